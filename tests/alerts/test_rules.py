@@ -16,7 +16,7 @@ from tests.support.monitoring import find
 from tools.environments import ROOT
 from tools.tables import RUNBOOK_OF_ALERT
 from uwsgi_headroom.analysis import findings
-from uwsgi_headroom.analysis.findings.kind import RUNBOOKS
+from uwsgi_headroom.analysis.findings import RUNBOOKS
 from uwsgi_headroom.web.runbook_markdown import split_runbook
 from uwsgi_headroom.web.runbook_values import PLACEHOLDER, used_placeholders
 

@@ -12,8 +12,7 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from tools.scenarios.scenario import APP
 from uwsgi_headroom import stats
-from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, parts, static_files
-from uwsgi_headroom.analysis.findings.kind import RUNBOOKS
+from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding, collect_emperor_findings, parts, static_files
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.reading import Reading, describe_emperor

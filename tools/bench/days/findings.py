@@ -388,7 +388,7 @@ def judged_pages(episodes: Sequence[Episode]) -> list[Page]:
         Page(each.seed, each.code, each.start, each.end, round((seen - after) / 60), each.hurt)
         for each in episodes
         if each.severity == "critical" and each.code not in _NO_PAGE
-        if (seen := each.end - each.start - hold.HOLD_SECONDS) >= (after := PAGE_AFTER.get(each.code, hold.PAGE_AFTER))
+        if (seen := each.end - each.start - hold.HOLD_SECONDS) >= (after := PAGE_AFTER[each.code])
     ]
 
 

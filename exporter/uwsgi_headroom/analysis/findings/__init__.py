@@ -31,7 +31,7 @@ from uwsgi_headroom.analysis.findings import (
 from uwsgi_headroom.analysis.findings.diagnosis import find_harm
 from uwsgi_headroom.analysis.findings.evenness import COSTLY
 from uwsgi_headroom.analysis.findings.hold import Held, Hold
-from uwsgi_headroom.analysis.findings.kind import RUNBOOKS, SEVERITIES, Finding, Severity, first_act
+from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Kind, Severity, first_act
 from uwsgi_headroom.analysis.findings.objective import WAITED
 from uwsgi_headroom.record import EmperorRecord
 
@@ -71,6 +71,17 @@ RULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
 )
 """In order of urgency: first harm that users feel now, then harm that may come, then uWSGI's setup."""
 
+ROWS = [
+    row for each in list(vars().values()) for row in getattr(each, "__dict__", {}).values() if isinstance(row, Kind)
+]
+"""The rows of all modules of rules."""
+
+RUNBOOKS = {row.code: row.runbook for row in ROWS if row.runbook}
+"""Names of runbooks by the finding's code. Other findings need none."""
+
+OTHER_LIMITS = sorted({row.code for row in ROWS if row.limits in ("waits", "always")})
+"""The causes of waiting that free threads, interpreters and CPUs do not remove."""
+
 
 def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> list[Finding]:
     """The findings about a server, worst first; among equally severe ones, those that users feel first come first, and
@@ -97,6 +108,8 @@ def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
 
 __all__ = [
     "COSTLY",
+    "OTHER_LIMITS",
+    "ROWS",
     "RUNBOOKS",
     "SEVERITIES",
     "WAITED",

@@ -37,6 +37,7 @@ ACCEPT_NOTHING = Kind(
     then="A worker accepts no requests while it is suspended, or while it waits for one of uWSGI's own locks. See also "
     "uWSGI's log.",
     clause="workers that are idle accept none of them",
+    limits="waits",
 )
 IDLE_AND_STOPPED = replace(
     ACCEPT_NOTHING,
@@ -93,7 +94,9 @@ def _stopped(figures: Figures) -> Iterator[Finding]:
     stopped, workers = find_stopped(figures), len(figures.server.workers)
     if stopped:
         ids = [worker.worker_id for worker in stopped]
-        yield WORKERS_STOPPED.found(ids=ids, workers=workers, resume=_resume(stopped), all=len(stopped) == workers)
+        yield WORKERS_STOPPED.found(
+            figures, ids=ids, workers=workers, resume=_resume(stopped), all=len(stopped) == workers
+        )
 
 
 def _resume(stopped: Sequence[WorkerRecord]) -> Private:
@@ -107,20 +110,20 @@ def _blocked(figures: Figures) -> Finding:
     if pid is not None:
         return _held(figures, pid, facts | {"pid": Private(f" (PID {pid})")})
     if not stopped:
-        return ACCEPT_NOTHING.found(facts)
-    return IDLE_AND_STOPPED.found(facts, ids=[worker.worker_id for worker in stopped], resume=_resume(stopped))
+        return ACCEPT_NOTHING.found(figures, facts)
+    return IDLE_AND_STOPPED.found(figures, facts, ids=[worker.worker_id for worker in stopped], resume=_resume(stopped))
 
 
 def _held(figures: Figures, pid: int, facts: Facts) -> Finding:
     """Of a process that holds the accept lock."""
     worker = next((worker for worker in figures.server.workers if worker.pid == pid), None)
     if worker is None:
-        return HOLDER_GONE.found(facts)
+        return HOLDER_GONE.found(figures, facts)
     holder = worker.worker_id
     if worker.is_stopped:
-        return HOLDER_STOPPED.found(facts, holder=holder, resume=_resume([worker]), worker_id=holder)
+        return HOLDER_STOPPED.found(figures, facts, holder=holder, resume=_resume([worker]), worker_id=holder)
     end = Private(kill("KILL", [worker]), "`kill -KILL`")
-    return HOLDER_ACCEPTS_NOTHING.found(facts, holder=holder, kill=end, worker_id=holder)
+    return HOLDER_ACCEPTS_NOTHING.found(figures, facts, holder=holder, kill=end, worker_id=holder)
 
 
 def _is_unexplained(figures: Figures) -> bool:

@@ -52,6 +52,10 @@ BACKEND = Kind(
     "the queries faster or fewer. More `threads` [turns? would also wait for their turn][not turns? help only if "
     "{what} can take more requests at once]. More CPU does not help.",
     clause="the {slots} wait for {what}",
+    runbook="UwsgiConcurrencyNearCapacity",
+    fills_threads=True,
+    limits="turns",
+    states=("backend", "dns"),
 )
 NO_ANSWER = replace(
     BACKEND,
@@ -94,6 +98,10 @@ SATURATED = Kind(
     "backend more capacity. More threads or processes would also wait[most? , and uWSGI can hardly serve more than "
     "{most}].[not named?  To see which backend the threads wait for, give your backends names (`--backends`).]",
     clause="a backend is saturated[named?  ({named})]",
+    runbook="UwsgiConcurrencyNearCapacity",
+    fills_threads=True,
+    limits="always",
+    states=("backend",),
 )
 
 
@@ -109,7 +117,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     are_most = waits.outside >= MOSTLY and is_used
     if own := find_own(waits.destinations):
         worse = own.threads >= OWN_USED * available or shows_a_limit(figures.flow)
-        yield CALLS_ITSELF.found(_list(figures, waits), worse=worse)
+        yield CALLS_ITSELF.found(figures, _list(figures, waits), worse=worse)
     elif hanging:
         is_cause = are_most or is_locked or sum(each.threads for each in hanging) >= MOSTLY * waits.total
         yield _hangs(figures, waits, hanging, is_cause=is_cause, is_locked=is_locked)
@@ -119,7 +127,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         main = list_main(waits.destinations)
         turns = bool(main) and all(map(is_one_at_a_time, main))
         facts = _list(figures, waits) | {"what": _say(describe, main), "turns": turns}
-        yield BACKEND.found(facts, look=_say(see_backends, main))
+        yield BACKEND.found(figures, facts, look=_say(see_backends, main))
 
 
 def _hangs(
@@ -129,13 +137,14 @@ def _hangs(
     facts = _list(figures, waits) | {"what": _say(describe, hanging), "is_cause": is_cause}
     facts["locked"] = is_locked and Private(waits.threads["lock"])
     silent = [each for each in hanging if each.is_silent]
-    return NO_ANSWER.found(facts, silent=bool(silent) and _say(join_labels, silent))
+    return NO_ANSWER.found(figures, facts, silent=bool(silent) and _say(join_labels, silent))
 
 
 def _saturated(figures: Figures, waits: WaitFigures, saturation: Saturation, *, is_used: bool) -> Finding:
     named = name_saturated(figures, saturation)
     found = [each for each in waits.destinations if each.label == named]
     return SATURATED.found(
+        figures,
         _list(figures, waits),
         worse=is_used,
         named=Private(named, saturation.name),

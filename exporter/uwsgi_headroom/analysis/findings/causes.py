@@ -68,6 +68,7 @@ WAS_DOWN = Kind(
     meaning="uWSGI served no request while it was down. The requests that were in service when uWSGI ended are lost.",
     act="[fix? {fix}][look? Find out from uWSGI's log, or that of its service manager, why uWSGI ended.]",
     then=LOG,
+    runbook="UwsgiDown",
 )
 
 PAUSED = Kind(
@@ -81,6 +82,8 @@ PAUSED = Kind(
     then="Do this only once: the next `p` or SIGTSTP pauses all workers again.",
     clause="[all? all workers are][not all? {ids:worker} {ids:is|are}] paused",
     page_after=0,
+    runbook="UwsgiRequestStuck",
+    keeps_from_serving=True,
 )
 
 NO_APPLICATION = Kind(
@@ -96,6 +99,7 @@ NO_APPLICATION = Kind(
     then="[look? Otherwise, check uWSGI's log for the reason why the import fails. ][fix? {fix} ]" + LOG + "When the "
     "import works, reload uWSGI. Set `need-app`, so that uWSGI does not start without an application.",
     page_after=0,
+    runbook="UwsgiNoApplication",
 )
 
 RELOAD_WAITS = Kind(
@@ -113,6 +117,7 @@ RELOAD_WAITS = Kind(
     "chain reload (`lazy-apps` and `touch-chain-reload`), which replaces one worker after another.",
     clause="a reload waits until {ids:worker} {ids:has completed its|have completed their} requests",
     page_after=0,
+    keeps_from_serving=True,
 )
 
 ENDING = Kind(
@@ -132,6 +137,7 @@ ENDING = Kind(
     clause="{ids:worker} {ids:takes|take} no new request until {ids:its|their} [requests? running requests are "
     "completed][not requests? exit handlers end]",
     page_after=0,
+    keeps_from_serving=True,
 )
 
 CHEAPER_STARTS_SLOWLY = Kind(
@@ -145,6 +151,8 @@ CHEAPER_STARTS_SLOWLY = Kind(
     act="Raise `cheaper`[initial?  and `cheaper-initial`][count?  to {count}], or turn cheaper mode off.",
     then=FORK,
     clause="cheaper mode starts workers too late, and the application takes a long time to load",
+    runbook="UwsgiQueueWaitHigh",
+    limits="waits",
 )
 
 HANDLERS_OCCUPY = Kind(
@@ -158,6 +166,7 @@ HANDLERS_OCCUPY = Kind(
     act="Let a mule run the handlers: set `mules = 1`, and add `target='mule'` to their decorators.",
     then="An example is `@timer(60, target='mule')`. Alternatively, make the handlers shorter.",
     clause="timers or cron jobs of the application occupy workers",
+    runbook="UwsgiQueueWaitHigh",
 )
 
 START_HANGS = Kind(
@@ -173,6 +182,7 @@ START_HANGS = Kind(
     "makes while it is imported, or make these calls after the import.",
     clause="{ids:worker} {ids:takes|take} a long time to start[doing? , {doing}]",
     page_after=60,
+    keeps_from_serving=True,
 )
 
 MISSING = Kind(
@@ -187,6 +197,7 @@ MISSING = Kind(
     then="[look? Otherwise, check uWSGI's log for the reason why the workers do not start. ][fix? {fix} ]" + LOG,
     clause="[not info? {ids:worker} {ids:is|are} down]",
     page_after=60,
+    runbook="UwsgiRequestsLost",
 )
 
 
@@ -205,6 +216,7 @@ def _outage(figures: Figures) -> Iterator[Finding]:
     outage = figures.outage
     if outage is not None:
         yield WAS_DOWN.found(
+            figures,
             read_log(figures.server, OUTAGES),
             down=outage.seconds,
             until=time.strftime("%H:%M:%S %Z", time.localtime(outage.until)),
@@ -219,7 +231,7 @@ def _paused(figures: Figures) -> Iterator[Finding]:
         return
     waiting, are_all = figures.flow.queue_length or 0.0, len(paused) == len(up)
     yield PAUSED.found(
-        ids=paused, all=are_all, up=len(up), queued=waiting or None, worse=are_all and waiting >= STANDING
+        figures, ids=paused, all=are_all, up=len(up), queued=waiting or None, worse=are_all and waiting >= STANDING
     )
 
 
@@ -228,6 +240,7 @@ def _no_application(figures: Figures) -> Iterator[Finding]:
     if without:
         ids = [worker.worker_id for worker in without]
         yield NO_APPLICATION.found(
+            figures,
             read_log(figures.server, STARTS),
             worse=len(without) == len(accepting),
             ids=ids,
@@ -242,6 +255,7 @@ def _reload_waits(figures: Figures) -> Iterator[Finding]:
         return
     ids = [worker.worker_id for worker in found.left]
     yield RELOAD_WAITS.found(
+        figures,
         worse=(figures.flow.queue_length or 0.0) >= STANDING,
         ids=ids,
         gone=found.gone,
@@ -268,6 +282,7 @@ def _ending(figures: Figures) -> Iterator[Finding]:
     limits = {f"`{worker.ending.replace('_', '-')}`" for worker in ending if worker.ending}
     reached = "" if "`unknown`" in limits else " or ".join(sorted(limits))
     yield ENDING.found(
+        figures,
         worse=every + waits,
         ids=ids,
         workers=len(workers),
@@ -292,6 +307,7 @@ def _scaling_slowly(figures: Figures) -> Iterator[Finding]:
     step = spawn_earlier(figures)
     settings = step.settings if step else ()
     yield CHEAPER_STARTS_SLOWLY.found(
+        figures,
         observed=observed,
         seconds=seconds,
         full=window.full_seconds / observed,
@@ -310,7 +326,7 @@ def _handling(figures: Figures) -> Iterator[Finding]:
         return
     is_reached = figures.headroom.by_limit.get("threads", inf) <= 1 / REACHED
     worse, wait = is_reached or shows_a_limit(figures.flow), waiting_clause(figures.flow)
-    yield HANDLERS_OCCUPY.found(handlers=handlers, threads=threads, wait=wait, worse=worse)
+    yield HANDLERS_OCCUPY.found(figures, handlers=handlers, threads=threads, wait=wait, worse=worse)
 
 
 def _hangs(worker: WorkerRecord) -> bool:
@@ -326,6 +342,7 @@ def _hanging(figures: Figures) -> Iterator[Finding]:
     if hanging:
         ids = [worker.worker_id for worker in hanging]
         yield START_HANGS.found(
+            figures,
             worse=len(hanging) == len(workers),
             ids=ids,
             doing=next((name_activity(*each.start_wait) for each in hanging if each.start_wait), ""),
@@ -351,6 +368,7 @@ def _missing(figures: Figures) -> Iterator[Finding]:
         return  # that finding says it
     longer, known = _find_away_for_long(figures, absent), read_log(figures.server, (*STARTS, *ENDS))
     yield MISSING.found(
+        figures,
         known if longer else dict.fromkeys(known),
         worse=(longer > 0) + (longer == len(workers)),
         ids=absent,

@@ -66,6 +66,7 @@ LEFT_EARLY = Kind(
     then="[warning? If requests wait in the listen queue, shorten that wait first. Then raise the timeouts that are "
     "shorter (`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI's router), or make the "
     "slowest requests shorter.]",
+    runbook="UwsgiExceptionsHigh",
 )
 UPLOADS_LEFT = replace(
     LEFT_EARLY,
@@ -95,6 +96,8 @@ RAISE = Kind(
     "exception for each client that disconnects before it has the whole response.]",
     act="[look? Check uWSGI's log for the tracebacks.][fix? {fix}]",
     then=LOG,
+    runbook="UwsgiExceptionsHigh",
+    explained_by="descriptors_used_up",
 )
 MOST_RAISE = replace(
     RAISE,
@@ -152,13 +155,13 @@ def find_left(figures: Figures) -> Iterator[Finding]:
     if wait_too_long(figures):
         size, served = _shorten_queue(figures), flow.throughput or 1.0
         settings = (("listen", size),) if size else ()
-        yield MOST_LEFT.found(facts, size=size, short=(size or 0) / served, settings=settings)
+        yield MOST_LEFT.found(figures, facts, size=size, short=(size or 0) / served, settings=settings)
         return
     are_many = left >= max(LEFT[0], LEFT[1] * flow.requests)
     if are_many and 2 * unread > left:
-        yield UPLOADS_LEFT.found(facts)
+        yield UPLOADS_LEFT.found(figures, facts)
     else:
-        yield LEFT_EARLY.found(facts, worse=are_many)
+        yield LEFT_EARLY.found(figures, facts, worse=are_many)
 
 
 def wait_too_long(figures: Figures) -> bool:
@@ -198,7 +201,7 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
 
     known = read_log(figures.server, ("traceback", "client_left", "write_error"))
     facts = _count(raised, requests) | {"uncounted": uncounted} | (known if is_warning else dict.fromkeys(known))
-    yield MOST_RAISE.found(facts) if are_most else RAISE.found(facts, worse=is_warning)
+    yield MOST_RAISE.found(figures, facts) if are_most else RAISE.found(figures, facts, worse=is_warning)
 
 
 def _judge(number: int, requests: int) -> tuple[bool, bool]:
@@ -222,4 +225,4 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
     is_proven, path = message.agreed >= PROVEN * message.count, figures.server.setup.log_path
     facts = _count(number, max(number, requests)) | {"raised": raised, "proven": is_proven}
     grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * (is_warning and path.startswith("/"))
-    yield FAIL.found(facts, grep=grep, worse=is_warning + (are_most and is_proven))
+    yield FAIL.found(figures, facts, grep=grep, worse=is_warning + (are_most and is_proven))

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, Cause
 from uwsgi_headroom.analysis.findings.kind import Finding
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.history.window import CodeWindow, Lasting, LockedLine
@@ -60,7 +59,7 @@ def name_lines(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
 def _name(figures: Figures, code: CodeWindow, finding: Finding) -> Finding:
     if finding.code == "request_stuck":
         return replace(finding, evidence=f"{finding.evidence}{_describe_stuck(figures, code)}")
-    lines = _share_out(code, CAUSES.get(finding.code, Cause()).states)
+    lines = _share_out(code, finding.kind.states)
     if not lines:
         return finding
     named = [f"{percent(share)} in {_describe(line)}" for line, share in lines[:MOST_NAMED] if share >= LEAST_SHARE]

@@ -64,6 +64,8 @@ HURTS = Kind(
     "time, and measure after each change.]",
     clause="the interpreter of worker {hot} is the limit",
     replaces=("interpreter_bound",),
+    runbook="UwsgiWorkersUneven",
+    states=("cpu",),
 )
 
 UNDECIDED = Kind(
@@ -76,6 +78,7 @@ UNDECIDED = Kind(
     meaning="It is not known whether the uneven shares make requests slower: the response times or the interpreter "
     "loads of the workers are missing.",
     act="Look again under more load, or after a longer time: the missing figures need more requests.",
+    runbook="UwsgiWorkersUneven",
 )
 OWN_SOCKET_WAITS = replace(
     UNDECIDED,
@@ -145,17 +148,17 @@ def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | N
     load = loaded.interpreter_load if loaded else None
     facts = _share(figures, hottest)
     if mapped and judge_waiting(figures.longest_wait[0]) != "none":
-        return OWN_SOCKET_WAITS.found(facts, waiting=waiting_clause(figures.longest_wait[0]))
+        return OWN_SOCKET_WAITS.found(figures, facts, waiting=waiting_clause(figures.longest_wait[0]))
     if slow := _slow_worker(figures):
         its, calls = slow[0].response_time or 0.0, see_calls(figures.server, slow[0].worker_id)
         facts |= {"slow": slow[0].worker_id, "its": its, "rest": slow[1]}
-        return ONE_SLOW.found(facts, times=its / slow[1], calls=calls)
+        return ONE_SLOW.found(figures, facts, times=its / slow[1], calls=calls)
     if (rest := _slower_rest(figures, hottest)) is not None:
-        return ONE_FAST.found(facts, its=hottest.response_time or 0.0, rest=rest)
+        return ONE_FAST.found(figures, facts, its=hottest.response_time or 0.0, rest=rest)
     if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
         saved = cost if cost is not None and NAMED <= cost < COSTLY else None
-        return HARMLESS.found(facts, load=load, saved=saved, mapped=mapped)
-    return UNDECIDED.found(facts, load=load, route=Private(describe_route(figures.routes, figures.server)))
+        return HARMLESS.found(figures, facts, load=load, saved=saved, mapped=mapped)
+    return UNDECIDED.found(figures, facts, load=load, route=Private(describe_route(figures.routes, figures.server)))
 
 
 def _share(figures: Figures, hottest: WorkerFigures) -> Facts:
@@ -182,6 +185,7 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     is_noticed, cpus = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm), figures.server.cpus
     is_slow = cpus and lacks_cpu(figures, cpus.count)  # all workers are, for that reason, and balancing helps little
     return HURTS.found(
+        figures,
         _split(figures),
         worse=load >= LOADED[1] and is_noticed and not is_slow,
         hot=hot.worker_id,

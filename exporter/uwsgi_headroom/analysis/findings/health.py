@@ -53,6 +53,8 @@ STUCK = Kind(
     "these requests stay open on purpose, raise `gevent` (or `async`).][long?  If these requests are expected to take "
     "this long, raise the option `--stuck` of uwsgi-headroom.]",
     clause="[many? stuck requests hold the {slots}]",
+    runbook="UwsgiRequestStuck",
+    fills_threads=True,
 )
 
 MEMORY_GROWS = Kind(
@@ -67,6 +69,7 @@ MEMORY_GROWS = Kind(
     "[limit? Make sure that all workers fit into memory at the size of `{option}`.]",
     then="[limit? uWSGI ends a worker that reaches {limit} MB. If each new process also grows, find out what the "
     "application keeps in memory.]",
+    runbook="UwsgiWorkerMemoryGrowing",
 )
 
 THREADS_GROW = Kind(
@@ -98,6 +101,7 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
     (oldest, worst), ids = requests[0], sorted({worker_id for _, worker_id in requests})
     slots, are_many = name_slots(figures.server), len(requests) >= MANY_STUCK * (figures.ceiling or math.inf)
     yield STUCK.found(
+        figures,
         _find_last_resort(figures),
         worse=are_many and (slots != ASYNC or shows_a_limit(figures.flow)),
         limit=seconds,
@@ -135,6 +139,7 @@ def find_growing_memory(figures: Figures) -> Iterator[Finding]:
     ids, most = [worker.worker_id for worker in growths], max(growths, key=lambda worker: growths[worker])
     limit = options.reload_on_rss or options.evil_reload_on_rss
     yield MEMORY_GROWS.found(
+        figures,
         ids=ids,
         most=most.worker_id,
         size=most.resident_bytes or 0,
@@ -184,7 +189,7 @@ def find_growing_threads(figures: Figures) -> Iterator[Finding]:
     if growing or is_near:
         worst, ids = max(growing or others, key=lambda worker: others[worker]), [each.worker_id for each in growing]
         facts = _describe_threads(figures, worst, growing) | {"serve": serving.get(worst.worker_id, 1)}
-        yield THREADS_GROW.found(facts, ids=ids) if growing else THREADS_NEAR_LIMIT.found(facts)
+        yield THREADS_GROW.found(figures, facts, ids=ids) if growing else THREADS_NEAR_LIMIT.found(figures, facts)
 
 
 def _describe_threads(figures: Figures, worst: WorkerWindow, growing: Sequence[WorkerWindow]) -> Facts:

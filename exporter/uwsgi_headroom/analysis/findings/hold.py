@@ -15,7 +15,7 @@ from time import localtime, strftime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.findings.diagnosis import DEPTHS, OF_WAITING
+from uwsgi_headroom.analysis.findings.diagnosis import DEPTHS
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding
 
 HOLD_SECONDS = 60.0
@@ -26,9 +26,6 @@ AGREE, BEGIN_SECONDS = 2, 10.0
 
 MOST_ALERTS = 5
 """The most problems of one server that alerts know: more say no more to the person who is called."""
-
-PAGE_AFTER = 300.0
-"""Seconds for which a finding without a row is critical before it is a page."""
 
 _WAITING = "waiting"
 
@@ -53,8 +50,7 @@ class Held(Struct, frozen=True):
     @property
     def is_page(self) -> bool:
         """Whether it was seen to be critical for as long as its row says: that it is held afterwards does not count."""
-        page_after = self.named.kind.page_after if self.named.kind else PAGE_AFTER
-        return self.named.severity == "critical" and self.seen - self.critical >= page_after
+        return self.named.severity == "critical" and self.seen - self.critical >= self.named.kind.page_after
 
 
 class Hold:
@@ -157,7 +153,7 @@ def _add(shown: list[Finding], finding: Finding) -> None:
 
 
 def _problem(finding: Finding) -> str:
-    return finding.code if codes(finding).isdisjoint(OF_WAITING) else _WAITING
+    return _WAITING if any(each.kind.waiting for each in (finding, *finding.harms)) else finding.code
 
 
 def codes(finding: Finding) -> set[str]:

@@ -16,7 +16,7 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.worker_states import name_slots, starts_on_demand
-from uwsgi_headroom.record import is_tcp
+from uwsgi_headroom.record import STATES, is_tcp
 from uwsgi_headroom.words.formats import duration, listed, mean_threads, numbered, percent
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -56,6 +56,7 @@ BECAME_SLOWER = Kind(
     evidence="In the last {late:duration}, a request occupies a thread for {now:duration}; on average over "
     "{whole:duration}, it was {before:duration}.",
     meaning="So all figures and findings here are those of the time since then, and none of the time before.",
+    runbook="UwsgiSlower",
 )
 
 IN_USE = Kind(
@@ -75,6 +76,9 @@ IN_USE = Kind(
     "paths.]",
     clause="[away? {away}][critical, not away? {ceiling:the only|all} {slots} {ceiling:is|are} busy]"
     "[warning, not away? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
+    runbook="UwsgiConcurrencyNearCapacity",
+    waiting=4,
+    states=STATES,
 )
 SOCKET_IN_USE = replace(
     IN_USE,
@@ -113,6 +117,8 @@ CHEAPER = Kind(
     "shorter bursts, or when memory is at its limit (`cheaper-rss-limit-soft`).",
     act="Raise `cheaper` and `cheaper-initial`,[lower?  lower `cheaper-overload`,] or turn cheaper mode off.",
     clause=CHEAPER_IS_LATE.cause,
+    runbook="UwsgiQueueWaitHigh",
+    waiting=5,
 )
 CHEAPER_BLIND = replace(
     CHEAPER,
@@ -146,7 +152,7 @@ def find_change(whole: Figures, late: Figures) -> Finding | None:
         return None
     if now < MUCH_SLOWER * before:
         return None
-    return BECAME_SLOWER.found(late=late.window.seconds, now=now, whole=whole.window.seconds, before=before)
+    return BECAME_SLOWER.found(whole, late=late.window.seconds, now=now, whole=whole.window.seconds, before=before)
 
 
 def _occupied(figures: Figures) -> float | None:
@@ -170,6 +176,7 @@ def find_busy_threads(figures: Figures) -> Iterator[Finding]:
     waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     existing, away, slowest = mean_threads(figures.threads), bring_workers_back(figures), _find_slowest(figures)
     yield IN_USE.found(
+        figures,
         slowest | _name(figures, ceiling) | _describe_polling(figures),
         busy=observed,
         used=used,
@@ -199,7 +206,7 @@ def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
     if part > 1 - TAIL[0] or occupied < TAIL[1]:
         return
     facts = _describe_slowest(figures, part, slow.least, occupied)
-    yield FEW_SLOW.found(facts, slots=name_slots(figures.server), half=half, routes_off=figures.routes is None)
+    yield FEW_SLOW.found(figures, facts, slots=name_slots(figures.server), half=half, routes_off=figures.routes is None)
 
 
 def _find_slowest(figures: Figures) -> Facts:
@@ -243,6 +250,7 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
     if fullest is None or fullest.used < THREADS_BUSY:
         return
     yield SOCKET_IN_USE.found(
+        figures,
         _name(figures, fullest.threads, f" of {numbered('worker', fullest.workers)}"),
         socket=fullest.socket,
         busy=fullest.busy,
@@ -267,9 +275,9 @@ def find_cheaper(figures: Figures) -> Iterator[Finding]:
     most, algorithm = options.cheaper_overload or DEFAULT_OVERLOAD, options.cheaper_algo
     backlog = algorithm in BACKLOGS and algorithm
     if algorithm == "manual":
-        yield CHEAPER_MANUAL.found(facts)
+        yield CHEAPER_MANUAL.found(figures, facts)
     elif backlog and queues and not any(map(is_tcp, queues)):
-        yield CHEAPER_BLIND.found(facts, backlog=backlog, overload=most)
+        yield CHEAPER_BLIND.found(figures, facts, backlog=backlog, overload=most)
     else:
         by: Facts = {"overload": most, "lower": most > 1, "backlog": backlog, "busyness": algorithm == "busyness"}
-        yield CHEAPER.found(facts | by)
+        yield CHEAPER.found(figures, facts | by)

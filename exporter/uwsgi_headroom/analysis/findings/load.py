@@ -74,6 +74,9 @@ ALL_SATURATED = Kind(
     "request takes longer. The workers cannot serve more requests per second.",
     act="{advice}",
     clause=f"[own? {OWN_THREADS_COMPUTE.cause}][not own? the interpreter of every worker is saturated]",
+    runbook="UwsgiInterpreterBound",
+    fills_threads=True,
+    states=("cpu",),
 )
 SOME_SATURATED = replace(
     ALL_SATURATED,
@@ -101,6 +104,9 @@ QUOTA_STOPS = Kind(
     then="The quota is CPUQuota of a unit, --cpus of Docker, resources.limits.cpu of a pod. Alternatively, move other "
     "programs out of the cgroup.",
     clause="they wait for their CPU quota",
+    runbook="UwsgiCpuBound",
+    fills_threads=True,
+    states=("cpu", "cpu_wait"),
 )
 
 CPU_WAITED = Kind(
@@ -115,6 +121,7 @@ CPU_WAITED = Kind(
     then="Check how much CPU uWSGI's cgroup gets compared with others (CPUWeight, cpu.shares), and on which CPUs the "
     "workers may run (`cpu-affinity`).",
     clause="requests in service wait for a CPU",
+    runbook="UwsgiCpuBound",
 )
 
 CHILDREN = Kind(
@@ -128,6 +135,9 @@ CHILDREN = Kind(
     meaning="If load grows, so do response times. No uWSGI option adds CPUs.",
     act="Start fewer programs at the same time, for example through a job queue, or add CPUs.",
     clause="programs that the application starts use all CPUs",
+    runbook="UwsgiCpuBound",
+    fills_threads=True,
+    states=("cpu", "cpu_wait"),
 )
 WORKERS_USE_ALL = replace(
     CHILDREN,
@@ -162,6 +172,7 @@ MORE_WORKERS = Kind(
     meaning="Workers that compute at the same time share the CPUs. Further workers would take more memory, but "
     "requests would not be served faster.",
     act="If requests mostly compute, do not add `processes`: {fewest} to {most} are enough (now {processes}).",
+    runbook="UwsgiCpuBound",
 )
 
 USED_BY_OTHERS = Kind(
@@ -176,6 +187,7 @@ USED_BY_OTHERS = Kind(
     act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][others? Move the other programs "
     "to another host, or limit their CPU with a cgroup quota.]",
     then="[role? Move this work to another host, or limit the CPU that it may use.]",
+    runbook="UwsgiHostFull",
 )
 
 
@@ -200,10 +212,10 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         "wait": waiting_clause(figures.flow),
     }
     if len(full) < len(active):
-        yield SOME_SATURATED.found(facts, one=one, worker_id=one)
+        yield SOME_SATURATED.found(figures, facts, one=one, worker_id=one)
         return
     worse = shows_a_limit(figures.flow) or any(map(queues_for_lock, full))
-    yield ALL_SATURATED.found(facts, own=bool(own["rest"]), worse=worse, worker_id=one, **advise(figures))
+    yield ALL_SATURATED.found(figures, facts, own=bool(own["rest"]), worse=worse, worker_id=one, **advise(figures))
 
 
 def count_own_threads(figures: Figures) -> Facts:
@@ -232,6 +244,7 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
     if part < seen or throttled < LEAST_THROTTLED or is_small or is_full or not waits:
         return
     yield QUOTA_STOPS.found(
+        figures,
         _describe_wait(figures),
         worse=shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True),
         part=part,
@@ -269,6 +282,7 @@ def _find_waits(figures: Figures) -> Iterator[Finding]:
     if figures.flow.requests < LEAST_REQUESTS or next(find_throttled(figures), None):  # that one says why
         return
     yield CPU_WAITED.found(
+        figures,
         _describe_wait(figures),
         all=sum((waits.per_request or {}).values()),
         each=each,
@@ -302,6 +316,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     yield _full(figures, cpus, used, is_severe=waits if alone else _is_hurt(figures), alone=alone)
     if alone and len(active) > cpus.count:
         yield MORE_WORKERS.found(
+            figures,
             busy=len(active),
             used=used,
             cpus=cpus.count,
@@ -340,10 +355,10 @@ def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: 
     }
     of_host = cpus.limited_by == "host" and (alone or find_main_role(figures) is None)
     if are_children_busy(figures):
-        return CHILDREN.found(facts)
+        return CHILDREN.found(figures, facts)
     if alone:
-        return WORKERS_USE_ALL.found(facts | _advise_workers(figures, cpus), worse=is_severe, of_host=of_host)
-    return OTHERS_USE_ALL.found(facts | _advise_others(figures, cpus), worse=is_severe, of_host=of_host)
+        return WORKERS_USE_ALL.found(figures, facts | _advise_workers(figures, cpus), worse=is_severe, of_host=of_host)
+    return OTHERS_USE_ALL.found(figures, facts | _advise_others(figures, cpus), worse=is_severe, of_host=of_host)
 
 
 def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
@@ -391,6 +406,7 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
         return
     own = find_main_role(figures)
     yield USED_BY_OTHERS.found(
+        figures,
         _name_role(own),
         worse=room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and _may_wait(figures),
         of_host=own is None and is_full_host(figures),

@@ -60,6 +60,10 @@ LOCK = Kind(
     "less time. Additional threads would also wait. More `processes` help if each process has its own lock[behind? , "
     "and if {behind} does not limit them all].",
     clause="[warning? the threads wait for a lock of the application]",
+    runbook="UwsgiLockBound",
+    fills_threads=True,
+    limits="lock",
+    states=("lock",),
 )
 LOCK_OF_ALL = replace(
     LOCK,
@@ -109,6 +113,10 @@ POOL = Kind(
     then="In SQLAlchemy, this is `pool_size` and `max_overflow`. Otherwise, let requests hold a connection for less "
     "time.",
     clause="[warning? the threads wait for one of the {size} places in a pool]",
+    runbook="UwsgiLockBound",
+    fills_threads=True,
+    limits="lock",
+    states=("lock",),
 )
 
 NO_END = Kind(
@@ -126,6 +134,10 @@ NO_END = Kind(
     "in a function with `@postfork` (uwsgidecorators). If requests wait for each other, let the code take the locks in "
     "the same order everywhere, and give each wait a timeout.",
     clause="requests wait for other threads or for each other, and do not end",
+    runbook="UwsgiLockBound",
+    fills_threads=True,
+    limits="waits",
+    states=("lock",),
 )
 WAIT = replace(
     NO_END,
@@ -163,6 +175,9 @@ HELD_ASLEEP = Kind(
     act="Run {native} to find the call of an extension module that holds the lock.",
     then="Until this call is fixed, more processes help, because each process has its own interpreter lock. {more}.",
     clause="a call that does not compute holds the interpreter lock (GIL)",
+    runbook="UwsgiInterpreterBound",
+    fills_threads=True,
+    limits="waits",
 )
 HELD_COMPUTING = replace(
     HELD_ASLEEP,
@@ -193,6 +208,7 @@ COMPUTES_OUTSIDE = Kind(
     meaning="The threads compute in a library that releases the lock, such as numpy or a compression library. The "
     "interpreter is therefore not saturated, although the worker uses much CPU.",
     act="For this kind of work, add CPUs, not `processes`.",
+    runbook="UwsgiInterpreterBound",
 )
 
 
@@ -215,11 +231,12 @@ def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         yield _own_threads(figures, facts)
     elif now and now.holder == "nobody":
         worse = is_lock_bound(figures) and _are_scarce(figures)
-        yield OWN_LOCKS.found(facts, calls=see_calls(figures.server), worse=worse)
+        yield OWN_LOCKS.found(figures, facts, calls=see_calls(figures.server), worse=worse)
     elif (now and now.holder == "processes") or (lock and lock.scope == "file" and lock.is_known):
         yield _of_all(figures, facts)
     else:
         yield LOCK.found(
+            figures,
             facts | _describe_lock(figures),
             worse=_is_cause(figures),
             behind=Private(name_wait_of_holder(figures)),
@@ -264,6 +281,7 @@ def _of_all(figures: Figures, facts: Facts) -> Finding:
     is_unknown = mule is None and holder not in workers and holder != 0 and not is_outside
     is_file = mule is None and (holder is not None or (lock is not None and lock.scope == "file" and lock.is_known))
     return (LOCK_OF_ALL if outside is None else LOCK_HELD_OUTSIDE).found(
+        figures,
         facts | _describe_lock(figures),
         worse=_is_cause(figures),
         file=is_file,
@@ -282,7 +300,7 @@ def _pool(figures: Figures, size: int, facts: Facts) -> Finding:
     """A pool of connections that has fewer of them than there are threads."""
     threads = max(each.threads or 0 for each in figures.server.workers)
     places = {"size": size, "threads": threads, "all": threads * len(figures.server.workers)}
-    return POOL.found(facts | places, worse=is_lock_bound(figures))
+    return POOL.found(figures, facts | places, worse=is_lock_bound(figures))
 
 
 def _own_threads(figures: Figures, facts: Facts) -> Finding:
@@ -292,6 +310,7 @@ def _own_threads(figures: Figures, facts: Facts) -> Finding:
         ended = [worker for worker in server.workers if worker.worker_id in standing]
         del facts["of_request"]
         return NO_END.found(
+            figures,
             facts,
             standing=standing,
             seconds=seconds,
@@ -299,7 +318,7 @@ def _own_threads(figures: Figures, facts: Facts) -> Finding:
             end=is_standing(figures.flow) and end(server, ended),
         )
     kind, worse = (WAIT_ALONE if have_no_other_threads(figures) else WAIT), _are_scarce(figures)
-    return kind.found(facts, calls=see_calls(server), bound=is_lock_bound(figures), worse=worse)
+    return kind.found(figures, facts, calls=see_calls(server), bound=is_lock_bound(figures), worse=worse)
 
 
 def _list_standing(figures: Figures, seconds: float) -> list[int]:
@@ -340,12 +359,12 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     }
     native = Private(f"{show_calls(figures.server, worst.worker_id)[:-1]} --native`", "`py-spy dump --native`")
     if facts["rest"]:
-        yield HELD_BY_OWN_THREADS.found(facts, pid=see_own_threads(figures.server))
+        yield HELD_BY_OWN_THREADS.found(figures, facts, pid=see_own_threads(figures.server))
     elif _may_compute(worst, figures.server):
-        yield HELD_COMPUTING.found(facts, native=native)
+        yield HELD_COMPUTING.found(figures, facts, native=native)
     else:
         more = raise_processes(figures, is_modelled=False)
-        yield HELD_ASLEEP.found(facts, native=native, more=more.change, settings=more.settings)
+        yield HELD_ASLEEP.found(figures, facts, native=native, more=more.change, settings=more.settings)
 
 
 def _may_compute(worker: WorkerFigures, server: ServerRecord) -> bool:
@@ -372,6 +391,7 @@ def _disagreement(figures: Figures) -> Iterator[Finding]:
     if free:
         worst = max(free, key=lambda worker: worker.interpreter_load or 0.0)
         yield COMPUTES_OUTSIDE.found(
+            figures,
             worker=worst.worker_id,
             load=worst.interpreter_load,
             busy=worst.concurrency or 0.0,

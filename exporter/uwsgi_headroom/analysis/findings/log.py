@@ -46,6 +46,7 @@ REJECTED = Kind(
     meaning="{harm}",
     act="{change}",
     page_after=60,
+    runbook="UwsgiRequestsRejected",
 )
 
 LOG_FAILURE = Kind(
@@ -74,6 +75,7 @@ UNANSWERED = Kind(
     then="The modifier (`uwsgi_modifier1`) is 0 for Python, 5 for Perl, 14 for PHP. [look? See uWSGI's log. ]"
     "[fix? {fix} ]" + LOG,
     page_after=60,
+    runbook="UwsgiNoApplication",
 )
 
 
@@ -105,11 +107,13 @@ def _rejected(figures: Figures, rejected: Messages) -> Finding:
     part = number / max(number, figures.flow.requests + number * (BY_CODE[code].proof != "uncalled"))
     least, least_part = MANY_REFUSED
     is_many = number >= least and part >= least_part
-    return REJECTED.found(_describe(figures, rejected, is_proven=is_proven), part=part, worse=is_many + is_proven)
+    return REJECTED.found(
+        figures, _describe(figures, rejected, is_proven=is_proven), part=part, worse=is_many + is_proven
+    )
 
 
 def _failed(figures: Figures, messages: Messages, kind: Kind) -> Finding:
-    return kind.found(_describe(figures, messages, is_proven=messages[0][1].agreed > 0))
+    return kind.found(figures, _describe(figures, messages, is_proven=messages[0][1].agreed > 0))
 
 
 def _describe(figures: Figures, messages: Messages, *, is_proven: bool) -> Facts:
@@ -145,6 +149,7 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
     if unanswered < least or unanswered < part * requests or is_explained:
         return
     yield UNANSWERED.found(
+        figures,
         read_log(figures.server, NO_ANSWER),
         unanswered=unanswered,
         requests=requests,

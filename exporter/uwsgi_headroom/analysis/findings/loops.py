@@ -51,6 +51,8 @@ LOOP_HELD = Kind(
     "{doing}]",
     page_after=60,
     replaces=("request_stuck",),
+    runbook="UwsgiLoopHeld",
+    limits="always",
 )
 
 
@@ -79,6 +81,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     makes_wait = worst.part >= HELD[1] or worst.seconds >= LONG
     state, _, how = worst.use.hold
     yield LOOP_HELD.found(
+        figures,
         _describe(figures, worst) | _choose_remedy(figures, worst),
         worse=_stand(figures, held) + (worst.part >= MOSTLY or worst.seconds >= LONG),
         alike=alike,

@@ -76,6 +76,8 @@ FEW_DESCRIPTORS = Kind(
     "close them.] If the worker needs all of its descriptors, raise `max-fd` from {most:plain} (and LimitNOFILE of "
     "uWSGI's service unit).",
     clause="[critical? {affected:worker} {affected:has|have} hardly any file descriptors left]",
+    runbook="UwsgiDescriptorsLow",
+    limits="waits",
 )
 
 
@@ -86,6 +88,7 @@ def find_large_roles(figures: Figures) -> Iterator[Finding]:
         if use.role in ("master", "daemon") or memory is None or use.resident_bytes < max(LARGE_ROLE, memory.together):
             continue
         yield ROLE_TAKES_MEMORY.found(
+            figures,
             router=use.role == "router",
             worse=count_more_workers(memory) < FEW_WORKERS,
             role=name_role(use),
@@ -102,6 +105,7 @@ def find_low_headroom(figures: Figures) -> Iterator[Finding]:
         return
     scarce = room == 0 and memory.available < SCARCE * memory.together
     yield FEW_MORE_WORKERS.found(
+        figures,
         worse=scarce,
         one=room > 0,
         at_most=not memory.is_exact,
@@ -124,6 +128,7 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
     workers = [worker for _, worker in near]
     worst = min(near, key=lambda each: each[0])[1]
     yield FEW_DESCRIPTORS.found(
+        figures,
         worse=bool(full),
         affected=[worker.worker_id for worker in full or workers],
         worst=worst.worker_id,

@@ -34,6 +34,8 @@ BURNS = Kind(
     "[for_refused? Follow the advice of the finding about the full listen queue.]",
     then="[for_slow? Without such a finding, find out what the slow requests wait for.][for_waited? A larger `listen` "
     "would make requests wait longer.][for_killed? `harakiri` killed {for_killed:worker} with all of their requests.]",
+    runbook="UwsgiErrorBudgetBurning",
+    waiting=6,
 )
 
 
@@ -47,6 +49,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         return
     short, long = objective.windows[0], objective.windows[-1]
     yield BURNS.found(
+        figures,
         _advise(figures, short) | {name: round(number) or None for name, number in _count(long).items()},
         worse=(min(rates) >= SLOW_BURN) + (objective.level == "fast"),
         permitted=fine_percent(1 - objective.slo.objective),

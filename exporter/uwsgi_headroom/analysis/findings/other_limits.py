@@ -27,7 +27,7 @@ from uwsgi_headroom.analysis.findings import (
     waits,
     workers,
 )
-from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, DEPTHS
+from uwsgi_headroom.analysis.findings.diagnosis import find_cause
 from uwsgi_headroom.analysis.findings.kind import Finding
 from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.shortages import mostly_sleeps
@@ -35,7 +35,7 @@ from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import find_without_application
 
-_MODULES = (
+_RULES = (
     causes.find,
     memory.find_open_files,
     waits.find_blocked_output,
@@ -47,28 +47,28 @@ _MODULES = (
     backend_waits.find,
 )
 
-OTHER_LIMITS = [code for code, cause in CAUSES.items() if cause.limits in ("waits", "always")]
-"""The causes of waiting that free threads, interpreters and CPUs do not remove."""
-
 
 def correct_headroom(figures: Figures) -> Figures:
     """The figures with the headroom, and the usable one, that the findings about them leave."""
     room = figures.headroom
+    if room.no_requests:
+        return figures
     reached = {limit for limit, factor in room.by_limit.items() if factor <= 1 / REACHED}
     causes = list_causes(figures.cpu)
-    deeper = reached.intersection(causes[: causes.index("other")])
-    other = None if room.no_requests else _describe_errors(figures) or (None if deeper else _find(figures))
-    if other is None:
-        if room.first != "threads" or room.by_limit["threads"] > 1 / waits.USED or not mostly_sleeps(figures):
-            return figures
-        return replace(figures, headroom=replace(room, sleeps=True))
+    errors, cause = _describe_errors(figures), None
+    if not errors and not reached.intersection(causes[: causes.index("other")]):
+        cause = _find_cause(figures)
+    if not errors and cause is None:
+        sleeps = room.first == "threads" and room.by_limit["threads"] <= 1 / waits.USED and mostly_sleeps(figures)
+        return replace(figures, headroom=replace(room, sleeps=True)) if sleeps else figures
     of_threads = room.by_limit["threads"] if "threads" in reached else None
-    known = () if other.code == ERRORS else (of_threads, _compute_factor(figures, other.code))
+    known = (of_threads, _compute_factor(figures, cause)) if cause else ()
     factor = min((each for each in known if each is not None), default=None)
+    other = OtherLimit(cause.code, cause.clause) if cause else OtherLimit(ERRORS, errors)
     if factor is None or (is_standing(figures.flow) and factor > 1 / REACHED):
         idle = (*room.by_limit, *room.far, *room.idle)
         return replace(figures, headroom=Headroom({}, None, None, idle=idle, other=other), usable=None)
-    name: Limit = "lock" if other.code in CAUSES and CAUSES[other.code].limits == "lock" else "other"
+    name: Limit = "lock" if cause and cause.kind.limits == "lock" else "other"
     by_limit = dict(sorted([*room.by_limit.items(), (name, factor)], key=lambda pair: pair[1]))
     first, usable = find_first(by_limit, causes), figures.usable
     if first == name and usable is not None:
@@ -81,19 +81,17 @@ def correct_headroom(figures: Figures) -> Figures:
 ERRORS = "errors"
 
 
-def _find(figures: Figures) -> OtherLimit | None:
+def _find_cause(figures: Figures) -> Finding | None:
     """What limits the server beside its resources; None if nothing is known to."""
     known = {"lock": "lock" not in figures.headroom.by_limit, "turns": _wait_for_turns(figures)}
-    found = {each.code: each for module in _MODULES for each in module(figures) if each.clause and _limits(each, known)}
-    code = min(found, key=DEPTHS.__getitem__, default=None)
-    return OtherLimit(code, found[code].clause) if code else None
+    return find_cause(each for rule in _RULES for each in rule(figures) if _limits(each, known))
 
 
 def _limits(finding: Finding, known: Mapping[str, bool]) -> bool:
     """Whether a cause limits the server, also where hardly any request waits for a thread. Where it limits only those
     that wait, a free thread may then still serve as many requests as a busy one. known: for the other limits, whether
     they apply."""
-    when = CAUSES[finding.code].limits if finding.code in CAUSES else ""
+    when = finding.kind.limits
     return known.get(when, when != "") and (finding.severity != "info" or when in ("always", "turns"))
 
 
@@ -107,25 +105,22 @@ def _wait_for_turns(figures: Figures) -> bool:
     return len(main) == 1 and is_one_at_a_time(main[0]) and main[0].threads >= LEAST_WAITING
 
 
-def _describe_errors(figures: Figures) -> OtherLimit | None:
-    """Why requests that take little now would take more without their errors; None if most are well."""
+def _describe_errors(figures: Figures) -> str:
+    """Why requests that take little now would take more without their errors, as a clause; empty if most are well."""
     accepting, without = find_without_application(figures.server) or ([], [])
     window, least = figures.window, MOSTLY * figures.flow.requests or inf
     if without and len(accepting) == len(without):
-        return OtherLimit(ERRORS, "uWSGI answers every request with an error")
+        return "uWSGI answers every request with an error"
     if (window.unanswered or 0) >= least:
-        return OtherLimit(ERRORS, "uWSGI closes most requests without a response")
-    if window.exceptions - clients.count_left(figures) >= least:
-        return OtherLimit(ERRORS, "most requests raise exceptions")
-    return None
+        return "uWSGI closes most requests without a response"
+    return "most requests raise exceptions" * (window.exceptions - clients.count_left(figures) >= least)
 
 
-def _compute_factor(figures: Figures, code: str) -> float | None:
+def _compute_factor(figures: Figures, cause: Finding) -> float | None:
     """By how much load can grow until this limit is reached; None if that is not known."""
     saturation, throughput = figures.saturation, figures.flow.throughput
-    if code == "loop_held":
-        part = loops.find_part_held(figures)
-        return 1 / part if part else None
-    if code == "backend_saturated" and saturation and throughput and fills_threads(figures, saturation):
+    if cause.code == "loop_held":
+        return 1 / part if (part := loops.find_part_held(figures)) else None
+    if cause.code == "backend_saturated" and saturation and throughput and fills_threads(figures, saturation):
         return max(1.0, saturation.high / throughput)
     return None

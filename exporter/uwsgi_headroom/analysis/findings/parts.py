@@ -64,6 +64,7 @@ VASSALS_THROTTLED = Kind(
     "to start the vassal. {running:other vassal} {running:is|are} running.",
     act="Check the emperor's log for the reason why a vassal exits when it starts.",
     then="Correct the cause: the emperor then starts the vassal at its next attempt.",
+    runbook="UwsgiVassalThrottled",
 )
 
 
@@ -74,6 +75,7 @@ def find_full_caches(figures: Figures) -> Iterator[Finding]:
     if not refused or not caches:
         return
     yield CACHE_FULL.found(
+        figures,
         worse=refused >= REFUSED and options.complete,
         full=len(caches),
         names=listed([f"`{cache.name}`" for cache in caches], MOST_NAMED),
@@ -104,6 +106,7 @@ def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
         return
     behind = [spooler for spooler in spoolers if spooler.tasks] or spoolers
     yield SPOOLER_BEHIND.found(
+        figures,
         worse=not done or growth > 0,
         waiting=waiting,
         directories=Private(listed([spooler.directory for spooler in behind], MOST_NAMED), "the spool directory"),

@@ -53,10 +53,13 @@ QUEUE_FULL = Kind(
     act="{advice}",
     then="{longer}",
     page_after=75,
+    runbook="UwsgiListenQueueOverflowing",
+    waiting=1,
 )
 QUEUE_FILLS = replace(
     QUEUE_FULL,
     code="queue_filling",
+    waiting=3,
     severity="warning",
     title="The listen queue of {name} is filling.",
     evidence="On average, {mean:mean} connections ({now} now) wait in the queue of {name}, which is {part:percent} of "
@@ -75,6 +78,8 @@ NOTHING_COMPLETED = Kind(
     "response times do not include the wait in the queue.",
     act="{advice}",
     page_after=0,
+    runbook="UwsgiQueueWaitHigh",
+    waiting=2,
 )
 LONG_WAIT = replace(
     NOTHING_COMPLETED,
@@ -120,6 +125,7 @@ def find(figures: Figures) -> Iterator[Finding]:
                 yield _refused(figures, name, full, mean, backlog)
             elif mean >= FILLING * backlog.limit:
                 yield QUEUE_FILLS.found(
+                    figures,
                     name=name,
                     mean=mean,
                     part=mean / backlog.limit,
@@ -136,6 +142,7 @@ def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Bac
     overflows, refused = figures.window.overflows, figures.window.refused
     dropped = refused if overflows and refused is not None else overflows  # an earlier history has only the sum
     return QUEUE_FULL.found(
+        figures,
         tcp=is_tcp(name),
         dropped=dropped,
         others=((overflows or 0) - (dropped or 0)) or None,
@@ -176,11 +183,12 @@ def _wait(figures: Figures) -> Iterator[Finding]:
         return
     if flow.queue_wait is None:
         facts: Facts = {"seconds": seconds, "socket": socket, "waiting": flow.queue_length or 0}
-        yield NOTHING_COMPLETED.found(facts, **advise(figures))
+        yield NOTHING_COMPLETED.found(figures, facts, **advise(figures))
         return
     waits = figures.queue_waits if not socket and not flow.wait_is_floor else None
     slowest = waits.percentiles.get(0.99) if waits else None
     yield LONG_WAIT.found(
+        figures,
         worse=waiting == "severe" and not waits_for_a_reload(figures),
         seconds=seconds,
         socket=socket,
@@ -204,6 +212,7 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
         return
     is_felt = dropped >= max(many, part * figures.flow.requests)
     yield (TABLE_DROPS if is_full else TABLE_NEAR).found(
+        figures,
         worse=is_full and is_felt,
         entries=tracked.entries,
         most=tracked.most,

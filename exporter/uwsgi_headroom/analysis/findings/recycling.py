@@ -68,6 +68,9 @@ LIMIT_TOO_LOW = Kind(
     then="A worker then lives for an hour or more.",
     clause="workers are replaced too often",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    limits="waits",
+    keeps_from_serving=True,
 )
 
 MEMORY_ABOVE_LIMIT = Kind(
@@ -82,6 +85,9 @@ MEMORY_ABOVE_LIMIT = Kind(
     then="Alternatively, let the application load less.",
     clause="a worker has more memory than `reload-on-rss` allows",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    limits="waits",
+    keeps_from_serving=True,
 )
 
 LEAK_ENDS_WORKERS = Kind(
@@ -98,6 +104,9 @@ LEAK_ENDS_WORKERS = Kind(
     "replaces young workers, too.] Find out what the application keeps in memory after each request.",
     clause="the application's memory grows with every request, so `{option}` ends the workers",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    limits="waits",
+    keeps_from_serving=True,
 )
 
 MEMORY_RECYCLED = Kind(
@@ -108,6 +117,7 @@ MEMORY_RECYCLED = Kind(
     "lives for {life:duration} on average; at least {lost:request} {lost:was|were} lost.",
     meaning="`{option}` keeps the leak from filling the memory. But after each restart, the worker has to load the "
     "application again.",
+    runbook="UwsgiWorkerMemoryGrowing",
 )
 
 RECYCLED_TOGETHER = Kind(
@@ -124,6 +134,9 @@ RECYCLED_TOGETHER = Kind(
     "`max-requests`.][held?  All workers reach `max-requests` before they are {held} s old; uWSGI replaces no worker "
     "before this age (`min-worker-lifetime`), so it then replaces all of them together.]",
     clause="all workers reach `max-requests` together",
+    runbook="UwsgiQueueWaitHigh",
+    limits="waits",
+    keeps_from_serving=True,
 )
 RECYCLED_SLOWLY = replace(
     RECYCLED_TOGETHER,
@@ -175,6 +188,7 @@ def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
 
 def _tell_too_low(figures: Figures, option: str, limit: str, settings: Mapping[str, int]) -> Finding:
     return LIMIT_TOO_LOW.found(
+        figures,
         option=option,
         limit=limit,
         lives=mean_life(figures),
@@ -200,6 +214,7 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
         return
     settings = _stagger(figures, most, slowly=slowly)
     yield (RECYCLED_SLOWLY if slowly else RECYCLED_TOGETHER).found(
+        figures,
         ended=len(ended),
         workers=len(records),
         spread=None if spread is None else max(1, spread),
@@ -290,6 +305,7 @@ def find_leak(figures: Figures) -> Leak | None:
 def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool = False) -> Finding:
     """The finding about a leak that ends workers too often."""
     return LEAK_ENDS_WORKERS.found(
+        figures,
         _describe_leak(leak),
         worse=is_critical,
         limit=leak.limit,
@@ -318,6 +334,7 @@ def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
         return
     enough = _round_up(ROOM * size / 2**20, 10)
     yield MEMORY_ABOVE_LIMIT.found(
+        figures,
         size=size,
         limit=limit,
         respawns=respawns,
@@ -348,7 +365,9 @@ def find_memory_recycled(figures: Figures) -> Iterator[Finding]:
     of them looks well, and only the sum over their lives shows the leak."""
     leak = find_leak(figures)
     if leak is not None and not list(find_recycling(figures)):
-        yield MEMORY_RECYCLED.found(_describe_leak(leak), lost=sum(worker.lost for worker in figures.window.workers))
+        yield MEMORY_RECYCLED.found(
+            figures, _describe_leak(leak), lost=sum(worker.lost for worker in figures.window.workers)
+        )
 
 
 def min_lifetime(figures: Figures) -> int:

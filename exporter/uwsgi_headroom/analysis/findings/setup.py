@@ -30,6 +30,7 @@ SHARE_ONE_CPU = Kind(
     act="Remove `cpu-affinity`.",
     then="Alternatively, choose its value so that `processes` x `cpu-affinity` is at most the number of CPUs. In a "
     "container, uWSGI counts the host's CPUs, not the container's.",
+    runbook="UwsgiCpuBound",
 )
 LARGE_DOCUMENT = Kind(
     code="large_document",
@@ -65,15 +66,15 @@ def find(figures: Figures) -> Iterator[Finding]:
     """The findings about the setup of uWSGI."""
     server = figures.server
     if sharing := count_workers_sharing_one_cpu(server):
-        yield SHARE_ONE_CPU.found(sharing=sharing, worse=_is_busy(figures))
+        yield SHARE_ONE_CPU.found(figures, sharing=sharing, worse=_is_busy(figures))
     if server.document_bytes > UNIX_SOCKET_ROOM:
-        yield LARGE_DOCUMENT.found(kilobytes=server.document_bytes // 1000, room=UNIX_SOCKET_ROOM // 1000)
+        yield LARGE_DOCUMENT.found(figures, kilobytes=server.document_bytes // 1000, room=UNIX_SOCKET_ROOM // 1000)
     if server.thunder_lock and (figures.configured or 0) > len(server.workers):
-        yield THUNDER_LOCK.found()
+        yield THUNDER_LOCK.found(figures)
     warnings = [advice.title for advice in review_server(server) or () if advice.severity == "warning"]
     if warnings:
         which = shlex.quote(server.address) if server.address else ""
-        yield SETTINGS_HURT.found(titles=" ".join(warnings[:_MOST_SETTINGS]), which=Private(which))
+        yield SETTINGS_HURT.found(figures, titles=" ".join(warnings[:_MOST_SETTINGS]), which=Private(which))
 
 
 def _is_busy(figures: Figures) -> bool:

@@ -34,6 +34,7 @@ STATIC_FILES = Kind(
     "client does not hold a thread of a worker.]",
     clause="[warning? static files hold the threads]",
     replaces=("slow_clients",),
+    runbook="UwsgiConcurrencyNearCapacity",
 )
 
 
@@ -46,6 +47,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     if not files or files < MOSTLY_FILES * requests or (requests < ENOUGH and share < HOLD_MUCH):
         return
     yield STATIC_FILES.found(
+        figures,
         worse=share >= HOLD_MOST and shows_a_limit(figures.flow),
         files=files / requests,
         requests=requests,

@@ -56,6 +56,9 @@ OUTPUT_BLOCKED = Kind(
     "log to a file (`logto`), and log less.",
     clause="the workers are blocked writing to a pipe (their {output})",
     page_after=60,
+    runbook="UwsgiOutputBlocked",
+    limits="waits",
+    states=("pipe",),
 )
 
 CONNECTION_SHARED = Kind(
@@ -73,6 +76,9 @@ CONNECTION_SHARED = Kind(
     "module `uwsgidecorators`.",
     clause="[is_cause? the workers share one connection to {address}]",
     page_after=60,
+    runbook="UwsgiConnectionShared",
+    limits="waits",
+    states=("backend",),
 )
 
 WAIT_FOR_CLIENTS = Kind(
@@ -88,6 +94,9 @@ WAIT_FOR_CLIENTS = Kind(
     "waits for the rest of each request until a timeout. Also let the web server in front buffer requests. ]"
     f"{SLOW.then}",
     clause=f"[held, served? {SLOW.cause}][held, not served? the threads wait for their clients]",
+    runbook="UwsgiClientsSlow",
+    fills_threads=True,
+    states=("client",),
 )
 """Clients may be no slow ones if no request is completed: with an `http-socket` behind uWSGI's router, all threads
 read, for `socket-timeout` (4 s) each (measured on uWSGI 2.0.31)."""
@@ -117,6 +126,10 @@ SLEEP_AGAIN = Kind(
     "or repair the backend. More threads help only event streams and long polls: serve them with `gevent`, or add "
     "threads.",
     clause="[warning? requests sleep again and again]",
+    runbook="UwsgiConcurrencyNearCapacity",
+    fills_threads=True,
+    limits="waits",
+    states=("sleep",),
 )
 
 
@@ -151,6 +164,7 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         return
     writer = next((worker.local_pid for worker in figures.server.workers if worker.local_pid and worker.ages), None)
     yield OUTPUT_BLOCKED.found(
+        figures,
         worse=not figures.flow.requests or shows_a_limit(figures.flow),
         output=(known and known.output_name) or "standard output or error",
         writing=waits.output,
@@ -169,6 +183,7 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         return
     largest = max(connections, key=lambda each: each.workers)
     yield CONNECTION_SHARED.found(
+        figures,
         worse=(waits.shared >= LEAST_SHARED) + (waits.shared >= AT_ONCE),
         address=Private(largest.address, "a backend"),
         sharing=largest.workers,
@@ -193,9 +208,9 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         "of_request": of_request(waits, waits.each("client") or None),
     }
     if wait_for_websockets(figures.server):
-        yield STAY_OPEN.found(facts, held=is_most, worse=is_many)
+        yield STAY_OPEN.found(figures, facts, held=is_most, worse=is_many)
     else:
-        yield WAIT_FOR_CLIENTS.found(facts, held=is_most, served=figures.flow.requests > 0, worse=is_many)
+        yield WAIT_FOR_CLIENTS.found(figures, facts, held=is_most, served=figures.flow.requests > 0, worse=is_many)
 
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
@@ -203,6 +218,7 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if not tries_again(figures) or not waits.nap or waits.threads["sleep"] < LEAST_THREADS:
         return
     yield SLEEP_AGAIN.found(
+        figures,
         worse=waits.threads["sleep"] >= USED * (figures.available or 0),
         sleeping=waits.threads["sleep"],
         busy=waits.total,

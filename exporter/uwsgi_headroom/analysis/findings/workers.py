@@ -60,6 +60,8 @@ HARAKIRI = Kind(
     "such requests are expected to take longer than `harakiri`, raise `harakiri`.",
     clause="[fills? slow requests hold the threads until `harakiri` kills the workers]",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    fills_threads=True,
 )
 
 OUT_OF_MEMORY = Kind(
@@ -76,6 +78,7 @@ OUT_OF_MEMORY = Kind(
     "that has grown too large after it has completed a request, however young it is.",
     clause="{ids:worker} {ids:was|were} killed because memory ran out",
     page_after=60,
+    runbook="UwsgiRequestsLost",
 )
 
 RELOAD_LOST_REQUESTS = Kind(
@@ -92,6 +95,8 @@ RELOAD_LOST_REQUESTS = Kind(
     "[die_on_term? Raise `worker-reload-mercy` above the duration of the longest request.]",
     then="To reload uWSGI, send SIGHUP.",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    explained_by="respawn_loop",
 )
 
 LOST = Kind(
@@ -112,6 +117,8 @@ LOST = Kind(
     "timeout.][evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]",
     then=LOG + "[evil? Also set `min-worker-lifetime` to 0, so that `reload-on-rss` replaces young workers, too.]",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    explained_by="respawn_loop",
 )
 
 KEEPS_RESTARTING = Kind(
@@ -130,6 +137,9 @@ KEEPS_RESTARTING = Kind(
     "this.]",
     clause="{ids:worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}]",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    limits="waits",
+    keeps_from_serving=True,
 )
 
 RESPAWNED = Kind(
@@ -154,6 +164,7 @@ ENDED = Kind(
     act="[fix? {fix}][look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in `dmesg`.]",
     then=LOG,
     page_after=60,
+    runbook="UwsgiRequestsLost",
 )
 
 RELOADED = Kind(
@@ -197,6 +208,7 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
     if window.harakiris:
         lost = max(_lost_count(figures), window.harakiris)
         yield HARAKIRI.found(
+            figures,
             worse=_are_many(figures, lost),
             limit=Private(str(figures.server.setup.options.harakiri or "")),
             kills=window.harakiris,
@@ -219,6 +231,7 @@ def _out_of_memory(figures: Figures) -> Iterator[Finding]:
     is_cgroup = memory is not None and memory.limited_by == "cgroup"
     often = any(_is_loop(figures, times, requests) for _, times, requests in ends)
     yield OUT_OF_MEMORY.found(
+        figures,
         worse=often or _are_many(figures, max(lost, number)),
         ids=ids,
         seconds=figures.window.seconds,
@@ -246,6 +259,7 @@ def _reloaded_brutally(figures: Figures) -> Finding:
     """The one finding about a reload that ended requests in service: a graceful one waits for them."""
     options, lost = figures.server.setup.options, _lost_count(figures)
     return RELOAD_LOST_REQUESTS.found(
+        figures,
         worse=_are_many(figures, lost),
         die_on_term=options.die_on_term,
         reloads=figures.window.reloads,
@@ -264,6 +278,7 @@ def _lost_otherwise(figures: Figures) -> Finding:
     is_evil = leak is not None and leak.option == EVIL
     is_late = not is_evil and (_are_recycled(figures) or is_proven(server, "mercy_kill"))
     return LOST.found(
+        figures,
         read_log(server, ENDS),
         worse=_are_many(figures, max(lost, ends)),
         killed=proven_signal(server),
@@ -307,6 +322,7 @@ def _looping(figures: Figures) -> list[Finding]:
     killed, known = proven_signal(figures.server), read_log(figures.server, ENDS)
     works = any(requests >= times for worker_id, times, requests in ended if worker_id in looping)
     row = KEEPS_RESTARTING.found(
+        figures,
         known,
         worse=is_many,
         ids=looping,
@@ -333,17 +349,17 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
     }
     if unexplained:
         facts |= read_log(figures.server, ENDS) | {"seconds": window.seconds, "killed": proven_signal(figures.server)}
-        yield ENDED.found(facts, worse=_are_many(figures, respawns))
+        yield ENDED.found(figures, facts, worse=_are_many(figures, respawns))
         return
     is_short = mean_life(figures) < SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
-    yield RESPAWNED.found(facts, seconds=window.seconds, life=is_short and mean_life(figures))
+    yield RESPAWNED.found(figures, facts, seconds=window.seconds, life=is_short and mean_life(figures))
 
 
 def _reloads(figures: Figures) -> Iterator[Finding]:
     times = figures.window.reloads
     if times and not lost_in_a_reload(figures):
         worse = times >= AGAIN_AND_AGAIN and figures.window.seconds <= times * RELOAD_SECONDS
-        yield RELOADED.found(reloads=times, seconds=figures.window.seconds, worse=worse)
+        yield RELOADED.found(figures, reloads=times, seconds=figures.window.seconds, worse=worse)
 
 
 def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:

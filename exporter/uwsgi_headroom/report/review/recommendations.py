@@ -23,6 +23,7 @@ from uwsgi_headroom.analysis.bottlenecks import Advice
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings, evenness, queue, workers
+from uwsgi_headroom.analysis.findings.objective import BURNS
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.record import AdviceSeverity
@@ -331,6 +332,7 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
         title="Listen queues were full, so clients were refused or had to retry.",
         evidence=f"In the period of this report, the listen queue of {worst.server} was at its limit for "
         f"{fine_percent(users.queue_full)} of the time.{dropped}{too}",
+        kind=queue.QUEUE_FULL,
         change="First find out what the threads wait for. Raise `listen` only if the queue fills in short bursts.",
     )
     yield _join(harm, worst, worst.queue_full > 0, "While its listen queue was full")
@@ -351,6 +353,7 @@ def _find_missed(peaks: Peaks, users: Users) -> Iterator[Block]:
         f"or refused (the objective permits {fine_percent(1 - objective.objective)}).",
         evidence=f"In the period of this report, {objective.bad * objective.requests:,.0f} of "
         f"{objective.requests:,.0f} requests missed the objective: {factor(objective.budget)} the error budget.",
+        kind=BURNS,
         change="Look at what slow requests wait for (section 5), and at the hours in which they are slow (section 3).",
     )
     burning = worst.slow > (1 - objective.objective) * worst.judged
