@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from uwsgi_headroom.record import LogMessage, LogRecord, ServerRecord
 from uwsgi_headroom.uwsgi_log.messages import SIGNALS, advise, describe, name_signal
 from uwsgi_headroom.words.formats import numbered
-from uwsgi_headroom.words.template import Facts, fill
+from uwsgi_headroom.words.template import Facts, Private, fill
 
 ENDS = (
     "killed_by_signal",
@@ -42,9 +42,9 @@ LOG = (
 """What a row says about uWSGI's log, by the facts of `read_log`."""
 
 
-def read_log(server: ServerRecord, codes: Sequence[str]) -> dict[str, str | bool]:
+def read_log(server: ServerRecord, codes: Sequence[str]) -> Facts:
     """What uWSGI's log says by these messages: the facts of `LOG`; `fix`, what to do about the first one, empty if that
-    is unknown; and `look`, whether it is."""
+    is unknown; `look`, whether it is; and, of what is proven, `killed`, the signal, and `place`, the exception."""
     log = server.log or LogRecord()
     found = [code for code in codes if code in log.messages][:_MOST_QUOTED]
     fix = next(map(advise, found), "")
@@ -57,6 +57,8 @@ def read_log(server: ServerRecord, codes: Sequence[str]) -> dict[str, str | bool
         "silent": bool(server.log and not found and not log.off),
         "turn_on": log.turn_on,
         "log_off": (not log.turn_on and log.off) or "",
+        "killed": proven_signal(server),
+        "place": Private(_find_place(log, codes)),
     }
 
 
@@ -101,8 +103,7 @@ def _find_signals(log: LogRecord, *, is_proven: bool = False) -> Sequence[int]:
     return sorted(signals)
 
 
-def proven_place(server: ServerRecord, codes: Sequence[str]) -> str:
+def _find_place(log: LogRecord, codes: Sequence[str]) -> str:
     """The exception that a proven message names: `KeyError at shop/views.py:12`; empty if there is none."""
-    messages = (server.log or LogRecord()).messages
-    found = (messages[code] for code in codes if code in messages)
+    found = (log.messages[code] for code in codes if code in log.messages)
     return next((message.place for message in found if message.agreed and message.place), "")

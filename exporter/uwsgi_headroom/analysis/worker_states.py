@@ -17,6 +17,7 @@ from uwsgi_headroom.analysis.wait_states import count_websockets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
 from uwsgi_headroom.words.formats import name_pids
+from uwsgi_headroom.words.template import Private
 
 AWAY = 0.15
 """If workers are down for at least this fraction of the time, that is why capacity is short."""
@@ -30,8 +31,9 @@ def show_calls(server: ServerRecord, worker_id: int | None = None) -> str:
     return f"`py-spy dump --pid {name_pids([busiest.local_pid if busiest else None])}`"
 
 
-ANY_CALLS = "`py-spy dump`"
-"""The same for people who may not read PIDs."""
+def see_calls(server: ServerRecord, worker_id: int | None = None) -> Private:
+    """The same as a fact."""
+    return Private(show_calls(server, worker_id), "`py-spy dump --pid PID`")
 
 
 def kill(signal: str, workers: Iterable[WorkerRecord]) -> str:
@@ -73,11 +75,6 @@ def part_away(figures: Figures) -> float | None:
     return None if not observed else max(0.0, 1 - sum(up) / observed)
 
 
-def find_paused(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
-    """The workers that are paused: they take no request until they are resumed."""
-    return [worker for worker in workers if worker.state == "paused"]
-
-
 def find_without_application(server: ServerRecord) -> tuple[list[WorkerRecord], list[WorkerRecord]] | None:
     """The accepting workers, and those among them without a loaded application; None if the configuration names no
     application or cannot be read."""
@@ -114,6 +111,22 @@ def find_ends(figures: Figures) -> Ends:
         for worker in figures.window.workers
         if worker.respawns > reloads
     ]
+
+
+def count_respawns(figures: Figures) -> int:
+    """The ends of workers that `harakiri` does not explain."""
+    return sum(times for _, times, _ in find_ends(figures)) - figures.window.harakiris
+
+
+def count_lost(figures: Figures) -> int:
+    """The requests that were lost with workers that ended, at least."""
+    return sum(worker.lost for worker in figures.window.workers)
+
+
+def mean_life(figures: Figures) -> float:
+    """How many seconds a worker lives on average; infinite if none ended."""
+    respawns = count_respawns(figures)
+    return figures.window.seconds * len(figures.window.workers) / respawns if respawns > 0 else math.inf
 
 
 def find_unexplained_ends(figures: Figures) -> Ends:
@@ -160,9 +173,8 @@ worker."""
 
 def reach_max_requests(figures: Figures) -> bool:
     """Whether the workers that ended serve so many requests that `max-requests` ends them as often as they ended."""
-    most, ended = figures.server.setup.options.max_requests, find_ends(figures)
-    respawns = sum(times for _, times, _ in ended) - figures.window.harakiris
-    return bool(most) and 0 < RECYCLED * (most or 0) * respawns / 2 <= sum(requests for _, _, requests in ended)
+    most, served = figures.server.setup.options.max_requests, sum(requests for _, _, requests in find_ends(figures))
+    return bool(most) and 0 < RECYCLED * (most or 0) * count_respawns(figures) / 2 <= served
 
 
 def are_reloaded_at_once(figures: Figures) -> bool:

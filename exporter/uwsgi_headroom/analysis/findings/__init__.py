@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import (
-    accepting,
     backend_waits,
     causes,
     clients,
@@ -20,11 +19,9 @@ from uwsgi_headroom.analysis.findings import (
     log,
     loops,
     memory,
-    objective,
     parts,
     queue,
     setup,
-    static_files,
     waits,
     workers,
 )
@@ -32,18 +29,18 @@ from uwsgi_headroom.analysis.findings.diagnosis import find_harm
 from uwsgi_headroom.analysis.findings.evenness import COSTLY
 from uwsgi_headroom.analysis.findings.hold import Held, Hold
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Kind, Severity, first_act
-from uwsgi_headroom.analysis.findings.objective import WAITED
+from uwsgi_headroom.analysis.findings.queue import WAITED
 from uwsgi_headroom.record import EmperorRecord
 
 RULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     causes.find,
     memory.find_open_files,
     waits.find_blocked_output,
-    accepting.find,
+    causes.find_idle,
     loops.find,
     health.find_stuck,
     queue.find,
-    objective.find,
+    queue.find_missed,
     log.find,
     log.find_unanswered,
     workers.find,
@@ -58,7 +55,7 @@ RULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     load.find_full_cpus,
     evenness.find,
     load.find_full_interpreters,
-    static_files.find,
+    clients.find_static_files,
     waits.find,
     lock_waits.find,
     backend_waits.find,

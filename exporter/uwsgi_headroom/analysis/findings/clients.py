@@ -1,5 +1,4 @@
-"""Findings about clients that leave before their answer, about exceptions, which are counted together with them, and
-about responses that say that the application failed, which only uWSGI's log shows.
+"""Findings about what clients get: none of the response, because they left; an exception, an error, a static file.
 
 uWSGI learns that a client has left when it writes the answer or reads the request's body. For each answer that it
 cannot write, it counts a write error and, unless `write-errors-tolerance` allows for it, an exception as well, though
@@ -21,9 +20,10 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
-from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
-from uwsgi_headroom.analysis.log_words import LOG, read_log
-from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.analysis.littles_law import shows_a_limit
+from uwsgi_headroom.analysis.log_words import LOG
+from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES
+from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import is_tcp
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
@@ -46,9 +46,14 @@ LEFT = (3, 0.05)
 """Clients that left are a warning at or above this number and this fraction of all requests: a few people always close
 a page before it is loaded."""
 
-
 PATIENCE, TIMELY = 2.0, 0.8
 """For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""
+
+ENOUGH = 50
+"""Fewer requests in a window show no share."""
+
+HOLD_MUCH, HOLD_MOST = 0.25, 0.5
+"""From these fractions of the threads on, files take what other requests could use, and most of what there is."""
 
 LEFT_EARLY = Kind(
     code="clients_left",
@@ -89,7 +94,7 @@ MOST_LEFT = replace(
 RAISE = Kind(
     code="exceptions",
     role="harm",
-    severity="warning or info",
+    severity="warning",
     title="Requests raise exceptions that the application does not catch.",
     evidence="{number} of {requests:request} ({part:fine_percent}) raised an exception.",
     meaning="uWSGI counts each exception that the application does not catch.[uncounted?  uWSGI also counts an "
@@ -98,7 +103,9 @@ RAISE = Kind(
     then=LOG,
     runbook="UwsgiExceptionsHigh",
     explained_by="descriptors_used_up",
+    log=("traceback", "client_left", "write_error"),
 )
+RAISE_FEW = replace(RAISE, severity="info", act="", then="", log=())
 MOST_RAISE = replace(
     RAISE,
     severity="critical",
@@ -124,6 +131,21 @@ FAIL = Kind(
     "rule of uWSGI's routing (`route`) that ends requests.]",
 )
 
+STATIC_FILES = Kind(
+    code="static_files",
+    severity="warning or info",
+    title="Most requests are for static files, which uWSGI's workers serve themselves.",
+    evidence="{files:percent} of {requests:request} are for static files"
+    "[held? , and occupy {held:mean} of {threads:threads} threads on average][wait? ; {wait}].",
+    meaning="uWSGI does not measure the time of static files: the response times shown are those of other requests.",
+    act="[takes_much? Let the web server in front of uWSGI serve the static files.]",
+    then="[takes_much? Alternatively, set `offload-threads` to 2: offload threads then send the files, and a slow "
+    "client does not hold a thread of a worker.]",
+    clause="[warning? static files hold the threads]",
+    replaces=("slow_clients",),
+    runbook="UwsgiConcurrencyNearCapacity",
+)
+
 
 def count_left(figures: Figures) -> int:
     """The requests whose client had left, at least: one whose body could not be read may have no written answer
@@ -143,15 +165,11 @@ def _count(number: int, requests: int) -> Facts:
 
 
 def find_left(figures: Figures) -> Iterator[Finding]:
-    left, flow = count_left(figures), figures.flow
+    left, unread, flow = count_left(figures), _count_unread(figures), figures.flow
     if not left:
         return
-    unread = _count_unread(figures)
-    facts = _count(left, flow.requests) | {
-        "unread": Private(f"{unread:,}" * (unread > 0)),
-        "time": flow.response_time,
-        "wait": waiting_clause(flow),
-    }
+    facts = _count(left, flow.requests)
+    facts |= {"unread": Private(f"{unread:,}" * (unread > 0)), "time": flow.response_time}
     if wait_too_long(figures):
         size, served = _shorten_queue(figures), flow.throughput or 1.0
         settings = (("listen", size),) if size else ()
@@ -177,19 +195,13 @@ def wait_too_long(figures: Figures) -> bool:
 
 def _shorten_queue(figures: Figures) -> int | None:
     """The size of a queue in which no request waits for longer than its client does; None if a full queue is no longer
-    than that."""
+    than that. Half of all clients that left the queue of a UNIX socket did so earlier; a TCP one does not list them."""
     served, own = figures.flow.throughput or 0.0, figures.flow.response_time or 0.0
-    queues = figures.server.queues
-    limit, name = max([(each.limit or 0, name) for name, each in queues.items()], default=(0, ""))
-    size = round(served * (TIMELY * _find_patience(figures, name) - own))
-    return size if 0 < size < limit else None
-
-
-def _find_patience(figures: Figures, name: str) -> float:
-    """How long clients wait at this socket until they leave: half of all that left the queue did so earlier. The queue
-    of a UNIX socket does not list clients that have gone, and most of these were not served before."""
+    limit, name = max([(each.limit or 0, name) for name, each in figures.server.queues.items()], default=(0, ""))
     median = figures.queue_waits.percentiles.get(0.5) if figures.queue_waits and not is_tcp(name) else None
-    return (median and median.seconds) or PATIENCE
+    patience = (median and median.seconds) or PATIENCE
+    size = round(served * (TIMELY * patience - own))
+    return size if 0 < size < limit else None
 
 
 def find_exceptions(figures: Figures) -> Iterator[Finding]:
@@ -198,10 +210,11 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
         return
     is_warning, are_most = _judge(raised, requests)
     uncounted = any(worker.write_errors is None for worker in figures.window.workers)
-
-    known = read_log(figures.server, ("traceback", "client_left", "write_error"))
-    facts = _count(raised, requests) | {"uncounted": uncounted} | (known if is_warning else dict.fromkeys(known))
-    yield MOST_RAISE.found(figures, facts) if are_most else RAISE.found(figures, facts, worse=is_warning)
+    facts = _count(raised, requests) | {"uncounted": uncounted}
+    if are_most:
+        yield MOST_RAISE.found(figures, facts)
+    else:
+        yield RAISE.found(figures, facts) if is_warning else RAISE_FEW.found(figures, facts)
 
 
 def _judge(number: int, requests: int) -> tuple[bool, bool]:
@@ -214,15 +227,37 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
     """Responses of an application that catches its exceptions, as Flask and Django do, and of uWSGI itself. uWSGI also
     writes a line with status 500 for an exception that is not caught, and for a request that it refuses: if these may
     be half of the lines, their findings say enough."""
-    messages, requests = figures.server.log.messages if figures.server.log else {}, figures.flow.requests
+    messages = figures.server.log.messages if figures.server.log else {}
     message = messages.get("status_5xx")
     raised = max(0, figures.window.exceptions - count_left(figures))
     said = raised + sum(each.agreed for code, each in messages.items() if BY_CODE[code].proof == "uncalled")
     if message is None or 2 * said >= message.count:
         return
-    number = message.count - said
+    number, requests = message.count - said, figures.flow.requests
     is_warning, are_most = _judge(number, requests)
     is_proven, path = message.agreed >= PROVEN * message.count, figures.server.setup.log_path
     facts = _count(number, max(number, requests)) | {"raised": raised, "proven": is_proven}
     grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * (is_warning and path.startswith("/"))
     yield FAIL.found(figures, facts, grep=grep, worse=is_warning + (are_most and is_proven))
+
+
+def find_static_files(figures: Figures) -> Iterator[Finding]:
+    """Static files that uWSGI's workers serve. It counts such a request, but not its time (`running_time`, since
+    2.0.5): the busy threads that running time does not explain serve files, or send them to clients that read
+    slowly."""
+    requests, busy, timed = figures.flow.requests, figures.flow.observed, figures.flow.littles_law
+    files, held = min(requests, sum(worker.static_requests for worker in figures.window.workers)), None
+    if busy is not None and timed is not None and name_slots(figures.server) != ASYNC:
+        held = max(0.0, busy - timed)
+    share = held / figures.threads if held is not None and figures.threads else 0.0
+    if not files or files < MOSTLY_FILES * requests or (requests < ENOUGH and share < HOLD_MUCH):
+        return
+    yield STATIC_FILES.found(
+        figures,
+        worse=share >= HOLD_MOST and shows_a_limit(figures.flow),
+        files=files / requests,
+        held=held,
+        threads=figures.threads,
+        takes_much=share >= HOLD_MUCH,
+        settings=(("offload-threads", 2),) * (share >= HOLD_MUCH),
+    )

@@ -16,10 +16,10 @@ from uwsgi_headroom.analysis.bottlenecks import SOCKETS_OF_THEIR_OWN, UNREACHABL
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.waits import see_calls
 from uwsgi_headroom.analysis.littles_law import judge_waiting, noticed_wait, ratio, response_time, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.shortages import lacks_cpu
+from uwsgi_headroom.analysis.worker_states import see_calls
 from uwsgi_headroom.words.formats import duration, percent
 from uwsgi_headroom.words.template import Facts, Private, fill
 

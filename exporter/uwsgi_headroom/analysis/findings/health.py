@@ -12,14 +12,13 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.worker_states import (
-    ANY_CALLS,
     ASYNC,
     MANY_STUCK,
     fill_cores,
     find_harmful_requests,
     name_slots,
     print_pids,
-    show_calls,
+    see_calls,
 )
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.words.template import Facts, Private
@@ -111,7 +110,7 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
         route=Private(describe_stuck_route(figures.routes, figures.server, seconds)),
         coroutines=slots == ASYNC,
         full=fill_cores(figures),
-        calls=Private(show_calls(figures.server, worst), ANY_CALLS),
+        calls=see_calls(figures.server, worst),
         many=are_many,
         pids=print_pids(figures, ids),
         slots=slots,

@@ -11,8 +11,7 @@ from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
-from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
-from uwsgi_headroom.analysis.roles import find_main_role, name_busy, name_role
+from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
     CPU_WAIT,
@@ -25,8 +24,8 @@ from uwsgi_headroom.analysis.shortages import (
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
-from uwsgi_headroom.record import Cpus, Quota, RoleUse, ServerRecord
-from uwsgi_headroom.words.formats import name_pids
+from uwsgi_headroom.record import Cpus, Quota, Role, RoleUse
+from uwsgi_headroom.words.formats import listed, name_pids
 from uwsgi_headroom.words.template import Facts, Private
 
 INTERPRETER_FULL = REACHED
@@ -62,6 +61,9 @@ LOW_CPU, MODERATE_CPU = 1.5, 3.0
 """CPU headroom below which other programs are a warning, and below which they are good to know. Raise both if load
 jumps."""
 
+LEAST_CPUS = 0.05
+"""CPUs below which a role of uWSGI's own processes is not named."""
+
 ALL_SATURATED = Kind(
     code="interpreter_bound",
     severity="critical or warning",
@@ -95,7 +97,7 @@ QUOTA_STOPS = Kind(
     severity="critical or warning",
     title="Requests wait for their CPU quota.",
     evidence="The quota stopped the workers in {part:percent} of its periods ({throttled} of {periods}); they use "
-    "{used:cpu} of {permitted:cpus}[share? ; requests wait for a CPU for {share:percent} of their time]"
+    "{used:cpu} of {permitted:cpus}[cpu_wait? ; requests wait for a CPU for {cpu_wait:percent} of their time]"
     "[wait? ; {wait}].",
     meaning="A CPU quota allows a certain CPU time in each period (0.1 s by default). When this time is used up, all "
     "processes that share the quota stop until the next period, even if CPUs are idle. More threads or processes would "
@@ -114,7 +116,7 @@ CPU_WAITED = Kind(
     severity="warning",
     title="Requests spend most of their time waiting for a CPU.",
     evidence="A request is in service for {all:duration} on average, and waits for a CPU for {each:duration} of this "
-    "time ({share:percent})[idle? , while {idle:cpu} CPUs are idle][wait? ; {wait}].",
+    "time ({cpu_wait:percent})[idle? , while {idle:cpu} CPUs are idle][wait? ; {wait}].",
     meaning="Requests are ready to run, but other programs, or other workers, occupy the CPUs on which these requests "
     "may run. Additional threads or processes would also wait.",
     act="Run `top` to find out what uses the CPUs: other programs, or the hypervisor (`st`).",
@@ -129,9 +131,9 @@ CHILDREN = Kind(
     severity="warning",
     title="Programs that the application starts use all CPUs.",
     evidence="{workers:worker} {workers:uses|use} {used:cpu} of {cpus:cpus}[beside? , other programs "
-    "{beside:cpu}][idle? , and {idle:cpu} are idle]; {serving:mean} requests are in service[share? , {share:percent} "
-    "of their time waiting for a CPU][wait? ; {wait}].[rest?  Background threads of the workers, which serve no "
-    "requests, use {rest:cpu} CPUs.]",
+    "{beside:cpu}][idle? , and {idle:cpu} are idle]; {serving:mean} requests are in service[cpu_wait? , "
+    "{cpu_wait:percent} of their time waiting for a CPU][wait? ; {wait}].[rest?  Background threads of the workers, "
+    "which serve no requests, use {rest:cpu} CPUs.]",
     meaning="If load grows, so do response times. No uWSGI option adds CPUs.",
     act="Start fewer programs at the same time, for example through a job queue, or add CPUs.",
     clause="programs that the application starts use all CPUs",
@@ -203,13 +205,11 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         return
     ids, own = [worker.worker_id for worker in full], count_own_threads(figures)
     one = ids[0] if len(ids) == 1 else None
-    waiting = [worker.lock_waiters for worker in full if worker.lock_waiters is not None]
     facts: Facts = own | {
         "load": max(worker.interpreter_load or 0 for worker in full),
         "busy": max((worker.concurrency or 0) for worker in full),
-        "waiters": max(waiting, default=None),
+        "waiters": max((each.lock_waiters for each in full if each.lock_waiters is not None), default=None),
         "among": Private(ids * (1 < len(full) < len(active))),
-        "wait": waiting_clause(figures.flow),
     }
     if len(full) < len(active):
         yield SOME_SATURATED.found(figures, facts, one=one, worker_id=one)
@@ -224,9 +224,10 @@ def count_own_threads(figures: Figures) -> Facts:
     return {"rest": rest > 0 and Private(rest), "used": sum(list_loads(figures))}
 
 
-def see_own_threads(server: ServerRecord) -> Private:
+def see_own_threads(figures: Figures) -> Private:
     """The PID of a worker, whose threads a command lists."""
-    return Private(name_pids([next((worker.local_pid for worker in server.workers if worker.local_pid), None)]), "PID")
+    pids = [worker.local_pid for worker in figures.server.workers if worker.local_pid]
+    return Private(name_pids(pids[:1] or [None]), "PID")
 
 
 def find_throttled(figures: Figures) -> Iterator[Finding]:
@@ -245,7 +246,6 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
         return
     yield QUOTA_STOPS.found(
         figures,
-        _describe_wait(figures),
         worse=shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True),
         part=part,
         throttled=throttled,
@@ -264,31 +264,16 @@ def _most(figures: Figures, quota: Quota) -> float | None:
     return most if most > quota.cpus else None
 
 
-def _describe_wait(figures: Figures) -> Facts:
-    """How long requests wait, for a CPU and in the queue."""
-    return {
-        "share": figures.waits is not None and figures.waits.share("cpu_wait"),
-        "wait": waiting_clause(figures.flow),
-    }
-
-
 def _find_waits(figures: Figures) -> Iterator[Finding]:
     """The finding about requests that wait for a CPU although the workers' CPUs are not all in use, or where that is
     not known: others have a higher weight, run in bursts, or share a single CPU with them."""
-    waits = figures.waits
-    each = (waits.per_request or {}).get("cpu_wait", 0.0) if waits else 0.0
-    if waits is None or each < FELT or not are_waits_known(figures) or waits.share("cpu_wait") < MOSTLY:
+    times = (figures.waits and figures.waits.per_request) or {}
+    each = times.get("cpu_wait", 0.0)
+    if each < FELT or not are_waits_known(figures) or figures.share("cpu_wait") < MOSTLY:
         return
-    if figures.flow.requests < LEAST_REQUESTS or next(find_throttled(figures), None):  # that one says why
-        return
-    yield CPU_WAITED.found(
-        figures,
-        _describe_wait(figures),
-        all=sum((waits.per_request or {}).values()),
-        each=each,
-        idle=figures.cpu is not None and figures.cpu.idle,
-        of_host=is_full_host(figures),
-    )
+    if figures.flow.requests >= LEAST_REQUESTS and not list(find_throttled(figures)):  # that one says why
+        idle, of_host = figures.cpu is not None and figures.cpu.idle, is_full_host(figures)
+        yield CPU_WAITED.found(figures, all=sum(times.values()), each=each, idle=idle, of_host=of_host)
 
 
 def is_full_host(figures: Figures) -> bool:
@@ -344,7 +329,7 @@ def _is_hurt(figures: Figures) -> bool:
 def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: bool) -> Finding:
     """The finding about CPUs that are all in use, by the workers alone or with others."""
     left = None if alone else figures.cpu  # so that the figures add up
-    facts = _describe_wait(figures) | {
+    facts: Facts = {
         "workers": len(figures.balance.active or figures.window.workers),
         "used": left.own if left else used,
         "cpus": cpus.count,
@@ -366,7 +351,7 @@ def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
     own, quota = find_cpu_of_own_threads(figures) > 0, figures.server.quota
     by = None if own else cpus.limited_by
     return {
-        "own": own and see_own_threads(figures.server),
+        "own": own and see_own_threads(figures),
         "affinity": by == "affinity",
         "quota": by == "quota" and (quota.cpus if quota else cpus.count),
         "most": by == "quota" and quota and _most(figures, quota),
@@ -381,7 +366,7 @@ def _advise_others(figures: Figures, cpus: Cpus) -> Facts:
     is_own = role is None and not is_pinned and find_cpu_of_own_threads(figures) > others
     return {
         **_name_role(role),
-        "own": is_own and see_own_threads(figures.server),
+        "own": is_own and see_own_threads(figures),
         "affinity": is_pinned,
         "host": role is None and not is_pinned and not is_own,
         "more": is_pinned or is_own,
@@ -394,21 +379,21 @@ def _name_role(use: RoleUse | None) -> Facts:
 
 
 def find_other_programs(figures: Figures) -> Iterator[Finding]:
-    """The finding about other programs."""
-    cpu = figures.cpu
-    room = figures.headroom.by_limit.get("cpu")
+    """The finding about other programs. The kernel shares CPUs fairly, so a server that uses little of them hardly
+    waits beside busy ones."""
+    cpu, room = figures.cpu, figures.headroom.by_limit.get("cpu")
     if cpu is None or cpu.others is None or room is None or room >= MODERATE_CPU:
         return
     capacity = cpu.own + cpu.idle + cpu.others
-    if next(find_full_cpus(figures), None):
-        return  # it says so
-    if cpu.others <= cpu.own or cpu.idle >= ENOUGH_IDLE * capacity:
-        return
+    if cpu.others <= cpu.own or cpu.idle >= ENOUGH_IDLE * capacity or list(find_full_cpus(figures)):
+        return  # the last one says so
     own = find_main_role(figures)
+    may_wait = not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT / 2)
+    roles = [f"{name_role(use)} ({use.cpus or 0.0:.2f} CPUs)" for use in _list_busy(figures)]
     yield USED_BY_OTHERS.found(
         figures,
         _name_role(own),
-        worse=room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and _may_wait(figures),
+        worse=room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and may_wait,
         of_host=own is None and is_full_host(figures),
         others=own is None,
         cpus=capacity,
@@ -416,11 +401,26 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
         rest=cpu.others,
         idle=cpu.idle,
         room=room,
-        roles=Private(name_busy(figures)),
+        roles=Private(roles and listed(roles)),
     )
 
 
-def _may_wait(figures: Figures) -> bool:
-    """Whether requests were measured to wait for a CPU for a notable part of their time, or nothing was measured. The
-    kernel shares CPUs fairly, so a server that uses little of them hardly waits beside busy other programs."""
-    return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT / 2)
+def _list_busy(figures: Figures) -> list[RoleUse]:
+    """uWSGI's own processes that are no workers, if they use CPU, most first."""
+    busy = [use for use in figures.server.roles if (use.cpus or 0.0) >= LEAST_CPUS]
+    return sorted(busy, key=lambda use: -(use.cpus or 0.0))
+
+
+def find_main_role(figures: Figures) -> RoleUse | None:
+    """The role that uses most of the CPU that others use; None if that is another program's, or not known."""
+    busy, others = _list_busy(figures), figures.cpu.others if figures.cpu else None
+    return busy[0] if busy and others and (busy[0].cpus or 0.0) >= others / 2 else None
+
+
+_WORDS: dict[Role, str] = {"daemon": "attached daemon", "other": "other process"}
+
+
+def name_role(use: RoleUse) -> str:
+    """Its processes in words, such as `mules` or `router`."""
+    word = _WORDS.get(use.role, use.role)
+    return word if use.processes == 1 else f"{word}es" if word.endswith("s") else f"{word}s"

@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.findings.load import count_own_threads, see_own_threads
-from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, blocks, see_calls
+from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, blocks
 from uwsgi_headroom.analysis.littles_law import MOST_WAIT, is_standing, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
     CPU_WAIT,
@@ -26,7 +26,7 @@ from uwsgi_headroom.analysis.shortages import (
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, of_request, queues_for_lock
-from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, show_calls
+from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, see_calls, show_calls
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import percent, rate
 from uwsgi_headroom.words.template import Facts, Private
@@ -359,7 +359,7 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     }
     native = Private(f"{show_calls(figures.server, worst.worker_id)[:-1]} --native`", "`py-spy dump --native`")
     if facts["rest"]:
-        yield HELD_BY_OWN_THREADS.found(figures, facts, pid=see_own_threads(figures.server))
+        yield HELD_BY_OWN_THREADS.found(figures, facts, pid=see_own_threads(figures))
     elif _may_compute(worst, figures.server):
         yield HELD_COMPUTING.found(figures, facts, native=native)
     else:

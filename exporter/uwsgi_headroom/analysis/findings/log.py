@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.log_words import LOG, read_log
+from uwsgi_headroom.analysis.log_words import LOG
 from uwsgi_headroom.history.totals import INSTANT
 from uwsgi_headroom.record import LogMessage
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, Role, advise, describe
@@ -76,6 +76,7 @@ UNANSWERED = Kind(
     "[fix? {fix} ]" + LOG,
     page_after=60,
     runbook="UwsgiNoApplication",
+    log=("modifier_unavailable", "empty_request", "body_too_large", "bad_packet", "too_many_variables"),
 )
 
 
@@ -84,9 +85,9 @@ def find(figures: Figures) -> Iterator[Finding]:
     if rejected := _choose(figures, "rejected"):
         yield _rejected(figures, rejected)
     if failed := _choose(figures, "failed"):
-        yield _failed(figures, failed, LOG_FAILURE)
+        yield LOG_FAILURE.found(figures, _describe(failed, is_proven=failed[0][1].agreed > 0))
     if settings := _choose(figures, "setting"):
-        yield _failed(figures, settings, LOG_SETTING)
+        yield LOG_SETTING.found(figures, _describe(settings, is_proven=settings[0][1].agreed > 0))
 
 
 def _choose(figures: Figures, role: Role) -> Messages:
@@ -107,16 +108,10 @@ def _rejected(figures: Figures, rejected: Messages) -> Finding:
     part = number / max(number, figures.flow.requests + number * (BY_CODE[code].proof != "uncalled"))
     least, least_part = MANY_REFUSED
     is_many = number >= least and part >= least_part
-    return REJECTED.found(
-        figures, _describe(figures, rejected, is_proven=is_proven), part=part, worse=is_many + is_proven
-    )
+    return REJECTED.found(figures, _describe(rejected, is_proven=is_proven), part=part, worse=is_many + is_proven)
 
 
-def _failed(figures: Figures, messages: Messages, kind: Kind) -> Finding:
-    return kind.found(figures, _describe(figures, messages, is_proven=messages[0][1].agreed > 0))
-
-
-def _describe(figures: Figures, messages: Messages, *, is_proven: bool) -> Facts:
+def _describe(messages: Messages, *, is_proven: bool) -> Facts:
     """What the first message says, and what else the log says of the same kind."""
     code, message = messages[0]
     others = [f"{_say(*each)} ({counted(each[1].count, 'line')})" for each in messages[1 : 1 + _MOST_OTHERS]]
@@ -124,7 +119,6 @@ def _describe(figures: Figures, messages: Messages, *, is_proven: bool) -> Facts
         "says": _say(code, message),
         "agrees": is_proven,
         "number": message.count,
-        "seconds": figures.window.seconds,
         "others": Private("; ".join(others)),
         "harm": BY_CODE[code].harm,
         "change": Private(advise(code, message.limit), advise(code)),
@@ -133,10 +127,6 @@ def _describe(figures: Figures, messages: Messages, *, is_proven: bool) -> Facts
 
 def _say(code: str, message: LogMessage) -> str:
     return describe(code, message.workers[0] if len(message.workers) == 1 else None, None, message.limit)
-
-
-NO_ANSWER = ("modifier_unavailable", "empty_request", "body_too_large", "bad_packet", "too_many_variables")
-"""Messages of uWSGI's log that say why such requests have no answer."""
 
 
 def find_unanswered(figures: Figures) -> Iterator[Finding]:
@@ -148,11 +138,4 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
     is_explained = any(message.agreed for code, message in messages.items() if BY_CODE[code].proof == "uncalled")
     if unanswered < least or unanswered < part * requests or is_explained:
         return
-    yield UNANSWERED.found(
-        figures,
-        read_log(figures.server, NO_ANSWER),
-        unanswered=unanswered,
-        requests=requests,
-        seconds=figures.window.seconds,
-        instant=INSTANT,
-    )
+    yield UNANSWERED.found(figures, unanswered=unanswered, instant=INSTANT)

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.waits import see_calls
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.wait_states import MOSTLY
-from uwsgi_headroom.analysis.worker_states import kill
+from uwsgi_headroom.analysis.worker_states import kill, see_calls
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import LoopUse, WorkerRecord
 from uwsgi_headroom.words.formats import duration

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.roles import name_role
+from uwsgi_headroom.analysis.findings.load import name_role
 from uwsgi_headroom.analysis.worker_states import end
 from uwsgi_headroom.words.formats import name_pids
 from uwsgi_headroom.words.template import Private

@@ -17,7 +17,6 @@ from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimi
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import (
-    accepting,
     backend_waits,
     causes,
     clients,
@@ -39,7 +38,7 @@ _RULES = (
     causes.find,
     memory.find_open_files,
     waits.find_blocked_output,
-    accepting.find,
+    causes.find_idle,
     loops.find,
     workers.find,
     waits.find,
@@ -54,9 +53,9 @@ def correct_headroom(figures: Figures) -> Figures:
     if room.no_requests:
         return figures
     reached = {limit for limit, factor in room.by_limit.items() if factor <= 1 / REACHED}
-    causes = list_causes(figures.cpu)
+    order = list_causes(figures.cpu)
     errors, cause = _describe_errors(figures), None
-    if not errors and not reached.intersection(causes[: causes.index("other")]):
+    if not errors and not reached.intersection(order[: order.index("other")]):
         cause = _find_cause(figures)
     if not errors and cause is None:
         sleeps = room.first == "threads" and room.by_limit["threads"] <= 1 / waits.USED and mostly_sleeps(figures)
@@ -70,10 +69,10 @@ def correct_headroom(figures: Figures) -> Figures:
         return replace(figures, headroom=Headroom({}, None, None, idle=idle, other=other), usable=None)
     name: Limit = "lock" if cause and cause.kind.limits == "lock" else "other"
     by_limit = dict(sorted([*room.by_limit.items(), (name, factor)], key=lambda pair: pair[1]))
-    first, usable = find_first(by_limit, causes), figures.usable
+    first, usable = find_first(by_limit, order), figures.usable
     if first == name and usable is not None:
         usable = Usable(min(factor, usable.factor), name)
-    far, ceiling = tuple(limit for limit in room.far if limit != name), find_ceiling(by_limit, causes)
+    far, ceiling = tuple(limit for limit in room.far if limit != name), find_ceiling(by_limit, order)
     room = replace(room, by_limit=by_limit, first=first, ceiling=ceiling, far=far, unknown=(), other=other)
     return replace(figures, headroom=room, usable=usable)
 

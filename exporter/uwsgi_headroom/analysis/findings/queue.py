@@ -1,4 +1,4 @@
-"""Findings about listen queues: refused clients, and waiting requests."""
+"""Findings about listen queues: clients that are refused or wait, and the objective that waiting misses."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from uwsgi_headroom.analysis.findings.clients import wait_too_long
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
 from uwsgi_headroom.analysis.littles_law import judge_waiting
+from uwsgi_headroom.analysis.objective import SLOW_BURN, Burn
 from uwsgi_headroom.record import Backlog, is_tcp
-from uwsgi_headroom.words.formats import fine_percent, in_queue, percent
+from uwsgi_headroom.words.formats import chosen, fine_percent, in_queue, percent
 from uwsgi_headroom.words.template import Facts, fill
 
 FULL = (0.05, 0.0)
@@ -29,6 +30,12 @@ expired since they were dropped."""
 
 MANY_DROPPED = (3, 0.01)
 """From this number of dropped packets on, and this part of the requests, users feel it: as for lost requests."""
+
+_USED_UP = 1.0
+"""Burn rate above which the budget of a month lasts less than a month."""
+
+WAITED = "too slow only because of the wait in the listen queue"
+"""What requests were that missed the objective, and would have kept it without this wait."""
 
 LONGER_QUEUE = (
     "[too_long? Do not raise `listen`: most clients have already left when their request is served, and a longer queue "
@@ -112,50 +119,58 @@ TABLE_NEAR = replace(
     title="The kernel's table of tracked connections is nearly full.",
 )
 
+BURNS = Kind(
+    code="objective_missed",
+    role="harm",
+    severity="critical, warning or info",
+    title="More than the permitted {permitted} of requests were slower than {threshold}, lost or refused.",
+    evidence="Of {requests} requests in the last {long:duration}, {share:fine_percent} missed the objective (burn "
+    "rate {rate:mean}; in the last {short:duration}: {short_rate:mean}).[slow?  {slow} {slow:was|were} too "
+    "slow.][waited?  {waited} {waited:was|were} too slow only because of the wait in the listen queue.][lost?  {lost} "
+    "{lost:was|were} lost.][refused?  {refused} {refused:was|were} refused.]",
+    meaning="The error budget is the share of requests that may miss the objective. At this rate, a month's error "
+    "budget lasts {lasts:duration}.",
+    act="[for_slow? If another finding is about threads, interpreters, CPU or a backend, follow its advice.]"
+    "[for_waited? Follow the advice of the finding about the listen queue, or about busy threads.]"
+    "[for_killed? Find out what the requests that `harakiri` killed waited for.]"
+    "[for_lost? Check uWSGI's log for the reason why workers exited while they served requests.]"
+    "[for_refused? Follow the advice of the finding about the full listen queue.]",
+    then="[for_slow? Without such a finding, find out what the slow requests wait for.][for_waited? A larger `listen` "
+    "would make requests wait longer.][for_killed? `harakiri` killed {for_killed:worker} with all of their requests.]",
+    runbook="UwsgiErrorBudgetBurning",
+    waiting=6,
+)
+
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about listen queues."""
-    window, queues = figures.window, figures.server.queues
-    for name, backlog in queues.items():
+    window = figures.window
+    for name, backlog in figures.server.queues.items():
         area = window.queue_seconds.get(name)
         if backlog.limit and area is not None and window.observed_seconds:
-            full = window.queue_full_seconds[name] / window.observed_seconds
-            mean = area / window.observed_seconds
+            full, mean = window.queue_full_seconds[name] / window.observed_seconds, area / window.observed_seconds
+            facts: Facts = {"name": name, "limit": backlog.limit, "longer": _longer_queue(figures, backlog)}
             if full > FULL[1] and not (is_tcp(name) and window.overflows == 0):
-                yield _refused(figures, name, full, mean, backlog)
+                facts |= _describe_refusals(figures, name, full, mean, backlog)
+                yield QUEUE_FULL.found(figures, facts, worse=full >= FULL[0], **advise(figures))
             elif mean >= FILLING * backlog.limit:
-                yield QUEUE_FILLS.found(
-                    figures,
-                    name=name,
-                    mean=mean,
-                    part=mean / backlog.limit,
-                    limit=backlog.limit,
-                    now=backlog.queue,
-                    longer=_longer_queue(figures, backlog),
-                    **advise(figures),
-                )
+                facts |= {"mean": mean, "part": mean / backlog.limit, "now": backlog.queue}
+                yield QUEUE_FILLS.found(figures, facts, **advise(figures))
     yield from _wait(figures)
     yield from _tracked(figures)
 
 
-def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Finding:
+def _describe_refusals(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Facts:
     overflows, refused = figures.window.overflows, figures.window.refused
     dropped = refused if overflows and refused is not None else overflows  # an earlier history has only the sum
-    return QUEUE_FULL.found(
-        figures,
-        tcp=is_tcp(name),
-        dropped=dropped,
-        others=((overflows or 0) - (dropped or 0)) or None,
-        worse=full >= FULL[0],
-        name=name,
-        limit=backlog.limit,
-        full=fine_percent(full) if full < 0.001 else percent(full),
-        seconds=figures.window.seconds,
-        mean=in_queue(mean, backlog.limit),
-        now=in_queue(backlog.queue or 0, backlog.limit),
-        longer=_longer_queue(figures, backlog),
-        **advise(figures),
-    )
+    return {
+        "tcp": is_tcp(name),
+        "dropped": dropped,
+        "others": ((overflows or 0) - (dropped or 0)) or None,
+        "full": fine_percent(full) if full < 0.001 else percent(full),
+        "mean": in_queue(mean, backlog.limit),
+        "now": in_queue(backlog.queue or 0, backlog.limit),
+    }
 
 
 def advise_longer_queue(figures: Figures) -> str:
@@ -169,32 +184,29 @@ def advise_longer_queue(figures: Figures) -> str:
 def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     """How to raise the limit."""
     most, limit = figures.server.setup.somaxconn, backlog.limit or 0
-    is_lower = most is not None and limit < most
     lower = limit if most is None else min(limit, most)
+    is_lower = most is not None and limit < most
     facts: Facts = {"listen": is_lower and limit, "somaxconn": most, "lower": not is_lower and lower}
-    facts["too_long"] = wait_too_long(figures)
-    return fill(LONGER_QUEUE, facts)
+    return fill(LONGER_QUEUE, facts | {"too_long": wait_too_long(figures)})
 
 
 def _wait(figures: Figures) -> Iterator[Finding]:
     flow, socket = figures.longest_wait
-    waiting, seconds = judge_waiting(flow), figures.window.seconds
+    waiting = judge_waiting(flow)
     if waiting in (None, "none"):
         return
     if flow.queue_wait is None:
-        facts: Facts = {"seconds": seconds, "socket": socket, "waiting": flow.queue_length or 0}
-        yield NOTHING_COMPLETED.found(figures, facts, **advise(figures))
+        yield NOTHING_COMPLETED.found(figures, socket=socket, waiting=flow.queue_length or 0, **advise(figures))
         return
     waits = figures.queue_waits if not socket and not flow.wait_is_floor else None
     slowest = waits.percentiles.get(0.99) if waits else None
     yield LONG_WAIT.found(
         figures,
         worse=waiting == "severe" and not waits_for_a_reload(figures),
-        seconds=seconds,
         socket=socket,
         is_floor=flow.wait_is_floor,
         mean=flow.queue_wait,
-        slowest=slowest.seconds if slowest else None,
+        slowest=slowest and slowest.seconds,
         served=flow.response_time or None,
         **advise(figures),
     )
@@ -208,16 +220,46 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
         return
     used, (near, full), (many, part) = tracked.entries / tracked.most, TRACKED, MANY_DROPPED
     is_full = dropped > 0 and used >= full
-    if not is_full and used < near:
+    if is_full or used >= near:
+        facts: Facts = {"entries": tracked.entries, "most": tracked.most, "more": 2 * tracked.most}
+        worse = is_full and dropped >= max(many, part * figures.flow.requests)
+        row = TABLE_DROPS if is_full else TABLE_NEAR
+        yield row.found(figures, facts, used=used, dropped=dropped, worse=worse)
+
+
+def find_missed(figures: Figures) -> Iterator[Finding]:
+    """The finding that the error budget burns."""
+    objective = figures.objective
+    if objective is None or objective.unjudged:
         return
-    is_felt = dropped >= max(many, part * figures.flow.requests)
-    yield (TABLE_DROPS if is_full else TABLE_NEAR).found(
+    rates = [burn.rate for burn in objective.windows if burn.rate is not None]
+    if len(rates) < len(objective.windows) or min(rates) <= _USED_UP:
+        return
+    short, long = objective.windows[0], objective.windows[-1]
+    yield BURNS.found(
         figures,
-        worse=is_full and is_felt,
-        entries=tracked.entries,
-        most=tracked.most,
-        used=used,
-        seconds=figures.window.seconds,
-        dropped=dropped,
-        more=2 * tracked.most,
+        _advise(figures, short) | {name: round(number) or None for name, number in _count(long).items()},
+        worse=(min(rates) >= SLOW_BURN) + (objective.level == "fast"),
+        permitted=fine_percent(1 - objective.slo.objective),
+        threshold=chosen(objective.slo.threshold),
+        requests=long.requests,
+        long=long.seconds,
+        share=long.share,
+        rate=rates[-1],
+        short=short.seconds,
+        short_rate=rates[0],
+        lasts=30 * 86400 / rates[-1],
     )
+
+
+def _count(burn: Burn) -> dict[str, float]:
+    """Why requests missed the objective."""
+    return {"slow": burn.slow, "waited": burn.waited, "lost": burn.lost, "refused": burn.refused}
+
+
+def _advise(figures: Figures, burn: Burn) -> Facts:
+    """What most of the misses of the last minutes were: one of these facts is known."""
+    numbers, killed = _count(burn), figures.window.harakiris
+    most = max(numbers, key=lambda reason: numbers[reason])
+    facts: Facts = {f"for_{reason}": reason == most for reason in numbers}
+    return facts | {"for_lost": most == "lost" and not killed, "for_killed": most == "lost" and (killed or None)}

@@ -10,9 +10,17 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.settings import MAX_REQUESTS_DELTA, parse_version
-from uwsgi_headroom.analysis.worker_states import AWAY, RECYCLED, find_ends, part_away, reach_max_requests
+from uwsgi_headroom.analysis.worker_states import (
+    AWAY,
+    RECYCLED,
+    count_respawns,
+    find_ends,
+    mean_life,
+    part_away,
+    reach_max_requests,
+)
 from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME
 from uwsgi_headroom.words.template import Facts
 
@@ -32,7 +40,6 @@ the limit is hardly above what the application needs."""
 
 LIFE = 3600.0
 """Seconds that a worker should live at least: each respawn then costs next to nothing."""
-
 
 TOGETHER_SECONDS = 5
 """The longest time between the first and the last new process of workers that reach `max-requests` together: uWSGI
@@ -156,34 +163,25 @@ def _round_up(number: float, to: int = 1000) -> int:
     return max(1, math.ceil(number / to)) * to
 
 
-def count_respawns(figures: Figures) -> int:
-    """The ends of workers that `harakiri` does not explain."""
-    return sum(times for _, times, _ in find_ends(figures)) - figures.window.harakiris
-
-
-def mean_life(figures: Figures) -> float:
-    """How many seconds a worker lives on average; infinite if none ended."""
-    respawns = count_respawns(figures)
-    return figures.window.seconds * len(figures.window.workers) / respawns if respawns > 0 else math.inf
-
-
 def find_recycling(figures: Figures) -> Iterator[Finding]:
     """The finding about workers that reach `max-requests`, a limit of memory or their age so early that it costs
     capacity."""
+    if count_respawns(figures) < OFTEN:
+        return
     for reach in (_reach_max_requests, _reach_memory_limit, _begin_above_limit, _reach_lifetime):
-        if found := next(reach(figures), None):
+        if found := reach(figures):
             yield found
             return
 
 
-def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
+def _reach_max_requests(figures: Figures) -> Finding | None:
     window, most, away = figures.window, figures.server.setup.options.max_requests, part_away(figures) or 0.0
-    if not most or count_respawns(figures) < OFTEN or not reach_max_requests(figures):
-        return
-    if mean_life(figures) < SHORT_LIFE and (most < SERVED or away >= AWAY):
-        served = sum(requests for _, _, requests in find_ends(figures))
-        enough = _round_up(max(served, LIFE * served / window.seconds) / len(window.workers))
-        yield _tell_too_low(figures, "max-requests", f"{most} requests", {"max-requests": enough})
+    is_short = mean_life(figures) < SHORT_LIFE and reach_max_requests(figures)
+    if not most or not is_short or (most >= SERVED and away < AWAY):
+        return None
+    served = sum(requests for _, _, requests in find_ends(figures))
+    enough = _round_up(max(served, LIFE * served / window.seconds) / len(window.workers))
+    return _tell_too_low(figures, "max-requests", f"{most} requests", {"max-requests": enough})
 
 
 def _tell_too_low(figures: Figures, option: str, limit: str, settings: Mapping[str, int]) -> Finding:
@@ -191,11 +189,6 @@ def _tell_too_low(figures: Figures, option: str, limit: str, settings: Mapping[s
         figures,
         option=option,
         limit=limit,
-        lives=mean_life(figures),
-        respawns=count_respawns(figures),
-        seconds=figures.window.seconds,
-        away=part_away(figures),
-        wait=waiting_clause(figures.flow),
         enough=settings[option],
         apart=settings.get(f"{option}-delta"),
         settings=tuple(settings.items()),
@@ -207,31 +200,25 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
     records, most, ended = figures.server.workers, figures.server.setup.options.max_requests, find_ends(figures)
     if not most or most < SERVED or len(records) < 2 or not ended or not shows_a_limit(figures.flow):
         return
-    if (least := min(_list_lives(figures))) < RECYCLED * most:
+    requests = {worker.worker_id: worker.requests_per_life or 0.0 for worker in records}
+    if (least := min(requests.get(worker_id, 0.0) for worker_id, _, _ in ended)) < RECYCLED * most:
         return  # they ended for another reason, such as a reload of the workers
     spread, slowly = _end_together(figures), len(ended) >= MANY_ENDS * len(records) and _end_slowly(figures)
     if spread is None and not slowly:
         return
-    settings = _stagger(figures, most, slowly=slowly)
+    is_held_back = least >= HELD_BACK * most
+    settings = _stagger(figures, most, rarely=is_held_back or slowly)
     yield (RECYCLED_SLOWLY if slowly else RECYCLED_TOGETHER).found(
         figures,
         ended=len(ended),
-        workers=len(records),
         spread=None if spread is None else max(1, spread),
         served=round(least),
         nobody=figures.window.no_worker_seconds or None,
-        wait=waiting_clause(figures.flow),
         enough=settings.get("max-requests"),
         delta=settings.get("max-requests-delta"),
-        held=(_is_held_back(figures, most) or None) and min_lifetime(figures),
+        held=is_held_back and min_lifetime(figures),
         settings=tuple(settings.items()),
     )
-
-
-def _list_lives(figures: Figures) -> list[float]:
-    """How many requests each worker that was replaced in the window completed before, on average over its lives."""
-    lives = {worker.worker_id: worker.requests_per_life or 0.0 for worker in figures.server.workers}
-    return [lives.get(worker_id, 0.0) for worker_id, _, _ in find_ends(figures)]
 
 
 def _end_together(figures: Figures) -> float | None:
@@ -258,17 +245,13 @@ def _end_slowly(figures: Figures) -> bool:
     return ending >= ENDING * times and ending > starting
 
 
-def _is_held_back(figures: Figures, most: int) -> bool:
-    return min(_list_lives(figures)) >= HELD_BACK * most
-
-
-def _stagger(figures: Figures, most: int, *, slowly: bool) -> dict[str, int]:
+def _stagger(figures: Figures, most: int, *, rarely: bool) -> dict[str, int]:
     """The options that let workers end rarely, or one at a time; none if uWSGI is too old for that."""
     version, workers = parse_version(figures.server.version), len(figures.server.workers)
     if version and version < MAX_REQUESTS_DELTA:
         return {}
     now, apart = figures.server.setup.options.max_requests_delta or 0, max(1, most // workers)
-    if not (_is_held_back(figures, most) or slowly or now >= apart):
+    if not rarely and now < apart:
         return {"max-requests-delta": apart}
     enough = _round_up(max(most + 1, LIFE * figures.flow.requests / figures.window.seconds / workers))
     delta = max(1, enough // workers)
@@ -304,60 +287,44 @@ def find_leak(figures: Figures) -> Leak | None:
 
 def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool = False) -> Finding:
     """The finding about a leak that ends workers too often."""
-    return LEAK_ENDS_WORKERS.found(
-        figures,
-        _describe_leak(leak),
-        worse=is_critical,
-        limit=leak.limit,
-        evil=leak.option == EVIL,
-        away=part_away(figures),
-        wait=waiting_clause(figures.flow),
-    )
+    evil = leak.option == EVIL
+    return LEAK_ENDS_WORKERS.found(figures, _describe_leak(leak), limit=leak.limit, evil=evil, worse=is_critical)
 
 
 def _describe_leak(leak: Leak) -> Facts:
     return {"each": round(leak.each), "processes": leak.processes, "life": leak.life, "option": leak.option}
 
 
-def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
+def _reach_memory_limit(figures: Figures) -> Finding | None:
     leak, away = find_leak(figures), part_away(figures)
-    if leak and leak.respawns >= OFTEN and leak.life < SHORT_LIFE and away is not None and away >= AWAY:
-        yield tell_leak(figures, leak)
+    costs = leak and leak.life < SHORT_LIFE and away is not None and away >= AWAY
+    return tell_leak(figures, leak) if leak and costs else None
 
 
-def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
+def _begin_above_limit(figures: Figures) -> Finding | None:
     """The finding about a limit of memory that an application reaches as soon as it is loaded."""
-    window, limit, respawns = figures.window, figures.server.setup.options.reload_on_rss or 0, count_respawns(figures)
-    size = max((worker.resident_bytes or 0 for worker in window.workers), default=0)
-    is_short = respawns >= OFTEN and mean_life(figures) < SHORT_LIFE
-    if not limit or not is_short or size < limit * 2**20 or find_leak(figures):
-        return
-    enough = _round_up(ROOM * size / 2**20, 10)
-    yield MEMORY_ABOVE_LIMIT.found(
-        figures,
-        size=size,
-        limit=limit,
-        respawns=respawns,
-        seconds=window.seconds,
-        wait=waiting_clause(figures.flow),
-        least=min_lifetime(figures),
-        enough=enough,
-        settings=(("reload-on-rss", enough),),
-    )
+    limit = figures.server.setup.options.reload_on_rss or 0
+    size = max((worker.resident_bytes or 0 for worker in figures.window.workers), default=0)
+    if not limit or mean_life(figures) >= SHORT_LIFE or size < limit * 2**20 or find_leak(figures):
+        return None
+    enough, least = _round_up(ROOM * size / 2**20, 10), min_lifetime(figures)
+    facts: Facts = {"size": size, "limit": limit, "least": least, "enough": enough}
+    return MEMORY_ABOVE_LIMIT.found(figures, facts, settings=(("reload-on-rss", enough),))
 
 
-def _reach_lifetime(figures: Figures) -> Iterator[Finding]:
+def _reach_lifetime(figures: Figures) -> Finding | None:
     """The finding about workers that reach `max-worker-lifetime` so often that users feel it."""
-    options, is_felt = figures.server.setup.options, shows_a_limit(figures.flow)
-    life, costs = options.max_worker_lifetime, is_felt or (part_away(figures) or 0.0) >= AWAY
-    if not life or count_respawns(figures) < OFTEN or not costs:
-        return
-    if RECYCLED * life <= mean_life(figures) <= 2 * life:
-        longer = round(LIFE if life < LIFE else 2 * life)
-        settings, apart = {"max-worker-lifetime": longer}, round(longer / len(figures.window.workers))
-        if (options.max_worker_lifetime_delta or 0) < apart:
-            settings["max-worker-lifetime-delta"] = apart
-        yield _tell_too_low(figures, "max-worker-lifetime", f"{life} s", settings)
+    options, away = figures.server.setup.options, part_away(figures) or 0.0
+    life = options.max_worker_lifetime
+    if not life or not (shows_a_limit(figures.flow) or away >= AWAY):
+        return None
+    if not RECYCLED * life <= mean_life(figures) <= 2 * life:
+        return None
+    longer = round(LIFE if life < LIFE else 2 * life)
+    settings, apart = {"max-worker-lifetime": longer}, round(longer / len(figures.window.workers))
+    if (options.max_worker_lifetime_delta or 0) < apart:
+        settings["max-worker-lifetime-delta"] = apart
+    return _tell_too_low(figures, "max-worker-lifetime", f"{life} s", settings)
 
 
 def find_memory_recycled(figures: Figures) -> Iterator[Finding]:
@@ -365,9 +332,7 @@ def find_memory_recycled(figures: Figures) -> Iterator[Finding]:
     of them looks well, and only the sum over their lives shows the leak."""
     leak = find_leak(figures)
     if leak is not None and not list(find_recycling(figures)):
-        yield MEMORY_RECYCLED.found(
-            figures, _describe_leak(leak), lost=sum(worker.lost for worker in figures.window.workers)
-        )
+        yield MEMORY_RECYCLED.found(figures, _describe_leak(leak))
 
 
 def min_lifetime(figures: Figures) -> int:

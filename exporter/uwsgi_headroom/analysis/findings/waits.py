@@ -14,8 +14,7 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.shortages import tries_again
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, of_request, wait_for_websockets
-from uwsgi_headroom.analysis.worker_states import show_calls
-from uwsgi_headroom.record import ServerRecord
+from uwsgi_headroom.analysis.worker_states import see_calls
 from uwsgi_headroom.words.formats import mean_threads, name_pids
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -131,11 +130,6 @@ SLEEP_AGAIN = Kind(
     limits="waits",
     states=("sleep",),
 )
-
-
-def see_calls(server: ServerRecord, worker_id: int | None = None) -> Private:
-    """The command that shows what the threads of a worker do: see `show_calls`."""
-    return Private(show_calls(server, worker_id), "`py-spy dump --pid PID`")
 
 
 def find(figures: Figures) -> Iterator[Finding]:

@@ -14,18 +14,22 @@ from uwsgi_headroom.analysis.findings.recycling import (
     OFTEN,
     SERVED,
     SHORT_LIFE,
-    count_respawns,
     find_leak,
     find_memory_recycled,
     find_recycling,
-    mean_life,
     tell_leak,
 )
-from uwsgi_headroom.analysis.log_words import ENDS, LOG, is_proven, proven_place, proven_signal, read_log
-from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
-from uwsgi_headroom.analysis.worker_states import RECYCLED, find_ends, find_unexplained_ends, scales
+from uwsgi_headroom.analysis.log_words import ENDS, LOG, is_proven, proven_signal
+from uwsgi_headroom.analysis.worker_states import (
+    RECYCLED,
+    count_lost,
+    count_respawns,
+    find_ends,
+    find_unexplained_ends,
+    mean_life,
+    scales,
+)
 from uwsgi_headroom.uwsgi_log.messages import name_signal
-from uwsgi_headroom.words.formats import listed
 from uwsgi_headroom.words.template import Facts, Private
 
 MANY_LOST = (3, 0.01)
@@ -41,7 +45,6 @@ in between is in a loop from `LOOP` on: cheaper mode spawns it because requests 
 KILLED = 0.5
 """The part of the workers that ended which the kernel has to have killed for lack of memory, so that this is why they
 ended. Its counts are read a few seconds later."""
-
 
 RELOAD_SECONDS = 60.0
 """Full reloads that follow each other so closely are no deploys."""
@@ -119,6 +122,7 @@ LOST = Kind(
     page_after=60,
     runbook="UwsgiRequestsLost",
     explained_by="respawn_loop",
+    log=ENDS,
 )
 
 KEEPS_RESTARTING = Kind(
@@ -140,6 +144,7 @@ KEEPS_RESTARTING = Kind(
     runbook="UwsgiRequestsLost",
     limits="waits",
     keeps_from_serving=True,
+    log=ENDS,
 )
 
 RESPAWNED = Kind(
@@ -165,6 +170,7 @@ ENDED = Kind(
     then=LOG,
     page_after=60,
     runbook="UwsgiRequestsLost",
+    log=ENDS,
 )
 
 RELOADED = Kind(
@@ -184,10 +190,12 @@ def find(figures: Figures) -> Iterator[Finding]:
     killed = list(_out_of_memory(figures))
     yield from killed or _lost(figures)
     if not killed and not list(find_recycling(figures)):
-        yield from _looping(figures) or _respawns(figures)
+        yield from list(_looping(figures)) or _respawns(figures)
     if not find_looping(figures):
         yield from find_memory_recycled(figures)
-    yield from _reloads(figures)
+    times, seconds = figures.window.reloads, figures.window.seconds
+    if times and not lost_in_a_reload(figures):
+        yield RELOADED.found(figures, worse=times >= AGAIN_AND_AGAIN and seconds <= times * RELOAD_SECONDS)
 
 
 def _are_many(figures: Figures, lost: int) -> bool:
@@ -195,24 +203,15 @@ def _are_many(figures: Figures, lost: int) -> bool:
     return lost >= least and lost >= part * (figures.flow.requests + lost)
 
 
-def _part_of(figures: Figures, lost: int) -> float:
-    return lost / (figures.flow.requests + lost)
-
-
-def _lost_count(figures: Figures) -> int:
-    return sum(worker.lost for worker in figures.window.workers)
-
-
 def _harakiri(figures: Figures) -> Iterator[Finding]:
     window = figures.window
     if window.harakiris:
-        lost = max(_lost_count(figures), window.harakiris)
+        lost = max(count_lost(figures), window.harakiris)
         yield HARAKIRI.found(
             figures,
             worse=_are_many(figures, lost),
             limit=Private(str(figures.server.setup.options.harakiri or "")),
             kills=window.harakiris,
-            seconds=window.seconds,
             lost=lost,
             other=max(0, window.respawns - window.harakiris) or None,
             threads=(figures.configured or 0) > len(window.workers),
@@ -223,75 +222,51 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
 
 def _out_of_memory(figures: Figures) -> Iterator[Finding]:
     """Workers that ended while the kernel killed about as many processes for lack of memory."""
-    kills, ends = figures.window.oom_kills, find_ends(figures)
+    kills, ends, memory = figures.window.oom_kills, find_ends(figures), figures.server.memory
     number = sum(times for _, times, _ in ends) - figures.window.harakiris
     if not kills or number <= 0 or kills < KILLED * number:
         return
-    lost, memory, ids = _lost_count(figures), figures.server.memory, [worker_id for worker_id, _, _ in ends]
-    is_cgroup = memory is not None and memory.limited_by == "cgroup"
     often = any(_is_loop(figures, times, requests) for _, times, requests in ends)
     yield OUT_OF_MEMORY.found(
         figures,
-        worse=often or _are_many(figures, max(lost, number)),
-        ids=ids,
-        seconds=figures.window.seconds,
+        worse=often or _are_many(figures, max(count_lost(figures), number)),
+        ids=[worker_id for worker_id, _, _ in ends],
         kills=kills,
         ends=number,
-        lost=lost,
         each=getattr(memory, "per_worker", None),
-        cgroup=is_cgroup,
+        cgroup=memory is not None and memory.limited_by == "cgroup",
     )
 
 
 def lost_in_a_reload(figures: Figures) -> bool:
-    """Whether requests were lost, and only full reloads ended workers."""
+    """Whether requests were lost, and only full reloads ended workers: a graceful one waits for them."""
     window = figures.window
-    return bool(window.reloads and not window.harakiris and not find_ends(figures)) and _lost_count(figures) > 0
+    return bool(window.reloads and not window.harakiris and not find_ends(figures)) and count_lost(figures) > 0
 
 
 def _lost(figures: Figures) -> Iterator[Finding]:
-    if not _lost_count(figures) or figures.window.harakiris:
+    lost, options = count_lost(figures), figures.server.setup.options
+    if not lost or figures.window.harakiris:
         return
-    yield _reloaded_brutally(figures) if lost_in_a_reload(figures) else _lost_otherwise(figures)
-
-
-def _reloaded_brutally(figures: Figures) -> Finding:
-    """The one finding about a reload that ended requests in service: a graceful one waits for them."""
-    options, lost = figures.server.setup.options, _lost_count(figures)
-    return RELOAD_LOST_REQUESTS.found(
-        figures,
-        worse=_are_many(figures, lost),
-        die_on_term=options.die_on_term,
-        reloads=figures.window.reloads,
-        seconds=figures.window.seconds,
-        lost=lost,
-        part=_part_of(figures, lost),
-        mercy=options.worker_reload_mercy or DEFAULT_MERCY,
-    )
-
-
-def _lost_otherwise(figures: Figures) -> Finding:
-    server, leak, lost = figures.server, find_leak(figures), _lost_count(figures)
-    unexplained = find_unexplained_ends(figures)
+    part = lost / (figures.flow.requests + lost)
+    if lost_in_a_reload(figures):
+        worse = _are_many(figures, lost)
+        yield RELOAD_LOST_REQUESTS.found(figures, part=part, die_on_term=options.die_on_term, worse=worse)
+        return
+    leak, unexplained = find_leak(figures), find_unexplained_ends(figures)
     ends = sum(times for _, times, _ in unexplained)
     others = {worker_id for worker_id, _, _ in unexplained if ends > lost}
     is_evil = leak is not None and leak.option == EVIL
-    is_late = not is_evil and (_are_recycled(figures) or is_proven(server, "mercy_kill"))
-    return LOST.found(
+    is_late = not is_evil and (_are_recycled(figures) or is_proven(figures.server, "mercy_kill"))
+    yield LOST.found(
         figures,
-        read_log(server, ENDS),
         worse=_are_many(figures, max(lost, ends)),
-        killed=proven_signal(server),
         ids=sorted(others | {worker.worker_id for worker in figures.window.workers if worker.lost}),
-        lost=lost,
-        seconds=figures.window.seconds,
-        part=_part_of(figures, lost),
+        part=part,
         ends=Private(f"{ends:,}" * (ends > lost)),
         crashed=not (is_evil or is_late),
         late=is_late,
         evil=is_evil,
-        options=_name_enders(figures),
-        mercy=server.setup.options.worker_reload_mercy or DEFAULT_MERCY,
     )
 
 
@@ -310,74 +285,43 @@ def find_looping(figures: Figures) -> list[int]:
     return [number for number, respawns, requests in find_ends(figures) if _is_loop(figures, respawns, requests)]
 
 
-def _looping(figures: Figures) -> list[Finding]:
-    window, ended, looping = figures.window, find_ends(figures), find_looping(figures)
+def _looping(figures: Figures) -> Iterator[Finding]:
+    ended, looping = find_ends(figures), find_looping(figures)
     if not looping or count_respawns(figures) <= 0:
-        return []
+        return
     # A worker that serves nothing in between (its import fails, for example) loses no requests.
     lost = sum(times for _, times, requests in find_unexplained_ends(figures) if requests >= times)
-    is_many = _are_many(figures, lost) or 2 * len(looping) >= len(window.workers)
+    is_many = _are_many(figures, lost) or 2 * len(looping) >= len(figures.window.workers)
     if leak := find_leak(figures):
-        return [tell_leak(figures, leak, is_critical=is_many)]
-    killed, known = proven_signal(figures.server), read_log(figures.server, ENDS)
-    works = any(requests >= times for worker_id, times, requests in ended if worker_id in looping)
-    row = KEEPS_RESTARTING.found(
+        yield tell_leak(figures, leak, is_critical=is_many)
+        return
+    yield KEEPS_RESTARTING.found(
         figures,
-        known,
         worse=is_many,
         ids=looping,
-        killed=killed,
-        place=Private(proven_place(figures.server, ENDS)),
         ended=[worker_id for worker_id, _, _ in ended],
-        respawns=count_respawns(figures),
-        seconds=window.seconds,
         served=sum(requests for _, _, requests in ended),
-        works=works,
-        options=_name_enders(figures),
+        works=any(requests >= times for worker_id, times, requests in ended if worker_id in looping),
     )
-    return [row]
 
 
 def _respawns(figures: Figures) -> Iterator[Finding]:
-    window, respawns = figures.window, count_respawns(figures)
     ended, unexplained = find_ends(figures), find_unexplained_ends(figures)
-    if respawns <= 0 or scales(figures) or (unexplained and _lost_count(figures)):
+    respawns = count_respawns(figures)
+    if respawns <= 0 or scales(figures) or (unexplained and count_lost(figures)):
         return
-    facts: Facts = {
-        "ended": [worker_id for worker_id, _, _ in unexplained or ended],
-        "respawns": respawns,
-    }
+    facts: Facts = {"ended": [worker_id for worker_id, _, _ in unexplained or ended]}
     if unexplained:
-        facts |= read_log(figures.server, ENDS) | {"seconds": window.seconds, "killed": proven_signal(figures.server)}
         yield ENDED.found(figures, facts, worse=_are_many(figures, respawns))
         return
     is_short = mean_life(figures) < SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
-    yield RESPAWNED.found(figures, facts, seconds=window.seconds, life=is_short and mean_life(figures))
-
-
-def _reloads(figures: Figures) -> Iterator[Finding]:
-    times = figures.window.reloads
-    if times and not lost_in_a_reload(figures):
-        worse = times >= AGAIN_AND_AGAIN and figures.window.seconds <= times * RELOAD_SECONDS
-        yield RELOADED.found(figures, reloads=times, seconds=figures.window.seconds, worse=worse)
+    yield RESPAWNED.found(figures, facts, life=is_short and mean_life(figures))
 
 
 def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:
-    """Whether a worker with these respawns and requests in the window is in a loop."""
-    is_cheaper = scales(figures) and requests >= respawns
-    least, a_minute = LOOP_CHEAPER if is_cheaper else LOOP
-    often = respawns >= max(least, a_minute * figures.window.seconds / 60)
-    return often and requests < _served_enough(figures) * respawns
-
-
-def _served_enough(figures: Figures) -> float:
-    """With at least this many requests between respawns, a worker is recycled: nearly `max-requests`, if that is
-    known."""
+    """Whether a worker with these respawns and requests in the window is in a loop: with many requests in between, or
+    nearly `max-requests`, it is recycled."""
+    least, a_minute = LOOP_CHEAPER if scales(figures) and requests >= respawns else LOOP
     most = figures.server.setup.options.max_requests
-    return min(SERVED, RECYCLED * most) if most else SERVED
-
-
-def _name_enders(figures: Figures) -> str:
-    """The options that may end the workers; empty if none is set."""
-    names = [f"`{name}`" for name in figures.server.setup.options.ends_workers]
-    return listed(names) if names else ""
+    enough = min(SERVED, RECYCLED * most) if most else SERVED
+    return respawns >= max(least, a_minute * figures.window.seconds / 60) and requests < enough * respawns

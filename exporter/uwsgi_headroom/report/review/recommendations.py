@@ -23,7 +23,6 @@ from uwsgi_headroom.analysis.bottlenecks import Advice
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings, evenness, queue, workers
-from uwsgi_headroom.analysis.findings.objective import BURNS
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.record import AdviceSeverity
@@ -353,7 +352,7 @@ def _find_missed(peaks: Peaks, users: Users) -> Iterator[Block]:
         f"or refused (the objective permits {fine_percent(1 - objective.objective)}).",
         evidence=f"In the period of this report, {objective.bad * objective.requests:,.0f} of "
         f"{objective.requests:,.0f} requests missed the objective: {factor(objective.budget)} the error budget.",
-        kind=BURNS,
+        kind=queue.BURNS,
         change="Look at what slow requests wait for (section 5), and at the hours in which they are slow (section 3).",
     )
     burning = worst.slow > (1 - objective.objective) * worst.judged
