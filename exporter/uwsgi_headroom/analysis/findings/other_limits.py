@@ -21,8 +21,7 @@ from uwsgi_headroom.analysis.findings import (
     causes,
     clients,
     lock_waits,
-    loops,
-    memory,
+    parts,
     waits,
     workers,
 )
@@ -36,10 +35,10 @@ from uwsgi_headroom.analysis.worker_states import find_without_application
 
 _RULES = (
     causes.find,
-    memory.find_open_files,
+    parts.find_open_files,
     waits.find_blocked_output,
     causes.find_idle,
-    loops.find,
+    waits.find_held_loops,
     workers.find,
     waits.find,
     lock_waits.find,
@@ -119,7 +118,7 @@ def _compute_factor(figures: Figures, cause: Finding) -> float | None:
     """By how much load can grow until this limit is reached; None if that is not known."""
     saturation, throughput = figures.saturation, figures.flow.throughput
     if cause.code == "loop_held":
-        return 1 / part if (part := loops.find_part_held(figures)) else None
+        return 1 / part if (part := waits.find_part_held(figures)) else None
     if cause.code == "backend_saturated" and saturation and throughput and fills_threads(figures, saturation):
         return max(1.0, saturation.high / throughput)
     return None

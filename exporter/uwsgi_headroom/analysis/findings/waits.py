@@ -1,9 +1,11 @@
-"""Findings about what requests wait for in their own server: locks, slow clients, a full pipe; or that advice needs to
-know it. What they wait for elsewhere is in `backend_waits`."""
+"""Findings about what requests wait for in their own server: slow clients, a pipe, an event loop, other stuck calls.
+What they wait for elsewhere is in `backend_waits`, and locks are in `lock_waits`."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -11,11 +13,22 @@ from uwsgi_headroom.analysis.bottlenecks import SLOW_CLIENTS as SLOW
 from uwsgi_headroom.analysis.bottlenecks import STAY_OPEN as STAYS_OPEN
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.littles_law import shows_a_limit
+from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
+from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.shortages import tries_again
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, of_request, wait_for_websockets
-from uwsgi_headroom.analysis.worker_states import see_calls
-from uwsgi_headroom.words.formats import mean_threads, name_pids
+from uwsgi_headroom.analysis.worker_states import (
+    MANY_STUCK,
+    fill_cores,
+    find_harmful_requests,
+    kill,
+    print_pids,
+    see_calls,
+)
+from uwsgi_headroom.history.window import WorkerWindow
+from uwsgi_headroom.record import LoopUse, WorkerRecord
+from uwsgi_headroom.words.formats import duration, mean_threads, name_pids
+from uwsgi_headroom.words.states import name_activity
 from uwsgi_headroom.words.template import Facts, Private
 
 USED = 0.5
@@ -40,6 +53,16 @@ LEAST_BLOCKED = 0.9
 
 OF_MOST = 0.5
 """So many threads for each active worker in one place, on average, are one of nearly every worker."""
+
+HELD = (0.1, 0.25)
+"""The part of the time in which a call holds a loop that is good to know, and that makes requests wait: a request that
+comes at a random moment then waits for a call in every fourth case."""
+
+ALWAYS = 0.75
+"""If the loops of all workers are held for this part of the time, hardly anything else is served."""
+
+LONG = 3.0
+"""Seconds for which one call holds a loop that users notice, however rare it is."""
 
 OUTPUT_BLOCKED = Kind(
     code="output_blocked",
@@ -131,6 +154,55 @@ SLEEP_AGAIN = Kind(
     states=("sleep",),
 )
 
+LOOP_HELD = Kind(
+    code="loop_held",
+    severity="critical, warning or info",
+    title="The event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls[doing?  that are {doing}].",
+    evidence="Calls occupied the thread of worker {worst} for {part:percent} of the last {seconds:duration}[longest? , "
+    "one of them for {longest}][load? ; this thread used {load:cpu} of a CPU]. In this worker, {serving:request} "
+    "{serving:is|are} in service, and {completed:request} {completed:was|were} completed.[others?  Other calls block "
+    "{others:worker}.]",
+    meaning="With coroutines, one thread serves all requests of a worker. While a call occupies this thread, all "
+    "requests of the worker stop, also those on more async cores.",
+    act="Run {calls} to find the call[blocked? , then restart {blocked:worker} with {kill}].",
+    then="[blocked? SIGTERM does not end {blocked:it|them}, and SIGKILL loses {blocked:its|their} requests. Later: ]"
+    "[computes? Move the work of this call out of the event loop into another process, such as a spooler or a mule, or "
+    "let the call yield to other requests between its steps (`gevent.sleep(0)`).][threads? Move this call to a thread "
+    "beside the event loop (`gevent.get_hub().threadpool`), or to a spooler.][other_loop? Replace the call by one that "
+    "yields to other requests while it waits, from a library for the event loop that uWSGI runs.][gevent? Make this "
+    "call yield to other requests while it waits: `gevent-early-monkey-patch` does this for Python's own functions "
+    "(sockets, locks, sleeping), and a client library that is written in C needs a patch of its own (`psycogreen` for "
+    "psycopg2).]",
+    clause="[waits? the event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls][also?  that are "
+    "{doing}]",
+    page_after=60,
+    replaces=("request_stuck",),
+    runbook="UwsgiLoopHeld",
+    limits="always",
+)
+
+STUCK = Kind(
+    code="request_stuck",
+    severity="critical or warning",
+    title="Requests have been in service for longer than {limit:chosen}.",
+    evidence="{stuck:request} {stuck:is|are} stuck in {ids:worker}, {stuck:in service|the oldest} for "
+    "{oldest:duration}.{route}",
+    meaning="[not coroutines? Each stuck request holds a thread that other requests need. uWSGI includes a request in "
+    "its response times only after the request has ended.][coroutines, full? Each stuck request holds an async core, "
+    "and hardly any async cores are free.][coroutines, not full? Async cores are free, but no request is completed: a "
+    "call that does not yield may block a worker and all of its requests. For example, a database driver may not be "
+    "patched for coroutines.]",
+    act="Run {calls} to see what the stuck {stuck:request waits|requests wait} for.",
+    then="[many? Then restart their workers with the command that {pids} prints. ]Set timeouts on the calls that the "
+    "application makes[harakiri? , and set `harakiri` as the last resort].[reset?  `harakiri` ({reset} s) does not end "
+    "these requests: with `threads`, each further request of the worker resets its only timer.][coroutines, full?  If "
+    "these requests stay open on purpose, raise `gevent` (or `async`).][long?  If these requests are expected to take "
+    "this long, raise the option `--stuck` of uwsgi-headroom.]",
+    clause="[many? stuck requests hold the {slots}]",
+    runbook="UwsgiRequestStuck",
+    fills_threads=True,
+)
+
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about what requests wait for; none where it is not known."""
@@ -164,28 +236,23 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         writing=waits.output,
         busy=waits.total,
         behind=waits.threads.get("lock", 0.0),
-        completed=figures.flow.requests,
-        seconds=figures.window.seconds,
         pid=Private(name_pids([writer], "WORKER_PID"), "WORKER_PID"),
     )
 
 
 def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     """Connections that were opened before the fork: answers go to whichever worker reads first."""
-    connections = figures.server.shared_connections
-    if not connections:
-        return
-    largest = max(connections, key=lambda each: each.workers)
-    yield CONNECTION_SHARED.found(
-        figures,
-        worse=(waits.shared >= LEAST_SHARED) + (waits.shared >= AT_ONCE),
-        address=Private(largest.address, "a backend"),
-        sharing=largest.workers,
-        workers=len(figures.server.workers),
-        waiting=waits.shared,
-        of_request=of_request(waits, waits.each("backend")),
-        is_cause=blocks(figures, waits, waits.shared),
-    )
+    if connections := figures.server.shared_connections:
+        largest = max(connections, key=lambda each: each.workers)
+        yield CONNECTION_SHARED.found(
+            figures,
+            worse=(waits.shared >= LEAST_SHARED) + (waits.shared >= AT_ONCE),
+            address=Private(largest.address, "a backend"),
+            sharing=largest.workers,
+            waiting=waits.shared,
+            of_request=of_request(waits, waits.each("backend")),
+            is_cause=blocks(figures, waits, waits.shared),
+        )
 
 
 def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
@@ -209,15 +276,156 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     """Requests that sleep, look whether they can go on, and sleep again."""
-    if not tries_again(figures) or not waits.nap or waits.threads["sleep"] < LEAST_THREADS:
+    sleeping = waits.threads.get("sleep", 0.0)
+    if tries_again(figures) and waits.nap and sleeping >= LEAST_THREADS:
+        yield SLEEP_AGAIN.found(
+            figures,
+            worse=sleeping >= USED * (figures.available or 0),
+            sleeping=sleeping,
+            busy=waits.total,
+            share=waits.share("sleep"),
+            nap=waits.nap,
+            of_request=of_request(waits, waits.each("sleep")),
+        )
+
+
+class _Held(NamedTuple):
+    """A loop that is held. part: of the time; seconds: for how long one call held it."""
+
+    part: float
+    seconds: float
+    worker: WorkerRecord
+    window: WorkerWindow
+    use: LoopUse
+
+    @property
+    def activity(self) -> str:
+        """What the call does; empty if that is not known."""
+        return name_activity(*self.use.hold)
+
+    @property
+    def worker_id(self) -> int:
+        return self.worker.worker_id
+
+
+def find_held_loops(figures: Figures) -> Iterator[Finding]:
+    """The finding about event loops of workers with coroutines that calls hold up: one thread serves all requests of
+    its worker there."""
+    held = _find_held(figures)
+    if not held:
         return
-    yield SLEEP_AGAIN.found(
+    worst, blocked = held[0], _find_blocked(figures, held)
+    alike = sorted(each.worker_id for each in held if each.activity == worst.activity)
+    makes_wait, cpu = worst.part >= HELD[1] or worst.seconds >= LONG, worst.window.cpu_seconds
+    state, _, how = worst.use.hold
+    yield LOOP_HELD.found(
         figures,
-        worse=waits.threads["sleep"] >= USED * (figures.available or 0),
-        sleeping=waits.threads["sleep"],
-        busy=waits.total,
-        share=waits.share("sleep"),
-        nap=waits.nap,
-        of_request=of_request(waits, waits.each("sleep")),
-        calls=see_calls(figures.server),
+        _choose_remedy(figures, worst),
+        worse=_stand(figures, held) + (worst.part >= MOSTLY or worst.seconds >= LONG),
+        alike=alike,
+        others=[each.worker_id for each in held if each.worker_id not in alike],
+        doing=Private(worst.activity, name_activity(state, "", how)),
+        waits=makes_wait,
+        also=makes_wait and bool(worst.activity),
+        calls=see_calls(figures.server, worst.worker_id),
+        blocked=sorted(worker.worker_id for worker in blocked),
+        kill=Private(kill("KILL", blocked), "SIGKILL"),
+        worker_id=alike[0] if len(alike) == 1 else None,
+        worst=worst.worker_id,
+        part=worst.part,
+        seconds=figures.window.observed_seconds,
+        longest=worst.seconds >= 1 and duration(worst.seconds),
+        load=cpu and ratio(cpu, figures.window.seconds),
+        serving=len(worst.worker.ages),
+        completed=worst.window.requests,
+    )
+
+
+def _stand(figures: Figures, held: list[_Held]) -> bool:
+    """Whether nothing goes on: every loop is held, and calls hold it for long, or requests wait for it; or no request
+    was completed, and all that are in service are in loops that are held."""
+    always = {each.worker_id: each for each in held if each.part >= ALWAYS}
+    serving = [worker for worker in figures.server.workers if worker.state == "accepting"]
+    with_requests = {worker.worker_id for worker in serving if worker.ages}
+    if not figures.flow.requests and with_requests and with_requests <= always.keys():
+        return True
+    is_long = all(each.seconds >= LONG for each in always.values())
+    is_felt = is_long or not figures.flow.requests or shows_a_limit(figures.flow)
+    return bool(serving) and len(always) >= len(serving) and is_felt
+
+
+def _find_held(figures: Figures) -> list[_Held]:
+    """The loops that are held, the worst first."""
+    waits, seconds = figures.server.waits, figures.window.observed_seconds
+    uses = waits.loops if waits and waits.loops else {}
+    windows = {worker.worker_id: worker for worker in figures.window.workers}
+    found = []
+    for worker in figures.server.workers:
+        use, window = uses.get(worker.worker_id), windows.get(worker.worker_id)
+        part = ratio(window.loop_held_seconds, seconds) if window and window.loop_held_seconds is not None else None
+        if use is None or window is None or part is None:
+            continue
+        if use.held:  # a call that computes is known only after a CPU second, which takes long where CPUs are scarce
+            part = max(part, min(1.0, use.longest / seconds))
+        if part >= HELD[0] or use.longest >= LONG:
+            found.append(_Held(part, use.longest, worker, window, use))
+    return sorted(found, key=lambda each: (-each.part, -each.seconds))
+
+
+def find_part_held(figures: Figures) -> float | None:
+    """The part of the time for which calls hold the loop that they hold most; None if none is."""
+    held = _find_held(figures)
+    return held[0].part if held else None
+
+
+def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:
+    """The workers that something blocks for as long as a stuck request, with all of their requests: it was seen for so
+    long, or a shorter window saw no request of the worker end, and the oldest is as old."""
+
+    def is_blocked(each: _Held) -> bool:
+        oldest = max((age or 0.0 for age in each.worker.ages.values()), default=0.0)
+        goes_on = each.part < ALWAYS or each.window.requests > 0
+        return oldest >= figures.stuck_seconds and (each.seconds >= figures.stuck_seconds or not goes_on)
+
+    return [each.worker for each in held if each.use.held and is_blocked(each)]
+
+
+def _choose_remedy(figures: Figures, worst: _Held) -> Facts:
+    """What helps against a call: one of these facts is known. More cores would only be held as well."""
+    hold, options = worst.use.hold, figures.server.setup.options
+    computes = hold.state in ("cpu", "cpu_wait", "interpreter_lock")
+    threads = not computes and (hold.how == "file" or hold.state in ("lock", "disk", "child"))
+    yields, is_other = not computes and not threads, options.gevent is None and options.complete
+    other_loop, gevent = yields and is_other, yields and not is_other
+    return {"computes": computes, "threads": threads, "other_loop": other_loop, "gevent": gevent}
+
+
+def find_stuck(figures: Figures) -> Iterator[Finding]:
+    """The finding about stuck requests: they explain why others wait. `harakiri` helps only where it ends one request,
+    or those of a few threads. With coroutines it ends all requests of a worker, of which most are well. With `threads`
+    it may end none."""
+    requests, seconds, server = find_harmful_requests(figures), figures.stuck_seconds, figures.server
+    if not requests:
+        return
+    (oldest, worst), ids = requests[0], sorted({worker_id for _, worker_id in requests})
+    kind, limit = server.setup.concurrency_kind, server.setup.options.harakiri
+    are_many, is_async = len(requests) >= MANY_STUCK * (figures.ceiling or math.inf), kind == "async"
+    has_threads = (figures.configured or 0) > len(server.workers) and kind not in ("async", None)
+    is_reset = bool(limit and seconds > limit) and has_threads
+    yield STUCK.found(
+        figures,
+        worse=are_many and (not is_async or shows_a_limit(figures.flow)),
+        limit=seconds,
+        stuck=len(requests),
+        ids=ids,
+        oldest=oldest,
+        route=Private(describe_stuck_route(figures.routes, server, seconds)),
+        coroutines=is_async,
+        full=fill_cores(figures),
+        calls=see_calls(server, worst),
+        many=are_many,
+        pids=print_pids(figures, ids),
+        harakiri=kind not in ("async", None) and not is_reset,
+        reset=is_reset and limit,
+        long=not is_async,
     )
