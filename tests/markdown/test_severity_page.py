@@ -70,7 +70,7 @@ ROWS = {
     "connections_tracked": Row("tracked", (*queue.TRACKED, *queue.MANY_DROPPED)),
     "loop_held": Row("event loop|loop is held", (wait_states.MOSTLY, waits.ALWAYS, waits.LONG)),
     "workers_paused": Row("paused", (STANDING,)),
-    "cheaper_starts_slowly": Row("cheaper", (*causes.LOADING, causes.FULL)),
+    "cheaper_starts_slowly": Row("cheaper", (causes.LOADING_SECONDS, causes.LOADING_PART, causes.FULL)),
     "signal_handlers": Row("handlers", (causes.HANDLING,)),
     "start_hangs": Row("hangs? at the start|accepts nothing", (causes.HANGS,)),
     "reload_waits": Row("reload waits|not replaced", (figures.RELOAD_WAITS, STANDING)),

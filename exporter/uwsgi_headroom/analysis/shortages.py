@@ -105,14 +105,6 @@ def is_hardly_any_idle(idle: float, cpus: float) -> bool:
     return idle <= (1 - CPU_FULL) * cpus
 
 
-def have_no_other_threads(figures: Figures) -> bool:
-    """Whether the workers are known to have no threads but those that serve requests: what a request waits for there,
-    another request, another process or a timeout has to end."""
-    serving = {worker.worker_id: worker.threads for worker in figures.server.workers}
-    numbers = [(worker.process_threads, serving.get(worker.worker_id)) for worker in figures.window.workers]
-    return all(all_ is not None and own is not None and all_ <= own for all_, own in numbers)
-
-
 def find_holder(figures: Figures) -> Holder | None:
     """Who holds what most threads in `lock` wait for; None if that is not known."""
     return figures.server.waits.holder if figures.server.waits else None

@@ -17,7 +17,6 @@ from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import judge_waiting, noticed_wait, ratio, response_time, waiting_clause
-from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.shortages import lacks_cpu
 from uwsgi_headroom.analysis.worker_states import see_calls
 from uwsgi_headroom.words.formats import duration, percent
@@ -128,15 +127,16 @@ HARMLESS = replace(
 def find(figures: Figures) -> Iterator[Finding]:
     """The finding about how evenly the workers share the requests."""
     balance = figures.balance
-    if len(balance.active) < 2:
+    if len(balance.active) < 2 or balance.hottest is None or balance.noise_floor is None or balance.hot_ratio is None:
         return
     known = [worker for worker in balance.active if worker.interpreter_load is not None]
-    loaded = max(known, key=lambda worker: worker.interpreter_load or 0, default=None)
-    is_uneven = balance.hot_ratio is not None and balance.hot_ratio >= max(UNEVEN, balance.noise_floor or 0.0)
-    if balance.hottest is None or balance.noise_floor is None or not is_uneven:
+    loaded, calm = max(known, key=lambda worker: worker.interpreter_load or 0, default=None), balance.calm_response_time
+    if balance.hot_ratio < max(UNEVEN, balance.noise_floor):
         return
     # Where shares are even, a worker is slow because it has some long requests, and nobody can spread those.
-    if loaded and balance.cost is not None and balance.cost >= COSTLY and _slower(figures, loaded):
+    is_slower = loaded and calm and (loaded.response_time or 0.0) >= SLOWER[0] * calm
+    is_costly = balance.cost is not None and balance.cost >= COSTLY
+    if loaded and is_slower and is_costly and (loaded.interpreter_load or 0) >= LOADED[0]:
         yield _hurts(figures, loaded)
     elif not any(worker.ending for worker in figures.server.workers):  # that is why they take none
         yield _explain(figures, balance.hottest, loaded)
@@ -146,44 +146,36 @@ def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | N
     """What uneven shares come from, or why they do not matter."""
     cost, mapped = figures.balance.cost, bool(figures.server.setup.mapped)
     load = loaded.interpreter_load if loaded else None
-    facts = _share(figures, hottest)
-    if mapped and judge_waiting(figures.longest_wait[0]) != "none":
-        return OWN_SOCKET_WAITS.found(figures, facts, waiting=waiting_clause(figures.longest_wait[0]))
-    if slow := _slow_worker(figures):
-        its, calls = slow[0].response_time or 0.0, see_calls(figures.server, slow[0].worker_id)
-        facts |= {"slow": slow[0].worker_id, "its": its, "rest": slow[1]}
-        return ONE_SLOW.found(figures, facts, times=its / slow[1], calls=calls)
-    if (rest := _slower_rest(figures, hottest)) is not None:
-        return ONE_FAST.found(figures, facts, its=hottest.response_time or 0.0, rest=rest)
-    if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
-        saved = cost if cost is not None and NAMED <= cost < COSTLY else None
-        return HARMLESS.found(figures, facts, load=load, saved=saved, mapped=mapped)
-    return UNDECIDED.found(figures, facts, load=load, route=Private(describe_route(figures.routes, figures.server)))
-
-
-def _share(figures: Figures, hottest: WorkerFigures) -> Facts:
-    """The share of the hottest worker, compared with those of the others and with chance."""
     others = [worker.share or 0.0 for worker in figures.balance.active if worker.worker_id != hottest.worker_id]
-    return {
+    facts: Facts = {
         "hottest": hottest.worker_id,
         "share": hottest.share or 0.0,
         "next": Private(percent(max(others))),
         "ratio": figures.balance.hot_ratio,
         "floor": figures.balance.noise_floor,
     }
-
-
-def _slower(figures: Figures, worker: WorkerFigures) -> bool:
-    calm = figures.balance.calm_response_time
-    loaded = (worker.interpreter_load or 0) >= LOADED[0]
-    return bool(loaded and calm and worker.response_time and worker.response_time >= SLOWER[0] * calm)
+    if mapped and judge_waiting(figures.longest_wait[0]) != "none":
+        return OWN_SOCKET_WAITS.found(figures, facts, waiting=waiting_clause(figures.longest_wait[0]))
+    if slow := _slow_worker(figures):
+        number, its = slow[0].worker_id, slow[0].response_time or 0.0
+        facts |= {"slow": number, "its": its, "rest": slow[1], "calls": see_calls(figures.server, number)}
+        return ONE_SLOW.found(figures, facts, times=its / slow[1])
+    if (rest := _slower_rest(figures, hottest)) is not None:
+        return ONE_FAST.found(figures, facts, its=hottest.response_time or 0.0, rest=rest)
+    if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
+        saved = cost if cost is not None and NAMED <= cost < COSTLY else None
+        return HARMLESS.found(figures, facts, load=load, saved=saved, mapped=mapped)
+    return UNDECIDED.found(figures, facts, load=load)
 
 
 def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     calm, mean = figures.balance.calm_response_time or 0.0, figures.flow.response_time or 0.0
-    load, slow, idle = hot.interpreter_load or 0.0, hot.response_time or 0.0, _idle_elsewhere(figures, hot)
-    is_noticed, cpus = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm), figures.server.cpus
+    load, slow, cpus = hot.interpreter_load or 0.0, hot.response_time or 0.0, figures.server.cpus
+    is_noticed = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm)
     is_slow = cpus and lacks_cpu(figures, cpus.count)  # all workers are, for that reason, and balancing helps little
+    others = [worker for worker in figures.balance.active if worker.worker_id != hot.worker_id]
+    each = ratio(figures.available or 0, len(figures.balance.active))
+    idle = each and each * len(others) - sum(worker.concurrency or 0.0 for worker in others)
     return HURTS.found(
         figures,
         _split(figures),
@@ -196,19 +188,10 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
         mean=Private(duration(mean)),
         waiters=hot.lock_waiters,
         spare=idle is not None and idle >= 1 and Private(f"{idle:.0f}"),
-        route=Private(describe_route(figures.routes, figures.server)),
         saved=mean - calm,
         cost=figures.balance.cost or 0,
         worker_id=hot.worker_id,
     )
-
-
-def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:
-    """The mean number of idle threads in the other active workers."""
-    others = [worker for worker in figures.balance.active if worker.worker_id != hot.worker_id]
-    busy = sum(worker.concurrency or 0.0 for worker in others)
-    each = ratio(figures.available or 0, len(figures.balance.active))
-    return None if each is None else each * len(others) - busy
 
 
 def even_out(figures: Figures) -> str:
@@ -232,24 +215,25 @@ def _split(figures: Figures) -> Facts:
 
 
 def _slow_worker(figures: Figures) -> tuple[WorkerFigures, float] | None:
-    """The slowest worker, if it is much slower than the others, and their response time in seconds."""
+    """The slowest worker, if it is much slower than the others, and their response time in seconds. One whose threads
+    are busy with few requests is: by Little's law, each takes much longer."""
+
+    def rest_of(worker: WorkerFigures) -> float | None:
+        return response_time(each for each in figures.window.workers if each.worker_id != worker.worker_id)
+
+    def is_held(worker: WorkerFigures) -> bool:
+        busy, rest, (least, threads) = worker.concurrency or 0.0, rest_of(worker), HELD
+        each = busy * figures.window.seconds / (worker.requests + 1)
+        return busy >= threads and rest is not None and each >= least * rest
+
     times = {
         worker.worker_id: worker.response_time or 0.0
         for worker in figures.balance.active
-        if worker.requests >= MUCH_SLOWER[1] or (worker.requests and _held(figures, worker))
+        if worker.requests >= MUCH_SLOWER[1] or (worker.requests and is_held(worker))
     }
     slowest = max(figures.balance.active, key=lambda worker: times.get(worker.worker_id, -1.0))
-    rest = response_time(worker for worker in figures.window.workers if worker.worker_id != slowest.worker_id)
+    rest = rest_of(slowest)
     return (slowest, rest) if rest and times.get(slowest.worker_id, 0.0) >= MUCH_SLOWER[0] * rest else None
-
-
-def _held(figures: Figures, worker: WorkerFigures) -> bool:
-    """Whether a worker's threads are busy with few requests: by Little's law, each takes much longer than those of the
-    other workers."""
-    rest = response_time(each for each in figures.window.workers if each.worker_id != worker.worker_id)
-    busy, (least, threads) = worker.concurrency or 0.0, HELD
-    each = busy * figures.window.seconds / (worker.requests + 1)
-    return busy >= threads and rest is not None and each >= least * rest
 
 
 def _slower_rest(figures: Figures, hottest: WorkerFigures) -> float | None:

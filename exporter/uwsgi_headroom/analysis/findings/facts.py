@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import waiting_clause
+from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
 from uwsgi_headroom.analysis.worker_states import (
     count_lost,
@@ -31,6 +32,7 @@ COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
     "reloads": lambda figures: figures.window.reloads,
     "requests": lambda figures: figures.flow.requests,
     "respawns": count_respawns,
+    "route": lambda figures: Private(describe_route(figures.routes, figures.server)),
     "seconds": lambda figures: figures.window.seconds,
     "slots": lambda figures: name_slots(figures.server),
     "wait": lambda figures: waiting_clause(figures.flow),

@@ -20,14 +20,12 @@ from uwsgi_headroom.analysis.shortages import (
     CPU_WAIT,
     LOCKED,
     find_wait_of_holder,
-    have_no_other_threads,
     is_lock_bound,
     name_wait_of_holder,
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, of_request, queues_for_lock
 from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, see_calls, show_calls
-from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import percent, rate
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -214,93 +212,68 @@ COMPUTES_OUTSIDE = Kind(
 
 def find(figures: Figures) -> Iterator[Finding]:
     """The findings about locks; none where it is not known what requests wait for."""
-    if figures.waits is not None:
-        yield from _locks(figures, figures.waits)
-        yield from _held(figures, figures.waits)
-        yield from _disagreement(figures)
-
-
-def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    is_elsewhere = any(blocks(figures, waits, each) for each in (waits.shared, waits.output))  # others report that
-    if waits.threads.get("lock", 0.0) < LEAST_THREADS or waits.share("lock") < LOCKED or is_elsewhere:
+    waits = figures.waits
+    if waits is None:
         return
-    now, lock, facts = figures.server.waits, figures.lock, _count_waiting(waits)
-    if now and now.pools:
-        yield _pool(figures, max(now.pools.values()), facts)
-    elif now and now.holder == "thread":
-        yield _own_threads(figures, facts)
-    elif now and now.holder == "nobody":
-        worse = is_lock_bound(figures) and _are_scarce(figures)
-        yield OWN_LOCKS.found(figures, facts, calls=see_calls(figures.server), worse=worse)
-    elif (now and now.holder == "processes") or (lock and lock.scope == "file" and lock.is_known):
-        yield _of_all(figures, facts)
-    else:
-        yield LOCK.found(
-            figures,
-            facts | _describe_lock(figures),
-            worse=_is_cause(figures),
-            behind=Private(name_wait_of_holder(figures)),
-            calls=see_calls(figures.server),
-        )
+    is_elsewhere = any(blocks(figures, waits, each) for each in (waits.shared, waits.output))  # others report that
+    if waits.threads.get("lock", 0.0) >= LEAST_THREADS and waits.share("lock") >= LOCKED and not is_elsewhere:
+        yield _find_lock(figures, waits)
+    yield from _held(figures, waits)
+    yield from _disagreement(figures)
 
 
-def _count_waiting(waits: WaitFigures) -> Facts:
-    return {
+def _find_lock(figures: Figures, waits: WaitFigures) -> Finding:
+    """The one finding about a lock for which threads wait, by who holds it."""
+    now, lock = figures.server.waits, figures.lock
+    facts: Facts = {
         "waiting": waits.threads["lock"],
         "busy": waits.total,
         "share": waits.share("lock"),
         "of_request": of_request(waits, waits.each("lock")),
     }
-
-
-def _describe_lock(figures: Figures) -> Facts:
-    """How much a lock is used and what it permits; nothing if that is not known."""
-    lock = figures.lock
-    if lock is None or not lock.is_known:
-        return {"held": "", "most": ""}
-    limits = dict.fromkeys(rate(each).removesuffix("/s") for each in sorted({lock.least_limit, lock.most_limit}))
-    return {"held": Private(percent(lock.hottest)), "most": " to ".join(limits)}
-
-
-def _is_cause(figures: Figures) -> bool:
-    """Whether a lock limits the server; where its holder waits for a backend that does not answer, that is what all
-    wait for."""
+    if now and now.pools:  # a pool of connections that has fewer of them than there are threads
+        size, threads = max(now.pools.values()), figures.threads_each
+        places: Facts = {"size": size, "threads": threads, "all": threads * len(figures.server.workers)}
+        return POOL.found(figures, facts | places, worse=is_lock_bound(figures))
+    if now and now.holder == "thread":
+        return _own_threads(figures, facts)
+    if now and now.holder == "nobody":
+        return OWN_LOCKS.found(figures, facts, worse=is_lock_bound(figures) and _are_scarce(figures))
+    is_file = lock is not None and lock.scope == "file" and lock.is_known
+    facts |= {"held": "", "most": ""}
+    if lock and lock.is_known:
+        limits = dict.fromkeys(rate(each).removesuffix("/s") for each in sorted({lock.least_limit, lock.most_limit}))
+        facts |= {"held": Private(percent(lock.hottest)), "most": " to ".join(limits)}
     behind = find_wait_of_holder(figures)
-    return is_lock_bound(figures) and not (behind and behind.is_silent)
+    worse = is_lock_bound(figures) and not (behind and behind.is_silent)  # else that is what all wait for
+    if (now and now.holder == "processes") or is_file:
+        outside = find_outside_holder(figures.server)
+        row = LOCK_OF_ALL if outside is None else LOCK_HELD_OUTSIDE
+        return row.found(figures, facts | _describe_holder(figures, outside, is_file=is_file), worse=worse)
+    return LOCK.found(figures, facts, behind=Private(name_wait_of_holder(figures)), worse=worse)
 
 
-def _of_all(figures: Figures, facts: Facts) -> Finding:
-    """A lock of all processes, such as that of a file. Its holder's PID may be known; it is 0 if it has ended."""
-    server, now, lock = figures.server, figures.server.waits, figures.lock
+def _describe_holder(figures: Figures, outside: int | None, *, is_file: bool) -> Facts:
+    """Who holds a lock of all processes, such as that of a file. Its holder's PID may be known; it is 0 if it has
+    ended."""
+    now = figures.server.waits
     mule = now.uwsgi_lock_holder if now and now.holder == "processes" else None
     holder = now.file_lock_holder if now and not mule else None
-    workers = {worker.local_pid: worker.worker_id for worker in server.workers if worker.local_pid}
-    outside = find_outside_holder(server)
+    workers = {worker.local_pid: worker.worker_id for worker in figures.server.workers if worker.local_pid}
     is_outside = bool(holder) and holder == outside
-    others = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
     is_unknown = mule is None and holder not in workers and holder != 0 and not is_outside
-    is_file = mule is None and (holder is not None or (lock is not None and lock.scope == "file" and lock.is_known))
-    return (LOCK_OF_ALL if outside is None else LOCK_HELD_OUTSIDE).found(
-        figures,
-        facts | _describe_lock(figures),
-        worse=_is_cause(figures),
-        file=is_file,
-        lock=mule and f"uwsgi.lock({mule.lock or ''})",
-        part=mule and percent(mule.part),
-        worker=workers.get(holder or 0),
-        holder=Private(str(holder), "PID"),
-        outside=Private(str(outside), "PID"),
-        other=is_outside,
-        ended=holder == 0,
-        any=is_unknown and Private(others, "PIDS"),
-    )
-
-
-def _pool(figures: Figures, size: int, facts: Facts) -> Finding:
-    """A pool of connections that has fewer of them than there are threads."""
-    threads = max(each.threads or 0 for each in figures.server.workers)
-    places = {"size": size, "threads": threads, "all": threads * len(figures.server.workers)}
-    return POOL.found(figures, facts | places, worse=is_lock_bound(figures))
+    others = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
+    return {
+        "file": mule is None and (holder is not None or is_file),
+        "lock": mule and f"uwsgi.lock({mule.lock or ''})",
+        "part": mule and percent(mule.part),
+        "worker": workers.get(holder or 0),
+        "holder": Private(str(holder), "PID"),
+        "outside": Private(str(outside), "PID"),
+        "other": is_outside,
+        "ended": holder == 0,
+        "any": is_unknown and Private(others, "PIDS"),
+    }
 
 
 def _own_threads(figures: Figures, facts: Facts) -> Finding:
@@ -309,16 +282,14 @@ def _own_threads(figures: Figures, facts: Facts) -> Finding:
     if standing := _list_standing(figures, seconds):
         ended = [worker for worker in server.workers if worker.worker_id in standing]
         del facts["of_request"]
-        return NO_END.found(
-            figures,
-            facts,
-            standing=standing,
-            seconds=seconds,
-            calls=see_calls(server, standing[0]),
-            end=is_standing(figures.flow) and end(server, ended),
-        )
-    kind, worse = (WAIT_ALONE if have_no_other_threads(figures) else WAIT), _are_scarce(figures)
-    return kind.found(figures, facts, calls=see_calls(server), bound=is_lock_bound(figures), worse=worse)
+        facts |= {"seconds": seconds, "calls": see_calls(server, standing[0])}
+        return NO_END.found(figures, facts, standing=standing, end=is_standing(figures.flow) and end(server, ended))
+    serving = {worker.worker_id: worker.threads for worker in server.workers}
+    numbers = [(worker.process_threads, serving.get(worker.worker_id)) for worker in figures.window.workers]
+    # Without other threads, another request, another process or a timeout has to end the wait.
+    is_alone = all(number is not None and own is not None and number <= own for number, own in numbers)
+    row = WAIT_ALONE if is_alone else WAIT
+    return row.found(figures, facts, bound=is_lock_bound(figures), worse=_are_scarce(figures))
 
 
 def _list_standing(figures: Figures, seconds: float) -> list[int]:
@@ -344,7 +315,12 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     in a single long call."""
     share = waits.share("interpreter_lock")
     is_long = share >= MOSTLY and (waits.each("interpreter_lock") or 0.0) >= MOST_WAIT
-    held = [worker for worker in figures.balance.active if _is_held(worker, REACHED if is_long else LITTLE)]
+    held = [
+        worker
+        for worker in figures.balance.active
+        if worker.lock_waiters is not None and queues_for_lock(worker)
+        if worker.interpreter_load is not None and worker.interpreter_load < (REACHED if is_long else LITTLE)
+    ]
     ready, running = (waits.threads.get(state, 0.0) for state in ("cpu_wait", "cpu"))
     lacks_cpu = ready > max(running, HOLDER_READY * len(held)) or waits_for_cpu(figures, CPU_WAIT)
     if not held or share < LOCKED or lacks_cpu:  # others report the lack of CPU
@@ -360,40 +336,25 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     native = Private(f"{show_calls(figures.server, worst.worker_id)[:-1]} --native`", "`py-spy dump --native`")
     if facts["rest"]:
         yield HELD_BY_OWN_THREADS.found(figures, facts, pid=see_own_threads(figures))
-    elif _may_compute(worst, figures.server):
+    elif _may_compute(figures, worst):
         yield HELD_COMPUTING.found(figures, facts, native=native)
     else:
         more = raise_processes(figures, is_modelled=False)
         yield HELD_ASLEEP.found(figures, facts, native=native, more=more.change, settings=more.settings)
 
 
-def _may_compute(worker: WorkerFigures, server: ServerRecord) -> bool:
+def _may_compute(figures: Figures, worker: WorkerFigures) -> bool:
     """Whether the worker computes for so long that all waiting for its lock can be in that time, in which all its other
     threads wait at most."""
     load = worker.interpreter_load or 0.0
-    threads = next((each.threads for each in server.workers if each.worker_id == worker.worker_id), None)
+    threads = next((each.threads for each in figures.server.workers if each.worker_id == worker.worker_id), None)
     return load >= LITTLE or (worker.lock_waiters or 0.0) <= ((threads or 0) - 1) * load
-
-
-def _is_held(worker: WorkerFigures, most: float) -> bool:
-    """Whether threads wait for the lock of an interpreter that uses less than this of a CPU."""
-    load = worker.interpreter_load
-    return worker.lock_waiters is not None and queues_for_lock(worker) and load is not None and load < most
 
 
 def _disagreement(figures: Figures) -> Iterator[Finding]:
     """Workers whose CPU use looks like a saturated interpreter, while no thread waits for its lock."""
-    free = [
-        worker
-        for worker in figures.balance.active
-        if (worker.interpreter_load or 0.0) >= REACHED and is_contended(worker) is False
-    ]
-    if free:
-        worst = max(free, key=lambda worker: worker.interpreter_load or 0.0)
-        yield COMPUTES_OUTSIDE.found(
-            figures,
-            worker=worst.worker_id,
-            load=worst.interpreter_load,
-            busy=worst.concurrency or 0.0,
-            waiters=worst.lock_waiters,
-        )
+    loads = {worker: worker.interpreter_load or 0.0 for worker in figures.balance.active}
+    free = [worker for worker, load in loads.items() if load >= REACHED and is_contended(worker) is False]
+    for worst in sorted(free, key=lambda worker: -loads[worker])[:1]:
+        facts: Facts = {"worker": worst.worker_id, "load": loads[worst], "waiters": worst.lock_waiters}
+        yield COMPUTES_OUTSIDE.found(figures, facts, busy=worst.concurrency or 0.0)
