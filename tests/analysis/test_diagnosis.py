@@ -156,7 +156,8 @@ def test_nothing_is_promised_to_requests_that_sleep():
     first, *_ = judge(full({"sleep": 8.0}))
     assert first.serves is None
     assert "serves at least" not in first.change
-    assert first_act(first.change).startswith("Raise `threads` from 4 to 26, unless a rate limit or retries")
+    assert first_act(first.change).startswith("Raise `threads` from 4 to 26: on average")
+    assert "If requests sleep because of a rate limit" in first.change
 
 
 @pytest.mark.parametrize(

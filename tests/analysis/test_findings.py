@@ -379,8 +379,8 @@ def test_event_streams_that_leave_no_core():
 @pytest.mark.parametrize(
     ("raised", "kind", "expected"),
     [
-        (1, clients.RAISE, "info"),
-        (27, clients.RAISE, "info"),
+        (1, clients.RAISE_FEW, "info"),
+        (27, clients.RAISE_FEW, "info"),
         (28, clients.RAISE, "warning"),
         (1040, clients.RAISE, "warning"),
         (1050, clients.MOST_RAISE, "critical"),

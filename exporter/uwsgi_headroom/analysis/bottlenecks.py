@@ -12,19 +12,11 @@ from typing import NamedTuple
 
 from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.capacity import fits
-from uwsgi_headroom.analysis.destinations import (
-    UNKNOWN,
-    list_main,
-)
+from uwsgi_headroom.analysis.destinations import UNKNOWN, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
 from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
-from uwsgi_headroom.analysis.shortages import (
-    CPU_FULL,
-    find_cpu_of_own_threads,
-    list_loads,
-    mean_load,
-)
+from uwsgi_headroom.analysis.shortages import CPU_FULL, find_cpu_of_own_threads, list_loads, mean_load
 from uwsgi_headroom.analysis.sizing import count_needed_threads
 from uwsgi_headroom.analysis.wait_states import MOSTLY, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import (
@@ -33,6 +25,7 @@ from uwsgi_headroom.analysis.worker_states import (
     are_reloaded,
     are_reloaded_at_once,
     are_stopped_when_idle,
+    count_lost,
     find_ends,
     name_slots,
     part_away,
@@ -87,7 +80,6 @@ class Reason(NamedTuple):
 FORK = "[lazy? Alternatively, remove `lazy-apps`: uWSGI then loads the application once, before it forks the workers.]"
 _CHAIN_RELOAD = "a chain reload (`lazy-apps` and `touch-chain-reload`): it replaces one worker after another."
 _LOAD_FASTER = "let the application load faster: each worker was down for {each:duration}."
-
 WORKERS_DOWN = Reason("workers are down part of the time", "{look}")
 STOPPED_WHEN_IDLE = Reason(
     "uWSGI stops its workers when it is idle",
@@ -165,31 +157,30 @@ UNREACHABLE = (
 )
 """What such sockets mean."""
 
+AGAIN_AND_AGAIN = 3
+"""From so many full reloads in a window on, it matters what reloads uWSGI, more than how."""
+
 
 def find_bottleneck(figures: Figures) -> Advice | None:
     """What makes requests wait, and what to do about it; None if the server may lack only threads or interpreters.
     Of several, the first is what the others follow from."""
-    reasons = (
-        bring_workers_back,
-        why_free_threads_do_not_serve,
-        _why_requests_do_not_end,
-        _explain_clients,
-        _find_own_threads,
-    )
+    reasons = (bring_workers_back, why_free_threads_do_not_serve, _find_requests_without_end, _explain_clients, _own)
     return next(filter(None, (reason(figures) for reason in reasons)), None)
 
 
 def bring_workers_back(figures: Figures) -> Advice | None:
-    """What to do first, if workers are down part of the time."""
-    away = part_away(figures) or 0.0
+    """What to do first, if workers are down part of the time: uWSGI stops them while no request comes, they reach a
+    limit or are reloaded, or it is not known."""
+    away, options = part_away(figures) or 0.0, figures.server.setup.options
     if away < AWAY and not _lacks_the_replaced(figures, away):
         return None
-    if known := _explain_idle(figures) or _explain_replacement(figures, away):
+    if are_stopped_when_idle(figures):
+        reason = STOPPED_WHEN_IDLE if options.idle else STARTED_ON_DEMAND
+        return reason.advise(idle=options.idle, lazy=options.lazy_apps)
+    if known := _explain_replacement(figures, away):
         return known
-    if away < AWAY:
-        return None
     why = f"the reason why workers are down {percent(away)} of the time"
-    return WORKERS_DOWN.advise(look=see_log(figures.server, why, (*ENDS, *STARTS)))
+    return None if away < AWAY else WORKERS_DOWN.advise(look=see_log(figures.server, why, (*ENDS, *STARTS)))
 
 
 def _lacks_the_replaced(figures: Figures, away: float) -> bool:
@@ -200,19 +191,10 @@ def _lacks_the_replaced(figures: Figures, away: float) -> bool:
     return is_long and MOSTLY_BUSY * left <= busy < WORKER_FULL * threads and shows_a_limit(figures.flow)
 
 
-def _explain_idle(figures: Figures) -> Advice | None:
-    """What to do about workers that uWSGI stops while no request comes, or starts only when one comes."""
-    options = figures.server.setup.options
-    if not are_stopped_when_idle(figures):
-        return None
-    reason = STOPPED_WHEN_IDLE if options.idle else STARTED_ON_DEMAND
-    return reason.advise(idle=options.idle, lazy=options.lazy_apps)
-
-
 def _explain_replacement(figures: Figures, away: float) -> Advice | None:
     """What to do about workers that are away only because they were reloaded, or reached `max-requests`."""
     ended, log, processes = find_ends(figures), figures.server.log, len(figures.window.workers)
-    is_lossy = figures.window.harakiris or any(worker.lost for worker in figures.window.workers)
+    is_lossy = figures.window.harakiris or count_lost(figures)
     if is_lossy or (log and any(code in log.messages for code in ENDS)):
         return None
     if not ended:
@@ -234,31 +216,22 @@ def find_reload(figures: Figures) -> Advice:
     return (RELOADED_AGAIN if figures.window.reloads >= AGAIN_AND_AGAIN else RELOADED).advise()
 
 
-AGAIN_AND_AGAIN = 3
-"""From so many full reloads in a window on, it matters what reloads uWSGI, more than how."""
-
-
 def why_free_threads_do_not_serve(figures: Figures) -> Advice | None:
     """What to do if requests wait although threads are free, for a known reason."""
     if not waits_while_threads_are_free(figures):
         return None
     if _is_mapped_to_a_full_worker(figures):
         return SOCKETS_OF_THEIR_OWN.advise()
-    if waits_for_a_reload(figures):
-        return find_reload(figures)
-    return spawn_earlier(figures)
+    return find_reload(figures) if waits_for_a_reload(figures) else spawn_earlier(figures)
 
 
 def spawn_earlier(figures: Figures) -> Advice | None:
     """What to do if cheaper mode keeps workers in reserve while requests wait."""
-    workers = figures.server.workers
-    reserve = [worker for worker in workers if worker.state == "reserve"]
-    each = figures.threads_each
-    if not reserve or not each or starts_on_demand(figures.server.setup.options):
+    workers, options, each = figures.server.workers, figures.server.setup.options, figures.threads_each
+    up = sum(worker.state != "reserve" for worker in workers)
+    if up == len(workers) or not each or starts_on_demand(options):
         return None
-    up = len(workers) - len(reserve)
-    needed = math.ceil((count_needed_threads(figures) or 0.0) / each)
-    count, options = min(len(workers) - 1, max(up, needed)), figures.server.setup.options
+    count = min(len(workers) - 1, max(up, math.ceil((count_needed_threads(figures) or 0.0) / each)))
     if count <= (options.cheaper or 0):
         return CHEAPER_IS_LATE.advise(all=True, count=None, initial=False)
     names = ("cheaper",) if count <= (options.cheaper_initial or 0) else ("cheaper", "cheaper-initial")
@@ -291,12 +264,11 @@ def _is_mapped_to_a_full_worker(figures: Figures) -> bool:
     )
 
 
-def _why_requests_do_not_end(figures: Figures) -> Advice | None:
+def _find_requests_without_end(figures: Figures) -> Advice | None:
     """What to do instead of adding threads, if the present ones are held by requests that do not end."""
-    slots = name_slots(figures.server)
     if not is_standing(figures.flow) or (figures.flow.observed or 0.0) < MANY_STUCK * (figures.ceiling or 0):
         return None
-    return DO_NOT_END.advise(slots=slots, calls=show_calls(figures.server))
+    return DO_NOT_END.advise(slots=name_slots(figures.server), calls=show_calls(figures.server))
 
 
 def connections_hold_threads(figures: Figures) -> bool:
@@ -308,10 +280,9 @@ def connections_hold_threads(figures: Figures) -> bool:
 def killed_fill_threads(figures: Figures) -> bool:
     """Whether the threads were busy, most of the time, with requests that were never completed, because `harakiri` or
     anything else ended their workers. What the completed ones took says little of these."""
-    flow, window = figures.flow, figures.window
-    ended = window.harakiris + sum(worker.lost for worker in window.workers)
-    never = (flow.observed or 0.0) - (flow.littles_law or 0.0)
-    return ended > 0 and never >= MANY_STUCK * (figures.ceiling or math.inf)
+    never = (figures.flow.observed or 0.0) - (figures.flow.littles_law or 0.0)
+    has_ended = figures.window.harakiris + count_lost(figures) > 0
+    return has_ended and never >= MANY_STUCK * (figures.ceiling or math.inf)
 
 
 def _explain_clients(figures: Figures) -> Advice | None:
@@ -338,7 +309,7 @@ def fills_threads(figures: Figures, saturation: Saturation) -> bool:
     return saturation.many >= MOSTLY * (figures.ceiling or math.inf)
 
 
-def _find_own_threads(figures: Figures) -> Advice | None:
+def _own(figures: Figures) -> Advice | None:
     """What to do if the interpreters or CPUs are busy with threads that serve no request."""
     cpus, used = figures.server.cpus, sum(list_loads(figures))
     is_busy = (mean_load(figures) or 0.0) > INTERPRETERS_BUSY or (cpus is not None and used >= CPU_FULL * cpus.count)

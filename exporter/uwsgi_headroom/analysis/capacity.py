@@ -2,33 +2,29 @@
 
 By the utilization law, the use of each resource grows in proportion to throughput, so a resource with utilization U is
 full at 1/U times the present load (bottleneck analysis: P. J. Denning, J. P. Buzen, "The Operational Analysis of
-Queueing Network Models", Computing Surveys 10 (3), 1978; E. D. Lazowska et al., "Quantitative System Performance",
-1984, chapters 3 and 5). This holds as long as the mix of requests does not change.
+Queueing Network Models", Computing Surveys 10 (3), 1978). This holds as long as the mix of requests does not change.
 
 There are five limits: the hottest worker's interpreter at the present shares (beyond it, latency degrades), all
-interpreters (beyond them, throughput does not grow), the threads, the CPUs, and a lock of the application, if one was
-seen and is used enough to know its limit (`locks`). The smallest factor of the last four is the hard ceiling. If
-several limits are reached, the CPUs come first and the threads last: threads are busy because they wait for a lock or
-an interpreter, and interpreters because they wait for a CPU.
+interpreters (beyond them, throughput does not grow), the threads, the CPUs, and a lock of the application, if it is
+used enough to know its limit (`locks`). The smallest factor of the last four is the hard ceiling. If several limits are
+reached, the CPUs come first and the threads last: threads are busy because they wait for a lock or an interpreter, and
+interpreters because they wait for a CPU.
 
-Other programs also use the CPUs. If idle CPU time is known, the server's own use can grow by it: (own + idle) / own.
-The kernel shares CPUs fairly, so a server that uses less than LEAST_OWN of them gets that much from other programs if
-it needs it: a server at rest beside a batch job has no less headroom for it. Other programs whose use grows with the
-server's requests (see `follow_requests`) take their part of the idle time: (own + others + idle) / (own + others),
-which is never more. If idle time is unknown, all usable CPUs count as the server's.
+If idle CPU time is known, the server's own use can grow by it: (own + idle) / own. The kernel shares CPUs fairly, so a
+server that uses less than LEAST_OWN of them gets that much from other programs if it needs it. Other programs whose use
+grows with the requests (`follow_requests`) take their part of the idle time: (own + others + idle) / (own + others). If
+idle time is unknown, all usable CPUs count as the server's.
 
-Where workers have sockets of their own (`map-socket`), a request waits for the threads of its socket's workers, so the
-limit of threads is that of the socket whose workers are busiest. Without any request, there is no load that could grow:
-the headroom is not known.
-
-Memory limits how many workers can be added; it stands last.
-"""
+Where workers have sockets of their own (`map-socket`), the limit of threads is that of the socket whose workers are
+busiest. Without any request, there is no load that could grow. Memory limits how many workers can be added; it stands
+last."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import fsum, inf, sqrt
+from math import inf, sqrt
+from statistics import correlation, fmean, pstdev
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -135,10 +131,11 @@ def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
     loads = [worker.interpreter_load for worker in balance.active]
     hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
+    of_all, sockets = _use(concurrency, available_threads or None), [socket.used for socket in by_socket]
     uses: dict[Limit, float | None] = {
         "hottest_interpreter": _use(hottest, ONE_INTERPRETER),
         "interpreters": _use(used, ONE_INTERPRETER * len(loads)),
-        "threads": _threads_use(_use(concurrency, available_threads or None), by_socket),
+        "threads": max([each for each in (of_all, *sockets) if each is not None], default=None),
         "cpu": _use(used, usable_cpus or None)
         if cpu is None
         else _use(*_cpu_room(cpu, usable_cpus or 0.0, others_follow=bool(others_follow))),
@@ -146,10 +143,11 @@ def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
     }
     # Threads that are free while requests wait do not serve: they are no headroom.
     is_free = (uses["threads"] or 0.0) < REACHED
-    if is_free and (is_standing(flow) or (held_up and max(use or 0.0 for use in uses.values()) < REACHED)):
-        return Headroom({}, None, None, idle=tuple(limit for limit, use in uses.items() if use is not None))
-    if not flow.requests and (not concurrency or all((use or 0.0) < LEAST_LOAD for use in uses.values())):
-        known_limits = tuple(limit for limit, use in uses.items() if use is not None)
+    known_limits = tuple(limit for limit, use in uses.items() if use is not None)
+    most = max(filter(None, uses.values()), default=0.0)
+    if is_free and (is_standing(flow) or (held_up and most < REACHED)):
+        return Headroom({}, None, None, idle=known_limits)
+    if not flow.requests and (not concurrency or most < LEAST_LOAD):
         return Headroom({}, None, None, idle=known_limits, no_requests=True)
     known = sorted((1 / use, limit) for limit, use in uses.items() if use is not None and use >= LEAST_LOAD)
     by_limit = {limit: factor for factor, limit in known}
@@ -186,12 +184,6 @@ def find_first(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit
 def find_ceiling(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit | None:
     """The same among the limits of throughput."""
     return find_first({limit: by_limit[limit] for limit in by_limit if limit != "hottest_interpreter"}, causes)
-
-
-def _threads_use(of_all: float | None, by_socket: Sequence[SocketDemand]) -> float | None:
-    """The utilization of the threads: of those that reach their limit first, if some serve a socket of their own."""
-    uses = [socket.used for socket in by_socket]
-    return max(uses if of_all is None else [of_all, *uses], default=None)
 
 
 def _cpu_room(cpu: CpuShares, usable: float, *, others_follow: bool) -> tuple[float, float]:
@@ -266,42 +258,23 @@ def follow_requests(slices: Sequence[tuple[float, float]]) -> bool | None:
     too steady. Each slice: requests per second, and CPUs used by others.
 
     A batch job does not change when the server gets more requests. An nginx in front of the server, or a database
-    behind it, on the same host, grows with the server. From minute to minute, the CPU use of others then rises and
-    falls with the server's requests.
-
-    The test is the correlation of the *changes* from slice to slice, not of the values: two series that both drift
-    often correlate without any connection (C. W. J. Granger, P. Newbold, "Spurious Regressions in Econometrics",
-    Journal of Econometrics 2, 1974). For n changes with correlation r, t = r sqrt((n - 2) / (1 - r²)).
+    behind it, on the same host, rises and falls with it from minute to minute. The test is the correlation of the
+    *changes* from slice to slice, not of the values: two series that both drift often correlate without any connection
+    (C. W. J. Granger, P. Newbold, "Spurious Regressions in Econometrics", Journal of Econometrics 2, 1974). For n
+    changes with correlation r, t = r sqrt((n - 2) / (1 - r²)).
     """
     if len(slices) < LEAST_SLICES:
         return None
-    requests, others = [pair[0] for pair in slices], [pair[1] for pair in slices]
-    mean_requests, mean_others = fsum(requests) / len(slices), fsum(others) / len(slices)
-    changes, others_changes = _changes(requests), _changes(others)
-    together, alone = _covariance(changes, others_changes), _covariance(changes, changes)
-    spread = ratio(sqrt(alone), mean_requests)
-    if spread is None or spread < LEAST_SPREAD:
+    requests, others = zip(*slices, strict=True)
+    changes, of_others = ([after - before for before, after in pairwise(each)] for each in (requests, others))
+    alone, spread = pstdev(changes), pstdev(of_others)
+    if not any(requests) or alone < LEAST_SPREAD * fmean(requests):
         return None
-    if together <= 0:
-        return False
-    effect = ratio(together / alone * mean_requests, mean_others) or 0.0
-    return effect >= LEAST_EFFECT and _significance(changes, others_changes) >= LEAST_SIGNIFICANCE
-
-
-def _significance(first: Sequence[float], second: Sequence[float]) -> float:
-    """The t-statistic of the correlation of two series."""
-    explained = _covariance(first, second) ** 2
-    unexplained = _covariance(first, first) * _covariance(second, second) - explained
-    return sqrt((len(first) - 2) * explained / unexplained) if unexplained > 0 else inf
-
-
-def _changes(values: Sequence[float]) -> list[float]:
-    return [after - before for before, after in pairwise(values)]
-
-
-def _covariance(first: Sequence[float], second: Sequence[float]) -> float:
-    mean_first, mean_second = fsum(first) / len(first), fsum(second) / len(second)
-    return fsum((a - mean_first) * (b - mean_second) for a, b in zip(first, second, strict=True)) / len(first)
+    together = correlation(changes, of_others) if spread else 0.0
+    effect = ratio(together * spread / alone * fmean(requests), fmean(others)) or 0.0
+    unexplained = 1 - together**2
+    significance = together * sqrt((len(changes) - 2) / unexplained) if unexplained > 0 else inf
+    return effect >= LEAST_EFFECT and significance >= LEAST_SIGNIFICANCE
 
 
 def count_more_workers(memory: Memory) -> int:

@@ -6,19 +6,15 @@ as a queue of its own, and the usable headroom is that of the queue whose mean w
 
 The mean wait is that of M/M/c by Erlang's formula (L. Kleinrock, "Queueing Systems", volume 1, 1975, section 3.5). For
 threads, it is multiplied by (1 + cv²) / 2 (A. O. Allen, "Probability, Statistics, and Queueing Theory", 1990, section
-5.3.3, for random arrivals), where cv is the coefficient of variation of the response times, as estimated from samples;
-1 if they are too short to be estimated. Requests that compute share CPUs and interpreters in turns, and the mean wait
-does not depend on the variation then (L. Kleinrock, volume 2, 1976, section 4.4: processor sharing).
+5.3.3), where cv is the coefficient of variation of the response times. Requests that compute share CPUs and
+interpreters in turns, and the mean wait does not depend on the variation then (Kleinrock, volume 2, section 4.4).
 
-* Threads: all that serve a socket are one pool, since any free thread takes the next request.
-* CPUs: one pool of as many servers as the workers can use.
-* Interpreters: one pool of as many servers as there are workers; and that of the hottest worker, at today's shares.
-* A lock of the application: a queue in each worker, at even shares, or one queue for the lock of a file.
+The threads that serve a socket are one pool, and so are the CPUs and the interpreters; the interpreter of the hottest
+worker, at today's shares, and a lock of the application are queues of their own.
 
-Arrivals are taken as random. Where they come in bursts, requests wait sooner than computed; so what is measured goes
-first: if requests wait noticeably now, the usable headroom is 1 at most, and if they do not wait for threads now, that
-of the threads is 1 at least. The same holds for what they wait for in service, where that is measured.
-"""
+Where arrivals come in bursts, requests wait sooner than computed; so what is measured goes first: if requests wait
+noticeably now, the usable headroom is 1 at most, and if they do not wait for threads now, that of the threads is 1 at
+least. The same holds for what they wait for in service."""
 
 from __future__ import annotations
 
@@ -96,7 +92,7 @@ def compute_usable(  # noqa: PLR0913 - each is known or unknown by itself
     for queue in (
         *_of_threads(flow, room, balance, threads, by_socket, wait_factor),
         *_of_resources(flow, room, balance, threads, usable_cpus, in_service),
-        *_of_lock(room, lock),
+        *([Queue("lock", 1, 1 / room.by_limit["lock"], lock.seconds)] if lock and "lock" in room.by_limit else ()),
     ):
         allowed = in_queue if queue.limit == "threads" else in_service
         used = highest_utilization(queue.servers, _round(allowed / (queue.seconds * queue.variation)))
@@ -166,11 +162,6 @@ def _of_resources(
         seconds = hottest.interpreter_load / (hottest.share * flow.throughput)
         if (each - 1) / 2 * seconds >= allowed:
             yield Queue("hottest_interpreter", 1, hottest.interpreter_load / ONE_INTERPRETER, seconds)
-
-
-def _of_lock(room: Headroom, lock: LockFigures | None) -> Iterator[Queue]:
-    if lock is not None and "lock" in room.by_limit:
-        yield Queue("lock", 1, 1 / room.by_limit["lock"], lock.seconds)
 
 
 def variation(window: ResponseTimeWindow | None) -> float:
