@@ -1,7 +1,6 @@
 """Advises what to change for more capacity, depending on the scarce resource: CPUs, interpreters or threads.
 
-Here it is decided whether there is evidence for an advice. Every text that advises more threads or processes comes from
-`advise_capacity`, or rests on a measured load of the interpreters.
+Every text that advises more threads or processes comes from `advise_capacity`, or rests on a measured load.
 """
 
 from __future__ import annotations
@@ -129,9 +128,8 @@ def advise_capacity(figures: Figures) -> Advice:
 def find_proven_step(figures: Figures) -> Advice | None:
     """The step that the evidence shows to help; None if that depends on what the threads wait for, and it is unknown.
 
-    More threads help requests that wait for a backend with room to spare. For one lock, a backend at its limit or slow
-    clients, they would wait as well. So advice to add threads needs to know the waits; advice to add processes needs
-    that, or interpreters that compute for so much of the time that more threads would wait for them.
+    More threads help requests that wait for a backend with room to spare; for one lock, a backend at its limit or slow
+    clients, they would wait as well. More processes help interpreters that compute much of the time.
     """
     if other := find_bottleneck(figures):
         return other
@@ -156,8 +154,7 @@ def _check_as_root(server: ServerRecord) -> str:
 
 
 def _explain_coroutines(figures: Figures) -> Advice:
-    """What to do on a server with coroutines. One thread serves many requests there, so nothing shows what each waits
-    for."""
+    """What to do on a server with coroutines, where nothing shows what each of the requests of a thread waits for."""
     if figures.polling or (figures.flow.observed or 0.0) >= ASYNC_FULL * (figures.ceiling or 0):
         return CORES_BUSY.advise(all_busy=True)
     server = figures.server
@@ -193,8 +190,7 @@ WORTH_PROCESSES = 1.1
 
 
 def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
-    """The advice to add workers, without the full stop. is_modelled: whether threads, interpreters and CPUs are what
-    limits the server: the model knows no other limit, and then promises nothing."""
+    """The advice to add workers, without the full stop. is_modelled: whether the model knows what limits the server."""
     processes, step = len(figures.server.workers), more_processes(figures)
     room = fits(figures.server.memory, step.processes - processes)
     change = fill(RAISE_PROCESSES, {"now": processes, "then": step.processes, "room": room})
@@ -205,8 +201,8 @@ def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
 
 
 def _promise(figures: Figures, step: Step) -> float | None:
-    """What a step serves at least, if that is more than now; None where requests sleep, because the model takes a rate
-    limit for a sleep, or wait for programs, because these may wait for each other."""
+    """What a step serves at least, if that is more than now; None where requests sleep or wait for programs, because
+    that may be a rate limit, or a wait for each other."""
     promised = None if mostly_sleeps(figures) or _share_of_programs(figures) >= MOSTLY else step.most
     return promised if promised and promised > (figures.flow.throughput or 0.0) else None
 

@@ -1,18 +1,13 @@
 """Judges whether a backend is saturated: the more requests are in it at once, the longer it takes for each of them.
 
-A backend with room to spare answers as fast with many requests at once as with few: requests per second grow in
-proportion to the requests in it. A saturated one completes hardly more of them, and its time grows instead (bottleneck
-analysis: E. D. Lazowska et al., "Quantitative System Performance", 1984, chapter 5). By Little's law, the time in a
-backend is the mean number of threads that wait for it over the requests per second.
+A backend with room to spare answers as fast with many requests at once as with few; a saturated one completes hardly
+more of them, and its time grows instead (E. D. Lazowska et al., "Quantitative System Performance", 1984, chapter 5). By
+Little's law, the time in a backend is the mean number of threads that wait for it over the requests per second.
 
-A backend that is slow for another reason has the same long times and as many requests in it. What tells them apart is
-the cause of the change: the load. So the last hour is cut into slices, and those with a low rate of completed requests
-are compared with those with a high one. If the backend is slow now and then by itself, or always, the rate of requests
-does not grow with its time: it stays, or falls. (To compare slices by the number of requests in the backend would not
-do: that number is large whenever the backend is slow, for any reason.)
-
-Slices beside each other are alike, so a row of slices with a low, or a high, rate counts as one observation. While the
-load hardly changes, as when all threads wait all the time, nothing is known.
+A backend that is slow for another reason has the same long times. What tells them apart is the cause of the change: the
+load. So the last hour is cut into slices, and those with a low rate of completed requests are compared with those with
+a high one. A row of slices with a low, or a high, rate counts as one observation. While the load hardly changes,
+nothing is known.
 """
 
 from __future__ import annotations
@@ -34,8 +29,8 @@ SLICE_SECONDS = 2.0
 """Length of a slice as it is kept."""
 
 LEAST_LENGTH = 3.0
-"""Slices are joined until each lasts this many times as long as a request in the backend: requests that begin in one
-slice and end in the next one count in both, which hides the relation."""
+"""Slices are joined until each lasts this many times as long as a request in the backend: those that count in two hide
+the relation."""
 
 LEAST_SLICES = 12
 """The fewest slices that can show a relation."""
@@ -44,8 +39,8 @@ APART = 1 / 3
 """The part of the range of the rates that is low, and the part that is high."""
 
 LEAST_OBSERVATIONS = 4
-"""How often the rate has to have been low, and high, at least: by chance, all four times with a high rate are slower
-than all four with a low one once in seventy times."""
+"""How often the rate has to have been low, and high, at least: chance makes all four high ones slower once in 70
+times."""
 
 LEAST_REQUESTS = 20
 """The fewest requests of an observation."""
@@ -54,12 +49,11 @@ LEAST_GROWTH = 1.2
 """The least ratio of the high rate to the low one."""
 
 LEAST_SLOWER = 2.0
-"""The least ratio of the time at a high rate to that at a low one: half of the time is spent waiting. Of the requests
-that come in addition, the backend then completes less than half of what one with room to spare would."""
+"""The least ratio of the time at a high rate to that at a low one: half of the time is spent waiting."""
 
 SLOWER_NOW, WAITING_NOW = 1.5, 1.0
 """In a window, such a backend is saturated if its time is this multiple of that at a low rate, and so many requests
-wait in it on average. A single server with random arrivals has one that waits at 62 % of its limit."""
+wait."""
 
 LEAST_SIGNIFICANCE = 3.0
 """The least t-statistic (B. L. Welch, Biometrika 34, 1947) of the difference between the times."""
@@ -132,8 +126,8 @@ class BackendSlices:
                 del column[: len(column) // 10]
 
     def find_saturation(self, name: str = ALL) -> Saturation | None:
-        """What shows that this backend was saturated in the last hour; None if that is not known. It is judged anew
-        once there is a hundredth more to judge: an hour takes some milliseconds."""
+        """What shows that this backend was saturated in the last hour; None if unknown. Judged anew after a hundredth
+        more."""
         if name not in self._waiting:
             return None
         at, found = self._judged.get(name, (-1, None))
@@ -145,8 +139,8 @@ class BackendSlices:
 
 
 def find_saturated(waits: WaitFigures | None, slices: BackendSlices | None) -> Saturation | None:
-    """What shows that the backend for which the threads mostly wait is saturated in a window; None if it is not, or if
-    that is not known. A backend that is as fast as at a low rate is not."""
+    """What shows that the backend for which the threads mostly wait is saturated in a window; None if it is not, or
+    unknown."""
     if waits is None or slices is None or waits.share("backend") < MOSTLY:
         return None
     name = main_backend(waits)
@@ -217,8 +211,8 @@ Level = Literal["low", "high"]
 
 
 def _observe(slices: Sequence[_Slice]) -> tuple[list[_Slice], list[_Slice]]:
-    """The observations with a low rate, and with a high one: neighbouring slices are one, also with slices in between
-    that are neither."""
+    """The observations with a low rate, and with a high one: neighbours are one, also with slices that are neither
+    between."""
     rates = sorted(each.rate for each in slices)
     tenth = max(1, len(rates) // 10)
     least, most = fsum(rates[:tenth]) / tenth, fsum(rates[-tenth:]) / tenth

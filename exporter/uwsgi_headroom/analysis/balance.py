@@ -1,8 +1,7 @@
 """Computes how evenly the workers share the requests, and the cost of unevenness.
 
-Shares alone show no harm: workers of one socket take requests in the order in which the kernel wakes them, so an idle
-uWSGI is always uneven. The response time of each worker, together with the load of its interpreter, distinguishes harm
-from chance.
+Shares alone show no harm: an idle uWSGI is always uneven. The response time of each worker, together with the load of
+its interpreter, distinguishes harm from chance.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.history.window import Window, WorkerWindow
 
 ACTIVE = 0.9
-"""The fraction of the window in which a worker must have accepted requests to be compared with the others. Cheaper mode
-spawns workers during the window, and these have small shares for that reason alone."""
+"""The fraction of the window in which a worker must have accepted requests to be compared with the others."""
 
 ENOUGH_REQUESTS = 100
 """The fewest requests, in all calm workers together, for a comparison of response times."""
@@ -93,10 +91,9 @@ def compute_balance(window: Window) -> Balance:
 def noise_floor(workers: int, requests: int) -> float | None:
     """The hot ratio that random assignment exceeds once in several hundred windows, for any number of workers.
 
-    A worker's count is binomial with p = 1/N, mean R/N and standard deviation sqrt(R (N-1)) / N. The largest of N
-    counts exceeds z standard deviations as rarely as the larger of two exceeds three if z² = 9 + 2 ln(N/2). The last
-    term corrects for the skew of small counts: E. A. Cornish, R. A. Fisher, "Moments and Cumulants in the Specification
-    of Distributions", Revue de l'Institut International de Statistique 5 (4), 1938.
+    A worker's count is binomial with p = 1/N. The largest of N counts exceeds z standard deviations as rarely as the
+    larger of two exceeds three if z² = 9 + 2 ln(N/2). The last term corrects for the skew of small counts (E. A.
+    Cornish, R. A. Fisher, Revue de l'Institut International de Statistique 5 (4), 1938).
     """
     if workers < 1 or requests < 1:
         return None
@@ -107,10 +104,8 @@ def noise_floor(workers: int, requests: int) -> float | None:
 
 
 def fairness(counts: list[int]) -> float | None:
-    """Jain's index: (Σx)² / (n Σx²). It is 1 for equal counts and 1/n if one worker takes everything.
-
-    R. Jain, D. Chiu, W. Hawe, DEC Research Report TR-301, 1984.
-    """
+    """Jain's index, (Σx)² / (n Σx²): 1 for equal counts (R. Jain, D. Chiu, W. Hawe, DEC Research Report TR-301,
+    1984)."""
     return ratio(sum(counts) ** 2, len(counts) * sum(count * count for count in counts))
 
 
@@ -132,12 +127,8 @@ def _figures(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigur
 
 def _calm_response_time(window: Window, active: list[WorkerFigures]) -> float | None:
     """Response time of the half of the active workers (two of three) that served fewer requests; None if these are too
-    few.
-
-    It is not the half with less CPU time, which by chance has the cheaper requests, so that unevenness would always
-    seem to cost something (simulated with random assignment, 8 workers, 250 requests of mixed cost: a cost of 0.1 or
-    more in 92 % of windows, against 28 %).
-    """
+    few. The half with less CPU time has the cheaper requests by chance, so that unevenness would always seem to cost
+    something."""
     busiest = sorted((worker.requests, worker.worker_id) for worker in active)
     calm = {worker_id for _, worker_id in busiest[: min(len(busiest) - 1, (len(busiest) + 1) // 2)]}
     workers = tuple(worker for worker in window.workers if worker.worker_id in calm)

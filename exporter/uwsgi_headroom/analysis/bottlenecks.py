@@ -1,5 +1,4 @@
-"""Finds what makes requests wait although threads are free, or would make more threads wait as well: a lack that more
-threads do not remove, and what to do about it.
+"""Finds what makes requests wait that more threads do not remove, and what to do about it.
 
 Each reason rests on positive evidence: a state of the threads that was measured, a counter, an option. What helps where
 there is none is in `advice`.
@@ -40,8 +39,7 @@ INTERPRETERS_BUSY = 0.45
 """Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
 
 MOSTLY_BUSY = 0.75
-"""Below this mean fraction of busy threads, threads are free; requests that wait nevertheless may have a reason of
-their own."""
+"""Below this mean fraction of busy threads, threads are free; requests that wait may have another reason."""
 
 WORKER_FULL = 0.9
 """At or above this mean fraction of its busy threads, a worker leaves requests of its own sockets waiting."""
@@ -52,7 +50,7 @@ Settings = tuple[tuple[str, int], ...]
 
 class Advice(NamedTuple):
     """A change, with the options of uWSGI that it sets to a number, and the requests per second that the server then
-    serves at least, None if unknown. The names of these three are those of a finding's fields."""
+    serves at least, None if unknown."""
 
     change: str
     settings: Settings = ()
@@ -64,8 +62,7 @@ class Advice(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """A row of words, which are templates: why requests wait, as a clause; the first thing to do about it; and what
-    else. Findings about the same reason take their words from here."""
+    """A row of templates: why requests wait, as a clause; the first thing to do about it; and what else."""
 
     cause: str
     act: str
@@ -162,15 +159,13 @@ AGAIN_AND_AGAIN = 3
 
 
 def find_bottleneck(figures: Figures) -> Advice | None:
-    """What makes requests wait, and what to do about it; None if the server may lack only threads or interpreters.
-    Of several, the first is what the others follow from."""
+    """What makes requests wait, the first of several; None if the server may lack only threads or interpreters."""
     reasons = (bring_workers_back, why_free_threads_do_not_serve, _find_requests_without_end, _explain_clients, _own)
     return next(filter(None, (reason(figures) for reason in reasons)), None)
 
 
 def bring_workers_back(figures: Figures) -> Advice | None:
-    """What to do first, if workers are down part of the time: uWSGI stops them while no request comes, they reach a
-    limit or are reloaded, or it is not known."""
+    """What to do first, if workers are down part of the time."""
     away, options = part_away(figures) or 0.0, figures.server.setup.options
     if away < AWAY and not _lacks_the_replaced(figures, away):
         return None
@@ -240,8 +235,8 @@ def spawn_earlier(figures: Figures) -> Advice | None:
 
 
 def waits_for_a_reload(figures: Figures) -> bool:
-    """Whether requests wait although threads are free, in a window with a full reload, and are completed, and no worker
-    is paused, down or the only one that takes them. They most likely waited while it loaded the application."""
+    """Whether requests wait although threads are free and workers are up, in a window with a full reload: most likely
+    they waited while it loaded the application."""
     if not figures.window.reloads or is_standing(figures.flow) or not waits_while_threads_are_free(figures):
         return False
     return not (_is_mapped_to_a_full_worker(figures) or bring_workers_back(figures))
@@ -272,14 +267,13 @@ def _find_requests_without_end(figures: Figures) -> Advice | None:
 
 
 def connections_hold_threads(figures: Figures) -> bool:
-    """Whether clients that keep their connections hold threads that are free by uWSGI's count: it counts no request in
-    service while it waits for the next one on a connection (`http11-socket`). How many they hold is not known."""
+    """Whether clients that keep their connections hold threads that are free by uWSGI's count (`http11-socket`)."""
     return figures.share("client") >= MOSTLY and waits_while_threads_are_free(figures)
 
 
 def killed_fill_threads(figures: Figures) -> bool:
-    """Whether the threads were busy, most of the time, with requests that were never completed, because `harakiri` or
-    anything else ended their workers. What the completed ones took says little of these."""
+    """Whether the threads were mostly busy with requests that were never completed, because their workers were
+    ended."""
     never = (figures.flow.observed or 0.0) - (figures.flow.littles_law or 0.0)
     has_ended = figures.window.harakiris + count_lost(figures) > 0
     return has_ended and never >= MANY_STUCK * (figures.ceiling or math.inf)
@@ -304,8 +298,8 @@ def name_saturated(figures: Figures, saturation: Saturation) -> str:
 
 
 def fills_threads(figures: Figures, saturation: Saturation) -> bool:
-    """Whether half of the threads waited for a saturated backend, on average, while the rate was high. It is then close
-    to what the backend completes at most; else it is the mean of short bursts and the time between them."""
+    """Whether half of the threads waited for a saturated backend while the rate was high, which is then close to the
+    most that it completes."""
     return saturation.many >= MOSTLY * (figures.ceiling or math.inf)
 
 

@@ -1,23 +1,18 @@
 """Computes headroom: the factor by which load can grow before a limit is reached, and which limit that is.
 
-By the utilization law, the use of each resource grows in proportion to throughput, so a resource with utilization U is
-full at 1/U times the present load (bottleneck analysis: P. J. Denning, J. P. Buzen, "The Operational Analysis of
-Queueing Network Models", Computing Surveys 10 (3), 1978). This holds as long as the mix of requests does not change.
+By the utilization law, a resource with utilization U is full at 1/U times the present load (P. J. Denning, J. P. Buzen,
+"The Operational Analysis of Queueing Network Models", Computing Surveys 10 (3), 1978), as long as the mix of requests
+does not change.
 
 There are five limits: the hottest worker's interpreter at the present shares (beyond it, latency degrades), all
-interpreters (beyond them, throughput does not grow), the threads, the CPUs, and a lock of the application, if it is
-used enough to know its limit (`locks`). The smallest factor of the last four is the hard ceiling. If several limits are
-reached, the CPUs come first and the threads last: threads are busy because they wait for a lock or an interpreter, and
-interpreters because they wait for a CPU.
+interpreters, the threads, the CPUs, and a lock of the application (`locks`). The smallest factor of the last four is
+the hard ceiling. If several are reached, the CPUs come first and the threads last: threads are busy because they wait
+for a lock or an interpreter, and interpreters because they wait for a CPU. Memory limits how many workers can be added.
 
-If idle CPU time is known, the server's own use can grow by it: (own + idle) / own. The kernel shares CPUs fairly, so a
-server that uses less than LEAST_OWN of them gets that much from other programs if it needs it. Other programs whose use
-grows with the requests (`follow_requests`) take their part of the idle time: (own + others + idle) / (own + others). If
-idle time is unknown, all usable CPUs count as the server's.
-
-Where workers have sockets of their own (`map-socket`), the limit of threads is that of the socket whose workers are
-busiest. Without any request, there is no load that could grow. Memory limits how many workers can be added; it stands
-last."""
+The server's own use of CPU can grow by the idle time: (own + idle) / own. The kernel shares CPUs fairly, so a server
+gets LEAST_OWN of them from other programs if it needs it. Programs whose use grows with the requests
+(`follow_requests`) take their part of the idle time. If it is unknown, all usable CPUs count as the server's.
+"""
 
 from __future__ import annotations
 
@@ -48,21 +43,20 @@ ONE_INTERPRETER = 1.0
 """CPUs that one worker's interpreter can use: CPython's global lock lets one thread run at a time."""
 
 REACHED = 0.85
-"""A limit counts as reached at or above this utilization. Eight threads that always computed used 0.86 to 0.94 of a CPU
-in their interpreter, and 0.88 if requests also waited for something else."""
+"""A limit counts as reached at or above this utilization: eight threads that always computed used 0.86 to 0.94 of a
+CPU."""
 
 LEAST_LOAD = 0.01
-"""Below this utilization, headroom is beyond any plan and mostly noise: `far`. For CPUs, the capacity is the server's
-use plus idle time, so a server that uses little of a saturated machine may have no headroom."""
+"""Below this utilization, headroom is beyond any plan and mostly noise: `far`."""
 
 
 LEAST_OWN = 0.05
-"""The fraction of the usable CPUs that the workers get whatever other programs do: twenty programs that always compute
-leave this much to another. A server that uses less cannot lack CPU."""
+"""The fraction of the usable CPUs that the workers get whatever other programs do: a server that uses less cannot lack
+CPU."""
 
 
 class OtherLimit(Struct, frozen=True, gc=False):
-    """What limits a server, if it is none of its resources. code: of the finding about it, or `errors`; why: as a
+    """What limits a server, if it is none of its resources. code: of the finding about it, or `errors`; why: a
     clause."""
 
     code: str
@@ -81,16 +75,13 @@ class Headroom(Struct, frozen=True, gc=False):
     far: tuple[Limit, ...] = ()
     """Limits beyond 100 times the present load; no other field includes them."""
     idle: tuple[Limit, ...] = ()
-    """Limits of known use that say nothing about load, so the headroom is not known: no request was completed or in
-    service, or they are far, and how many threads are busy is not known. No other field includes them."""
+    """Limits of known use that say nothing about load, so the headroom is not known. No other field includes them."""
     no_requests: bool = False
     """Whether the headroom is not known because no request was completed, and those in service use no limit."""
     unknown: tuple[Limit, ...] = ()
-    """Limits that were seen, and whose factor is not known: of a lock that is used too little, or in which it cannot be
-    seen if it is held."""
+    """Limits that were seen, and whose factor is not known, as of a lock that is used too little."""
     sleeps: bool = False
-    """Whether the threads come first, and are filled by requests that mostly sleep: under a rate limit, more threads
-    would only sleep as well, and there is no headroom."""
+    """Whether the threads come first, and are filled by requests that mostly sleep: a rate limit leaves no headroom."""
     other: OtherLimit | None = None
     """None unless something else limits the server. Its factor is in `by_limit`; else the headroom is not known."""
 
@@ -124,10 +115,9 @@ def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
     held_up: bool = False,
 ) -> Headroom:
     """The headroom of a server at the load of a window. Limits with unknown use are left out. others_follow: whether
-    the CPU use of other programs grows with the server's requests. by_socket: of sockets that only some workers serve;
-    the threads of these workers are a limit, however many others are free. lock: of the application, if it is known how
-    much it is used; lock_is_seen: whether requests wait for one; held_up: whether requests wait for something that is
-    none of the limits, so that free threads do not serve, or no worker is there."""
+    the CPU use of other programs grows with the requests. by_socket: of sockets that only some workers serve, whose
+    threads are a limit. lock_is_seen: whether requests wait for a lock; held_up: whether they wait for none of the
+    limits, so that free threads do not serve."""
     loads = [worker.interpreter_load for worker in balance.active]
     hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
@@ -170,8 +160,7 @@ _CAUSES: tuple[Limit, ...] = ("cpu", "interpreters", "hottest_interpreter", "loc
 
 
 def list_causes(cpu: CpuShares | None) -> tuple[Limit, ...]:
-    """The same for a server. If other programs use most of the CPUs, requests may just as well wait for something
-    else."""
+    """The same for a server: beside other programs that use most of the CPUs, requests may wait for something else."""
     return _CAUSES if cpu is None or cpu.own >= cpu.idle + (cpu.others or 0.0) else _CAUSES[1:]
 
 
@@ -205,8 +194,8 @@ def _use(used: float | None, capacity: float | None) -> float | None:
 
 
 class CpuShares(Struct, frozen=True, gc=False):
-    """CPUs used by the server's workers, idle, and used by others (None: unknown). Together they are the CPUs that the
-    server could use if it were alone."""
+    """CPUs used by the server's workers, idle, and used by others (None: unknown), of those that it could use if
+    alone."""
 
     own: float
     idle: float
@@ -232,21 +221,18 @@ LEAST_SLICES = 20
 """The fewest slices that can show a connection."""
 
 LEAST_SPREAD = 0.1
-"""The smallest standard deviation of the changes in requests per second, over their mean. A load that is steady, or
-grows steadily, shows neither a connection nor the absence of one."""
+"""The smallest standard deviation of the changes in requests per second, over their mean: a steady load shows
+nothing."""
 
 LEAST_SIGNIFICANCE = 4.0
-"""At or above this t-statistic, others follow the requests. Without a connection, chance reaches it once in four
-hundred times with 20 slices, and once in a thousand with 60 (simulated with normal values: each is in two changes)."""
+"""At or above this t-statistic, others follow the requests: chance reaches it once in 400 times with 20 slices."""
 
 LEAST_EFFECT = 0.25
-"""The smallest fraction of the others' CPU time that must be proportional to the requests. Below it, most of their use
-does not grow with the load."""
+"""The smallest fraction of the others' CPU time that must be proportional to the requests."""
 
 
 def extract_pair(window: Window) -> tuple[float, float] | None:
-    """The figures of a slice for `follow_requests`; None if unknown, or if samples cover less than half of the
-    slice."""
+    """The figures of a slice for `follow_requests`; None if unknown, or if samples cover less than half of it."""
     shares, throughput = compute_shares(window.cpu), compute_flow(window).throughput
     if throughput is None or shares is None or shares.others is None:
         return None
@@ -257,11 +243,10 @@ def follow_requests(slices: Sequence[tuple[float, float]]) -> bool | None:
     """Whether the CPU use of other programs grows with the requests; None if there are too few slices, or the load is
     too steady. Each slice: requests per second, and CPUs used by others.
 
-    A batch job does not change when the server gets more requests. An nginx in front of the server, or a database
-    behind it, on the same host, rises and falls with it from minute to minute. The test is the correlation of the
-    *changes* from slice to slice, not of the values: two series that both drift often correlate without any connection
-    (C. W. J. Granger, P. Newbold, "Spurious Regressions in Econometrics", Journal of Econometrics 2, 1974). For n
-    changes with correlation r, t = r sqrt((n - 2) / (1 - r²)).
+    An nginx in front of the server, or a database behind it, rises and falls with it; a batch job does not. The test is
+    the correlation of the *changes* from slice to slice: two series that both drift often correlate without any
+    connection (C. W. J. Granger, P. Newbold, Journal of Econometrics 2, 1974). For n changes, t = r sqrt((n - 2) / (1 -
+    r²)).
     """
     if len(slices) < LEAST_SLICES:
         return None
@@ -290,8 +275,7 @@ NONE_FITS = "for which there [exact? is][bound? may be] no room" + _REST
 
 
 def fits(memory: Memory | None, more_processes: int) -> str:
-    """Whether this many more processes (at least 1) fit into memory, as a clause for parentheses or after a comma:
-    `2 more workers of 180 MB each fit into the 1.2 GB available`."""
+    """Whether so many more processes fit into memory: `2 more workers of 180 MB each fit into the 1.2 GB available`."""
     if memory is None:
         return f"check first that memory suffices for {counted(more_processes, 'more worker')}"
     room = count_more_workers(memory)

@@ -1,7 +1,6 @@
 """Names what threads wait for outside of the server, and divides their time among it.
 
-A destination has the name that the operator gave it (`--backends`), or else that of the service whose well-known port
-or socket it is; its address says the rest.
+A destination has the name that the operator gave it (`--backends`), or that of the service whose port it is.
 """
 
 from __future__ import annotations
@@ -47,8 +46,7 @@ PORTS: Mapping[int, str] = {
     27017: "mongodb",
     33060: "mysql",
 }
-"""The services at ports that are registered with IANA for them, or are their own default. Ports that many services
-use, such as 8080, are left out."""
+"""The services at ports that are registered for them, or are their own default; not those of many, such as 8080."""
 
 _SOCKETS: Sequence[tuple[re.Pattern[str], str]] = tuple(
     (re.compile(pattern, re.IGNORECASE), name)
@@ -67,7 +65,7 @@ _SOCKETS: Sequence[tuple[re.Pattern[str], str]] = tuple(
 
 LEAST_SILENT = 0.75
 """A destination does not answer if at least this share of the time that threads wait for it goes into connections that
-are not made yet. A connection over a long line takes one round trip, and the request after it another one."""
+are not made."""
 
 UNKNOWN = "backends"
 
@@ -129,9 +127,8 @@ def divide(
     own: Collection[str] = (),
 ) -> tuple[DestinationFigures, ...]:
     """Divides the threads in `backend` and `dns` among what they wait for; most threads first. destinations: in any
-    unit, such as thread seconds; empty if only the named ones are known. named: mean threads of those that are
-    configured; addresses: the address of each. threads, per_request: mean threads, and seconds of a request, by
-    state. own: the names of the server's own sockets, and those of its router."""
+    unit; empty if only the named ones are known. named: mean threads of those that are configured; addresses: of each.
+    threads, per_request: by state. own: the server's own sockets, and those of its router."""
     names = {address: name for name, address in addresses.items()} | _name_own(own)
     seconds = _by_name(destinations, names) or _only_named(named, addresses, threads.get("backend", 0.0))
     connecting = _by_name({each: part for each, part in destinations.items() if each.connecting}, names)
@@ -173,8 +170,7 @@ def _name_own(sockets: Iterable[str]) -> dict[str, str]:
 
 
 def _by_name(destinations: Mapping[Destination, float], names: Mapping[str, str]) -> dict[_Key, float]:
-    """The parts of destinations by their name and address. names: those that are configured, by address. A name for any
-    host has the address, if there is only one."""
+    """The parts of destinations by their name and address. names: those that are configured, by address."""
     places: dict[tuple[str, str], set[str]] = defaultdict(set)
     rows = []
     for (state, addresses, _), part in destinations.items():
@@ -216,8 +212,7 @@ _ROUNDING = 1e-6
 
 
 def list_main(destinations: Sequence[DestinationFigures]) -> list[DestinationFigures]:
-    """Those that a sentence names: each that has at least `MAIN` of the time. They are in the order of their labels,
-    so that a sentence stays as it is while their shares change."""
+    """Those that a sentence names, in the order of their labels, so that it stays as it is while shares change."""
     total = sum(each.threads for each in destinations)
     return sorted((each for each in destinations if each.threads >= MAIN * total), key=lambda each: each.label)
 
@@ -242,8 +237,8 @@ def join_labels(destinations: Sequence[DestinationFigures]) -> str:
 
 
 HANGING = 0.25
-"""The share of the available threads in connections that are not answered, or in lookups of names, from which on that
-is a problem by itself: both usually take a few milliseconds."""
+"""The share of the available threads in connections that are not answered, or in lookups of names, that is a
+problem."""
 
 LEAST_THREADS = 1.0
 """Fewer threads than this, on average, are none."""
@@ -253,8 +248,7 @@ MOST_LABELS = 3
 
 
 def list_hanging(destinations: Sequence[DestinationFigures], available: float) -> list[DestinationFigures]:
-    """The name servers, and the backends that do not answer, that hold many of the available threads; in the order of
-    their labels."""
+    """The name servers, and the backends that do not answer, that hold many of the available threads."""
     candidates = [each for each in destinations if each.is_silent or each.state == "dns"]
     together = sum(each.threads for each in candidates)
     if together < max(LEAST_THREADS, HANGING * available):
@@ -296,8 +290,8 @@ def see_backends(destinations: Sequence[DestinationFigures]) -> str:
 
 
 _NOT_FOR_SS = re.compile(r"[\s`\\[]")
-"""What a filter of `ss` does not take as it is in the path of a UNIX socket: white space ends a filter, also in quotes,
-and the path is a pattern, in which `?` is any character. A backtick would end the command in the sentence."""
+"""What a filter of `ss` does not take in the path of a UNIX socket: white space ends a filter, and the path is a
+pattern. A backtick would end the command in the sentence."""
 
 _LOOKS: Mapping[str, str] = {
     "postgres": "`pg_stat_activity` to see what {label} runs",

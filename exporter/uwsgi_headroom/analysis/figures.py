@@ -34,10 +34,8 @@ LEAST_SERVING = 0.05
 
 
 class Figures(Struct, frozen=True):
-    """The figures of one window.
-
-    configured, available: threads; None if uWSGI omits them. cpu, waits: None if the kernel does not report them.
-    """
+    """The figures of one window. configured, available: threads; None if uWSGI omits them. cpu, waits: None if
+    unknown."""
 
     window: Window
     server: ServerRecord
@@ -49,8 +47,8 @@ class Figures(Struct, frozen=True):
     configured: int | None
     available: int | None
     ceiling: int | None
-    """The most threads that can serve at the end of the window. The threads of a worker that is gone by then count in
-    proportion to its presence in the window."""
+    """The most threads that can serve at the end of the window; those of a worker that is gone count in proportion to
+    its presence in the window."""
     cpu: CpuShares | None
     usable: Usable | None = None
     """How far load can grow until requests wait; None if that is not known."""
@@ -76,16 +74,14 @@ class Figures(Struct, frozen=True):
     outage: Outage | None = None
     """The last outage in the time that was asked for; the window begins after it. None without one."""
     threads: float | None = None
-    """The mean number of threads over the window, beside which other means of it are shown, where `available` is of its
-    end. None if unknown."""
+    """The mean number of threads over the window, where `available` is of its end. None if unknown."""
 
     growth: float = GROWTH
-    """The factor by which a load that is all served may grow after an advised step, until the finding about busy
-    threads warns. A floor has no such factor: how much more comes is not known until it is served."""
+    """The factor by which a load that is all served may grow after an advised step, until busy threads are a
+    finding."""
 
     polling: Mapping[int, float] = field(default_factory=dict)
-    """By worker with coroutines whose loop only looks for a free core: the CPUs that it uses. Its CPU time counts as
-    unknown."""
+    """By worker with coroutines whose loop only looks for a free core: the CPUs that it uses, which say nothing."""
 
     def share(self, state: State) -> float:
         """The share of the threads' time in a state; 0 if it is not known what they wait for."""
@@ -118,11 +114,9 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     code: CodeWindow | None = None,
 ) -> Figures:
     """The figures of a window that ends with this record of a server. others_follow: whether the CPU use of other
-    programs grows with the server's requests. response_times, routes: of the same window; None if they are unknown or
-    off. outage: the last one in the time that was asked for. backends: what the last hour shows of the backends.
-    wait_factor: see `variation`, by default that of response_times. destinations: the thread seconds of each in the
-    window. queue_waits: all requests of the window by their wait; None if none was seen waiting. code: of the same
-    window; None while it is not looked at."""
+    programs grows with the requests. response_times, routes, code, queue_waits: of the same window; None if unknown or
+    off. outage: the last one. backends: of the last hour. wait_factor: see `variation`. destinations: the thread
+    seconds of each."""
     workers, cpus = server.workers, server.cpus
     seconds, polling = window.observed_seconds, find_polling(window, server)
     window = without_cpu(window, polling)
@@ -205,8 +199,7 @@ def _compute_lock(window: Window, server: ServerRecord, waits: WaitFigures | Non
 
 
 def _find_presence(window: Window, workers: Sequence[WorkerRecord]) -> Mapping[int, float]:
-    """The part of a window for which the threads of each worker counted, by its id: it accepted requests, or, as before
-    its end, still served some."""
+    """The part of a window for which the threads of each worker counted, by its id: it accepted or served requests."""
     threads = {worker.worker_id: worker.threads or 0 for worker in workers}
     seconds = window.observed_seconds
     return {
@@ -244,8 +237,7 @@ RELOAD_WAITS = 3.0
 
 class ReloadWait(NamedTuple):
     """A full reload, or a stop, that waits for requests. gone: how many workers it has ended; left: those that it waits
-    for, which take no other request; away, oldest: seconds since it ended the others, and that the oldest request in
-    each of those left has been in service at least."""
+    for; away, oldest: seconds since it ended the others, and that the oldest request in each of those left is old."""
 
     gone: int
     left: tuple[WorkerRecord, ...]
@@ -254,8 +246,7 @@ class ReloadWait(NamedTuple):
 
 
 def find_reload_wait(workers: Sequence[WorkerRecord], window: Window) -> ReloadWait | None:
-    """The reload that waits at the end of a window: uWSGI has ended the workers that served no request, and starts no
-    other before the rest have ended. At any other time it replaces a worker within a second or two."""
+    """The reload that waits at the end of a window: uWSGI starts no other worker before the rest have ended."""
     gone = [worker for worker in workers if worker.state == "down" and worker.pid is None]
     left = tuple(worker for worker in workers if worker.state == "accepting" and not worker.ended)
     oldest = min((max((age for age in worker.ages.values() if age), default=0.0) for worker in left), default=0.0)
@@ -267,16 +258,15 @@ def find_reload_wait(workers: Sequence[WorkerRecord], window: Window) -> ReloadW
 
 
 def mean_handlers(window: Window, server: ServerRecord) -> float:
-    """The mean number of threads that run a handler of a uWSGI signal instead of requests. Coroutines have none: there,
-    a handler is one more of them, and what it blocks is seen as a held loop."""
+    """The mean number of threads that run a handler of a uWSGI signal instead of requests. Coroutines have none."""
     if not window.observed_seconds or server.setup.concurrency_kind == "async":
         return 0.0
     return (window.handler_seconds or 0.0) / window.observed_seconds
 
 
 def count_ceiling(workers: Sequence[WorkerRecord], up: Mapping[int, float] | None = None) -> int | None:
-    """The most threads that can serve: available ones, and those of workers that cheaper mode keeps in reserve. None if
-    uWSGI omits threads. up: the fraction for which the threads of an absent worker count, by worker id."""
+    """The most threads that can serve, with those that cheaper mode keeps in reserve. None if uWSGI omits threads. up:
+    the fraction for which the threads of an absent worker count, by worker id."""
     parts = [None if worker.threads is None else worker.threads * _part(worker, up or {}) for worker in workers]
     threads = sum_if_all_known(parts)
     return None if threads is None else ceil(threads)

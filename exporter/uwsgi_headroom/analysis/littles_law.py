@@ -1,15 +1,9 @@
 """Computes throughput, response time and concurrency by Little's law (L = λ W), and judges waits in the listen queue.
 
-J. D. C. Little, "A Proof for the Queuing Formula: L = λW", Operations Research 9 (3), 1961. The law holds for any
-stable system over a long window, whatever the distributions. uWSGI counts a request, and adds its time, when the
-request ends, so the law's L does not include requests in service, and never includes killed ones. Concurrency observed
-by sampling includes both; the difference is work in service, or stuck.
-
-In a queue that fills, or that hardly moves, the law gives a wait that nobody has had: few requests have left it, and
-those that are still there have waited most of the time. Then the mean over all of them, up to now, is a lower bound.
-
-A wait in the listen queue is compared with the time in service, between absolute bounds: users do not notice 10 ms
-before an answer that takes 2 ms, and they notice 0.1 s before any.
+J. D. C. Little, "A Proof for the Queuing Formula: L = λW", Operations Research 9 (3), 1961. uWSGI counts a request, and
+adds its time, when it ends, so the law's L has no requests in service, and never killed ones. Concurrency observed by
+sampling has both. In a queue that fills, or that hardly moves, the law gives a wait that nobody has had: then the mean
+over all requests, up to now, is a lower bound.
 """
 
 from __future__ import annotations
@@ -26,10 +20,8 @@ from uwsgi_headroom.words.formats import duration, least
 
 
 class Flow(Struct, frozen=True, gc=False):
-    """The flow of requests in a window.
-
-    littles_law, observed: concurrency, the mean number of requests in service, by Little's law and as sampled.
-    """
+    """The flow of requests in a window. littles_law, observed: the mean number of requests in service, by the law and
+    as sampled."""
 
     requests: int
     """Completed ones."""
@@ -44,8 +36,7 @@ class Flow(Struct, frozen=True, gc=False):
     queue_length: float | None
     """Mean number of requests in the listen queues."""
     wait_is_floor: bool = False
-    """Whether queue_wait is a lower bound: of the requests that were completed and of those that still wait, how long
-    they have waited in the window up to now."""
+    """Whether queue_wait is a lower bound: the wait up to now of requests that were completed or still wait."""
 
     @property
     def total_time(self) -> float | None:
@@ -59,8 +50,7 @@ def add_wait(response_time: float | None, queue_wait: float | None) -> float | N
 
 
 def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) -> Flow:
-    """The flow of requests through a server in a window. queues: the listen queues at its end; without them, the law
-    is taken to hold for the wait."""
+    """The flow of requests through a server in a window. queues: the listen queues at its end."""
     requests = sum(worker.requests for worker in window.workers)
     running = sum_if_all_known([worker.running_time for worker in window.workers])
     busy = sum_if_all_known([worker.busy_seconds for worker in window.workers])
@@ -79,13 +69,12 @@ def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) ->
 
 
 STEADY = 2.0
-"""Little's law holds for a queue of which at least so many times as many requests were completed in the window as wait
-at its end: at fewer, those that wait are a large part of all, and the law leaves out that they have not left."""
+"""Little's law holds for a queue of which at least so many times as many requests were completed as wait at its end."""
 
 
 def _find_floor(window: Window, requests: int, serving: float, queues: Mapping[str, Backlog]) -> float | None:
-    """The mean seconds for which those that were completed, are served or wait have waited in the window up to now;
-    None if Little's law holds, or none was completed. serving: the mean number in service."""
+    """The mean seconds for which those that were completed, are served or wait have waited up to now; None if Little's
+    law holds."""
     waiting = sum([queues[name].queue or 0 for name in window.queue_seconds if name in queues])
     if not requests or requests >= STEADY * waiting:
         return None
@@ -104,10 +93,8 @@ def response_time(workers: Iterable[WorkerWindow]) -> float | None:
 
 
 def queue_wait(window: Window, requests: int) -> float | None:
-    """Little's law on the listen queues: mean length over the rate of requests that left them. Seconds.
-
-    Samples cover observed_seconds, but requests cover the whole window, so each is divided by its own time.
-    """
+    """Little's law on the listen queues: their mean length over the rate of requests. Samples cover observed_seconds,
+    but requests cover the whole window, so each is divided by its own time."""
     length = queue_length(window)
     return None if length is None or not window.seconds else ratio(length, requests / window.seconds)
 
@@ -126,17 +113,15 @@ def ratio(part: float, whole: float) -> float | None:
 
 WAIT_RATIO, LEAST_WAIT, MOST_WAIT = 0.25, 0.02, 0.1
 """Requests wait noticeably if their mean wait is at least this multiple of the response time; but no wait below the
-second value, in seconds, counts, and every wait from the third on does. A limit is then reached: simultaneous arrivals
-explain a shorter wait. The longest waits are several times the mean."""
+second value, in seconds, counts, and every wait from the third on does. The longest waits are several times the
+mean."""
 
 SEVERE = (0.5, 1.0)
-"""At or above this mean wait, in seconds and as a multiple of the response time, users spend most of their time in the
-queue."""
+"""At or above this mean wait, in seconds and as a multiple of the response time, users mostly wait in the queue."""
 
 STANDING = 0.5
 """If no request is completed and the mean length of the queue is at least this, requests are blocked. With a shorter
-queue no wait is severe: in a minute of a quiet server, two or three requests that met by chance make the mean wait as
-long as the response time."""
+one no wait is severe: two or three requests of a quiet server may have met by chance."""
 
 Waiting = Literal["none", "noticed", "severe"]
 WAITINGS: tuple[Waiting | None, ...] = (None, *get_args(Waiting))
@@ -175,8 +160,7 @@ def shows_a_limit(flow: Flow) -> bool:
 
 
 IDLE_WHILE_WAITING = 0.2
-"""From this fraction of the time on in which requests wait beside a free thread, capacity is not what they wait for.
-Raise it if all CPUs are so busy that workers take long to wake."""
+"""From this fraction of the time on in which requests wait beside a free thread, capacity is not what they wait for."""
 
 
 def waits_beside_free(window: Window, flow: Flow) -> bool:

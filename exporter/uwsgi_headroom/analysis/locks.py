@@ -1,15 +1,13 @@
 """Computes which load a lock of the application permits: it serves one request at a time.
 
-By the utilization law, a request of the mean mix holds the lock for (share of the time in which it is held) /
-throughput, and the limit is the load at which it is always held. Each worker process has its own lock, so the limit of
-a server is the number of its workers over that time; the lock of a file is one for all of them. uWSGI fills its first
-workers first: one worker's lock may be nearly always held, and make its requests wait, while all together are far from
-their limit. A pool of connections, which serves a few requests at a time, is computed in the same way.
+By the utilization law, a mean request holds the lock for (share of the time in which it is held) / throughput, and the
+limit is the load at which it is always held. Each worker process has its own lock; the lock of a file is one for all of
+them. uWSGI fills its first workers first: one worker's lock may be nearly always held while all together are far from
+their limit. A pool of connections is computed in the same way.
 
-Where it may not be read whether a lock is held, who waits for it still tells a range. A lock for which someone waits is
-held. How often someone waits follows from its use if requests come at random: with use u, it is u² if the times for
-which requests hold it are spread as an exponential distribution, and 1 - (1 - u) e^u if they are all alike (D. Gross et
-al., "Fundamentals of Queueing Theory", 2008, chapters 2 and 5).
+Where it may not be read whether a lock is held, who waits for it still tells a range: with use u, someone waits for u²
+of the time if the times for which requests hold it are exponential, and 1 - (1 - u) e^u if they are all alike (D. Gross
+et al., "Fundamentals of Queueing Theory", 2008, chapters 2 and 5).
 """
 
 from __future__ import annotations
@@ -22,8 +20,7 @@ from msgspec import Struct
 from uwsgi_headroom.history.window import Window, WorkerWindow
 
 LEAST_USE = 0.4
-"""The use of a lock, in the worker that uses it most, from which on its limit is known. Below it, too few samples find
-the lock held."""
+"""The use of a lock, in the worker that uses it most, from which on enough samples find it held to know its limit."""
 
 LEAST_KNOWN = 0.5
 """The part of a window in which a lock has to be known."""
@@ -37,8 +34,8 @@ Scope = Literal["worker", "file"]
 
 
 class LockFigures(Struct, frozen=True):
-    """The lock that is closest to its limit in a window. scope: whether each worker process has its own, or all use
-    the lock of one file."""
+    """The lock that is closest to its limit in a window. scope: whether each worker has its own, or all that of a
+    file."""
 
     scope: Scope
     seconds: float
@@ -66,9 +63,9 @@ def compute_lock(window: Window) -> LockFigures | None:
 
 
 def compute_pool(window: Window, size: int, busy: float) -> LockFigures | None:
-    """The figures of a pool that each worker has, of which so many requests can have a connection at once: it is as a
-    lock that each request holds for a part of its time, one for each connection. size: of the pool of one worker; busy:
-    the mean number of threads, of all workers, that have a connection. None with too few requests."""
+    """The figures of a pool of connections that each worker has: as a lock that each request holds for a part of its
+    time. size: of the pool of one worker; busy: the mean number of threads, of all workers, with a connection. None
+    with too few requests."""
     requests, observed = sum(worker.requests for worker in window.workers), window.observed_seconds
     up = sum(min(1.0, worker.up_seconds / observed) for worker in window.workers) if observed else 0.0
     if requests < LEAST_REQUESTS or observed < LEAST_SECONDS or not up or not busy:
@@ -130,8 +127,7 @@ def _use_of(worker: WorkerWindow) -> tuple[float, float]:
 
 
 def _use_of_alike(waited: float) -> float:
-    """The use of a lock at which someone waits for this part of the time, if requests hold it for times that are all
-    alike."""
+    """The use of a lock at which someone waits for this part of the time, if all requests hold it for as long."""
     low, high = 0.0, 1.0
     for _ in range(_ROUNDS):
         use = (low + high) / 2

@@ -1,7 +1,6 @@
 """Finds what uWSGI's log says about a finding, or how to read it: the facts of every advice that would name the log.
 
-A message is *proven* if a counter or a process agreed with it (`record.LogMessage.agreed`). Other messages are only
-said by the log, to which the application writes too; the words keep the two apart.
+A message is *proven* if a counter or a process agreed with it (`record.LogMessage.agreed`).
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ LOG = (
 
 
 def read_log(server: ServerRecord, codes: Sequence[str]) -> Facts:
-    """What uWSGI's log says by these messages: the facts of `LOG`; `fix`, what to do about the first one, empty if that
-    is unknown; `look`, whether it is; and, of what is proven, `killed`, the signal, and `place`, the exception."""
+    """What uWSGI's log says by these messages: the facts of `LOG`; `fix`, what to do about the first one; `look`,
+    whether that is unknown; and, of what is proven, `killed`, the signal, and `place`, the exception."""
     log = server.log or LogRecord()
     found = [code for code in codes if code in log.messages][:_MOST_QUOTED]
     fix = next(map(advise, found), "")
@@ -86,15 +85,13 @@ def is_proven(server: ServerRecord, code: str) -> bool:
 
 
 def proven_signal(server: ServerRecord) -> str:
-    """The signal that ended workers, if the log names one alone and their processes agree: ` by signal 11 (SIGSEGV)`;
-    else empty."""
+    """The signal that ended workers, if it is one alone, and proven: ` by signal 11 (SIGSEGV)`; else empty."""
     signals = _find_signals(server.log or LogRecord(), is_proven=True)
     return f" by signal {name_signal(signals[0])}" if len(signals) == 1 else ""
 
 
 def _find_signals(log: LogRecord, *, is_proven: bool = False) -> Sequence[int]:
-    """The signals that the log names for ends of workers. uWSGI catches two of them, and its master then sees no
-    signal."""
+    """The signals that the log names for ends of workers, with those that uWSGI itself catches."""
     signals = set[int]()
     for code, caught in (("segmentation_fault", 11), ("floating_point_exception", 8), ("killed_by_signal", None)):
         message = log.messages.get(code)

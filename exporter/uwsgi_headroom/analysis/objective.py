@@ -1,8 +1,7 @@
 """Judges a service level objective: how fast its error budget is used, and at what load it would be missed.
 
 The burn rate is the share of bad requests divided by the share that the objective permits: at 1, a month's budget lasts
-a month (The Site Reliability Workbook, chapter 5, "Alerting on SLOs"). `response_times.misses` says which requests are
-bad, and counts them.
+a month (The Site Reliability Workbook, chapter 5, "Alerting on SLOs").
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _FEWEST_MINUTES, _GROUPS = 12, 6
 
 class Burn(Struct, frozen=True):
     """The use of the error budget over a window. slow, waited, lost, refused: bad requests, the first two as expected
-    numbers. Requests that waited were quick enough in service, but not with the wait in the listen queue before."""
+    numbers; those that waited were quick enough in service."""
 
     seconds: float
     """Its length."""
@@ -111,8 +110,8 @@ def _burn(slo: Slo, window: SlowRequests) -> Burn:
 
 def find_load_limit(minutes: Iterable[SlowRequests], load: float | None) -> LoadLimit | None:
     """At what multiple of the present load (requests per second) the 95th percentile crosses the threshold, from the
-    minutes of the last hour; None unless their load varied by a quarter, or where requests were slow at low load, too.
-    Nothing is concluded about loads that were not seen."""
+    minutes of the last hour; None unless their load varied by a quarter, or where requests were slow at low load,
+    too."""
     busy = sorted((minute for minute in minutes if minute.requests), key=_load)
     if not load or len(busy) < _FEWEST_MINUTES:
         return None

@@ -1,8 +1,7 @@
 """Computes percentiles of response times, with an interval each, from the requests by bin.
 
-A percentile of the requests that were completed in the window, not of all that might have been: there is no doubt about
-a request whose response time is known exactly. The interval contains the true percentile of these requests in 19 of 20
-cases (`tests/response_times/test_accuracy.py`).
+The interval contains the true percentile of the requests that were completed in the window in 19 of 20 cases
+(`tests/response_times/test_accuracy.py`).
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ RESOLUTION = 0.8
 """Samples determine no percentile below this part of the time between two of them."""
 
 _WEAK, _UNSURE = 1.5, 2.0
-"""In times between two samples: below the first, samples give no lower bound; below the second, the interval is wider
-on both sides by _WIDER."""
+"""In times between two samples: below the first, there is no lower bound; below the second, the interval is wider."""
 
 _WIDER = 0.25
 """In times between two samples."""
@@ -39,15 +37,11 @@ _NEGLIGIBLE = 0.05
 """The expected number of slower requests below which there is taken to be none: one case of twenty."""
 
 _SPREAD = 1.96 * math.sqrt(6.0)
-"""Standard deviations on each side of an interval for 19 of 20 cases. The variance of a division that takes the
-estimate as certain is too small by a factor of 2 to 6, by simulation."""
+"""Standard deviations on each side of an interval. The variance of a division is too small by a factor of 2 to 6."""
 
 
 class Percentile(Struct, frozen=True):
-    """A percentile of response times in seconds.
-
-    low, high: the interval around the estimate; low is 0 if it is below what samples show.
-    """
+    """A percentile of response times in seconds, with an interval; low is 0 if it is below what samples show."""
 
     seconds: float | None
     """The estimate; None if it is too short for one, and is only known to be below `under`."""
@@ -61,8 +55,8 @@ FAR_SLOWER = 10.0
 
 
 class Slow(NamedTuple):
-    """The requests that are far slower than half of all: how many there are, an expected number; the seconds that each
-    takes at least, and those that they take together at least."""
+    """The requests that are far slower than half of all: an expected number; seconds that each takes, and all, at
+    least."""
 
     number: float
     least: float
@@ -83,7 +77,7 @@ class ResponseTimes(Struct, frozen=True):
 
 def compute_percentiles(window: ResponseTimeWindow | None, mean: float | None = None) -> ResponseTimes | None:
     """The percentiles of a window; None without completed requests. mean: the mean response time beside which they are
-    shown, which may be of a few seconds more or less; None if unknown."""
+    shown."""
     if window is None or not window.requests:
         return None
     distribution = _Distribution(window)

@@ -1,9 +1,8 @@
-"""Workers with coroutines that use CPU time only to look for a free core.
+"""Finds workers with coroutines that use CPU time only to look for a free core.
 
 While all async cores of a worker are in use and a request waits in the listen queue, uWSGI's event loop finds its
 socket readable, cannot take the request, and looks again without a pause (core/async.c and plugins/gevent of uWSGI
-2.0.31: each turn ends with "async queue is full"). The worker then uses all of a CPU, whatever its requests do. Its CPU
-time is no limit of the load then, and is known only once cores are free.
+2.0.31). Its CPU time is no limit of the load then, and is known only once cores are free.
 """
 
 from __future__ import annotations
@@ -18,13 +17,11 @@ from uwsgi_headroom.history.window import Window, WorkerWindow
 from uwsgi_headroom.record import ServerRecord
 
 FULL, AT_TIMES = 0.9, 0.1
-"""The part of a worker's async cores that is in use on average, and the part of the time, as of bursts, in which those
-of all workers are."""
+"""The part of a worker's async cores that is in use on average, and of the time in which those of all workers are."""
 
 OF_KERNEL = 0.25
-"""The part of a worker's CPU time that is the kernel's. It was 0.42 to 0.49 where the loop only looked again (a worker
-of ten cores, requests that wait for 0.4 s), 0.32 where the requests computed for half of the time, and 0.15 where they
-computed all the time, so that the CPU was the limit."""
+"""The part of a worker's CPU time that is the kernel's: 0.42 to 0.49 where the loop only looked again, 0.32 where the
+requests computed for half of the time, and 0.15 where they computed all the time."""
 
 
 LEAST = 0.1

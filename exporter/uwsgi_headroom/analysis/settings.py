@@ -1,9 +1,7 @@
-"""The rules of the review: each is a row, which says when it speaks about a uWSGI's options and what is
-seen of it, and what it says.
+"""The rules of the review: each is a row, which says when it speaks about a uWSGI's options, and what.
 
 A rule that needs to know that an option is *not* set speaks only where every option is known (`Options.complete`). The
-defaults and versions are those of uWSGI's source, 2.0.17 to 2.0.31. Nothing here repeats a value of an option, other
-than a number.
+defaults and versions are those of uWSGI's source, 2.0.17 to 2.0.31. No value of an option is repeated but numbers.
 """
 
 from __future__ import annotations
@@ -57,13 +55,10 @@ _LONG_WITHOUT_LIMITS = 60
 
 
 class Evidence(Struct, frozen=True):
-    """What is seen of a uWSGI that runs; None where it is unknown, as for a file alone.
-
-    threads: of each worker; mounted: how many applications a worker has; extensions: names of loaded modules in C that
-    are known to fail beside a second interpreter; descriptors: the limit of open files of the master; is_first: whether
-    the master is the first process of its container; unit: its systemd service; logs_to_pipe: whether its standard
-    error is a pipe; is_vassal: whether an emperor runs it.
-    """
+    """What is seen of a uWSGI that runs; None where it is unknown, as for a file alone. threads: of each worker;
+    mounted: how many applications it has; extensions: loaded modules in C that fail beside a second interpreter;
+    descriptors: the limit of open files of the master; is_first: whether it is the first process of its container;
+    unit: its systemd service."""
 
     version: tuple[int, ...] | None = None
     workers: int | None = None
@@ -96,7 +91,7 @@ def review(options: Options, seen: Evidence) -> list[Advice]:
 
 def review_server(server: ServerRecord) -> Sequence[Advice] | None:
     """All advice on the settings of a uWSGI that runs, as far as an exporter knows it; None if its options are not
-    known. What the command `review` reads besides (the systemd unit, modules in C, where the log goes) is not seen."""
+    known."""
     options = server.setup.options
     if not (options.complete or options.source):
         return None
@@ -256,11 +251,10 @@ _CHEAPER_OPTIONS = ("cheaper_initial", "cheaper_step", "cheaper_overload", "chea
 class Advice(Struct, frozen=True, kw_only=True):
     """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may.
 
-    In a rule, which is a row, reason, lines and seen are templates. rule: a stable name; when: whether it speaks;
-    warns: whether what is seen makes a warning of an info; title: what hurts, as one sentence; reason: why; lines: to
-    write into the configuration; change: what to do if a line is not enough; needs: the first version that has the
-    lines, empty if all have; unless: when it does not matter; seen: the evidence; sets: the options that the rule read,
-    to say where they are set.
+    In a rule, reason, lines and seen are templates. when: whether it speaks; warns: whether it is a warning then;
+    title: what hurts; lines: to write into the configuration; change: what to do if a line is not enough; needs: the
+    first version that has the lines; unless: when it does not matter; seen: the evidence; sets: the options that the
+    rule read.
     """
 
     rule: str
@@ -748,8 +742,7 @@ _EXAMPLE = Case(
 
 
 def describe_rule(name: str, severity: AdviceSeverity) -> Advice | None:
-    """What a rule says in general, with this severity; None if there is no such rule in this version. The numbers in
-    its lines are examples."""
+    """What a rule says in general, with this severity and numbers as examples; None if there is no such rule."""
     rows = [rule for rule in RULES if rule.rule == name]
     found = next((rule for rule in rows if rule.severity == severity), next(iter(rows), None))
     return replace(found.fill(_EXAMPLE), severity=severity) if found else None

@@ -18,8 +18,8 @@ CPU_WAIT = 0.2
 """The share of the threads' time in the wait for a CPU from which on requests lack one."""
 
 LOCKED = 0.25
-"""The share of the threads' time in locks of the application from which on they limit the server, if it is known that
-they are nearly always held; and from which on nothing is promised of more threads."""
+"""The share of the threads' time in locks of the application from which on they limit the server, if they are nearly
+always held."""
 
 
 def are_waits_known(figures: Figures) -> bool:
@@ -41,7 +41,7 @@ def mean_load(figures: Figures) -> float | None:
 
 def lacks_cpu(figures: Figures, cpus: float) -> bool:
     """Whether the workers use CPU while no CPU is idle and other processes use the rest; where it is measured, only if
-    requests spend their time waiting for a CPU. Requests that sleep, or wait for a backend, do not need one."""
+    requests wait for a CPU."""
     cpu = figures.cpu
     if cpu is None or cpu.own < LEAST_OWN * cpus or not is_hardly_any_idle(cpu.idle, cpus):
         return False
@@ -49,8 +49,8 @@ def lacks_cpu(figures: Figures, cpus: float) -> bool:
 
 
 def are_children_busy(figures: Figures) -> bool:
-    """Whether requests mostly wait for programs that they started, and these use most of the CPU time that counts as
-    the workers' own: the kernel adds it when they end."""
+    """Whether requests mostly wait for programs that they started, and these use most of the CPU time of the
+    workers."""
     if not figures.cpu or figures.share("child") < MOSTLY:
         return False
     return figures.cpu.own - sum(list_loads(figures)) >= MOSTLY * figures.cpu.own
@@ -61,8 +61,8 @@ OWN_THREADS = 0.2
 
 
 def find_cpu_of_own_threads(figures: Figures) -> float:
-    """The CPUs that threads use which serve no request, if that is most of what the workers use: the rest beside what
-    the request threads were seen to use. 0 if it is less, or not known."""
+    """The CPUs that threads use which serve no request, if that is most of what the workers use; else, or if unknown,
+    0."""
     if figures.waits is None or not are_waits_known(figures):
         return 0.0
     used = sum(list_loads(figures))
@@ -72,9 +72,9 @@ def find_cpu_of_own_threads(figures: Figures) -> float:
 
 def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) -> bool:
     """Whether requests were measured to wait for a CPU for at least this part of their time in service. Where no CPU is
-    idle, or a quota stops the workers, and some wait for a CPU, the holders of an interpreter's lock lack one, too:
-    what waits for the lock waits for a CPU for the same part of the time as they do, and for the rest for a holder that
-    runs. Where the workers themselves use most of the CPUs, all of it is a wait for CPUs: nothing else is scarce."""
+    idle, or a quota stops the workers, the holders of an interpreter's lock lack one, too: what waits for the lock
+    waits for a CPU for the same part of the time as they do. Where the workers themselves use most of the CPUs, nothing
+    else is scarce."""
     waits = figures.waits
     if waits is None:
         return False
@@ -111,8 +111,8 @@ def find_holder(figures: Figures) -> Holder | None:
 
 
 NAPS = 4.0
-"""From so many naps of a request on, it tries something again. That a thread wakes up at the end of a sleep, or is
-preempted, counts as a nap too."""
+"""From so many naps of a request on, it tries something again: a thread that wakes up at the end of a sleep counts
+too."""
 
 
 def mostly_sleeps(figures: Figures) -> bool:
@@ -125,8 +125,7 @@ UNLESS_LIMITED = ", unless a rate limit or retries make requests wait"
 
 
 def tries_again(figures: Figures) -> bool:
-    """Whether requests mostly sleep, and do so again and again: those that are completed, or those in service now, if
-    some of them never have their turn."""
+    """Whether requests mostly sleep, and do so again and again: those that are completed, or those in service now."""
     waits = figures.waits
     if waits is None or waits.nap is None or not mostly_sleeps(figures):
         return False
@@ -137,12 +136,11 @@ def tries_again(figures: Figures) -> bool:
 
 SOLE, MAIN = 0.9, 0.8
 """The part of the threads beside those that wait for a lock from which on one thing is all that they do, and from which
-on it is what the holder does, if it is a pipe or a disk: others may be on their way to the lock."""
+on it is what the holder does, if it is a pipe or a disk."""
 
 
 def _count_holders(figures: Figures) -> float:
-    """The mean number of threads that may hold the lock of a worker for which others wait; infinite if it is not known
-    that one does."""
+    """The mean number of threads that may hold the lock of a worker for which others wait; infinite if unknown."""
     waits = figures.waits
     if waits is None or waits.share("lock") < LOCKED or find_holder(figures) != "request":
         return inf
@@ -150,8 +148,8 @@ def _count_holders(figures: Figures) -> float:
 
 
 def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:
-    """What the thread waits for that holds the lock of a worker for which others wait: it is none of these, so if all
-    the rest wait for one backend, it does, too. None if that is not known."""
+    """What the thread waits for that holds the lock of a worker for which others wait: if all the rest wait for one
+    backend, it does, too. None if unknown."""
     main = next(iter(figures.waits.destinations), None) if figures.waits else None
     return main if main and main.address and main.threads >= SOLE * _count_holders(figures) else None
 

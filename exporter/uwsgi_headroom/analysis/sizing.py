@@ -1,12 +1,8 @@
 """Sizes the next step: how many threads or processes the offered work needs, what they serve, and what stops the step.
 
-The step is for the offered work (`demand`) with a reserve: where all of it was served, it may grow by half
-(`Figures.growth`), and random arrivals must wait less than the threshold of a wait that shows a limit, by Erlang's
-formula for M/M/c (L. Kleinrock, "Queueing Systems", volume 1, 1975, section 3.5). Where it is a floor, every request in
-the system must find a thread.
-
-What a setting serves at most is the closed form of `repairman`, with the CPUs that the workers use now or that are
-idle.
+Where all of the offered work was served (`demand`), it may grow by half (`Figures.growth`), and random arrivals must
+not wait noticeably, by Erlang's formula for M/M/c (L. Kleinrock, "Queueing Systems", volume 1, 1975, section 3.5).
+Where it is a floor, every request must find a thread. What a setting serves at most is the closed form of `repairman`.
 """
 
 from __future__ import annotations
@@ -32,24 +28,20 @@ from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import State
 
 RESERVE = 0.75
-"""The part of the threads, and of the most throughput, that the offered work takes after the step. At or above it the
-finding about busy threads warns."""
+"""The part of the threads, and of the most throughput, that the offered work takes after the step."""
 
 LARGEST_STEP = 8
-"""The largest factor by which a step raises processes for a floor: a queue that is full nearly all the time says little
-of how many more are needed, and each takes memory that grows."""
+"""The largest factor by which a step raises processes for a floor, which says little of how many more are needed."""
 
 MARGIN = 0.93
-"""The part of the model's most throughput that is promised. On a quiet machine (`make bench-model`, ten settings of a
-real uWSGI, docs/evidence.md), one served 59.5 requests/s where the model has 63.7, and the others up to 6 %
-less than the model."""
+"""The part of the model's most throughput that is promised: of ten settings of a real uWSGI, one served 59.5 requests/s
+where the model has 63.7, and the others up to 6 % less (`make bench-model`, docs/evidence.md)."""
 
 WORTH = 0.97
 """The part of what a larger setting would serve for which a smaller one does as well."""
 
 CONTENDED = 0.9
-"""Below this part of what the threads would serve if none waited for an interpreter or a CPU, one of these is the
-limit."""
+"""Below this part of what the threads would serve by themselves, an interpreter or a CPU is the limit."""
 
 BURSTY = 2.0
 """A wait of more than this multiple of Erlang's is not that of random arrivals: they come in bursts."""
@@ -133,8 +125,7 @@ def more_processes(figures: Figures) -> Step:
 
 
 def _promise(figures: Figures, model: Model, processes: int, threads: int) -> float | None:
-    """What a setting serves at least; None where requests wait for a lock of the application, a disk, programs that
-    they start, or something unknown, of which the model knows nothing. A lock permits no more than it does."""
+    """What a setting serves at least; None where requests wait for something of which the model knows nothing."""
     if figures.waits and sum(map(figures.waits.share, UNKNOWN_TO_MODEL)) >= LOCKED:
         return None
     promised, lock = promise(model, processes, threads), figures.lock
@@ -182,14 +173,11 @@ def find_overload(figures: Figures) -> float | None:
     more; None if the threads are not all busy, no queue was full, or the number in the system says less than that.
 
     Each request that is served leaves a place in the queue, until the next one arrives. Of random arrivals at r times
-    the rate of service, a place is free for 1/r of the time, since arrivals fill places at their own rate, whatever the
-    times in service are: by simulation of 8 threads and a queue of 100, to within 2 % for r from 1.05 to 3. More even
-    arrivals leave fewer places, and the factor is too large: 1.3 to 1.6 for intervals that vary by half at r = 1.2. The
-    last place is the one beyond the limit, which Linux gives. Clients who were refused and try again count as arrivals,
-    and those that wait for a place in a TCP queue take it at once: where the kernel counts refusals, the factor is at
-    most that of all attempts. Of a history without these times, the part follows from that of the last two places,
-    1 - 1/r² (the limit of the M/M/c/K queue for large K: D. Gross et al., "Fundamentals of Queueing Theory", 2008,
-    chapter 2).
+    the rate of service, a place is free for 1/r of the time, whatever the times in service are: by simulation to within
+    2 % for r from 1.05 to 3. More even arrivals leave fewer places, and the factor is too large. Clients who were
+    refused and try again count as arrivals: where the kernel counts refusals, the factor is at most that of all
+    attempts. Of a history without these times, the part follows from that of the last two places, 1 - 1/r² (the limit
+    of the M/M/c/K queue for large K: D. Gross et al., "Fundamentals of Queueing Theory", 2008, chapter 2).
     """
     window, busy, demand = figures.window, figures.flow.observed, figures.demand
     if busy is None or not figures.ceiling or busy < SATURATED * figures.ceiling or not window.observed_seconds:
@@ -209,19 +197,16 @@ def find_overload(figures: Figures) -> float | None:
 
 
 UNSURE = 1.2
-"""By how much more than `find_overload` says the step is larger: its samples are few, and a queue that fills during the
-window is full for a part of it."""
+"""By how much more than `find_overload` says the step is larger: its samples are few."""
 
 
 def _growth(figures: Figures) -> float:
-    """How much more to expect than `find_overload` says. Counted attempts have the retries in them, which end once all
-    are served; an estimate may be too small."""
+    """How much more to expect than `find_overload` says: counted attempts have the retries in them, which then end."""
     return UNSURE if count_refused(figures.window, figures.server.queues) is None else 1.0
 
 
 def count_at_once_in_bursts(figures: Figures) -> float:
-    """The mean number of requests in the system while all threads are busy, if requests wait longer than random
-    arrivals would: they come in bursts. Else 0."""
+    """The mean number of requests in the system while all threads are busy, if requests come in bursts; else 0."""
     flow, threads, window = figures.flow, figures.ceiling, figures.window
     if not threads or flow.observed is None or not flow.response_time or not shows_a_limit(flow):
         return 0.0
@@ -254,8 +239,8 @@ def measure(figures: Figures) -> Model | None:
 
 
 LEAST_EFFICIENCY = 0.5
-"""A server that serves a smaller part of the model's throughput while all its threads are busy is limited by something
-that the model does not know, and that more threads may pass by."""
+"""A server that serves a smaller part of the model's throughput is limited by something that the model does not
+know."""
 
 
 def _count_usable_cpus(figures: Figures) -> float:
@@ -269,8 +254,7 @@ def _count_usable_cpus(figures: Figures) -> float:
 
 
 def _find_wanted_rate(figures: Figures, model: Model) -> float:
-    """Requests per second that a setting must serve at most. Of a floor: what the clients would ask for if each
-    request found a thread at once."""
+    """Requests per second that a setting must serve at most; of a floor, if each request found a thread at once."""
     demand, throughput = figures.demand, figures.flow.throughput or 0.0
     if not demand.is_floor or demand.at_once is None:
         return figures.growth * throughput / RESERVE

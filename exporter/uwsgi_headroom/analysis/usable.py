@@ -1,20 +1,15 @@
 """Computes usable headroom: the factor by which load can grow until requests wait noticeably (`noticed_wait`).
 
 A limit of throughput is reached at a utilization of 1, but random arrivals wait long before: with one thread, the wait
-is a quarter of the service time at a utilization of 0.2; with 8 threads at 0.79, with 32 at 0.93. Each limit is taken
-as a queue of its own, and the usable headroom is that of the queue whose mean wait reaches the threshold first.
+is a quarter of the service time at a utilization of 0.2; with 8 threads at 0.79. Each limit is taken as a queue of its
+own: the threads that serve a socket, the CPUs, the interpreters, that of the hottest worker, and a lock. The usable
+headroom is that of the queue whose mean wait reaches the threshold first.
 
 The mean wait is that of M/M/c by Erlang's formula (L. Kleinrock, "Queueing Systems", volume 1, 1975, section 3.5). For
 threads, it is multiplied by (1 + cv²) / 2 (A. O. Allen, "Probability, Statistics, and Queueing Theory", 1990, section
-5.3.3), where cv is the coefficient of variation of the response times. Requests that compute share CPUs and
-interpreters in turns, and the mean wait does not depend on the variation then (Kleinrock, volume 2, section 4.4).
-
-The threads that serve a socket are one pool, and so are the CPUs and the interpreters; the interpreter of the hottest
-worker, at today's shares, and a lock of the application are queues of their own.
-
-Where arrivals come in bursts, requests wait sooner than computed; so what is measured goes first: if requests wait
-noticeably now, the usable headroom is 1 at most, and if they do not wait for threads now, that of the threads is 1 at
-least. The same holds for what they wait for in service."""
+5.3.3); requests that share CPUs in turns do not depend on the variation (Kleinrock, volume 2, section 4.4). What is
+measured goes first: if requests wait noticeably now, the usable headroom is 1 at most, and if they do not, 1 at least.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +36,7 @@ LEAST_REQUESTS = 100
 """The fewest requests that show how much response times vary."""
 
 MOST_VARIATION = 5.0
-"""The largest squared coefficient of variation that is used. A few requests that take a hundred times the mean make
-any number; the wait behind them is not that of a mean request."""
+"""The largest squared coefficient of variation that is used: a few requests of a hundred times the mean make any."""
 
 
 class Usable(Struct, frozen=True, gc=False):
@@ -55,8 +49,7 @@ class Usable(Struct, frozen=True, gc=False):
 
 
 class Queue(NamedTuple):
-    """A limit as a queue. use: its utilization; seconds: how long a mean request takes one of the servers; variation:
-    the factor of the wait beside that of M/M/c."""
+    """A limit as a queue. use: its utilization; seconds: of a mean request; variation: the factor beside M/M/c."""
 
     limit: Limit
     servers: int
@@ -79,8 +72,7 @@ def compute_usable(  # noqa: PLR0913 - each is known or unknown by itself
     waits: WaitFigures | None = None,
 ) -> Usable | None:
     """The usable headroom at the load of a window; None if the headroom or the response time is not known. threads: the
-    most that can serve; the other arguments are as for `compute_headroom`. wait_factor: see `variation`. waits: what
-    the response time has of waits for a CPU, an interpreter or a lock is no part of what requests ask for."""
+    most that can serve; wait_factor: see `variation`; the other arguments are as for `compute_headroom`."""
     if room.factor is None or not flow.response_time or not flow.throughput:
         return None
     waiting = _waiting_in_service(waits, room)
@@ -111,8 +103,7 @@ def compute_usable(  # noqa: PLR0913 - each is known or unknown by itself
 
 
 def _waiting_in_service(waits: WaitFigures | None, room: Headroom) -> float | None:
-    """Seconds of a mean request in waits for a CPU, an interpreter, or the lock of the application if it is known as a
-    limit; None if they are not measured. Waiting for other locks may be what a request asks for."""
+    """Seconds of a mean request in waits for a CPU, an interpreter, or the lock that is a limit; None if unknown."""
     if waits is None or waits.per_request is None:
         return None
     states: tuple[State, ...] = ("cpu_wait", "interpreter_lock", *(("lock",) if "lock" in room.by_limit else ()))
@@ -144,9 +135,8 @@ def _of_threads(
 def _of_resources(
     flow: Flow, room: Headroom, balance: Balance, threads: int | None, cpus: float | None, allowed: float
 ) -> Iterator[Queue]:
-    """CPUs and interpreters. Requests wait for an interpreter only where a worker has several threads, and enough of
-    them to reach the threshold: if n compute all the time, each waits for n - 1 at most, and half of them on average
-    of random arrivals."""
+    """CPUs and interpreters. Of n threads that compute all the time, each waits for n - 1 at most, and half on
+    average."""
     active = balance.active
     used = sum_if_all_known([worker.interpreter_load for worker in active])
     if not used or not flow.throughput:
@@ -165,16 +155,16 @@ def _of_resources(
 
 
 def variation(window: ResponseTimeWindow | None) -> float:
-    """The factor (1 + cv²) / 2 of response times by bin; 1, which is that of an exponential distribution, if there are
-    too few requests or most are too short for the time between two samples."""
+    """The factor (1 + cv²) / 2 of response times by bin; 1, as of an exponential distribution, if they are too few or
+    short."""
     if window is None or window.requests < LEAST_REQUESTS:
         return 1.0
     return variation_of(window.counts, window.bins.middles, RESOLUTION * window.interval / 2)
 
 
 def variation_of(counts: Sequence[float], middles: Sequence[float], least: float) -> float:
-    """The same of numbers of requests by bin, with the middles of the bins. least: the mean, in seconds, below which
-    the response times are too short to say."""
+    """The same of numbers of requests by bin, with the middles of the bins. least: the mean that is long enough, in
+    seconds."""
     seconds = list(map(mul, counts, middles))
     number, total, squares = sum(counts), sum(seconds), sum(map(mul, seconds, middles))
     if not number or total < least * number or not total:
@@ -184,10 +174,8 @@ def variation_of(counts: Sequence[float], middles: Sequence[float], least: float
 
 
 def erlang_wait(threads: int, offered: float, seconds: float) -> float:
-    """The mean wait of random arrivals, in seconds; infinite if the threads are too few for them.
-
-    offered: the mean number of busy threads if all is served; seconds: the mean time in service.
-    """
+    """The mean wait of random arrivals, in seconds; infinite if the threads are too few. offered: the mean number of
+    busy threads if all is served; seconds: the mean time in service."""
     if offered >= threads:
         return inf
     return waiting_share(threads, offered) * seconds / (threads - offered)
@@ -212,8 +200,7 @@ _NEGLIGIBLE, _HUGE = 1e-7, 1e100
 
 
 def _round(wait: float) -> float:
-    """A wait to the nearest hundredth of itself: neighbouring windows of a server then find their answer in the cache,
-    and the utilization is within half a hundredth."""
+    """A wait to the nearest hundredth of itself, so that neighbouring windows find their answer in the cache."""
     return exp(round(_STEPS_OF_WAIT * log(wait)) / _STEPS_OF_WAIT)
 
 
@@ -222,12 +209,9 @@ _STEPS_OF_WAIT = 100
 
 @lru_cache(maxsize=4096)
 def highest_utilization(servers: int, wait: float) -> float:
-    """The utilization of M/M/c at which the mean wait is this multiple of the mean service time.
-
-    It solves an approximation (H. Sakasegawa, "An approximation formula", Annals of the Institute of Statistical
-    Mathematics 29, 1977), compares it with the exact wait there, and corrects what it asks of the approximation by the
-    secant method; a few steps are enough for a thousandth.
-    """
+    """The utilization of M/M/c at which the mean wait is this multiple of the mean service time. It solves an
+    approximation (H. Sakasegawa, Annals of the Institute of Statistical Mathematics 29, 1977), and corrects what it
+    asks of it by the secant method."""
     power = sqrt(2 * (servers + 1)) - 1
     aim = log(wait)
     asked, before = aim + log(servers), (0.0, 0.0)

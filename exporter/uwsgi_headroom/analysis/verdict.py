@@ -15,8 +15,7 @@ Status = Literal["ok", "warning", "critical", "unknown"]
 """unknown: the server cannot be read, or was not watched for long enough."""
 
 NO_ROOM = 1.1
-"""CPU headroom below which the verdict says that no CPU is idle. Without any finding, other programs use the CPUs: a
-server that uses them itself is `cpu_bound`."""
+"""CPU headroom below which the verdict says that no CPU is idle. Without any finding, other programs use the CPUs."""
 
 
 def gives_out(limit: Limit, slots: str = "threads") -> str:
@@ -34,8 +33,8 @@ WITH_MORE, ALREADY = "requests wait with more load", "requests wait already"
 
 
 def usable_clause(usable: float | None, hard: float | None, *, waiting: bool = False) -> str:
-    """The usable headroom as a clause, to stand beside the headroom until a limit is reached (`hard`); empty if it is
-    not known or the same. waiting: whether requests wait noticeably now."""
+    """The usable headroom as a clause, beside the headroom (`hard`); empty if unknown or the same. waiting: whether
+    requests wait now."""
     if usable is None or hard is None or factor(usable) == factor(hard):
         return ""
     if usable > 1:
@@ -52,9 +51,8 @@ def worst_status(findings: Sequence[Finding]) -> Status:
 def verdict_sentence(
     room: Headroom, findings: Sequence[Finding], slots: str = "threads", usable: Usable | None = None
 ) -> str:
-    """The verdict in one sentence: the title of the worst finding (`findings` are sorted, worst first), or the
-    headroom, the usable one if it is known, and the limit that comes first. slots: the name of the slots, from
-    `name_slots`."""
+    """The verdict in one sentence: the title of the worst finding (`findings` are sorted), or the headroom, the usable
+    one, and the limit that comes first. slots: from `name_slots`."""
     if worst_status(findings) != "ok":
         return findings[0].title
     seen = {*room.by_limit, *room.far, *room.idle}

@@ -1,8 +1,7 @@
 """Computes what requests spend their time on, and judges whether they wait for their interpreter's lock.
 
-Both rest on what the threads were seen to wait for. Where the kernel does not show that, the wait for the lock is
-inferred: an interpreter that uses nearly a whole CPU is saturated, because CPython's lock lets one thread run at a
-time. That is wrong for work that a library does without the lock.
+Where the kernel does not show what the threads wait for, the wait for the lock is inferred: an interpreter that uses
+nearly a whole CPU is saturated. That is wrong for work that a library does without the lock.
 """
 
 from __future__ import annotations
@@ -28,10 +27,9 @@ class WaitFigures(Struct, frozen=True):
     """The same for configured backends, by name."""
     per_request: Mapping[State, float] | None
     """Seconds of a mean request in each state; None without completed requests, and where nearly all of the threads'
-    time is that of others: of static files, whose time is not measured, or of requests that last. They add up to the
-    mean response time, which is uWSGI's own, of completed requests without static files: it is divided by the shares of
-    the threads' time, without that of requests that last. Where uWSGI's times are not known, a mean of L threads in a
-    state at λ requests per second is L/λ per request (J. D. C. Little, Operations Research 9 (3), 1961)."""
+    time is that of others: of static files, or of requests that last. They add up to the mean response time, which is
+    uWSGI's own, divided by the shares of the threads' time, without that of requests that last. Where uWSGI's times are
+    not known, a mean of L threads in a state at λ requests per second is L/λ per request (Little's law)."""
     backends_per_request: Mapping[str, float] | None
     total: float
     disagreement: float
@@ -71,8 +69,7 @@ def of_request(waits: WaitFigures, seconds: float | None) -> str:
 
 
 def list_gaps(server: ServerRecord) -> tuple[str, ...]:
-    """Why it is unknown, at all or in part, what the threads wait for, as sentences for an operator; empty if it is
-    known."""
+    """Why it is unknown, at all or in part, what the threads wait for, as sentences; empty if it is known."""
     if server.waits is None:
         return (server.processes_off or "off: run the exporter with --waits true",)
     return (server.waits.off,) if server.waits.off else server.waits.gaps
@@ -95,9 +92,9 @@ def compute_waits(
     old: int = 0,
 ) -> WaitFigures | None:
     """The figures of a window; None unless the kernel said for the whole window what the threads wait for. stuck: mean
-    number of threads with stuck requests. destinations: the thread seconds of each. now: the last sample, which has the
-    addresses of named backends. own: the names of the server's own sockets, and those of its router. old: the threads
-    whose requests were in service for the whole window."""
+    number of threads with stuck requests. destinations: the thread seconds of each. now: the last sample. own: the
+    server's own sockets, and those of its router. old: the threads whose requests were in service for the whole
+    window."""
     waits = window.waits
     if waits is None:
         return None
@@ -138,10 +135,9 @@ LASTING = 2.0
 
 
 def _count_lasting(flow: Flow, threads: float, old: int) -> float:
-    """The mean number of threads whose requests were not completed, such as long polls: what these threads wait for is
-    no part of the time of the completed requests. Those are certain that were in service all the time: samples may miss
-    some of the others. Where they are few, a difference may also be that of requests that began before the window or
-    end after it."""
+    """The mean number of threads whose requests were not completed, such as long polls: what these wait for is no part
+    of the time of the completed ones. Those are certain that were in service all the time; where they are few, a
+    difference may also be that of requests at the edges of the window."""
     if flow.littles_law is None:
         return 0.0
     beside = max(0.0, threads - flow.littles_law)
@@ -153,8 +149,7 @@ MANY_LOST = 0.05
 
 
 def _loses_many(window: Window, flow: Flow) -> bool:
-    """Whether workers end so often that what their threads do, and new ones at their start, may hide what the completed
-    requests spend their time on."""
+    """Whether workers end so often that they may hide what the completed requests spend their time on."""
     return sum(worker.lost for worker in window.workers) >= MANY_LOST * flow.requests
 
 
@@ -171,13 +166,12 @@ def _are_mostly_files(window: Window, flow: Flow) -> bool:
 
 
 _LEAST_MOVING = 0.02
-"""The share of the threads' time that is not that of requests that last, from which on it is known what the others do:
-the age of a stuck request is known to the second, and a WebSocket takes a moment for each message."""
+"""The share of the threads' time that is not that of requests that last, from which on it is known what these do."""
 
 
 def _without_lasting(threads: Mapping[State, float], lasting: float) -> dict[State, float]:
-    """The threads in each state without those of requests that last. Nobody knows in which state these are; but each
-    stays in its own, so they are most likely in the states with most threads."""
+    """The threads in each state without those of requests that last, which are most likely in the states with most
+    threads."""
     left = dict(threads)
     for state in sorted(threads, key=lambda state: -threads[state]):
         taken = min(lasting, left[state])
@@ -215,12 +209,11 @@ def count_websockets(server: ServerRecord) -> int:
 
 
 LOCK_SEEN = 0.05
-"""The share of the threads' time in waits for locks of the application from which on there is one that may limit the
-load."""
+"""The share of the threads' time in locks of the application from which on there is one that may limit the load."""
 
 LOCK_WAIT = 1.0
-"""At or above this mean number of waiting threads, requests queue for the interpreter. Where that is not measured, it
-is the number of requests in service beyond the one that the interpreter runs."""
+"""At or above this mean number of waiting threads, or of requests in service beyond one, they queue for the
+interpreter."""
 
 CONTENDED = 0.05
 """The share of a worker's requests in service below which hardly any waits for the lock."""
@@ -230,8 +223,8 @@ BEYOND_ONE = 1.2
 
 
 def is_contended(worker: WorkerFigures) -> bool | None:
-    """Whether the lock limits a worker that uses nearly a whole CPU; None if that is not measured, or if it has too few
-    requests at once to tell: a single thread saturates an interpreter without waiting."""
+    """Whether the lock limits a worker that uses nearly a whole CPU; None if unknown, or with too few requests at
+    once."""
     waiting, load = worker.lock_waiters, worker.interpreter_load or 0.0
     if waiting is None or (worker.concurrency or 0.0) < load + LOCK_WAIT:
         return None

@@ -1,7 +1,4 @@
-"""Finds the workers and slots that cannot serve as they should: down, paused, ended, stuck, pinned to one CPU.
-
-Findings and advice share these facts. Each is about the workers of one server, in a window or at its end.
-"""
+"""Finds the workers and slots that cannot serve as they should: down, paused, ended, stuck, pinned to one CPU."""
 
 from __future__ import annotations
 
@@ -24,8 +21,7 @@ AWAY = 0.15
 
 
 def show_calls(server: ServerRecord, worker_id: int | None = None) -> str:
-    """The command that shows what the threads of a worker do, in backticks: of this one, or of the one with the most
-    requests in service."""
+    """The command that shows what the threads of a worker do, in backticks: of this one, or of the busiest one."""
     workers = [worker for worker in server.workers if worker_id in (None, worker.worker_id)]
     busiest = max(workers, key=lambda worker: len(worker.ages), default=None)
     return f"`py-spy dump --pid {name_pids([busiest.local_pid if busiest else None])}`"
@@ -42,14 +38,12 @@ def kill(signal: str, workers: Iterable[WorkerRecord]) -> str:
 
 
 def end(server: ServerRecord, workers: Iterable[WorkerRecord]) -> str:
-    """The command that ends workers at once, in backticks. A worker with coroutines acts on SIGTERM only when its event
-    loop goes on."""
+    """The command that ends workers at once: one with coroutines acts on SIGTERM only when its event loop goes on."""
     return kill("KILL" if name_slots(server) == ASYNC else "TERM", workers)
 
 
 def find_outside_holder(server: ServerRecord) -> int | None:
-    """The PID of the process that holds the lock for which requests wait, that of a file or of `uwsgi.lock()`, if it is
-    known to be no worker of the server."""
+    """The PID of the process that holds the lock for which requests wait, if it is known to be no worker."""
     if server.waits and server.waits.uwsgi_lock_holder:
         return server.waits.uwsgi_lock_holder.pid
     holder = server.waits.file_lock_holder if server.waits else None
@@ -58,8 +52,7 @@ def find_outside_holder(server: ServerRecord) -> int | None:
 
 
 def print_pids(figures: Figures, workers: Sequence[int]) -> str:
-    """The command that prints how to restart these workers, which have stuck requests, in backticks. They are named
-    where another age than the default counts as stuck, which the command does not know."""
+    """The command that prints how to restart these workers, which are named where `--stuck` is not the default."""
     server = shlex.quote(figures.server.address.removeprefix("unix://") or "NAME")
     which = "--stuck" if figures.stuck_seconds == STUCK_SECONDS else f"--worker {','.join(map(str, workers))}"
     return f"`uwsgi-headroom pids {server} {which}`"
@@ -76,8 +69,8 @@ def part_away(figures: Figures) -> float | None:
 
 
 def find_without_application(server: ServerRecord) -> tuple[list[WorkerRecord], list[WorkerRecord]] | None:
-    """The accepting workers, and those among them without a loaded application; None if the configuration names no
-    application or cannot be read."""
+    """The accepting workers, and those without a loaded application; None if the configuration names none, or is
+    unknown."""
     if not server.setup.options.names_application:
         return None
     accepting = [worker for worker in server.workers if worker.state == "accepting" and not worker.ended]
@@ -85,16 +78,14 @@ def find_without_application(server: ServerRecord) -> tuple[list[WorkerRecord], 
 
 
 FEWEST = 3
-"""The fewest workers whose times show a reload: three that crash end in the order of a chain reload in one of six
-cases, two in half of them."""
+"""The fewest workers whose times show a reload: two that crash end in the order of a chain reload in half of the
+cases."""
 
 AT_ONCE_SECONDS = 2
-"""The longest time between the first and the last new process of workers that are reloaded at once. A worker with a
-request in service is replaced when that has ended."""
+"""The longest time between the first and the last new process of workers that are reloaded at once."""
 
 TURN_SECONDS = 60.0
-"""The longest time between the new processes of two neighbours in a chain reload: the one loads the application, and
-the other ends its request."""
+"""The longest time between the new processes of two neighbours in a chain reload."""
 
 UNDER_WAY_SECONDS = 10.0
 """For so long after the last new process the next worker may still follow."""
@@ -130,8 +121,7 @@ def mean_life(figures: Figures) -> float:
 
 
 def find_unexplained_ends(figures: Figures) -> Ends:
-    """The ended workers, if nothing explains their ends: no option, harakiri, cheaper mode, or reload (which ends each
-    worker equally often, or each in its turn)."""
+    """The ended workers, if nothing explains their ends: no option, harakiri, cheaper mode, or reload."""
     ended = find_ends(figures)
     reloaded = len(ended) == len(figures.window.workers) > 1 and len({times for _, times, _ in ended}) == 1
     explained = (
@@ -145,10 +135,9 @@ def find_unexplained_ends(figures: Figures) -> Ends:
 
 
 def are_reloaded(figures: Figures, ended: Ends) -> bool:
-    """Whether the workers were replaced as in a reload of all workers, of which the window may have a part: at once,
-    or one after another in the order of their numbers; without a lost request, and none more than once more often
-    than another. False if no option allows for one. Of one or two workers, that shows in the others: those before them
-    were replaced just before, or those behind them may follow within seconds."""
+    """Whether the workers were replaced as in a reload of all workers, of which the window may have a part: at once, or
+    one after another; without a lost request, and none more than once more often than another. False if no option
+    allows for one. Of one or two workers, that shows in the others, just before or after them."""
     workers = figures.window.workers
     options = figures.server.setup.options
     if options.complete and not options.can_reload_workers:
@@ -167,8 +156,7 @@ def are_reloaded(figures: Figures, ended: Ends) -> bool:
 
 
 RECYCLED = 0.7
-"""A worker that served at least this fraction of `max-requests` has reached it: `max-requests-delta` varies it by
-worker."""
+"""A worker that served at least this fraction of `max-requests`, which `max-requests-delta` varies, has reached it."""
 
 
 def reach_max_requests(figures: Figures) -> bool:
@@ -184,8 +172,8 @@ def are_reloaded_at_once(figures: Figures) -> bool:
 
 
 def starts_on_demand(options: Options) -> bool:
-    """Whether uWSGI has no worker until a request comes, or when none has come for some time. Then it starts all
-    workers at once, as no mode of `cheaper` does."""
+    """Whether uWSGI has no worker until a request comes, or when none has come for some time, and then starts all at
+    once."""
     return bool(options.idle or options.cheap) and not options.cheaper
 
 
@@ -229,8 +217,7 @@ ASYNC_FULL = 0.9
 
 
 def name_slots(server: ServerRecord) -> str:
-    """The name of the slots in texts: `threads`, or `async cores` with gevent and the like, of which one thread has
-    many."""
+    """The name of the slots in texts: `threads`, or `async cores` with gevent and the like."""
     return ASYNC if server.setup.concurrency_kind == "async" else "threads"
 
 
@@ -239,30 +226,23 @@ MANY_STUCK = 0.5
 
 
 def find_stuck_requests(workers: Iterable[WorkerRecord], stuck_seconds: float) -> list[tuple[float, int]]:
-    """Age in seconds and worker id of each request in these workers that is at least this old, oldest first.
-
-    uWSGI reports the start of each request in service, so one instant is enough. The age from which on a request
-    counts as stuck is a setting, `--stuck`: some requests last by nature.
-    """
+    """Age in seconds and worker id of each request in these workers that is at least this old, oldest first. The age
+    from which on a request counts as stuck is a setting, `--stuck`: some requests last by nature."""
     requests = ((age, worker.worker_id) for worker in workers for age in worker.ages.values() if age is not None)
     return sorted(((age, worker_id) for age, worker_id in requests if age >= stuck_seconds), reverse=True)
 
 
 def find_harmful_requests(figures: Figures) -> list[tuple[float, int]]:
-    """The stuck requests, if they take what other requests need; else none.
-
-    A stuck request takes a thread. An async core costs next to nothing, and event streams, WebSockets and long polls
-    hold one for as long as the client stays. So they do harm only if without them cores would be free, or if requests
-    wait and none is completed. On threads, WebSockets are not stuck.
-    """
+    """The stuck requests, if they take what other requests need; else none. An async core costs next to nothing, so
+    they do harm only if without them cores would be free, or if requests wait and none is completed. WebSockets are not
+    stuck."""
     are_harmful = name_slots(figures.server) != ASYNC or is_standing(figures.flow) or fill_cores(figures)
     stuck = find_stuck_requests(figures.server.workers, figures.stuck_seconds)
     return stuck if are_harmful and len(stuck) > count_websockets(figures.server) else []
 
 
 def count_harmful_now(server: ServerRecord, stuck_seconds: float) -> int:
-    """The number of stuck requests at one instant that take what other requests need: `find_harmful_requests` without
-    a window."""
+    """The number of stuck requests at one instant, by `find_harmful_requests` without a window."""
     stuck = len(find_stuck_requests(server.workers, stuck_seconds))
     if name_slots(server) != ASYNC:
         return stuck if stuck > count_websockets(server) else 0
@@ -281,19 +261,16 @@ def _fill_cores(stuck: int, used: float, ceiling: int | None) -> bool:
 
 
 def count_workers_sharing_one_cpu(server: ServerRecord) -> int:
-    """The number of workers that are pinned to a single CPU together with another worker of the server.
-
-    An affinity mask equal to the master's is inherited (from a host or container with one CPU, or `taskset`), so it
-    does not count as pinning.
-    """
+    """The number of workers that are pinned to a single CPU together with another worker of the server. An affinity
+    mask equal to the master's is inherited (from a host or container with one CPU, or `taskset`), so it does not
+    count."""
     masks = [worker.affinity for worker in server.workers]
     pinned = Counter(mask for mask in masks if mask and len(mask) == 1 and mask != server.master_affinity)
     return sum(workers for workers in pinned.values() if workers > 1)
 
 
 def count_workers_with_own_sockets(setup: Setup) -> int | None:
-    """The number of workers that take requests only from sockets that no other worker has; None without `map-socket`,
-    and if it is not known which worker has which socket."""
+    """The number of workers that take requests only from sockets that no other worker has; None if unknown."""
     if not setup.mapped or not setup.socket_holders:
         return None
     alone, sharing = set[int](), set[int]()

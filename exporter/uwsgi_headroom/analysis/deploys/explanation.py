@@ -1,7 +1,5 @@
-"""Explains a deploy: in which parts of a request the time was spent before and after, and what the load alone explains.
-
-What is here is not judged: it says where a judged change comes from.
-"""
+"""Explains a deploy: in which parts of a request the time was spent before and after, and what the load alone
+explains."""
 
 from __future__ import annotations
 
@@ -128,11 +126,9 @@ _FULLEST = 0.95
 
 
 def expect_time(before: Window, after: Window) -> float:
-    """The factor by which the load alone changes the time of a request, if nothing else changes.
-
-    Requests that compute wait for each other in proportion to u / (1 - u), where u is the share of the CPUs, or of
-    their interpreter, that is in use (the M/M/1 queue with processor sharing: Kleinrock 1976). u grows with the load.
-    1 if it is not known what requests wait for."""
+    """The factor by which the load alone changes the time of a request; 1 if it is not known what requests wait for.
+    Those that compute wait for each other in proportion to u / (1 - u), where u is the share of the CPUs, or of their
+    interpreter, that is in use (the M/M/1 queue with processor sharing: Kleinrock 1976)."""
     then, now = compute_flow(before), compute_flow(after)
     waits = compute_waits(before, then)
     if waits is None or not waits.total or not then.throughput or not now.throughput:
@@ -164,7 +160,6 @@ def _find_interpreter_use(window: Window) -> float | None:
 
 
 def name_growth(parts: Sequence[Part], change: float, most: int = 3) -> list[Part]:
-    """The parts that make up a change of so many seconds: those that changed in its direction by at least a tenth of
-    it, most first."""
+    """The parts that make up a change of so many seconds, most first: those that are at least a tenth of it."""
     named = [part for part in parts if part.growth * change > 0 and abs(part.growth) >= 0.1 * abs(change)]
     return named[:most]

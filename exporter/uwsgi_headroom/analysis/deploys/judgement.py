@@ -1,8 +1,7 @@
 """Judges a deploy: each quantity beside what it was before, and whether it is known by now.
 
-Four quantities are judged: time and CPU time per request, errors per request, and how fast the memory of a worker
-grows. The permitted errors of the four add up to one false "worse" in 200 deploys (Bonferroni), and each holds for all
-looks at a deploy together (`spread`).
+Time and CPU time per request, errors per request, and how fast the memory of a worker grows. Their permitted errors add
+up to one false "worse" in 200 deploys (Bonferroni), for all looks at a deploy together (`spread`).
 """
 
 from __future__ import annotations
@@ -60,8 +59,7 @@ _MORE_ERRORS = 1.2
 """The least factor by which errors grow."""
 
 LEAST_BEFORE, LEAST_AFTER, FEWEST_REQUESTS = 600.0, 120.0, 100
-"""Seconds and requests from which on sides are compared. Loads drift over some ten seconds: a shorter time may lie
-wholly in one such drift, which nothing in it shows."""
+"""Seconds and requests from which on sides are compared: loads drift over some ten seconds."""
 
 MEMORY_SECONDS = 20.0
 """The least length of a batch in which memory grows: pages that come and go cancel out."""
@@ -70,12 +68,11 @@ _KNOWN = 0.9
 """The least share of a side's time in which a quantity has to be known."""
 
 _FINE_SECONDS = 5.0
-"""Batches of one second and more are compared as they are; if half of the time is in batches longer than this, as those
-of a history file are, all are joined to that length: sides whose batches differ in length differ in their spread."""
+"""If half of the time is in batches longer than this, as of a history file, all are joined to that length: sides whose
+batches differ in length differ in their spread."""
 
 _FILLS_SECONDS = 120.0
-"""The memory of a new process is taken to fill up with the logarithm of its age plus a minute, from a minute on: half
-of what it will take in ten minutes is there after two."""
+"""The memory of a new process is taken to fill up with the logarithm of its age plus a minute, from a minute on."""
 
 _LEAST_GROWTH = 1e6 / 60
 """Bytes a second of a mean worker from which on memory grows: 1 MB a minute."""
@@ -94,11 +91,8 @@ Status = Literal["worse", "better", "same", "early", "unknown"]
 
 
 class Change(Struct, frozen=True):
-    """One quantity on both sides.
-
-    before, after: seconds per request, errors per request, or bytes a second of a mean worker. low, high: what the
-    change is between; of times in parts of `before`, else in the quantity's own unit.
-    """
+    """One quantity on both sides. before, after: seconds per request, errors per request, or bytes a second of a mean
+    worker. low, high: what the change is between; of times in parts of `before`, else in the quantity's own unit."""
 
     subject: Subject
     before: float
@@ -142,8 +136,7 @@ _PAIRS: Mapping[Subject, Callable[[Batch], tuple[float | None, float]]] = {
 
 
 class Sides:
-    """The batches of one side, by quantity. What is known of a side is computed once. least: the length in seconds to
-    which batches are joined."""
+    """The batches of one side, by quantity. least: the length in seconds to which batches are joined."""
 
     def __init__(self, batches: Sequence[Batch], least: float = 0.0) -> None:
         self.batches = batches
@@ -208,7 +201,7 @@ def _make_alike(before: Sides, after: Sides) -> tuple[Sides, Sides]:
 
 def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: bool = False) -> Judgement:
     """Judge what is after a deploy by what was before it. expected: the factor by which the load alone changes the time
-    of a request. overloaded: whether the server was before, so that requests are not faster for being fewer."""
+    of a request. overloaded: whether the server was before."""
     before, after = _make_alike(before, after)
     judgement = Judgement(
         "early",
@@ -287,10 +280,8 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: floa
 
 
 def _judge_memory(before: Sides, after: Sides) -> Change | None:
-    """The steady growth of a mean worker's memory, without that by which a new process fills up.
-
-    If it fills up with the logarithm of its age, and grows by c a second besides, then the two halves of the time have
-    both in known parts, which gives c."""
+    """The steady growth of a mean worker's memory. A new process fills up with the logarithm of its age, and grows by c
+    a second besides: the two halves of the time have both in known parts, which gives c."""
     one, first, later = before.of("memory"), after.half(0).of("memory"), after.half(1).of("memory")
     difference = compare(one, later) if one and later else None
     if difference is None or one is None or later is None or first is None:

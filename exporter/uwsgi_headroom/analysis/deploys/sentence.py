@@ -30,8 +30,7 @@ _BOUNDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
 def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequence[Part] = ()) -> str:
     """What a deploy changed, as a sentence or two. since: what the deploy was, such as `the reload at 14:02`. ago:
-    seconds since then, None where its time stands beside the sentence. parts: of a request, the one that changed most
-    first."""
+    seconds since then, None where its time stands beside the sentence."""
     opening = f"Since {since}" + ("" if ago is None else f" ({duration(max(1.0, ago))} ago)")
     match judgement.status:
         case "unknown":
@@ -46,8 +45,7 @@ def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequenc
 
 
 def describe_room(judgement: Judgement, before: Side | None, after: Side | None) -> str:
-    """How the headroom changed with what was judged, as a sentence that begins with a space; empty if it did not, or is
-    not known on both sides."""
+    """How the headroom changed with what was judged, as a sentence that begins with a space; empty if it did not."""
     if judgement.status not in ("worse", "better") or before is None or after is None:
         return ""
     rooms = ("until requests wait", before.usable, after.usable), ("until a limit", before.headroom, after.headroom)

@@ -1,8 +1,7 @@
 """Findings about workers that cannot serve, or are idle while requests wait: they explain others, and so come first.
 
-A lack of capacity never leaves threads idle: a free one takes a waiting request within milliseconds. With
-`thunder-lock`, one process at a time waits for the next request and holds a lock meanwhile, which uWSGI reports; if
-that process is stopped, no other takes a request either.
+A free thread takes a waiting request within milliseconds. With `thunder-lock`, one process at a time waits for the next
+request and holds a lock meanwhile; if that process is stopped, no other takes a request either.
 """
 
 from __future__ import annotations
@@ -42,12 +41,11 @@ from uwsgi_headroom.words.states import name_activity
 from uwsgi_headroom.words.template import Facts, Private
 
 HANGS = 10.0
-"""Seconds after its spawn from which on a worker that accepts nothing hangs. Raise it for an application whose import
-takes longer."""
+"""Seconds after which a worker that accepts nothing hangs. Raise it for an application that takes longer to import."""
 
 LOADING_SECONDS, LOADING_PART, FULL = 2.0, 0.25, 0.2
-"""Cheaper mode starts workers slowly if they were loading for so many seconds, and for this part of the time, while
-requests waited and all threads that were up were busy for the last part of it."""
+"""For so many seconds, and this part of the time, workers were loading while requests waited and all threads were busy
+for the last part of it."""
 
 HANDLING = 0.05
 """The part of the threads from which on handlers of uWSGI's signals are worth a sentence."""
@@ -56,8 +54,7 @@ UP = 0.9
 """If a worker was up for at least this fraction of the window, its present absence is only momentary."""
 
 MOSTLY_UP = 0.5
-"""Nor is a start that has not lasted for START_SECONDS, of a worker that was up for this fraction of the window, as one
-that uWSGI replaces now and then: its earlier absences are over."""
+"""Nor is a start that has not lasted for START_SECONDS, of a worker that was up for this fraction of the window."""
 
 START_SECONDS = 5.0
 """Nor is an absence of so many seconds in a short window more than a start, while others serve."""
@@ -455,9 +452,7 @@ def _held(figures: Figures, pid: int, facts: Facts) -> Finding:
 
 
 def _is_unexplained(figures: Figures) -> bool:
-    """Whether nothing else is known that keeps free threads from serving: workers that are paused, end or start, a
-    socket of single workers, cheaper mode, connections that clients keep, a call that blocks all coroutines of a
-    worker, no idle CPU (a worker that is waiting for a CPU takes no request either)."""
+    """Whether nothing else is known that keeps free threads from serving."""
     if any(each.kind.keeps_from_serving for each in (*find(figures), *ended_workers.find(figures))):
         return False
     cpus, is_async = figures.server.cpus, name_slots(figures.server) == ASYNC

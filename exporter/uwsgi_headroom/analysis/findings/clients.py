@@ -1,12 +1,9 @@
 """Findings about what clients get: none of the response, because they left; an exception, an error, a static file.
 
 uWSGI learns that a client has left when it writes the answer or reads the request's body. For each answer that it
-cannot write, it counts a write error and, unless `write-errors-tolerance` allows for it, an exception as well, though
-the application raised none (measured on uWSGI 2.0.31: 5 write errors, 5 exceptions; also with
-`disable-write-exception`). So write errors are taken from the exceptions before these are judged.
-
-A client that closes a TCP connection without a reset is not noticed if its whole answer fits into one write: both
-counts are lower bounds.
+cannot write, it counts a write error and mostly an exception as well, though the application raised none (measured on
+uWSGI 2.0.31). So write errors are taken from the exceptions before these are judged. A client that closes a TCP
+connection without a reset is not noticed if its whole answer fits into one write: both counts are lower bounds.
 """
 
 from __future__ import annotations
@@ -30,21 +27,17 @@ from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.template import Facts, Private
 
 EXCEPTIONS = (3, 0.01)
-"""Requests with an exception are a warning at or above this number and, surely, this fraction of all requests: the
-application decides what is an error."""
+"""Requests with an exception are a warning at or above this number and, surely, this fraction of all requests."""
 
 SURELY = 1.5
-"""By so many standard deviations (the square root of a count that is random) the number has to be above that fraction:
-3 exceptions in 40 requests, 6 in 200. Without it, three in a minute of 300 requests were a warning, which
-chance brings several times a day where one request in 1,000 raises one. If surely most requests raise one, from nine
-of nine on, hardly anybody is served, which is critical."""
+"""By so many standard deviations of a random count the number has to be above that fraction: 3 exceptions in 40
+requests, 6 in 200. If surely most requests raise one, hardly anybody is served, which is critical."""
 
 STATUS_5XX = r"\|app: .*\(HTTP/[0-9.]+ 5[0-9]{2}\)"
 """What the lines of requests with such a status have, for grep."""
 
 LEFT = (3, 0.05)
-"""Clients that left are a warning at or above this number and this fraction of all requests: a few people always close
-a page before it is loaded."""
+"""Clients that left are a warning at or above this number and this fraction of all requests: a few always leave."""
 
 PATIENCE, TIMELY = 2.0, 0.8
 """For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""
@@ -148,8 +141,7 @@ STATIC_FILES = Kind(
 
 
 def count_left(figures: Figures) -> int:
-    """The requests whose client had left, at least: one whose body could not be read may have no written answer
-    either."""
+    """The requests whose client had left, at least."""
     workers = figures.window.workers
     unwritten = sum_if_all_known([worker.write_errors for worker in workers])
     return max(unwritten or 0, _count_unread(figures))
@@ -183,10 +175,9 @@ def find_left(figures: Figures) -> Iterator[Finding]:
 
 
 def wait_too_long(figures: Figures) -> bool:
-    """Whether requests wait in the listen queue for longer than they are in service, and surely most clients have gone
-    once theirs is served. If these ask again, the queue is full of requests that nobody waits for: 60 clients with a
-    timeout of 1.5 s got 0.9 answers a second from four workers that served 16, and 15 with a queue of 16 (measured on
-    uWSGI 2.0.31)."""
+    """Whether requests wait in the queue for longer than they are in service, and surely most clients have gone once
+    theirs is served. If they ask again, the queue is full of requests that nobody waits for (measured: 60 clients with
+    a timeout of 1.5 s got 0.9 answers a second from a server of 16, and 15 with a queue of 16)."""
     left, flow = count_left(figures), figures.flow
     if not shows_a_limit(flow) or (flow.queue_wait or 0.0) < (flow.response_time or inf):
         return False
@@ -194,8 +185,8 @@ def wait_too_long(figures: Figures) -> bool:
 
 
 def _shorten_queue(figures: Figures) -> int | None:
-    """The size of a queue in which no request waits for longer than its client does; None if a full queue is no longer
-    than that. Half of all clients that left the queue of a UNIX socket did so earlier; a TCP one does not list them."""
+    """The size of a queue in which no request waits for longer than its client does; None if a full queue is no longer.
+    Half of all clients that left the queue of a UNIX socket did so earlier."""
     served, own = figures.flow.throughput or 0.0, figures.flow.response_time or 0.0
     limit, name = max([(each.limit or 0, name) for name, each in figures.server.queues.items()], default=(0, ""))
     median = figures.queue_waits.percentiles.get(0.5) if figures.queue_waits and not is_tcp(name) else None
@@ -224,9 +215,8 @@ def _judge(number: int, requests: int) -> tuple[bool, bool]:
 
 
 def find_server_errors(figures: Figures) -> Iterator[Finding]:
-    """Responses of an application that catches its exceptions, as Flask and Django do, and of uWSGI itself. uWSGI also
-    writes a line with status 500 for an exception that is not caught, and for a request that it refuses: if these may
-    be half of the lines, their findings say enough."""
+    """Responses of an application that catches its exceptions, as Flask and Django do. uWSGI also writes such a line
+    for an exception that is not caught, and for a request that it refuses: half of the lines may be those."""
     messages = figures.server.log.messages if figures.server.log else {}
     message = messages.get("status_5xx")
     raised = max(0, figures.window.exceptions - count_left(figures))
@@ -242,9 +232,8 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
 
 
 def find_static_files(figures: Figures) -> Iterator[Finding]:
-    """Static files that uWSGI's workers serve. It counts such a request, but not its time (`running_time`, since
-    2.0.5): the busy threads that running time does not explain serve files, or send them to clients that read
-    slowly."""
+    """Static files that uWSGI's workers serve, whose time is not counted (`running_time`, since 2.0.5): the busy
+    threads that running time does not explain serve files."""
     requests, busy, timed = figures.flow.requests, figures.flow.observed, figures.flow.littles_law
     files, held = min(requests, sum(worker.static_requests for worker in figures.window.workers)), None
     if busy is not None and timed is not None and name_slots(figures.server) != ASYNC:

@@ -1,10 +1,9 @@
-"""Names the lines of code in findings that other modules of this room have made, where the code is looked at.
+"""Names the lines of code in findings of other modules, where the code is looked at.
 
 * A finding about threads in some state has the lines in which they are. If most are in one, a cause says so too.
-* A lock of the application also has the line of the thread that holds it, on positive evidence only: nearly always one
-  thread of the worker, and no more, is further down in the function in which the others wait.
-* Stuck requests have the lines of the threads that have been in one function for as long, where there are no more of
-  these in a worker than stuck requests.
+* A lock of the application also has the line of the thread that holds it, if nearly always one thread of the worker,
+  and no more, is further down in the function in which the others wait.
+* Stuck requests have the lines of the threads that have been in one function for as long.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ LEAST_LOCK_LOOKS = 10
 """Fewer looks at a worker whose threads wait at a line do not show who has the lock."""
 
 HELD, SEVERAL = 0.5, 0.1
-"""In how many of these looks, as a part of them, one thread must be further down for it to be the holder, and in how
-many more than one may be: a lock goes from one to the next while threads are looked at."""
+"""In what part of these looks one thread must be further down to be the holder, and in how many more than one may
+be."""
 
 LEAST_STUCK = 0.5
 """For how much of the age from which on a request is stuck its thread must have been in one function."""

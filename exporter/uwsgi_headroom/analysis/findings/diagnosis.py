@@ -1,8 +1,7 @@
 """Joins the harms that users feel with the cause that explains them: one block for each cause, and one change.
 
 A harm is what users feel: not served, refused, lost, waiting in the queue. A cause is what makes it, on positive
-evidence: a state of threads that was measured, a counter, an option. Findings of both kinds come from the modules of
-this room, and each says for itself whether it can be a cause (`Finding.clause`).
+evidence: a state of threads that was measured, a counter, an option.
 
 Waiting has one cause at a time: the resource that is used up first makes all others wait. So of several, the deepest is
 taken: stuck requests also fill the threads, and threads that wait for a lock also fill the queue. Where none is seen,
@@ -70,8 +69,7 @@ LACKS_CAPACITY = DEPTHS["request_stuck"]
 NOT_SEEN = "it is not known why"
 
 BURSTS = 0.05
-"""If all threads are in use for at least this part of the time, bursts make requests wait although threads are free on
-average."""
+"""If all threads are in use for at least this part of the time, bursts make requests wait."""
 
 
 def find_cause(findings: Iterable[Finding]) -> Finding | None:
@@ -80,18 +78,15 @@ def find_cause(findings: Iterable[Finding]) -> Finding | None:
 
 
 def find_harm(findings: Sequence[Finding]) -> str | None:
-    """The code of the worst harm of waiting in the finding that a verdict is about, the first one; None without. Most
-    threads in use are one only while requests wait."""
+    """The code of the worst harm of waiting in the first finding, which a verdict is about; None without."""
     found = [each for finding in findings[:1] for each in (finding, *finding.harms) if each.kind.waiting]
     harms = [each for each in found if each.severity == "critical" or each.code != "saturation"]
     return min(harms, key=lambda each: each.kind.waiting).code if harms else None
 
 
 def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, with the harms of waiting joined to their cause, in the order of urgency.
-
-    The block of a cause has the worst severity of what it joins. Without a cause, the worst harm heads the block.
-    """
+    """The findings, with the harms of waiting joined to their cause, in the order of urgency. The block has the worst
+    severity of what it joins. Without a cause, the worst harm heads it."""
     cause = find_cause(findings)
     harms = [each for each in findings if cause and each.kind.explained_by == cause.code]
     waiting = sorted((each for each in findings if each.kind.waiting), key=lambda each: each.kind.waiting)
@@ -139,8 +134,7 @@ def _join_wording(harm: Finding, head: Finding, clause: str, settings: Settings)
 
 
 def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tuple[Finding, list[Finding]]:
-    """A block's findings, of which one says how long requests wait; another may add how long they wait at a socket of
-    its own. Those that are joined are read first."""
+    """A block's findings, of which one says how long requests wait. Those that are joined are read first."""
     waits = [waiting_clause(flow) for flow in (figures.flow, figures.longest_wait[0])]
     is_said, block = any(each.code == "queue_wait" for each in (head, *joined)), list[Finding]()
     for each in (*joined, head):
@@ -152,9 +146,8 @@ def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tup
 
 
 def _hurts(figures: Figures, finding: Finding, cause: Finding | None) -> bool:
-    """Whether users feel a harm of waiting now: an objective that was missed by lost requests says nothing about
-    waiting, and most threads in use are a harm only while requests wait, or if the cause fills the threads: more of
-    them may then only wait as well."""
+    """Whether users feel a harm of waiting now. An objective may be missed by lost requests; most threads in use are a
+    harm only while requests wait, or if the cause fills the threads."""
     if finding.code == "objective_missed" and figures.objective:
         last = figures.objective.windows[-1]
         if last.lost > last.slow + last.waited + last.refused:
@@ -166,8 +159,7 @@ def _hurts(figures: Figures, finding: Finding, cause: Finding | None) -> bool:
 
 def _explain(figures: Figures) -> Advice:
     """The cause, as a clause, and what to do, where no finding is the cause: by the evidence that advice on capacity
-    rests on. Where threads are free and nothing else is known, no cause is seen, and more of them would change
-    nothing."""
+    rests on."""
     step = find_proven_step(figures)
     if step is None:
         return Advice(advise_capacity(figures).change, cause=NOT_SEEN)

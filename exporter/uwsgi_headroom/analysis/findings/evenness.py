@@ -1,8 +1,7 @@
 """Findings about uneven workers: whether unevenness is chance, whether it hurts, and what helps.
 
-Uneven shares are normal for uWSGI: any free thread may take the next request, and the kernel wakes threads in its own
-order. They hurt if one worker's interpreter is nearly saturated while others have room, which shows in its response
-times.
+Uneven shares are normal for uWSGI. They hurt if one worker's interpreter is nearly saturated while others have room,
+which shows in its response times.
 """
 
 from __future__ import annotations
@@ -26,24 +25,21 @@ UNEVEN = 1.25
 """At or above this hot ratio, unevenness is a finding if it also exceeds the noise floor."""
 
 NAMED, COSTLY = 0.005, 0.10
-"""What balancing would save of the response time is named from the first fraction on; unevenness hurts from the second
-on."""
+"""What balancing would save of the response time is named from the first fraction on; it hurts from the second on."""
 
 LOADED = (0.5, 0.7)
 """CPU seconds per second of the hot worker's interpreter. Below the first value, its threads hardly compete for its
-lock, so uneven shares do not make it slow; from the second on, it is nearly saturated."""
+lock; from the second on, it is nearly saturated."""
 
 SLOWER = (1.2, 1.5)
 """The ratio of the hot worker's response time to the calm workers' that is a warning, and that is critical if its
-interpreter is also nearly saturated, and the difference is as long as a wait in the queue that users notice."""
+interpreter is also nearly saturated, and users notice the difference."""
 
 MUCH_SLOWER = (3.0, 30)
-"""A worker with at least the second number of requests is much slower at or above this ratio of its response time to
-the others'."""
+"""A worker with at least the second number of requests is much slower at or above this ratio to the others' time."""
 
 HELD = (10.0, 0.5)
-"""So is one with fewer requests, which it may have because they are so slow, at or above this ratio of the time that
-they have taken up to now, and of so many busy threads on average."""
+"""So is one with fewer requests at or above this ratio of the time up to now, and of so many busy threads."""
 
 HURTS = Kind(
     code="unevenness_hurts",
@@ -215,8 +211,7 @@ def _split(figures: Figures) -> Facts:
 
 
 def _slow_worker(figures: Figures) -> tuple[WorkerFigures, float] | None:
-    """The slowest worker, if it is much slower than the others, and their response time in seconds. One whose threads
-    are busy with few requests is: by Little's law, each takes much longer."""
+    """The slowest worker, if it is much slower than the others, or busy with few requests, and their response time."""
 
     def rest_of(worker: WorkerFigures) -> float | None:
         return response_time(each for each in figures.window.workers if each.worker_id != worker.worker_id)
@@ -237,8 +232,7 @@ def _slow_worker(figures: Figures) -> tuple[WorkerFigures, float] | None:
 
 
 def _slower_rest(figures: Figures, hottest: WorkerFigures) -> float | None:
-    """The response time of the other workers, in seconds, if they are much slower than the one that takes most
-    requests."""
+    """The response time of the other workers, in seconds, if they are much slower than the one with most requests."""
     least, requests = MUCH_SLOWER
     others = [worker for worker in figures.window.workers if worker.worker_id != hottest.worker_id]
     rest = response_time(others)

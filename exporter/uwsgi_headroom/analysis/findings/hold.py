@@ -1,10 +1,9 @@
 """Holds findings for a while, so that what people read does not come and go at a steady load.
 
-A figure near its threshold fluctuates, and a finding with it: seen in one minute, not in the next, and joined to
-another cause in the third. So a finding that needs action begins when two looks agree, or 10 s after a look that no
-other followed, and ends when it was not seen for 60 s. Of the findings about waiting only the worst is held, with the
-deepest cause: they are one problem. What alerts say of a problem is fixed when it begins, and changes only with its row
-or severity; never while it is a page.
+A figure near its threshold fluctuates, and a finding with it. So a finding that needs action begins when two looks
+agree, or 10 s after a look that no other followed, and ends when it was not seen for 60 s. Of the findings about
+waiting only the worst is held, with the deepest cause. What alerts say of a problem is fixed when it begins, and
+changes only with its row or severity; never while it is a page.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ _WAITING = "waiting"
 
 class Held(Struct, frozen=True):
     """A problem. finding: as it was last seen at its worst or deepest; named: as alerts name it; since: when it was
-    first seen (epoch seconds); first, seen, critical: when it was first and last seen, and since when it has been
-    critical (monotonic); looks: how often it was seen."""
+    first seen (epoch seconds); first, seen, critical: when it was first and last seen, and became critical
+    (monotonic)."""
 
     finding: Finding
     named: Finding
@@ -66,8 +65,8 @@ class Hold:
         """The codes of the findings that there were when the server was last lost."""
 
     def look(self, findings: Sequence[Finding], at: float, epoch: float, *, is_whole: bool) -> list[Finding]:
-        """Take what is judged now, worst first, and return what has begun. is_whole: whether the window is known; of a
-        part of one, as after an outage, nothing is held."""
+        """Take what is judged now, worst first, and return what has begun. is_whole: whether the window is known; else
+        nothing is held."""
         keep = HOLD_SECONDS if is_whole else 0.0
         self._codes |= {code: (self._codes.get(code, (epoch, at))[0], at) for each in findings for code in codes(each)}
         self._codes = {code: held for code, held in self._codes.items() if at - held[1] < keep or held[1] == at}

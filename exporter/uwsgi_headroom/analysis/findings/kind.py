@@ -37,9 +37,8 @@ class Wording(NamedTuple):
 class Finding(Struct, frozen=True):
     """A finding about a server. critical: requests suffer now; warning: they will, or some do; info: good to know.
 
-    code: a stable name; title: one sentence; evidence: the figures behind it; meaning: why it matters; change: what to
-    do, with uWSGI's option; empty if there is nothing to do. A title has no measured figure, so that it is the same
-    from window to window while the load is steady.
+    title: one sentence, without a measured figure; evidence: the figures behind it; meaning: why it matters; change:
+    what to do, with uWSGI's option; empty if there is nothing to do.
     """
 
     code: str
@@ -124,8 +123,7 @@ class Kind(Struct, frozen=True, dict=True):
 
     @cached_property
     def facts(self) -> frozenset[str]:
-        """The names of the facts that the row needs. It also has each severity as a fact, for parts that depend on the
-        severity that was found."""
+        """The names of the facts that the row needs, but for the severities, which it always has."""
         return frozenset().union(*map(names_in, self._texts())) - {*SEVERITIES}
 
     def found(
@@ -140,10 +138,10 @@ class Kind(Struct, frozen=True, dict=True):
         serves: float | None = None,
         **more: Fact | Private,
     ) -> Finding:
-        """The finding with the facts that the row needs: `known` and `more`, which have no others, and the rest from
-        the figures, by their names in COMMON, and from the log. Where one is `wait`, a clause that says how long
-        requests wait, a block can leave it out. worse: how many of the reasons for a worse severity than the mildest
-        one hold. worker_id: the worker that is meant, if it is one, and no fact `ids` has it alone."""
+        """The finding with the facts that the row needs: `known` and `more`, and the rest from the figures, by their
+        names in COMMON, and from the log. A block can leave out `wait`, a clause. worse: how many of the reasons for a
+        worse severity than the mildest one hold. worker_id: the worker that is meant, if it is one, and no fact `ids`
+        has it alone."""
         facts = {**known, **more}
         if figures is not None:
             of_log = read_log(figures.server, self.log) if self.log else {}
@@ -183,6 +181,5 @@ _ENDS = re.compile(r"(?:(?<=\.)\s+(?=[A-Z`])|;)(?=(?:[^`]*`[^`]*`)*[^`]*$)")
 
 
 def first_act(change: str) -> str:
-    """The first act of an advice, without the full stop, and without how memory suffices for it (`fits`), which a
-    shortage is not."""
+    """The first act of an advice, without the full stop, and without how memory suffices for it (`fits`)."""
     return _ENDS.split(_HAS_ROOM.sub("", change), maxsplit=1)[0].rstrip(".")

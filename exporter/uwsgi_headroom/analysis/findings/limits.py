@@ -21,17 +21,15 @@ from uwsgi_headroom.words.formats import duration, listed, mean_threads, numbere
 from uwsgi_headroom.words.template import Facts, Private
 
 THREADS_BUSY = 0.75
-"""A mean fraction of busy threads at or above this is a warning: load can grow by a third. Raise it for a batch server
-whose clients can wait."""
+"""A mean fraction of busy threads at or above this is a warning. Raise it for a batch server whose clients can wait."""
 
 THREADS_FULL = 0.90
-"""At or above this mean fraction of busy threads the limit is reached, which is critical if requests wait: random
-arrivals then often find every thread busy. The time with all threads busy does not measure load: with one thread, it
-equals the utilization."""
+"""At or above this mean fraction of busy threads the limit is reached, which is critical if requests wait. (With one
+thread, the time with all threads busy equals the utilization.)"""
 
 TAIL = (0.9, 0.3)
-"""The percentile from which on requests are the slowest ones, and the part of the busy threads from which on it is said
-that they occupy it: 0.23 at most if the times are distributed exponentially."""
+"""The percentile from which on requests are the slowest ones, and the part of the busy threads from which on that is
+said: 0.23 at most if the times are distributed exponentially."""
 
 FEWEST_SLOW = 3
 """Fewer slow requests than these may be chance."""
@@ -40,8 +38,7 @@ RESERVE_UNUSED = 0.2
 """If every thread is in use for at least this fraction of the time, cheaper mode should have spawned a worker."""
 
 MUCH_SLOWER = 3.0
-"""Requests are much slower in the last part of a window if they occupy the threads for so many times as long, by
-Little's law, as those of the whole window, while most threads are in use."""
+"""Requests are much slower in the last part of a window if they occupy the threads for so many times as long."""
 
 BACKLOGS = ("backlog", "backlog2")
 """Algorithms of cheaper mode that know nothing but the length of a listen queue."""
@@ -136,8 +133,7 @@ CHEAPER_MANUAL = replace(
 
 
 def advise(figures: Figures) -> dict[str, Any]:
-    """The step for more capacity, for a row whose act is `{advice}`. Of it, people who may only scrape read which
-    options it sets."""
+    """The step for more capacity, for a row whose act is `{advice}`, and the options that it sets, for everybody."""
     advice = advise_capacity(figures)
     options = [f"`{name}` to {number}" for name, number in advice.settings]
     public = f"Set {listed(options)}." if options else "Run `uwsgi-headroom check` on uWSGI's host."
@@ -145,8 +141,7 @@ def advise(figures: Figures) -> dict[str, Any]:
 
 
 def find_change(whole: Figures, late: Figures) -> Finding | None:
-    """The finding that requests became much slower within a window; None if they did not. late: of its last part. The
-    mean over such a step describes neither side."""
+    """The finding that requests became much slower within a window; None if they did not. late: of its last part."""
     before, now = _occupied(whole), _occupied(late)
     if before is None or now is None or (late.flow.observed or 0.0) < THREADS_BUSY * (late.ceiling or math.inf):
         return None
@@ -156,8 +151,7 @@ def find_change(whole: Figures, late: Figures) -> Finding | None:
 
 
 def _occupied(figures: Figures) -> float | None:
-    """Seconds for which a request occupies a thread, by Little's law, at least; None if that is not known. Those that
-    are in service count before they are completed."""
+    """Seconds for which a request occupies a thread, by Little's law, at least; None if that is not known."""
     flow = figures.flow
     if flow.observed is None or not figures.window.observed_seconds:
         return None
@@ -210,8 +204,7 @@ def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
 
 
 def _find_slowest(figures: Figures) -> Facts:
-    """The slowest requests if they occupy many of the threads. Each of them takes their percentile at least, and all
-    requests together take the mean of each."""
+    """The slowest requests if they occupy many of the threads: each takes their percentile at least."""
     mean, times = figures.flow.response_time, figures.response_times
     percentiles = times.percentiles if times else {}
     tails = [(1 - share, each.low) for share, each in percentiles.items() if share >= TAIL[0]]
@@ -262,9 +255,8 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
 
 
 def find_cheaper(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that cheaper mode keeps in reserve. With `busyness`, `cheaper-overload` is the seconds
-    of a cycle (plugins/cheaper_busyness of uWSGI 2.0.31), with `backlog` a length of a listen queue, and with the
-    default algorithm a number of checks (core/master_utils.c)."""
+    """The finding about workers that cheaper mode keeps in reserve. `cheaper-overload` is the seconds of a cycle with
+    `busyness`, a length of a listen queue with `backlog`, else a number of checks (core/master_utils.c)."""
     window, options, queues = figures.window, figures.server.setup.options, figures.server.queues
     reserve = [worker for worker in figures.server.workers if worker.state == "reserve"]
     full = window.full_seconds / window.observed_seconds if window.observed_seconds else 0.0

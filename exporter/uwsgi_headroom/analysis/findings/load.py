@@ -33,12 +33,10 @@ INTERPRETER_FULL = REACHED
 
 THROTTLED = (0.1, 0.25)
 """The part of the quota's periods in which it stopped the workers that is a finding if requests were measured to wait
-for a CPU as well, and the part that is one where that is not measured: a period that ends while a request runs delays
-it by up to a tenth of a second."""
+for a CPU, and where that is not measured: one stop delays a request by up to a tenth of a second."""
 
 OF_WAIT = 0.03
-"""The stops have to add up to this part of the time for which requests waited for a CPU: else they wait for others. The
-kernel counts a stop once for each CPU, however many threads wait on it."""
+"""The stops have to add up to this part of the time for which requests waited for a CPU: else they wait for others."""
 
 FELT = 0.02
 """Seconds of a request in the wait for a CPU from which on users may feel it, as for the listen queue."""
@@ -50,16 +48,14 @@ LEAST_REQUESTS = 20
 """Fewer say more about themselves than about the CPUs."""
 
 STARVED = 0.6
-"""The share of requests' time in the wait for a CPU from which on other programs do severe harm: requests take 2.5
-times as long. At one half, the verdict would change from run to run where each CPU has one other program of the same
-priority."""
+"""The share of requests' time in the wait for a CPU from which on other programs do severe harm. At one half, the
+verdict would change from run to run where each CPU has one other program of the same priority."""
 
 ENOUGH_IDLE = 0.5
 """If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""
 
 LOW_CPU, MODERATE_CPU = 1.5, 3.0
-"""CPU headroom below which other programs are a warning, and below which they are good to know. Raise both if load
-jumps."""
+"""CPU headroom below which other programs are a warning, or good to know. Raise both if load jumps."""
 
 LEAST_CPUS = 0.05
 """CPUs below which a role of uWSGI's own processes is not named."""
@@ -258,15 +254,14 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
 
 
 def _most(figures: Figures, quota: Quota) -> float | None:
-    """The CPUs to which a quota is raised: workers of one interpreter each never use more than there are workers, so a
-    quota of so many does not stop them. None if it permits as many."""
+    """The CPUs to which a quota is raised: no more than there are workers. None if it permits as many."""
     most = min(quota.most, max(1, len(figures.balance.active)))
     return most if most > quota.cpus else None
 
 
 def _find_waits(figures: Figures) -> Iterator[Finding]:
-    """The finding about requests that wait for a CPU although the workers' CPUs are not all in use, or where that is
-    not known: others have a higher weight, run in bursts, or share a single CPU with them."""
+    """The finding about requests that wait for a CPU although the workers' CPUs are not all in use: others have a
+    higher weight, run in bursts, or share a single CPU with them."""
     times = (figures.waits and figures.waits.per_request) or {}
     each = times.get("cpu_wait", 0.0)
     if each < FELT or not are_waits_known(figures) or figures.share("cpu_wait") < MOSTLY:
@@ -320,8 +315,7 @@ def _sum_use(figures: Figures) -> float:
 
 
 def _is_hurt(figures: Figures) -> bool:
-    """Whether users feel what others use. Beside them, a short wait in the queue may be that of a burst for a
-    thread."""
+    """Whether users feel what others use: a short wait in the queue may be that of a burst for a thread."""
     is_felt = figures.waits is None or (figures.waits.each("cpu_wait") or FELT) >= FELT
     return judge_waiting(figures.flow) == "severe" or (is_felt and waits_for_cpu(figures, STARVED))
 

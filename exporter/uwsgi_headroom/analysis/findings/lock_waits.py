@@ -39,9 +39,8 @@ MOST_LOOKED_AT = 8
 """The most workers that one command names."""
 
 ENDLESS = (5.0, 10.0)
-"""A worker goes on with none of its requests if each has been in service for so many seconds, and for so many times the
-mean response time. While it completes others on threads that are free, they may be long polls, and have the time of a
-stuck request."""
+"""A worker goes on with none of its requests if each has been in service for so many seconds, and so many times the
+mean response time. While it completes others, they may be long polls, and have the time of a stuck request."""
 
 LOCK = Kind(
     code="application_lock",
@@ -254,8 +253,7 @@ def _find_lock(figures: Figures, waits: WaitFigures) -> Finding:
 
 
 def _describe_holder(figures: Figures, outside: int | None, *, is_file: bool) -> Facts:
-    """Who holds a lock of all processes, such as that of a file. Its holder's PID may be known; it is 0 if it has
-    ended."""
+    """Who holds a lock of all processes, such as that of a file. Its PID may be known; it is 0 if it has ended."""
     now = figures.server.waits
     mule = now.uwsgi_lock_holder if now and now.holder == "processes" else None
     holder = now.file_lock_holder if now and not mule else None
@@ -311,8 +309,7 @@ def _are_scarce(figures: Figures) -> bool:
 
 
 def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    """Threads that wait for an interpreter lock that its holder keeps: one that does not compute, or one that computes
-    in a single long call."""
+    """Threads that wait for an interpreter lock that its holder keeps without computing, or in a single long call."""
     share = waits.share("interpreter_lock")
     is_long = share >= MOSTLY and (waits.each("interpreter_lock") or 0.0) >= MOST_WAIT
     held = [
@@ -344,8 +341,7 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 
 
 def _may_compute(figures: Figures, worker: WorkerFigures) -> bool:
-    """Whether the worker computes for so long that all waiting for its lock can be in that time, in which all its other
-    threads wait at most."""
+    """Whether the worker computes for so long that all waiting for its lock can be in that time."""
     load = worker.interpreter_load or 0.0
     threads = next((each.threads for each in figures.server.workers if each.worker_id == worker.worker_id), None)
     return load >= LITTLE or (worker.lock_waiters or 0.0) <= ((threads or 0) - 1) * load

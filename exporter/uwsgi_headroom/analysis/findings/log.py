@@ -1,5 +1,4 @@
-"""Findings that only uWSGI's log can show: requests that it refuses before it counts them, and what it could not do;
-and requests that nobody answers, of which the log may show the cause.
+"""Findings that only uWSGI's log can show, such as requests that uWSGI refuses before it counts them.
 
 A message is evidence if it is proven (`uwsgi_log.proof`). Without a proof, the finding says that only the log says so,
 is a warning at most, and comes after what is measured: the application prints what its users type into the same log.
@@ -21,12 +20,10 @@ from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.template import Facts, Private
 
 MANY_REFUSED = (3, 0.01)
-"""At or above this number of refused requests, and this fraction of all, users feel it: as for lost requests
-(`findings.workers`)."""
+"""At or above this number of refused requests, and this fraction of all, users feel it: as for lost requests."""
 
 PROVEN = 0.4
-"""The part of the lines that must be proven: those of the last seconds of a window cannot be yet, and a few are proven
-by chance."""
+"""The part of the lines that must be proven: those of the last seconds cannot be yet, and chance proves a few."""
 
 UNPROVEN = "The only evidence is uWSGI's log, and the application can also write such lines into it."
 """Ends the evidence of a finding that nothing but the log supports."""
@@ -130,8 +127,8 @@ def _say(code: str, message: LogMessage) -> str:
 
 
 def find_unanswered(figures: Figures) -> Iterator[Finding]:
-    """The finding about requests that end at once without an answer. Counters prove that nobody answers
-    (`history.unanswered`), and not why. If the log proves the cause, the finding about the log has it."""
+    """The finding about requests that end at once without an answer: counters prove that (`history.unanswered`), and
+    not why. If the log proves the cause, the finding about the log has it."""
     unanswered, requests = figures.window.unanswered or 0, figures.flow.requests
     least, part = MANY_REFUSED
     messages = figures.server.log.messages if figures.server.log else {}

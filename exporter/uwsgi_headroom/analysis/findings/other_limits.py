@@ -2,7 +2,7 @@
 
 Free threads, interpreters and CPUs are no headroom while requests wait for a saturated backend, take turns on one
 connection, or fail. Where it is known how much of that other limit is used, it stands beside the resources, as the
-limit `other`; else the headroom is not known, and the findings say why.
+limit `other`; else the headroom is not known.
 """
 
 from __future__ import annotations
@@ -86,9 +86,8 @@ def _find_cause(figures: Figures) -> Finding | None:
 
 
 def _limits(finding: Finding, known: Mapping[str, bool]) -> bool:
-    """Whether a cause limits the server, also where hardly any request waits for a thread. Where it limits only those
-    that wait, a free thread may then still serve as many requests as a busy one. known: for the other limits, whether
-    they apply."""
+    """Whether a cause limits the server, also where hardly any request waits. known: for the limits that do not always
+    apply, whether they do."""
     when = finding.kind.limits
     return known.get(when, when != "") and (finding.severity != "info" or when in ("always", "turns"))
 

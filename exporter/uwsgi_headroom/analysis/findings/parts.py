@@ -24,15 +24,14 @@ FEW_WORKERS = 2
 
 SCARCE = 0.10
 """If no other worker fits, available memory below this fraction of the workers' own is a warning: unusually large
-requests can make the workers grow by that much. Without this threshold, one large worker would be a warning if half its
-size were still available."""
+requests can make the workers grow by that much."""
 
 LARGE_ROLE = 500_000_000
 """Bytes from which on a process of uWSGI that is no worker is a finding, if it takes more than all workers together."""
 
 NEAR_DESCRIPTORS = 0.8
-"""The part of its descriptors that a worker has open from which on it is near the limit: a leak gets there whatever
-the limit, and a burst of requests may need some each. Raise it if a worker is meant to hold many connections."""
+"""The part of its descriptors from which on a worker is near the limit. Raise it if it is meant to hold many
+connections."""
 
 LEFT = 3
 """With so few left, a worker is at its limit: a request takes one for its connection, and more for what it opens."""
@@ -41,15 +40,14 @@ GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
 
 THREADS = (100, 4)
-"""From this number of threads that serve no request on, in one worker, this growth within a window is a finding. Usual
-pools are smaller (a `ThreadPoolExecutor` has 32 threads at most, gevent's pool has 10), and stop growing."""
+"""From this number of threads that serve no request on, in one worker, this growth within a window is a finding: usual
+pools are smaller, and stop growing."""
 
 NEAR_TASKS = (0.8, 0.5)
 """How much of `pids.max` has to be in use, and how much of that by threads that serve no request."""
 
 REFUSED = 3
-"""At or above this number of refused items in a window, a full cache is a warning. One or two may be a burst that
-expires."""
+"""At or above this number of refused items in a window, a full cache is a warning: a few may be a burst."""
 
 MANY_TASKS = 10
 """Fewer tasks in a spooler's directory are work in progress."""
@@ -299,8 +297,7 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
 
 
 def find_growing_memory(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that keep ever more memory, unless workers ended in the window: a limit may do that. A
-    worker that cheaper mode started in a slot that had none before counts as no end."""
+    """The finding about workers that keep ever more memory, unless workers ended in the window: a limit may do that."""
     growths, options, server = _find_growths(figures), figures.server.setup.options, figures.server
     ages = {each.worker_id: (server.time or 0.0) - (each.last_spawn or 0) for each in server.workers}
     started = sum(
@@ -368,8 +365,7 @@ def _describe_threads(figures: Figures, worst: WorkerWindow, growing: Sequence[W
 
 
 def find_full_caches(figures: Figures) -> Iterator[Finding]:
-    """The caches that refused items: those without room now, or else all that ever did. uWSGI counts from its start,
-    and the growth is known of all caches together."""
+    """The finding about the caches without room now, or else all that ever refused an item since uWSGI's start."""
     refused, options = figures.window.cache_full, figures.server.setup.options
     # With `purge_lru` uWSGI counts an item that it makes room for as well (measured on 2.0.31).
     ever = [cache for cache in figures.server.caches if cache.full and cache.name not in options.purging_caches]

@@ -18,15 +18,13 @@ from uwsgi_headroom.words.formats import chosen, fine_percent, in_queue, percent
 from uwsgi_headroom.words.template import Facts, fill
 
 FULL = (0.05, 0.0)
-"""A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,
-it refuses some."""
+"""A queue at its limit for at least the first fraction of the time refuses many clients; above the second one, some."""
 
 FILLING = 0.5
 """At or above this mean length, as a fraction of the limit, a queue may overflow in the next burst."""
 
 TRACKED = (0.9, 0.75)
-"""How full the table has to be: to be near its limit, and to be blamed for dropped packets, since entries may have
-expired since they were dropped."""
+"""How full the table has to be: to be near its limit, and to be blamed for dropped packets a moment ago."""
 
 MANY_DROPPED = (3, 0.01)
 """From this number of dropped packets on, and this part of the requests, users feel it: as for lost requests."""
@@ -213,8 +211,7 @@ def _wait(figures: Figures) -> Iterator[Finding]:
 
 
 def _tracked(figures: Figures) -> Iterator[Finding]:
-    """The finding about the table of tracked connections. It counts drops for other reasons as well, and of all
-    programs, so it only may be what this server's clients feel."""
+    """The finding about the table of tracked connections, which only may be what this server's clients feel."""
     tracked, dropped = figures.server.tracked, figures.window.untracked or 0
     if tracked is None:
         return

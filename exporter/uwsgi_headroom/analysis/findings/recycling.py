@@ -28,22 +28,19 @@ OFTEN = 3
 """The fewest respawns in a window that show how long workers live."""
 
 SERVED = 50
-"""With at least this many requests between respawns on average, a worker is recycled (`max-requests`, `reload-on-rss`)
-and not in a loop."""
+"""With at least this many requests between respawns on average, a worker is recycled, and not in a loop."""
 
 SHORT_LIFE = 60.0
 """Seconds between respawns of one worker below which recycling costs more than it saves."""
 
 LEAK = 0.2
-"""If the memory of a process grows by at least this part of `reload-on-rss` before it is replaced, it leaks. Below it,
-the limit is hardly above what the application needs."""
+"""If the memory of a process grows by at least this part of `reload-on-rss` before it is replaced, it leaks."""
 
 LIFE = 3600.0
 """Seconds that a worker should live at least: each respawn then costs next to nothing."""
 
 TOGETHER_SECONDS = 5
-"""The longest time between the first and the last new process of workers that reach `max-requests` together: uWSGI
-spawns about two a second."""
+"""The longest time between the new processes of workers that reach `max-requests` together."""
 
 APART = 4
 """Only if workers live at least this many times as long, it is no chance that they end so close to each other."""
@@ -164,8 +161,7 @@ def _round_up(number: float, to: int = 1000) -> int:
 
 
 def find_recycling(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that reach `max-requests`, a limit of memory or their age so early that it costs
-    capacity."""
+    """The finding about workers that reach a limit of requests, memory or age so early that it costs capacity."""
     if count_respawns(figures) < OFTEN:
         return
     for reach in (_reach_max_requests, _reach_memory_limit, _begin_above_limit, _reach_lifetime):
@@ -233,8 +229,8 @@ def _end_together(figures: Figures) -> float | None:
 
 
 def _end_slowly(figures: Figures) -> bool:
-    """Whether requests wait for old workers to end, and not for new ones to load the application. uWSGI reports that a
-    worker that ends is up, and that its threads are free; after that, it is away and does not start yet."""
+    """Whether requests wait for old workers to end, which uWSGI reports as up and free, and not for new ones to
+    load."""
     window, workers = figures.window, len(figures.window.workers)
     if window.starting_seconds is None:
         return False
@@ -259,8 +255,8 @@ def _stagger(figures: Figures, most: int, *, rarely: bool) -> dict[str, int]:
 
 
 class Leak(NamedTuple):
-    """Memory that grows with every request. each: bytes a request, at least, because samples miss the last requests of
-    a process; option, limit: what ends a worker, at so many megabytes; life: seconds that it lives on average."""
+    """Memory that grows with every request. each: bytes a request, at least; option, limit: what ends a worker, at so
+    many megabytes; life: seconds that it lives on average."""
 
     each: float
     option: str
@@ -328,8 +324,7 @@ def _reach_lifetime(figures: Figures) -> Finding | None:
 
 
 def find_memory_recycled(figures: Figures) -> Iterator[Finding]:
-    """The finding about memory that grows from request to request, while a limit of memory replaces the workers: each
-    of them looks well, and only the sum over their lives shows the leak."""
+    """The finding about memory that grows from request to request, while a limit of memory replaces the workers."""
     leak = find_leak(figures)
     if leak is not None and not list(find_recycling(figures)):
         yield MEMORY_RECYCLED.found(figures, _describe_leak(leak))

@@ -1,5 +1,4 @@
-"""Findings about what requests wait for in their own server: slow clients, a pipe, an event loop, other stuck calls.
-What they wait for elsewhere is in `backend_waits`, and locks are in `lock_waits`."""
+"""Findings about what requests wait for in their own server: slow clients, a pipe, an event loop, other stuck calls."""
 
 from __future__ import annotations
 
@@ -44,9 +43,8 @@ LEAST_SHARED = 0.05
 """Fewer threads than this, on average, in a connection that workers share mean that hardly any request uses it."""
 
 AT_ONCE = 1.25
-"""With more threads than one in such a connection on average, several wait for an answer at the same time, and each
-takes the answer that comes first. With fewer, a lock of all processes may keep them apart: one thread after the other
-is then seen, and a look that takes a moment sees some of them twice."""
+"""With more threads than one in such a connection on average, several wait at the same time, and each takes the answer
+that comes first. With fewer, a lock of all processes may keep them apart."""
 
 LEAST_BLOCKED = 0.9
 """The same for what stops a server: its only thread is blocked for nearly all of the time."""
@@ -55,8 +53,7 @@ OF_MOST = 0.5
 """So many threads for each active worker in one place, on average, are one of nearly every worker."""
 
 HELD = (0.1, 0.25)
-"""The part of the time in which a call holds a loop that is good to know, and that makes requests wait: a request that
-comes at a random moment then waits for a call in every fourth case."""
+"""The part of the time in which a call holds a loop that is good to know, and that makes requests wait."""
 
 ALWAYS = 0.75
 """If the loops of all workers are held for this part of the time, hardly anything else is served."""
@@ -121,7 +118,7 @@ WAIT_FOR_CLIENTS = Kind(
     states=("client",),
 )
 """Clients may be no slow ones if no request is completed: with an `http-socket` behind uWSGI's router, all threads
-read, for `socket-timeout` (4 s) each (measured on uWSGI 2.0.31)."""
+read."""
 STAY_OPEN = replace(
     WAIT_FOR_CLIENTS,
     title="Threads wait for connections that stay open.",
@@ -214,8 +211,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def blocks(figures: Figures, waits: WaitFigures, threads: float) -> bool:
-    """Whether requests mostly wait for one thing, in which this mean number of threads is seen: these threads
-    themselves, or, where a thread of most workers is in it, those that wait for its lock."""
+    """Whether requests mostly wait for one thing, in which this mean number of threads is, or for the lock of these."""
     if threads < LEAST_BLOCKED or not waits.total:
         return False
     of_most = threads >= OF_MOST * len(figures.balance.active)
@@ -309,8 +305,7 @@ class _Held(NamedTuple):
 
 
 def find_held_loops(figures: Figures) -> Iterator[Finding]:
-    """The finding about event loops of workers with coroutines that calls hold up: one thread serves all requests of
-    its worker there."""
+    """The finding about event loops of workers with coroutines that calls hold up."""
     held = _find_held(figures)
     if not held:
         return
@@ -342,8 +337,8 @@ def find_held_loops(figures: Figures) -> Iterator[Finding]:
 
 
 def _stand(figures: Figures, held: list[_Held]) -> bool:
-    """Whether nothing goes on: every loop is held, and calls hold it for long, or requests wait for it; or no request
-    was completed, and all that are in service are in loops that are held."""
+    """Whether nothing goes on: every loop is held for long, or no request was completed while those in service are
+    held."""
     always = {each.worker_id: each for each in held if each.part >= ALWAYS}
     serving = [worker for worker in figures.server.workers if worker.state == "accepting"]
     with_requests = {worker.worker_id for worker in serving if worker.ages}
@@ -379,8 +374,7 @@ def find_part_held(figures: Figures) -> float | None:
 
 
 def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:
-    """The workers that something blocks for as long as a stuck request, with all of their requests: it was seen for so
-    long, or a shorter window saw no request of the worker end, and the oldest is as old."""
+    """The workers that something blocks for as long as a stuck request, with all of their requests."""
 
     def is_blocked(each: _Held) -> bool:
         oldest = max((age or 0.0 for age in each.worker.ages.values()), default=0.0)
@@ -401,9 +395,8 @@ def _choose_remedy(figures: Figures, worst: _Held) -> Facts:
 
 
 def find_stuck(figures: Figures) -> Iterator[Finding]:
-    """The finding about stuck requests: they explain why others wait. `harakiri` helps only where it ends one request,
-    or those of a few threads. With coroutines it ends all requests of a worker, of which most are well. With `threads`
-    it may end none."""
+    """The finding about stuck requests. `harakiri` helps only where it ends those of a few threads: with coroutines it
+    ends all of a worker, and with `threads` it may end none."""
     requests, seconds, server = find_harmful_requests(figures), figures.stuck_seconds, figures.server
     if not requests:
         return

@@ -39,12 +39,10 @@ LOOP = (OFTEN, 1.0)
 """This many respawns of one worker per window, and per minute, are a loop if the worker serves little in between."""
 
 LOOP_CHEAPER = (10, 4.0)
-"""The same while cheaper mode may end and spawn workers, which it hardly does every 15 s. A worker that serves nothing
-in between is in a loop from `LOOP` on: cheaper mode spawns it because requests need it."""
+"""The same while cheaper mode may end and spawn workers, which it hardly does every 15 s, and they serve something."""
 
 KILLED = 0.5
-"""The part of the workers that ended which the kernel has to have killed for lack of memory, so that this is why they
-ended. Its counts are read a few seconds later."""
+"""The part of the workers that ended which the kernel has to have killed, so that this is why they ended."""
 
 RELOAD_SECONDS = 60.0
 """Full reloads that follow each other so closely are no deploys."""
@@ -271,8 +269,7 @@ def _lost(figures: Figures) -> Iterator[Finding]:
 
 
 def _are_recycled(figures: Figures) -> bool:
-    """Whether all processes of the workers that lost requests ended after `max-requests` requests or so, and no signal
-    is proven that ended one."""
+    """Whether the workers that lost requests all ended after `max-requests` requests or so, and by no other signal."""
     most, workers = figures.server.setup.options.max_requests, figures.server.workers
     ended = {worker.worker_id for worker in figures.window.workers if worker.lost}
     lives = [worker.requests_per_life or 0.0 for worker in workers if worker.worker_id in ended]
@@ -319,8 +316,7 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
 
 
 def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:
-    """Whether a worker with these respawns and requests in the window is in a loop: with many requests in between, or
-    nearly `max-requests`, it is recycled."""
+    """Whether a worker with these respawns and requests in the window is in a loop, and not recycled."""
     least, a_minute = LOOP_CHEAPER if scales(figures) and requests >= respawns else LOOP
     most = figures.server.setup.options.max_requests
     enough = min(SERVED, RECYCLED * most) if most else SERVED

@@ -28,7 +28,7 @@ def list_cautions(
     measured: Measured, model: Model, settings: Sequence[Setting], *, lock_wait: float | None, highest: float
 ) -> Iterator[str]:
     """The sentences that apply, most important first. lock_wait: seconds that a request waits for its interpreter by
-    the model; None without wait states. highest: the largest load, in requests per second."""
+    the model; None without wait states. highest: the largest load."""
     if measured.offered_at_least is not None:
         yield _about_demand(measured, measured.offered_at_least)
     if lock_wait is None:

@@ -106,15 +106,11 @@ class Observed(Struct, frozen=True, kw_only=True):
     requests: int | None = None
     """How many were completed."""
     offered_at_least: float | None = None
-    """The mean number of requests in the system, if more was offered than was completed: `throughput` is then what the
-    server managed, not what was asked for. None if all that was offered was served."""
+    """The mean number of requests in the system, if more was offered than was completed; None if all was served."""
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """One server, observed in one setting.
-
-    memory_per_worker, memory_available: bytes; None if unknown.
-    """
+    """One server, observed in one setting. memory_per_worker, memory_available: bytes; None if unknown."""
 
     setting: Setting
     """As configured; with cheaper mode, the ceiling of processes."""
@@ -154,8 +150,8 @@ class Measured(Struct, frozen=True, kw_only=True):
 
     @property
     def offered_at_least(self) -> float | None:
-        """The largest number of requests in the system that was only a floor, in the window or at the peak; None if all
-        that was offered was served."""
+        """The largest number of requests in the system that was only a floor; None if all that was offered was
+        served."""
         floors = [seen.offered_at_least for seen in (self.window, self.peak) if seen is not None]
         return max((floor for floor in floors if floor is not None), default=None)
 
@@ -175,10 +171,8 @@ UNEVEN = 1.1
 
 
 def measure_server(figures: Figures, *, others_follow: bool | None = None, peak: Observed | None = None) -> Measured:
-    """Collect what a prediction needs. peak: the busiest part of the recent past; None: the window.
-
-    Raises CannotPredictError if the server is of a kind that the model does not know, or if figures are missing.
-    """
+    """Collect what a prediction needs. peak: the busiest part of the recent past; None: the window. Raises
+    CannotPredictError."""
     workers, cpus = figures.window.workers, _count_cpus(figures)
     if figures.saturation is not None:
         which = f"The backend {figures.saturation.name}" if figures.saturation.name else "A backend"

@@ -1,8 +1,7 @@
 """Predicts settings by the closed form of `repairman`, and compares it with what was observed.
 
 The demands of a request come from the observed setting. Time in the states `cpu_wait` and `interpreter_lock` is
-queueing, which another setting changes. Without wait states, the waiting is what makes the model's response time the
-observed one.
+queueing, which another setting changes. Without wait states, the waiting is what fits the observed response time.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ Resource = Literal["threads", "interpreters", "cpu", "lock"]
 
 
 class AtLoad(Struct, frozen=True, kw_only=True):
-    """A setting under one load. threads, interpreters, cpu, lock: the fraction in use, 0 to 1, of the threads, the
-    interpreter locks, the CPUs (with the use by other programs), and the locks of the application."""
+    """A setting under one load. threads, interpreters, cpu, lock: the fraction of each in use, 0 to 1."""
 
     load: float
     """As a multiple of the peak."""
@@ -35,8 +33,7 @@ class AtLoad(Struct, frozen=True, kw_only=True):
     """The requests per second that arrive."""
     sustained: bool
     """Whether the setting serves all of them. If not, the queue grows without end: no times are given, and utilization
-    is that of the most that it serves. No times are given either if more was offered than was completed: the load is
-    then less than the setting would get."""
+    is that of the most that it serves. No times are given either if more was offered than was completed."""
     response_time: float | None = None
     """Mean seconds in service."""
     queue_wait: float | None = None
@@ -68,12 +65,9 @@ class Prediction(Struct, frozen=True, kw_only=True):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """The model against what was observed: the observed setting at an observed load, in `observed`.
-
-    throughput, response_time: as the model has them, in requests per second and seconds. Errors are relative: 0.1 means
-    that the model is 10 % above what was observed. They are None if that was not observed, or if the model was fitted
-    to it, so that agreement would prove nothing; that of the throughput also if all that arrived was served.
-    """
+    """The model against what was observed. throughput, response_time: as the model has them, in requests per second and
+    seconds. Errors are relative: 0.1 means that the model is 10 % above. They are None if that was not observed, or if
+    the model was fitted to it."""
 
     observed: Observed
     throughput: float
@@ -98,8 +92,7 @@ class WhatIf(Struct, frozen=True, kw_only=True):
 
 
 def predict_settings(measured: Measured, settings: Sequence[Setting], loads: Sequence[float] = (1.0, 1.5)) -> WhatIf:
-    """Predict these settings at these multiples of the peak load. Raises CannotPredictError if the measurements do not
-    support a prediction."""
+    """Predict these settings at these multiples of the peak load. Raises CannotPredictError."""
     server = calibrate(measured)
     wanted = dict.fromkeys((measured.setting, *settings))
     predicted = {setting: predict_setting(server, setting, loads) for setting in wanted}
@@ -126,12 +119,9 @@ ALIKE = 0.03
 
 
 def propose(measured: Measured, count: int = 5, load: float | None = 1.5) -> tuple[Prediction, ...]:
-    """At most `count` settings, the most promising first; the observed one is not among them.
-
-    A setting is the better the shorter its mean time is at `load` times the peak; those that do not serve it, and all
-    if no time is known or `load` is None, follow by their most throughput. Of those alike, the one with fewer threads
-    is better. Settings that do not fit into memory are left out. Raises CannotPredictError.
-    """
+    """At most `count` settings other than the observed one, the most promising first: the shortest mean time at `load`
+    times the peak; those that do not serve it follow by their most throughput. Of those alike, the one with fewer
+    threads is better. Settings that do not fit into memory are left out. Raises CannotPredictError."""
     found = predict_settings(
         measured, choose_settings(measured.setting, measured.cpus), () if load is None else (load,)
     )
@@ -203,15 +193,13 @@ class Server(Struct, frozen=True):
 
 
 MOST_LOAD = 0.97
-"""A load counts as sustained up to this fraction of the most throughput. Above it the queue is so long, and depends so
-much on small differences, that a figure would mean nothing."""
+"""A load counts as sustained up to this fraction of the most throughput: above it, small differences change all."""
 
 SATURATED = 0.97
 """The part of the threads in service from which on all of them count as in use."""
 
 LEAST_LOCK_WAIT = 0.05
-"""The predicted wait for the lock, as a part of the response time, above which the observed one says how much of the
-CPU time is under the lock."""
+"""The predicted wait for the lock, as a part of the response time, from which on the observed one is compared."""
 
 LESS_LOCK_WAIT = 0.6
 """With less than this part of the predicted wait observed, a part of the CPU time is outside the lock."""
@@ -223,8 +211,7 @@ QUEUEING: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
 """States that are not part of the demand. If the application's lock is known, neither is the wait for it."""
 
 P95_OF_SPREAD = 1.9
-"""The 95th percentile of a gamma distribution, in standard deviations above the mean: 1.8 for a coefficient of
-variation of 0.25 to 2.0 for one of 1 and more."""
+"""The 95th percentile of a gamma distribution, in standard deviations above the mean (1.8 to 2.0)."""
 
 MOST_SPREAD = 2.0
 
@@ -240,8 +227,7 @@ def is_full(setting: Setting, observed: Observed) -> bool:
 
 
 def own_waiting(waits: Mapping[State, float], response_time: float, lock: LockFigures | None = None) -> float:
-    """Seconds of waiting of a mean request: its share in the sampled states, of the exact response time. What it waits
-    for while it holds the lock of the application is part of it."""
+    """Seconds of waiting of a mean request, without what it waits for while it holds the lock of the application."""
     others = ("cpu", *QUEUEING, *(("lock",) if lock else ()))
     own = fsum(seconds for state, seconds in waits.items() if state not in others)
     return response_time * own / fsum(waits.values())
@@ -301,8 +287,7 @@ def _find_spread(window: Observed) -> float:
 
 
 def _fit_lock(server: Server, observed: float) -> Server:
-    """The part of the CPU time under the lock with which the model's wait for the lock is the observed one, if threads
-    wait much less than they would with all of it under the lock."""
+    """The part of the CPU time under the lock with which the model's wait for the lock is the observed one."""
     cpu = server.model.computing + server.model.unlocked
     predicted = server.find_lock_wait()
     is_small = predicted < LEAST_LOCK_WAIT * (server.measured.window.response_time or 0.0)
@@ -327,8 +312,7 @@ def _fit_waiting(server: Server, response_time: float) -> Server:
 
 
 USED_UP = {"cpu": 0.95, "interpreters": 0.9, "lock": 0.9}
-"""Utilization at the most throughput from which on a resource is what limits it, the first of these; else the threads
-do."""
+"""Utilization at the most throughput from which on a resource limits it, the first of these; else the threads do."""
 
 
 def predict_setting(server: Server, setting: Setting, loads: Sequence[float]) -> Prediction:
@@ -358,8 +342,7 @@ def _describe_load(server: Server, setting: Setting, load: float, most: float, f
 
 
 def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -> dict[str, float]:
-    """The fraction of each resource in use (utilization law: P. J. Denning, J. P. Buzen, Computing Surveys 10 (3),
-    1978)."""
+    """The fraction of each resource in use, by the utilization law."""
     model, processes = server.model, setting.processes
     others = server.others + rate * server.others_per_request
     uses = {
@@ -372,8 +355,7 @@ def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -
 
 
 def _memory(measured: Measured, setting: Setting) -> tuple[float | None, bool | None]:
-    """The memory of all workers in bytes, and whether they fit; with an upper bound for a worker, they may fit although
-    the bound does not."""
+    """The memory of all workers in bytes, and whether they fit; None where an upper bound does not."""
     each, available = measured.memory_per_worker, measured.memory_available
     if each is None:
         return None, None
