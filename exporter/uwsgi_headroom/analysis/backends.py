@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from math import fsum, inf, sqrt
+from math import fsum, sqrt
 from statistics import fmean, variance
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -91,6 +91,11 @@ class _Slice(NamedTuple):
     def rate(self) -> float:
         return self.requests / self.seconds
 
+    @property
+    def time(self) -> float:
+        """Seconds of a request in the backend."""
+        return self.waiting / self.requests
+
 
 class BackendSlices:
     """The slices of the last hour."""
@@ -155,46 +160,34 @@ def find_saturated(waits: WaitFigures | None, slices: BackendSlices | None) -> S
 
 def judge_slices(name: str, slices: Sequence[_Slice]) -> Saturation | None:
     """What slices in the order of time show of a backend; None if that is not enough."""
-    slices = list(_join(slices, LEAST_LENGTH * _longest_time(slices)))
+    # Seconds of a request in the backend in the quarter of the slices with most requests in it.
+    fullest = _sum(sorted(slices, key=lambda each: each.waiting / each.seconds)[-max(1, len(slices) // 4) :])
+    slices = list(_join(slices, LEAST_LENGTH * (ratio(fullest.waiting, fullest.requests) or 0.0)))
     if len(slices) < LEAST_SLICES:
         return None
     low, high = _observe(slices)
-    if min(len(low), len(high)) < LEAST_OBSERVATIONS:
-        return None
     few, many = _sum(low), _sum(high)
-    if not few.waiting or not few.requests:
+    if min(len(low), len(high)) < LEAST_OBSERVATIONS or not few.waiting or not few.requests:
         return None
-    growth = many.rate / few.rate
-    slower = (many.waiting / many.requests) / (few.waiting / few.requests)
-    if growth < LEAST_GROWTH or slower < LEAST_SLOWER:
+    if many.rate < LEAST_GROWTH * few.rate or many.time < LEAST_SLOWER * few.time:
         return None
-    if _significance([_time(each) for each in low], [_time(each) for each in high]) < LEAST_SIGNIFICANCE:
+    times = [[each.time for each in side] for side in (low, high)]
+    error = sqrt(fsum(variance(side) / len(side) for side in times))
+    if error and (fmean(times[1]) - fmean(times[0])) / error < LEAST_SIGNIFICANCE:
         return None
     return Saturation(
         name=name,
         few=few.waiting / few.seconds,
-        few_seconds=_time(few),
+        few_seconds=few.time,
         low=few.rate,
         many=many.waiting / many.seconds,
-        many_seconds=_time(many),
+        many_seconds=many.time,
         high=many.rate,
     )
 
 
-def _time(part: _Slice) -> float:
-    """Seconds of a request in the backend."""
-    return part.waiting / part.requests
-
-
 def _sum(slices: Sequence[_Slice]) -> _Slice:
-    return _Slice(*[fsum(column) for column in zip(*slices, strict=True)])
-
-
-def _longest_time(slices: Sequence[_Slice]) -> float:
-    """Seconds of a request in the backend in the quarter of the slices with most requests in it."""
-    fullest = sorted(slices, key=lambda each: each.waiting / each.seconds)[-max(1, len(slices) // 4) :]
-    total = _sum(fullest) if fullest else _Slice(0.0, 0.0, 0.0)
-    return ratio(total.waiting, total.requests) or 0.0
+    return _Slice(*[fsum(column) for column in zip(*slices, strict=True)]) if slices else _Slice(0.0, 0.0, 0.0)
 
 
 def _join(slices: Sequence[_Slice], seconds: float) -> Iterator[_Slice]:
@@ -207,9 +200,6 @@ def _join(slices: Sequence[_Slice], seconds: float) -> Iterator[_Slice]:
             parts = []
 
 
-Level = Literal["low", "high"]
-
-
 def _observe(slices: Sequence[_Slice]) -> tuple[list[_Slice], list[_Slice]]:
     """The observations with a low rate, and with a high one: neighbours are one, also with slices that are neither
     between."""
@@ -217,23 +207,15 @@ def _observe(slices: Sequence[_Slice]) -> tuple[list[_Slice], list[_Slice]]:
     tenth = max(1, len(rates) // 10)
     least, most = fsum(rates[:tenth]) / tenth, fsum(rates[-tenth:]) / tenth
     margin = APART * (most - least)
-    found: dict[Level, list[list[_Slice]]] = {"low": [], "high": []}
-    before: Level | None = None
+    found: tuple[list[list[_Slice]], list[list[_Slice]]] = [], []
+    before = None
     for each in slices:
         if least + margin < each.rate < most - margin:
             continue
-        level: Level = "low" if each.rate <= least + margin else "high"
-        if level != before:
-            found[level].append([])
-        found[level][-1].append(each)
-        before = level
-    low, high = (list(map(_sum, rows)) for rows in found.values())
-    return [each for each in low if each.requests >= LEAST_REQUESTS], [
-        each for each in high if each.requests >= LEAST_REQUESTS
-    ]
-
-
-def _significance(low: Sequence[float], high: Sequence[float]) -> float:
-    """Welch's t-statistic of the difference between the means of two samples."""
-    error = sqrt(fsum(variance(sample) / len(sample) for sample in (low, high)))
-    return (fmean(high) - fmean(low)) / error if error else inf
+        is_high = each.rate > least + margin
+        if is_high != before:
+            found[is_high].append([])
+        found[is_high][-1].append(each)
+        before = is_high
+    low, high = ([each for each in map(_sum, rows) if each.requests >= LEAST_REQUESTS] for rows in found)
+    return low, high

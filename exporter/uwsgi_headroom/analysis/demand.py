@@ -12,7 +12,7 @@ windows in which a TCP queue of this server was full.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -80,16 +80,19 @@ class Demand(Struct, frozen=True):
 
 def compute_demand(window: Window, server: ServerRecord, flow: Flow, threads: int | None) -> Demand:
     """The offered work in a window. threads: the most that can serve, `count_ceiling`; None if unknown."""
-    busy = flow.observed if flow.observed is not None else flow.littles_law
+    busy, setup = flow.observed if flow.observed is not None else flow.littles_law, server.setup
     full = [name for name in window.queue_full_seconds if was_full(window, name)]
-    by_socket = _by_socket(window, server)
+    accepting = {worker.worker_id: worker.threads for worker in server.workers if worker.state == "accepting"}
+    holders = setup.socket_holders if setup.mapped else None
+    by_socket = split_by_socket(window, holders, accepting, server.queues) if holders else ()
     may_wait = flow.queue_length is None or shows_a_limit(flow)
     cut_off = bool(threads) and busy is not None and busy >= SATURATED * (threads or 0) and may_wait
+    is_counted = window.overflows is not None and any(map(is_tcp, full))
     return Demand(
         at_once=None if busy is None else busy + (flow.queue_length or 0.0),
         is_floor=bool(full) or cut_off or any(socket.is_floor for socket in by_socket),
         queue_was_full=bool(full),
-        refused_attempts=_refused_attempts(window, full),
+        refused_attempts=(ratio(window.overflows or 0, window.seconds) if is_counted else None) if full else 0.0,
         by_socket=by_socket,
     )
 
@@ -108,23 +111,6 @@ def count_refused(window: Window, sockets: Collection[str]) -> float | None:
     return ratio(window.refused, window.seconds)
 
 
-def _refused_attempts(window: Window, full: Sequence[str]) -> float | None:
-    """See `Demand.refused_attempts`. full: the sockets whose queue was full."""
-    if not full:
-        return 0.0
-    if window.overflows is None or not any(map(is_tcp, full)):
-        return None
-    return ratio(window.overflows, window.seconds)
-
-
-def _by_socket(window: Window, server: ServerRecord) -> tuple[SocketDemand, ...]:
-    """The offered work of each socket of a server that only some of its accepting workers serve."""
-    if not server.setup.mapped or not server.setup.socket_holders:
-        return ()
-    threads = {worker.worker_id: worker.threads for worker in server.workers if worker.state == "accepting"}
-    return split_by_socket(window, server.setup.socket_holders, threads, server.queues)
-
-
 def split_by_socket(
     window: Window,
     holders: SocketHolders,
@@ -133,14 +119,9 @@ def split_by_socket(
 ) -> tuple[SocketDemand, ...]:
     """The offered work of each socket that some of the accepting workers do not serve. threads: of these workers, by
     id."""
-    return tuple(_split_by_socket(window, holders, threads, queues))
-
-
-def _split_by_socket(
-    window: Window, holders: SocketHolders, threads: Mapping[int, int | None], queues: Mapping[str, Backlog] | None
-) -> Iterator[SocketDemand]:
     busy_seconds = {worker.worker_id: worker.busy_seconds for worker in window.workers}
     sockets_of = Counter(worker_id for workers in holders.values() for worker_id in workers)
+    found = []
     for socket, workers in holders.items():
         able = sum_if_all_known([threads.get(worker_id) for worker_id in workers])
         busy = sum_if_all_known([busy_seconds.get(worker_id) for worker_id in workers])
@@ -155,7 +136,8 @@ def _split_by_socket(
         if area is not None and all(sockets_of[worker_id] == 1 for worker_id in workers):
             own = tuple([worker for worker in window.workers if worker.worker_id in workers])
             flow = compute_flow(replace(window, workers=own, queue_seconds={socket: area}), queues)
-        yield SocketDemand(socket, tuple(workers), able, mean, waiting, is_floor, flow)
+        found.append(SocketDemand(socket, tuple(workers), able, mean, waiting, is_floor, flow))
+    return tuple(found)
 
 
 def find_longest_wait(flow: Flow, by_socket: Sequence[SocketDemand]) -> tuple[Flow, str]:

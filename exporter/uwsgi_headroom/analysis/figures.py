@@ -126,9 +126,12 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     handlers = mean_handlers(window, server)
     serving = ceiling and max(1, round(ceiling - handlers))
     demand = compute_demand(window, server, flow, serving)
-    stuck = _stuck_threads(server, stuck_seconds, seconds)
+    ages = [age for worker in workers for age in worker.ages.values() if age is not None]
+    stuck = [min(1.0, age / seconds) for age in ages if age >= stuck_seconds] if seconds else []
+    stuck_threads = sum(stuck) if len(stuck) > count_websockets(server) else 0.0
+    old = sum(age >= seconds for age in ages) if seconds else 0
     own = [*server.queues, *(server.setup.options.http or ())]
-    waits = compute_waits(window, flow, stuck, destinations, server.waits, own, _count_old(server, seconds))
+    waits = compute_waits(window, flow, stuck_threads, destinations, server.waits, own, old)
     lock = _compute_lock(window, server, waits)
     usable_cpus, reload_wait = cpus.count if cpus else None, find_reload_wait(workers, window)
     headroom = compute_headroom(
@@ -190,45 +193,21 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
 
 def _compute_lock(window: Window, server: ServerRecord, waits: WaitFigures | None) -> LockFigures | None:
     """The lock that is closest to its limit, or the pool for which threads wait as for a lock."""
-    pools = server.waits.pools if server.waits else {}
+    pools, pool = server.waits.pools if server.waits else {}, None
     if pools and waits and waits.share("lock") >= LOCK_SEEN:
-        return compute_pool(
-            window, max(pools.values()), sum(waits.threads.get(state, 0.0) for state in WORKING)
-        ) or compute_lock(window)
-    return compute_lock(window)
+        busy = sum(waits.threads.get(state, 0.0) for state in WORKING)
+        pool = compute_pool(window, max(pools.values()), busy)
+    return pool or compute_lock(window)
 
 
 def _find_presence(window: Window, workers: Sequence[WorkerRecord]) -> Mapping[int, float]:
     """The part of a window for which the threads of each worker counted, by its id: it accepted or served requests."""
-    threads = {worker.worker_id: worker.threads or 0 for worker in workers}
-    seconds = window.observed_seconds
-    return {
-        each.worker_id: min(
-            1.0,
-            max(
-                ratio(each.up_seconds, seconds) or 0.0,
-                ratio(each.busy_seconds or 0.0, threads.get(each.worker_id, 0) * seconds) or 0.0,
-            ),
-        )
-        for each in window.workers
-    }
-
-
-def _stuck_threads(server: ServerRecord, stuck_seconds: float, seconds: float) -> float:
-    """The mean number of threads, over the last `seconds`, with requests that are stuck at the end."""
-    ages = [age for age in _ages(server) if age >= stuck_seconds]
-    return (
-        sum([min(1.0, age / seconds) for age in ages]) if seconds > 0 and len(ages) > count_websockets(server) else 0.0
-    )
-
-
-def _count_old(server: ServerRecord, seconds: float) -> int:
-    """The number of threads whose requests were in service for the last `seconds`."""
-    return sum([age >= seconds for age in _ages(server)]) if seconds > 0 else 0
-
-
-def _ages(server: ServerRecord) -> list[float]:
-    return [age for worker in server.workers for age in worker.ages.values() if age is not None]
+    threads, seconds = {worker.worker_id: worker.threads or 0 for worker in workers}, window.observed_seconds
+    presence = {}
+    for each in window.workers:
+        served = ratio(each.busy_seconds or 0.0, threads.get(each.worker_id, 0) * seconds) or 0.0
+        presence[each.worker_id] = min(1.0, max(ratio(each.up_seconds, seconds) or 0.0, served))
+    return presence
 
 
 RELOAD_WAITS = 3.0
@@ -267,10 +246,9 @@ def mean_handlers(window: Window, server: ServerRecord) -> float:
 def count_ceiling(workers: Sequence[WorkerRecord], up: Mapping[int, float] | None = None) -> int | None:
     """The most threads that can serve, with those that cheaper mode keeps in reserve. None if uWSGI omits threads. up:
     the fraction for which the threads of an absent worker count, by worker id."""
-    parts = [None if worker.threads is None else worker.threads * _part(worker, up or {}) for worker in workers]
-    threads = sum_if_all_known(parts)
+
+    def part(worker: WorkerRecord) -> float:
+        return 1.0 if worker.state in ("accepting", "reserve") else min(1.0, (up or {}).get(worker.worker_id, 0.0))
+
+    threads = sum_if_all_known([worker.threads and worker.threads * part(worker) for worker in workers])
     return None if threads is None else ceil(threads)
-
-
-def _part(worker: WorkerRecord, up: Mapping[int, float]) -> float:
-    return 1.0 if worker.state in ("accepting", "reserve") else min(1.0, up.get(worker.worker_id, 0.0))

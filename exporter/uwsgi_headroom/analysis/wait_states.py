@@ -7,6 +7,7 @@ nearly a whole CPU is saturated. That is wrong for work that a library does with
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import inf
 
 from msgspec import Struct
 
@@ -100,25 +101,31 @@ def compute_waits(
         return None
     threads = {state: seconds / waits.observed_seconds for state, seconds in waits.seconds.items()}
     backends = {name: seconds / waits.observed_seconds for name, seconds in waits.backends.items()}
-    total = sum(threads.values())
+    total, requests = sum(threads.values()), flow.requests
     stuck = min(stuck, total)
-    are_files = _are_mostly_files(window, flow)
+    # What the threads do may be mostly that of static files, which have no part in the mean response time.
+    files = sum(worker.static_requests for worker in window.workers)
+    timed = inf if flow.littles_law is None else flow.littles_law
+    are_files = files >= max(1, MOSTLY_FILES * requests) and timed < (1 - MOSTLY_FILES) * (flow.observed or 0.0)
     lasting = stuck if are_files else min(total, max(stuck, _count_lasting(flow, total, old)))
     moving = _without_lasting(threads, lasting)
     is_hidden = lasting > 0 and total - lasting <= _LEAST_MOVING * total
-    is_unknown = is_hidden or are_files or (lasting > stuck and _loses_many(window, flow))
-    per_thread = None if is_unknown else _seconds_per_thread(flow, sum(moving.values()))
+    loses_many = sum(worker.lost for worker in window.workers) >= MANY_LOST * requests
+    per_thread = None
+    if flow.throughput and not (is_hidden or are_files or (lasting > stuck and loses_many)):
+        is_timed = flow.response_time is not None and sum(moving.values()) > 0
+        per_thread = (flow.response_time or 0.0) / sum(moving.values()) if is_timed else 1 / flow.throughput
     # Of the backends, the same part is without stuck requests as of all threads that wait for one.
-    waiting = threads.get("backend", 0.0)
-    unstuck = moving.get("backend", 0.0) / waiting if waiting else 1.0
-    per_request = None if per_thread is None else {state: number * per_thread for state, number in moving.items()}
+    unstuck = moving.get("backend", 0.0) / threads["backend"] if threads.get("backend") else 1.0
+    per_request, of_backends = None, None
+    if per_thread is not None:
+        per_request = {state: number * per_thread for state, number in moving.items()}
+        of_backends = {name: number * unstuck * per_thread for name, number in backends.items()}
     return WaitFigures(
         threads=threads,
         backends=backends,
         per_request=per_request,
-        backends_per_request=None
-        if per_thread is None
-        else {name: number * unstuck * per_thread for name, number in backends.items()},
+        backends_per_request=of_backends,
         total=total,
         disagreement=ratio(waits.disagreement_seconds, waits.observed_seconds) or 0.0,
         stuck=stuck,
@@ -129,6 +136,10 @@ def compute_waits(
         destinations=divide(destinations or {}, backends, now.addresses if now else {}, threads, per_request, own),
     )
 
+
+MANY_LOST = 0.05
+"""From this many lost requests for each completed one on, they may be what most threads serve, and new workers at their
+start may hide what the completed ones spend their time on."""
 
 LASTING = 2.0
 """If so many times as many threads are busy as the completed requests occupied, most serve requests that last."""
@@ -144,25 +155,8 @@ def _count_lasting(flow: Flow, threads: float, old: int) -> float:
     return max(float(old), beside) if threads >= LASTING * flow.littles_law else min(float(old), beside)
 
 
-MANY_LOST = 0.05
-"""From this many lost requests for each completed one on, these may be what most threads serve."""
-
-
-def _loses_many(window: Window, flow: Flow) -> bool:
-    """Whether workers end so often that they may hide what the completed requests spend their time on."""
-    return sum(worker.lost for worker in window.workers) >= MANY_LOST * flow.requests
-
-
 MOSTLY_FILES = 0.5
 """From this share of the requests, and of the threads' time, on, the threads mostly serve static files."""
-
-
-def _are_mostly_files(window: Window, flow: Flow) -> bool:
-    """Whether what the threads do is mostly that of static files, which have no part in the mean response time."""
-    files = sum(worker.static_requests for worker in window.workers)
-    if not files or files < MOSTLY_FILES * flow.requests or flow.observed is None or flow.littles_law is None:
-        return False
-    return flow.littles_law < (1 - MOSTLY_FILES) * flow.observed
 
 
 _LEAST_MOVING = 0.02
@@ -178,15 +172,6 @@ def _without_lasting(threads: Mapping[State, float], lasting: float) -> dict[Sta
         left[state] -= taken
         lasting -= taken
     return left
-
-
-def _seconds_per_thread(flow: Flow, moving: float) -> float | None:
-    """How many seconds of a mean request a mean of one thread is; None without completed requests."""
-    if not flow.throughput:
-        return None
-    if flow.response_time is not None and moving > 0:
-        return flow.response_time / moving
-    return 1 / flow.throughput
 
 
 MOSTLY = 0.5
