@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -19,34 +19,14 @@ from uwsgi_headroom.record import Destination, State
 from uwsgi_headroom.words.formats import listed
 from uwsgi_headroom.words.template import Facts, fill
 
-PORTS: Mapping[int, str] = {
-    389: "LDAP",
-    636: "LDAP",
-    25: "SMTP",
-    465: "SMTP",
-    587: "SMTP",
-    1433: "SQL Server",
-    1521: "oracle",
-    2181: "zookeeper",
-    2379: "etcd",
-    3306: "mysql",
-    4222: "nats",
-    5432: "postgres",
-    5672: "rabbitmq",
-    6379: "redis",
-    6432: "pgbouncer",
-    8200: "vault",
-    8500: "consul",
-    8983: "solr",
-    9042: "cassandra",
-    9092: "kafka",
-    9200: "elasticsearch",
-    11211: "memcached",
-    26379: "redis sentinel",
-    27017: "mongodb",
-    33060: "mysql",
-}
+_PORTS = """
+LDAP 389 636, SMTP 25 465 587, SQL-Server 1433, oracle 1521, zookeeper 2181, etcd 2379, mysql 3306 33060, nats 4222,
+postgres 5432, rabbitmq 5672, redis 6379, pgbouncer 6432, vault 8200, consul 8500, solr 8983, cassandra 9042,
+kafka 9092, elasticsearch 9200, memcached 11211, redis-sentinel 26379, mongodb 27017"""
 """The services at ports that are registered for them, or are their own default; not those of many, such as 8080."""
+
+_SERVICES = [row.split() for row in _PORTS.split(",")]
+PORTS: Mapping[int, str] = {int(port): name.replace("-", " ") for name, *ports in _SERVICES for port in ports}
 
 _SOCKETS: Sequence[tuple[re.Pattern[str], str]] = tuple(
     (re.compile(pattern, re.IGNORECASE), name)
@@ -129,8 +109,17 @@ def divide(
     """Divides the threads in `backend` and `dns` among what they wait for; most threads first. destinations: in any
     unit; empty if only the named ones are known. named: mean threads of those that are configured; addresses: of each.
     threads, per_request: by state. own: the server's own sockets, and those of its router."""
-    names = {address: name for name, address in addresses.items()} | _name_own(own)
-    seconds = _by_name(destinations, names) or _only_named(named, addresses, threads.get("backend", 0.0))
+    names = {address: name for name, address in addresses.items()}
+    for socket in own:
+        host, colon, port = socket.rpartition(":")
+        hosts = ("127.0.0.1", "[::1]") if colon and host in _ANY_HOST else (host,)
+        names |= {f"{each}{colon}{port}": ITSELF for each in hosts}
+    seconds = _by_name(destinations, names)
+    if not seconds:  # only the named ones are known, and how many threads wait for a backend
+        seconds = {_Key("backend", name, addresses.get(name, "")): part for name, part in named.items() if part}
+        backend = threads.get("backend", 0.0)
+        if (rest := backend - sum(seconds.values())) > _ROUNDING * backend:
+            seconds[_Key("backend", "", "")] = rest
     connecting = _by_name({each: part for each, part in destinations.items() if each.connecting}, names)
     sums: dict[str, float] = defaultdict(float)
     for key, part in seconds.items():
@@ -157,16 +146,6 @@ def divide(
 
 
 _ANY_HOST = ("", "*", "0.0.0.0", "[::]")  # noqa: S104 - compared with, not bound to
-
-
-def _name_own(sockets: Iterable[str]) -> dict[str, str]:
-    """The name of the server's own sockets, by the addresses at which its workers reach them."""
-    found = {}
-    for socket in sockets:
-        host, colon, port = socket.rpartition(":")
-        hosts = ("127.0.0.1", "[::1]") if colon and host in _ANY_HOST else (host,)
-        found.update({f"{each}{colon}{port}": ITSELF for each in hosts})
-    return found
 
 
 def _by_name(destinations: Mapping[Destination, float], names: Mapping[str, str]) -> dict[_Key, float]:
@@ -197,15 +176,6 @@ def _find_name(state: str, address: str, names: Mapping[str, str]) -> tuple[str,
     if name:
         return name, True
     return "DNS" if state == "dns" else name_service(address), False
-
-
-def _only_named(named: Mapping[str, float], addresses: Mapping[str, str], backend: float) -> dict[_Key, float]:
-    """The same from the names alone, and the rest of the threads that wait for a backend."""
-    parts = {_Key("backend", name, addresses.get(name, "")): part for name, part in named.items() if part}
-    rest = backend - sum(parts.values())
-    if rest > _ROUNDING * backend:
-        parts[_Key("backend", "", "")] = rest
-    return parts
 
 
 _ROUNDING = 1e-6

@@ -9,7 +9,6 @@ from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.wait_states import MOSTLY
-from uwsgi_headroom.record import Holder
 
 CPU_FULL = 0.90
 """CPU is scarce if the workers use at least this fraction of the usable CPUs."""
@@ -63,11 +62,9 @@ OWN_THREADS = 0.2
 def find_cpu_of_own_threads(figures: Figures) -> float:
     """The CPUs that threads use which serve no request, if that is most of what the workers use; else, or if unknown,
     0."""
-    if figures.waits is None or not are_waits_known(figures):
-        return 0.0
     used = sum(list_loads(figures))
-    rest = used - figures.waits.threads.get("cpu", 0.0)
-    return rest if rest >= max(OWN_THREADS, MOSTLY * used) else 0.0
+    rest = used - (figures.waits.threads.get("cpu", 0.0) if figures.waits else used)
+    return rest if are_waits_known(figures) and rest >= max(OWN_THREADS, MOSTLY * used) else 0.0
 
 
 def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) -> bool:
@@ -105,11 +102,6 @@ def is_hardly_any_idle(idle: float, cpus: float) -> bool:
     return idle <= (1 - CPU_FULL) * cpus
 
 
-def find_holder(figures: Figures) -> Holder | None:
-    """Who holds what most threads in `lock` wait for; None if that is not known."""
-    return figures.server.waits.holder if figures.server.waits else None
-
-
 NAPS = 4.0
 """From so many naps of a request on, it tries something again: a thread that wakes up at the end of a sleep counts
 too."""
@@ -139,19 +131,18 @@ SOLE, MAIN = 0.9, 0.8
 on it is what the holder does, if it is a pipe or a disk."""
 
 
-def _count_holders(figures: Figures) -> float:
-    """The mean number of threads that may hold the lock of a worker for which others wait; infinite if unknown."""
-    waits = figures.waits
-    if waits is None or waits.share("lock") < LOCKED or find_holder(figures) != "request":
-        return inf
-    return waits.total - waits.threads.get("lock", 0.0)
-
-
 def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:
     """What the thread waits for that holds the lock of a worker for which others wait: if all the rest wait for one
     backend, it does, too. None if unknown."""
     main = next(iter(figures.waits.destinations), None) if figures.waits else None
     return main if main and main.address and main.threads >= SOLE * _count_holders(figures) else None
+
+
+def _count_holders(figures: Figures) -> float:
+    """The mean number of threads that may hold the lock of a worker for which others wait; infinite if unknown."""
+    waits, now = figures.waits, figures.server.waits
+    is_known = waits and waits.share("lock") >= LOCKED and now and now.holder == "request"
+    return waits.total - waits.threads.get("lock", 0.0) if waits and is_known else inf
 
 
 def name_wait_of_holder(figures: Figures) -> str:

@@ -122,16 +122,12 @@ def mean_life(figures: Figures) -> float:
 
 def find_unexplained_ends(figures: Figures) -> Ends:
     """The ended workers, if nothing explains their ends: no option, harakiri, cheaper mode, or reload."""
-    ended = find_ends(figures)
+    ended, options = find_ends(figures), figures.server.setup.options
     reloaded = len(ended) == len(figures.window.workers) > 1 and len({times for _, times, _ in ended}) == 1
-    explained = (
-        reloaded
-        or are_reloaded(figures, ended)
-        or scales(figures)
-        or figures.window.harakiris
-        or not _is_unexplained(figures.server.setup.options)
-    )
-    return [] if explained else ended
+    limits = (options.max_requests, options.max_worker_lifetime, options.reload_on_rss, options.reload_on_as)
+    is_limited = not options.complete or any((*limits, options.evil_reload_on_rss, options.ends_workers))
+    is_reload = reloaded or are_reloaded(figures, ended)
+    return [] if is_limited or is_reload or scales(figures) or figures.window.harakiris else ended
 
 
 def are_reloaded(figures: Figures, ended: Ends) -> bool:
@@ -202,14 +198,6 @@ def scales(figures: Figures) -> bool:
     return in_reserve or bool(figures.server.setup.options.cheaper)
 
 
-def _is_unexplained(options: Options) -> bool:
-    """Whether all options are known and none of them ends healthy workers."""
-    if not options.complete:
-        return False
-    ends = (options.max_requests, options.max_worker_lifetime, options.reload_on_rss, options.reload_on_as)
-    return not any((*ends, options.evil_reload_on_rss, options.ends_workers))
-
-
 ASYNC = "async cores"
 
 ASYNC_FULL = 0.9
@@ -225,39 +213,32 @@ MANY_STUCK = 0.5
 """If at least this fraction of the threads is stuck, many requests find no free thread."""
 
 
-def find_stuck_requests(workers: Iterable[WorkerRecord], stuck_seconds: float) -> list[tuple[float, int]]:
-    """Age in seconds and worker id of each request in these workers that is at least this old, oldest first. The age
-    from which on a request counts as stuck is a setting, `--stuck`: some requests last by nature."""
-    requests = ((age, worker.worker_id) for worker in workers for age in worker.ages.values() if age is not None)
-    return sorted(((age, worker_id) for age, worker_id in requests if age >= stuck_seconds), reverse=True)
-
-
 def find_harmful_requests(figures: Figures) -> list[tuple[float, int]]:
-    """The stuck requests, if they take what other requests need; else none. An async core costs next to nothing, so
-    they do harm only if without them cores would be free, or if requests wait and none is completed. WebSockets are not
-    stuck."""
+    """Age and worker id of the stuck requests, oldest first, if they take what other requests need; else none. An async
+    core costs next to nothing, so they do harm only if without them cores would be free, or if requests wait and none
+    is completed. WebSockets are not stuck."""
     are_harmful = name_slots(figures.server) != ASYNC or is_standing(figures.flow) or fill_cores(figures)
-    stuck = find_stuck_requests(figures.server.workers, figures.stuck_seconds)
+    stuck = _list_stuck(figures.server, figures.stuck_seconds)
     return stuck if are_harmful and len(stuck) > count_websockets(figures.server) else []
+
+
+def _list_stuck(server: ServerRecord, seconds: float) -> list[tuple[float, int]]:
+    requests = [(age or 0.0, worker.worker_id) for worker in server.workers for age in worker.ages.values()]
+    return sorted([(age, worker_id) for age, worker_id in requests if age >= seconds], reverse=True)
 
 
 def count_harmful_now(server: ServerRecord, stuck_seconds: float) -> int:
     """The number of stuck requests at one instant, by `find_harmful_requests` without a window."""
-    stuck = len(find_stuck_requests(server.workers, stuck_seconds))
+    stuck, used = len(_list_stuck(server, stuck_seconds)), sum(len(worker.ages) for worker in server.workers)
     if name_slots(server) != ASYNC:
-        return stuck if stuck > count_websockets(server) else 0
-    used = sum(len(worker.ages) for worker in server.workers)
-    return stuck if _fill_cores(stuck, used, count_ceiling(server.workers)) else 0
+        return stuck * (stuck > count_websockets(server))
+    return stuck * (used >= ASYNC_FULL * (count_ceiling(server.workers) or math.inf) > used - stuck)
 
 
 def fill_cores(figures: Figures) -> bool:
     """Whether hardly any async core is free, because of stuck requests."""
-    stuck = find_stuck_requests(figures.server.workers, figures.stuck_seconds)
-    return _fill_cores(len(stuck), figures.flow.observed or 0.0, figures.ceiling)
-
-
-def _fill_cores(stuck: int, used: float, ceiling: int | None) -> bool:
-    return used >= ASYNC_FULL * (ceiling or math.inf) > used - stuck
+    stuck, used = len(_list_stuck(figures.server, figures.stuck_seconds)), figures.flow.observed or 0.0
+    return used >= ASYNC_FULL * (figures.ceiling or math.inf) > used - stuck
 
 
 def count_workers_sharing_one_cpu(server: ServerRecord) -> int:

@@ -23,7 +23,7 @@ from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
 from uwsgi_headroom.words.formats import listed
 
-CAUSES = (
+CAUSES = [
     "workers_paused",
     "reload_waits",
     "workers_ending",
@@ -58,7 +58,7 @@ CAUSES = (
     "waits_for_backend",
     "cheaper_does_not_scale",
     "saturation",
-)
+]
 """The codes of the causes of waiting, the deepest first: each, where it is seen, causes those after it."""
 
 DEPTHS = {code: depth for depth, code in enumerate(CAUSES)}
