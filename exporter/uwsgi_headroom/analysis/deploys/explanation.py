@@ -65,7 +65,13 @@ def list_parts(before: Side, after: Side) -> tuple[Part, ...]:
 
 def list_routes(before: Side, after: Side) -> tuple[Part, ...]:
     """By how much each route adds to the time of a mean request; empty where routes are off."""
-    return _compare(_find_routes(before), _find_routes(after))
+
+    def find(side: Side) -> dict[str, float]:
+        time = compute_flow(side.window).response_time
+        routes = side.routes if time is not None else None
+        return {route: (time or 0.0) * routes.share(route) for route in routes.threads} if routes else {}
+
+    return _compare(find(before), find(after))
 
 
 def _compare(before: dict[str, float], after: dict[str, float]) -> tuple[Part, ...]:
@@ -114,13 +120,6 @@ def _name_function(part: Part, before: Mapping[tuple[str, str], float], after: M
     return part._replace(function=function, function_growth=growths[function])
 
 
-def _find_routes(side: Side) -> dict[str, float]:
-    time = compute_flow(side.window).response_time
-    if side.routes is None or time is None:
-        return {}
-    return {route: time * side.routes.share(route) for route in side.routes.threads}
-
-
 _CONTENDED: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
 _FULLEST = 0.95
 
@@ -129,34 +128,23 @@ def expect_time(before: Window, after: Window) -> float:
     """The factor by which the load alone changes the time of a request; 1 if it is not known what requests wait for.
     Those that compute wait for each other in proportion to u / (1 - u), where u is the share of the CPUs, or of their
     interpreter, that is in use (the M/M/1 queue with processor sharing: Kleinrock 1976)."""
-    then, now = compute_flow(before), compute_flow(after)
+    then, now, cpu = compute_flow(before), compute_flow(after), before.cpu
     waits = compute_waits(before, then)
     if waits is None or not waits.total or not then.throughput or not now.throughput:
         return 1.0
-    load = now.throughput / then.throughput
-    factor = 1.0
-    for state, use in zip(_CONTENDED, (_find_cpu_use(before), _find_interpreter_use(before)), strict=True):
+    taken = cpu.own_seconds + (cpu.others_seconds or 0.0) if cpu else 0.0
+    served = [worker for worker in before.workers if worker.requests and worker.cpu_seconds is not None]
+    computed = sum((worker.cpu_seconds or 0.0) * worker.requests for worker in served)  # each by its requests
+    uses = (
+        ratio(taken, taken + cpu.idle_seconds) if cpu else None,
+        ratio(computed, before.seconds * sum(worker.requests for worker in served)),
+    )
+    load, factor = now.throughput / then.throughput, 1.0
+    for state, use in zip(_CONTENDED, uses, strict=True):
         if use:
             used, later = min(use, _FULLEST), min(use * load, _FULLEST)
-            grown = later / (1 - later) * (1 - used) / used
-            factor += waits.share(state) * (grown - 1)
+            factor += waits.share(state) * (later / (1 - later) * (1 - used) / used - 1)
     return max(0.1, factor)
-
-
-def _find_cpu_use(window: Window) -> float | None:
-    cpu = window.cpu
-    if cpu is None:
-        return None
-    used = cpu.own_seconds + (cpu.others_seconds or 0.0)
-    return ratio(used, used + cpu.idle_seconds)
-
-
-def _find_interpreter_use(window: Window) -> float | None:
-    """The use of the interpreters, each by the requests that it serves."""
-    served = [worker for worker in window.workers if worker.requests and worker.cpu_seconds is not None]
-    requests = sum(worker.requests for worker in served)
-    used = sum((worker.cpu_seconds or 0.0) * worker.requests for worker in served)
-    return ratio(used, window.seconds * requests)
 
 
 def name_growth(parts: Sequence[Part], change: float, most: int = 3) -> list[Part]:

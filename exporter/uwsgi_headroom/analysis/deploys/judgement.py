@@ -22,6 +22,7 @@ from uwsgi_headroom.analysis.deploys.spread import (
     from_normal,
 )
 from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.words.template import Facts, fill
 
 
 class Batch(NamedTuple):
@@ -190,19 +191,12 @@ def _join_to(least: float, pairs: Sequence[tuple[float, Pair]]) -> list[Pair]:
     return joined
 
 
-def _make_alike(before: Sides, after: Sides) -> tuple[Sides, Sides]:
-    """Both sides with batches of the length of the longer ones, if these are long."""
-    step = max(before.step, after.step)
-    if step <= _FINE_SECONDS:
-        return before, after
-    least = 0.8 * step  # a minute of a history file may be a second short
-    return Sides(before.batches, least), Sides(after.batches, least)
-
-
 def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: bool = False) -> Judgement:
     """Judge what is after a deploy by what was before it. expected: the factor by which the load alone changes the time
     of a request. overloaded: whether the server was before."""
-    before, after = _make_alike(before, after)
+    step = max(before.step, after.step)
+    if step > _FINE_SECONDS:  # both sides get batches of one length; a minute of a history file may be a second short
+        before, after = Sides(before.batches, 0.8 * step), Sides(after.batches, 0.8 * step)
     judgement = Judgement(
         "early",
         requests=(round(before.requests), round(after.requests)),
@@ -210,7 +204,15 @@ def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: boo
         expected=expected,
     )
     if before.seconds < LEAST_BEFORE or before.requests < FEWEST_REQUESTS:
-        return replace(judgement, status="unknown", reason=_too_little_before(before))
+        text = TOO_SHORT if before.seconds < LEAST_BEFORE else TOO_FEW
+        minutes, number = f"{before.seconds / 60:.0f}", f"{before.requests:.0f}"
+        facts: Facts = {
+            "minutes": minutes,
+            "of": f"{LEAST_BEFORE / 60:.0f}",
+            "number": number,
+            "least": FEWEST_REQUESTS,
+        }
+        return replace(judgement, status="unknown", reason=fill(text, facts))
     changes = [change for subject in SUBJECTS if (change := _judge_subject(subject, before, after, expected))]
     for place, change in enumerate(changes):
         if overloaded and (change.subject, change.state) == ("time", "better"):  # the end of an overload brings it
@@ -224,27 +226,25 @@ def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: boo
     needed = max([_find_needed(subject, before, after) for subject in spent], default=inf)
     judgement = replace(judgement, bound=bound, needed=None if needed == inf else round(needed))
     if not is_like_load(before, after) and after.requests >= FEWEST_REQUESTS and after.seconds >= LEAST_AFTER:
-        return replace(judgement, status="unknown", reason=_unlike(before, after))
+        factor = ratio(after.load, before.load) or inf
+        facts = {"less": factor < 1 and f"{100 * factor:.0f} %", "times": f"{factor:.1f}", "most": f"{LIKE_LOAD:g}"}
+        return replace(judgement, status="unknown", reason=fill(UNLIKE, facts))
     if bound is not None and any(change.state == "better" for change in changes):
         return replace(judgement, status="better")
     return replace(judgement, status="same") if bound is not None and bound <= ENOUGH else judgement
 
 
+TOO_SHORT = "only {minutes} of the {of} min before this time are known"
+TOO_FEW = "there were only {number} requests before this time, and {least} are needed"
+UNLIKE = (
+    "the load is [less? {less}][not less? {times} times] the load before, and times are compared up to a factor of "
+    "{most}"
+)
+
+
 def is_like_load(before: Sides, after: Sides) -> bool:
     """Whether the loads of both sides are like enough to compare times."""
     return before.load <= LIKE_LOAD * after.load and after.load <= LIKE_LOAD * before.load
-
-
-def _too_little_before(before: Sides) -> str:
-    if before.seconds < LEAST_BEFORE:
-        return f"only {before.seconds / 60:.0f} of the {LEAST_BEFORE / 60:.0f} min before this time are known"
-    return f"there were only {before.requests:.0f} requests before this time, and {FEWEST_REQUESTS} are needed"
-
-
-def _unlike(before: Sides, after: Sides) -> str:
-    factor = ratio(after.load, before.load) or inf
-    words = f"{factor:.1f} times" if factor >= 1 else f"{100 * factor:.0f} %"
-    return f"the load is {words} the load before, and times are compared up to a factor of {LIKE_LOAD:g}"
 
 
 def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: float) -> Change | None:

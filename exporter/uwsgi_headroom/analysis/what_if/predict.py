@@ -7,7 +7,7 @@ queueing, which another setting changes. Without wait states, the waiting is wha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import fsum, isfinite, log
+from math import fsum, isfinite
 from typing import Literal
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.littles_law import add_wait
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.repairman import Model, Times, find_times, flow_equivalent
 from uwsgi_headroom.analysis.what_if.cautions import list_cautions
-from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed, Setting, choose_settings
+from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed, Setting
 from uwsgi_headroom.record import State
 
 Resource = Literal["threads", "interpreters", "cpu", "lock"]
@@ -93,46 +93,18 @@ class WhatIf(Struct, frozen=True, kw_only=True):
 
 def predict_settings(measured: Measured, settings: Sequence[Setting], loads: Sequence[float] = (1.0, 1.5)) -> WhatIf:
     """Predict these settings at these multiples of the peak load. Raises CannotPredictError."""
-    server = calibrate(measured)
-    wanted = dict.fromkeys((measured.setting, *settings))
-    predicted = {setting: predict_setting(server, setting, loads) for setting in wanted}
+    server, highest = calibrate(measured), max(loads, default=0.0) * measured.busiest.throughput
+    predicted = {each: predict_setting(server, each, loads) for each in dict.fromkeys((measured.setting, *settings))}
+    wait = server.find_lock_wait() if server.from_waits else None
+    cautions = list_cautions(measured, server.model, settings, lock_wait=wait, highest=highest)
     return WhatIf(
         measured=measured,
         today=predicted[measured.setting],
         check=_check(server),
         predictions=tuple(predicted[setting] for setting in settings),
         demands_measured=server.from_waits,
-        cautions=tuple(
-            list_cautions(
-                measured,
-                server.model,
-                settings,
-                lock_wait=server.find_lock_wait() if server.from_waits else None,
-                highest=max(loads, default=0.0) * measured.busiest.throughput,
-            )
-        ),
+        cautions=tuple(cautions),
     )
-
-
-ALIKE = 0.03
-"""Settings whose times, or whose most throughput, differ by less count as equally good: the error of the model."""
-
-
-def propose(measured: Measured, count: int = 5, load: float | None = 1.5) -> tuple[Prediction, ...]:
-    """At most `count` settings other than the observed one, the most promising first: the shortest mean time at `load`
-    times the peak; those that do not serve it follow by their most throughput. Of those alike, the one with fewer
-    threads is better. Settings that do not fit into memory are left out. Raises CannotPredictError."""
-    found = predict_settings(
-        measured, choose_settings(measured.setting, measured.cpus), () if load is None else (load,)
-    )
-    able = [each for each in found.predictions if each.fits is not False and each.setting != measured.setting]
-
-    def rank(prediction: Prediction) -> tuple[bool, float, int, int]:
-        time = next((at.total_time for at in prediction.at), None)
-        worth = time if time is not None else 1 / prediction.most_throughput
-        return time is None, round(log(worth) / ALIKE), prediction.setting.in_all, prediction.setting.processes
-
-    return tuple(sorted(able, key=rank)[:count])
 
 
 class Server(Struct, frozen=True):
@@ -244,7 +216,9 @@ def calibrate(measured: Measured) -> Server:
     serial = lock.seconds if lock else 0.0
     # More of the CPU time cannot be under the locks than they can be held.
     locked = min(cpu, MOST_LOCK_LOAD * measured.running.processes / window.throughput)
-    others = measured.others if isfinite(measured.others) else 0.0
+    others, spread = measured.others if isfinite(measured.others) else 0.0, 1.0
+    if window.p95 is not None and isfinite(window.p95) and window.p95 > 0:
+        spread = max(0.0, min(MOST_SPREAD, (window.p95 / response_time - 1) / P95_OF_SPREAD))
     server = Server(
         measured=measured,
         model=Model(
@@ -258,7 +232,7 @@ def calibrate(measured: Measured) -> Server:
         from_waits=from_waits,
         others=0.0 if measured.others_follow else others,
         others_per_request=others / window.throughput if measured.others_follow else 0.0,
-        spread=_find_spread(window),
+        spread=spread,
     )
     if waits and from_waits:
         return server if lock else _fit_lock(server, waits.get("interpreter_lock", 0.0))
@@ -277,13 +251,6 @@ def _known(measured: Measured) -> tuple[float, float]:
             "uWSGI's host, in the same PID namespace."
         )
     return measured.window.response_time, measured.cpu_per_request
-
-
-def _find_spread(window: Observed) -> float:
-    """The coefficient of variation of response times, from their 95th percentile; 1 if that is unknown."""
-    if window.p95 is None or not isfinite(window.p95) or not window.p95 > 0 or not window.response_time:
-        return 1.0
-    return max(0.0, min(MOST_SPREAD, (window.p95 / window.response_time - 1) / P95_OF_SPREAD))
 
 
 def _fit_lock(server: Server, observed: float) -> Server:
@@ -316,16 +283,21 @@ USED_UP = {"cpu": 0.95, "interpreters": 0.9, "lock": 0.9}
 
 
 def predict_setting(server: Server, setting: Setting, loads: Sequence[float]) -> Prediction:
-    """Predict one setting at these multiples of the peak load."""
-    most = server.find_most(setting)
+    """Predict one setting at these multiples of the peak load. With an upper bound for the memory of a worker, all may
+    fit although the bound does not."""
+    most, measured = server.find_most(setting), server.measured
     full = _describe_use(server, setting, most, Times(setting.in_all / most, 0.0, server.chain(setting, most)[-1][1]))
-    memory, fits = _memory(server.measured, setting)
+    each, available = measured.memory_per_worker, measured.memory_available
+    more, fits = setting.processes - measured.running.processes, None
+    if each is not None and available is not None:
+        fits = more <= 0 or more * each <= available
+        fits = None if not (fits or measured.memory_is_exact) else fits
     return Prediction(
         setting=setting,
         most_throughput=most,
         limit=next((name for name, least in USED_UP.items() if full[name] >= least), "threads"),  # type: ignore[misc]
         at=tuple(_describe_load(server, setting, load, most, full) for load in loads),
-        memory=memory,
+        memory=each and setting.processes * each,
         fits=fits,
     )
 
@@ -352,16 +324,6 @@ def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -
         "lock": rate * model.serial / (1 if model.serial_is_shared else processes),
     }
     return {name: min(1.0, use) for name, use in uses.items()}
-
-
-def _memory(measured: Measured, setting: Setting) -> tuple[float | None, bool | None]:
-    """The memory of all workers in bytes, and whether they fit; None where an upper bound does not."""
-    each, available = measured.memory_per_worker, measured.memory_available
-    if each is None:
-        return None, None
-    more = setting.processes - measured.running.processes
-    fits = None if available is None else more * each <= available or more <= 0
-    return setting.processes * each, None if fits is False and not measured.memory_is_exact else fits
 
 
 def _check(server: Server) -> Check:
