@@ -9,7 +9,7 @@ from typing import NamedTuple
 from tests.markdown.test_facts import rows
 from tools.environments import ROOT
 from tools.tables import list_rows
-from uwsgi_headroom.analysis import destinations, figures, polling, shortages, wait_states, worker_states
+from uwsgi_headroom.analysis import destinations, figures, shortages, wait_states, worker_states
 from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, INTERPRETERS_BUSY
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.findings import (
@@ -84,7 +84,7 @@ ROWS = {
     "requests_rejected": Row("requests (that are |are )?(refused|rejected)|refuses", log.MANY_REFUSED),
     "requests_unanswered": Row("without (a byte of )?an answer|unanswered", log.MANY_REFUSED),
     "saturation": Row("threads (are |is )?(busy|in use)|busy threads", (limits.THREADS_BUSY, limits.THREADS_FULL)),
-    "interpreter_bound": Row("async cores", (polling.OF_KERNEL,)),
+    "interpreter_bound": Row("async cores", (figures.OF_KERNEL,)),
     "interpreter_lock_held": Row(
         "lock of an interpreter", (round(lock_waits.LITTLE, 1), wait_states.MOSTLY, MOST_WAIT, shortages.LOCKED)
     ),

@@ -207,7 +207,6 @@ def _explain_replacement(figures: Figures, away: float) -> Advice | None:
 
 
 def find_reload(figures: Figures) -> Advice:
-    """What to do about full reloads."""
     return (RELOADED_AGAIN if figures.window.reloads >= AGAIN_AND_AGAIN else RELOADED).advise()
 
 
@@ -280,7 +279,6 @@ def killed_fill_threads(figures: Figures) -> bool:
 
 
 def _explain_clients(figures: Figures) -> Advice | None:
-    """What to do if most threads in use wait for clients."""
     if figures.share("client") < MOSTLY:
         return None
     if connections_hold_threads(figures):

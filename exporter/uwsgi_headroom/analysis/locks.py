@@ -112,7 +112,6 @@ def _of_workers(window: Window) -> LockFigures | None:
 
 
 def _is_enough(known: float | None, window: Window) -> bool:
-    """Whether a lock was known for long enough."""
     return known is not None and known >= max(LEAST_SECONDS, LEAST_KNOWN * window.observed_seconds)
 
 

@@ -224,7 +224,6 @@ def _sum(groups: Sequence[tuple[float, int]], values: Sequence[float]) -> float:
 
 
 def _distribute(logs: Sequence[float]) -> list[float]:
-    """Probabilities in proportion to the exponentials of these."""
     highest = max(logs)
     likely = [exp(each - highest) for each in logs]
     total = fsum(likely)

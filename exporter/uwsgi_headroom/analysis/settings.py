@@ -216,6 +216,10 @@ class Case(NamedTuple):
         return getattr(part, name) if part else _compute(self)[name]
 
 
+_LIMITS = ("max_requests", "reload_on_rss", "reload_on_as")
+_CHEAPER_OPTIONS = ("cheaper_initial", "cheaper_step", "cheaper_overload", "cheaper_algo")
+
+
 def _compute(case: Case) -> dict[str, Fact]:
     """What only texts need."""
     options, seen, workers = case.options, case.seen, case.workers or 1
@@ -244,10 +248,6 @@ def _compute(case: Case) -> dict[str, Fact]:
     }
 
 
-_LIMITS = ("max_requests", "reload_on_rss", "reload_on_as")
-_CHEAPER_OPTIONS = ("cheaper_initial", "cheaper_step", "cheaper_overload", "cheaper_algo")
-
-
 class Advice(Struct, frozen=True, kw_only=True):
     """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may.
 
@@ -264,8 +264,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     title: str
     reason: str = ""
     lines: tuple[str, ...] = ()
-    unless: str = ""
-    source: str = ""
+    unless: str = NEVER
+    source: str = SOURCE
     change: str = ""
     needs: str = ""
     seen: str = ""
@@ -295,7 +295,6 @@ _REQUESTS_TOGETHER = Advice(
     lines=("max-requests-delta = {requests_apart:plain}",),
     needs="2.0.29",
     unless="the workers start in milliseconds, or their shares of the requests differ a lot.",
-    source=SOURCE,
     seen="{size}",
     sets=("max_requests",),
 )
@@ -335,7 +334,6 @@ RULES: tuple[Advice, ...] = (
         reason="`chmod-socket` is one option for all UNIX sockets: those of the application and that of the stats.",
         change="Keep only the value that fits all sockets.",
         unless="the last value is meant to replace the earlier ones, for example those of a file that you include.",
-        source=SOURCE,
         seen="It is set {times_set:time}.",
         sets=("chmod_socket",),
     ),
@@ -348,7 +346,6 @@ RULES: tuple[Advice, ...] = (
         "login.",
         lines=("stats = 127.0.0.1:1717",),
         unless="a firewall, or a network namespace of its own, keeps others away from the stats server.",
-        source=SOURCE,
         seen="Other machines may reach this address.",
         sets=("stats",),
     ),
@@ -395,7 +392,6 @@ RULES: tuple[Advice, ...] = (
         title="The next start of uWSGI will fail: `cheaper` is not below `processes`.",
         reason="`cheaper` is the number of workers that keep running when there is little to do.",
         lines=("cheaper = {half:plain}",),
-        unless=NEVER,
         source=CHEAPER,
         seen="`cheaper` is {cheaper:plain}, and there are {most_workers:worker}.",
         sets=("cheaper", "processes"),
@@ -406,7 +402,6 @@ RULES: tuple[Advice, ...] = (
         title="`cheaper-initial` is ignored: it is below `cheaper`, or above the number of workers.",
         reason="uWSGI takes only a value in this range.",
         lines=("cheaper-initial = {nearest:plain}",),
-        unless=NEVER,
         source=CHEAPER,
         seen="`cheaper-initial` is {cheaper_initial:plain}, outside of the range from `cheaper` ({cheaper:plain}) to "
         "{most_workers:worker}.",
@@ -463,7 +458,6 @@ RULES: tuple[Advice, ...] = (
         lines=("max-worker-lifetime-delta = {seconds_apart:plain}",),
         needs="2.0.20",
         unless="the workers start in milliseconds.",
-        source=SOURCE,
         seen="{size}",
         sets=("max_worker_lifetime",),
     ),
@@ -476,8 +470,6 @@ RULES: tuple[Advice, ...] = (
         title="The next start of uWSGI will fail: `max-worker-lifetime` is not above `min-worker-lifetime`.",
         reason="A worker would have to end before it is allowed to.",
         lines=("min-worker-lifetime = {half_life:plain}",),
-        unless=NEVER,
-        source=SOURCE,
         seen="`min-worker-lifetime` is {least_life:plain} s[life_is_default? , the default]; `max-worker-lifetime` is "
         "{max_worker_lifetime:plain} s.",
         sets=("min_worker_lifetime", "max_worker_lifetime"),
@@ -492,7 +484,6 @@ RULES: tuple[Advice, ...] = (
         "has served and however much memory it takes.",
         lines=(f"min-worker-lifetime = {DEFAULT_MIN_LIFETIME}",),
         unless="memory grows slowly.",
-        source=SOURCE,
         seen="`min-worker-lifetime` is {least_life:plain} s; limits: {set_limits}.",
         sets=("min_worker_lifetime",),
     ),
@@ -504,7 +495,6 @@ RULES: tuple[Advice, ...] = (
         reason="A worker has one timer for all its threads, and each request that completes on any thread stops it.",
         change="Set a timeout on every call to a backend, or use processes with one thread each.",
         unless="each worker has one thread.",
-        source=SOURCE,
         seen="{size}",
         sets=("harakiri",),
     ),
@@ -719,7 +709,6 @@ RULES: tuple[Advice, ...] = (
         lines=("disable-logging = true", "log-5xx = true"),
         unless="the reader is the service manager or the container's runtime, and never stops reading. With fewer "
         "lines, the pipe takes longer to fill.",
-        source=SOURCE,
         seen="The master's standard error is a pipe.",
     ),
 )

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.analysis.findings.other_limits import correct_headroom
+from uwsgi_headroom.analysis.findings import Finding, collect_findings, correct_headroom
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, SIZE_CAP, STUCK_SECONDS, TIMEOUT_SECONDS
 from uwsgi_headroom.config.slo import Slo

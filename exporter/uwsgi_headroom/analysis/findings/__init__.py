@@ -1,9 +1,20 @@
-"""Turns figures into findings about a window, worst first."""
+"""Turns figures into findings about a window, worst first, and corrects the headroom by them.
+
+Free threads, interpreters and CPUs are no headroom while requests wait for a saturated backend, take turns on one
+connection, or fail. Where it is known how much of that other limit is used, it stands beside the resources, as the
+limit `other`; else the headroom is not known.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 
+from msgspec.structs import replace
+
+from uwsgi_headroom.analysis.bottlenecks import fills_threads
+from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_ceiling, find_first, list_causes
+from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import (
     backend_waits,
@@ -26,9 +37,16 @@ from uwsgi_headroom.analysis.findings.evenness import COSTLY
 from uwsgi_headroom.analysis.findings.hold import Held, Hold
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Kind, Severity, first_act
 from uwsgi_headroom.analysis.findings.queue import WAITED
+from uwsgi_headroom.analysis.littles_law import is_standing
+from uwsgi_headroom.analysis.shortages import mostly_sleeps
+from uwsgi_headroom.analysis.usable import Usable
+from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.analysis.worker_states import find_without_application
 from uwsgi_headroom.record import EmperorRecord
 
-RULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
+Rule = Callable[[Figures], Iterable[Finding]]
+
+RULES: tuple[Rule, ...] = (
     causes.find,
     parts.find_open_files,
     waits.find_blocked_output,
@@ -94,8 +112,95 @@ def _is_said(finding: Finding, others: Sequence[Finding]) -> bool:
 
 
 def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
-    """The findings about an emperor."""
     return list(parts.find_of_emperor(record))
+
+
+_LIMITING: tuple[Rule, ...] = (
+    causes.find,
+    parts.find_open_files,
+    waits.find_blocked_output,
+    causes.find_idle,
+    waits.find_held_loops,
+    workers.find,
+    waits.find,
+    lock_waits.find,
+    backend_waits.find,
+)
+"""The rules whose findings may limit a server."""
+
+
+def correct_headroom(figures: Figures) -> Figures:
+    """The figures with the headroom, and the usable one, that the findings about them leave."""
+    room = figures.headroom
+    if room.no_requests:
+        return figures
+    reached = {limit for limit, factor in room.by_limit.items() if factor <= 1 / REACHED}
+    order = list_causes(figures.cpu)
+    errors, cause = _describe_errors(figures), None
+    if not errors and not reached.intersection(order[: order.index("other")]):
+        cause = _find_cause(figures)
+    if not errors and cause is None:
+        sleeps = room.first == "threads" and room.by_limit["threads"] <= 1 / waits.USED and mostly_sleeps(figures)
+        return replace(figures, headroom=replace(room, sleeps=True)) if sleeps else figures
+    of_threads = room.by_limit["threads"] if "threads" in reached else None
+    known = (of_threads, _compute_factor(figures, cause)) if cause else ()
+    factor = min((each for each in known if each is not None), default=None)
+    other = OtherLimit(cause.code, cause.clause) if cause else OtherLimit("errors", errors)
+    if factor is None or (is_standing(figures.flow) and factor > 1 / REACHED):
+        idle = (*room.by_limit, *room.far, *room.idle)
+        return replace(figures, headroom=Headroom({}, None, None, idle=idle, other=other), usable=None)
+    name: Limit = "lock" if cause and cause.kind.limits == "lock" else "other"
+    by_limit = dict(sorted([*room.by_limit.items(), (name, factor)], key=lambda pair: pair[1]))
+    first, usable = find_first(by_limit, order), figures.usable
+    if first == name and usable is not None:
+        usable = Usable(min(factor, usable.factor), name)
+    far, ceiling = tuple(limit for limit in room.far if limit != name), find_ceiling(by_limit, order)
+    room = replace(room, by_limit=by_limit, first=first, ceiling=ceiling, far=far, unknown=(), other=other)
+    return replace(figures, headroom=room, usable=usable)
+
+
+def _find_cause(figures: Figures) -> Finding | None:
+    """What limits the server beside its resources; None if nothing is known to."""
+    known = {"lock": "lock" not in figures.headroom.by_limit, "turns": _wait_for_turns(figures)}
+    return diagnosis.find_cause(each for rule in _LIMITING for each in rule(figures) if _limits(each, known))
+
+
+def _limits(finding: Finding, known: Mapping[str, bool]) -> bool:
+    """Whether a cause limits the server, also where hardly any request waits. known: for the limits that do not always
+    apply, whether they do."""
+    when = finding.kind.limits
+    return known.get(when, when != "") and (finding.severity != "info" or when in ("always", "turns"))
+
+
+LEAST_WAITING = 2.0
+"""With so many threads in a backend that runs one command at a time, on average, all but one wait for their turn."""
+
+
+def _wait_for_turns(figures: Figures) -> bool:
+    """Whether threads mostly wait for one backend that runs one command at a time."""
+    main = list_main(figures.waits.destinations) if figures.waits else []
+    return len(main) == 1 and is_one_at_a_time(main[0]) and main[0].threads >= LEAST_WAITING
+
+
+def _describe_errors(figures: Figures) -> str:
+    """Why requests that take little now would take more without their errors, as a clause; empty if most are well."""
+    accepting, without = find_without_application(figures.server) or ([], [])
+    window, least = figures.window, MOSTLY * figures.flow.requests or inf
+    if without and len(accepting) == len(without):
+        return "uWSGI answers every request with an error"
+    if (window.unanswered or 0) >= least:
+        return "uWSGI closes most requests without a response"
+    return "most requests raise exceptions" * (window.exceptions - clients.count_left(figures) >= least)
+
+
+def _compute_factor(figures: Figures, cause: Finding) -> float | None:
+    """By how much load can grow until this limit is reached; None if that is not known."""
+    saturation, throughput = figures.saturation, figures.flow.throughput
+    if cause.code == "loop_held":
+        return 1 / part if (part := waits.find_part_held(figures)) else None
+    if cause.code == "backend_saturated" and saturation and throughput and fills_threads(figures, saturation):
+        return max(1.0, saturation.high / throughput)
+    return None
 
 
 __all__ = [
@@ -111,6 +216,7 @@ __all__ = [
     "Severity",
     "collect_emperor_findings",
     "collect_findings",
+    "correct_headroom",
     "find_harm",
     "first_act",
 ]

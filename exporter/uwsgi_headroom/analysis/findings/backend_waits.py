@@ -47,9 +47,8 @@ BACKEND = Kind(
     act="{look}.",
     then="Check whether the backend is overloaded, or waits for a lock. [turns? Redis runs one command at a time: "
     "`SLOWLOG GET` shows what holds it up. Connections with `flags=b` (BLPOP) or `flags=P` (SUBSCRIBE) wait for the "
-    "result of a job: look at the job workers. ]If the problem began with a deploy, roll the deploy back. Then make "
-    "the queries faster or fewer. More `threads` [turns? would also wait for their turn][not turns? help only if "
-    "{what} can take more requests at once]. More CPU does not help.",
+    "result of a job: look at the job workers. ]Make the queries faster or fewer. More `threads` [turns? would also "
+    "wait for their turn][not turns? help only if {what} can take more requests at once]. More CPU does not help.",
     clause="the {slots} wait for {what}",
     runbook="UwsgiConcurrencyNearCapacity",
     fills_threads=True,
@@ -93,7 +92,7 @@ SATURATED = Kind(
     meaning="If the backend had free capacity, more requests at once would not slow it down. Here, they do slow it "
     "down, so requests wait for each other in the backend.",
     act="{look}.",
-    then="If the problem began with a deploy, roll the deploy back. Then make the queries faster or fewer, or give the "
+    then="Make the queries faster or fewer, or give the "
     "backend more capacity. More threads or processes would also wait[most? , and uWSGI can hardly serve more than "
     "{most}].[not named?  To see which backend the threads wait for, give your backends names (`--backends`).]",
     clause="a backend is saturated[named?  ({named})]",
@@ -105,7 +104,6 @@ SATURATED = Kind(
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about what the threads wait for outside of their process, by address and name."""
     waits, known, available = figures.waits, figures.saturation, figures.threads or 0
     if waits is None:
         return
@@ -173,7 +171,6 @@ def _list(figures: Figures, waits: WaitFigures) -> Facts:
 
 
 def _list_shares(destinations: Sequence[DestinationFigures]) -> str:
-    """The destinations and their shares; each of many has a small one."""
     return listed([f"{each.label} ({percent(each.share)})" for each in destinations] or ["many backends"])
 
 

@@ -256,7 +256,6 @@ WORKERS_STOPPED = Kind(
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about workers that cannot serve."""
     if outage := figures.outage:
         until = time.strftime("%H:%M:%S %Z", time.localtime(outage.until))
         yield WAS_DOWN.found(figures, down=outage.seconds, until=until)
@@ -289,7 +288,6 @@ def _paused(figures: Figures) -> Iterator[Finding]:
 
 
 def _reload_waits(figures: Figures) -> Iterator[Finding]:
-    """A full reload, or a stop, that waits for requests."""
     found, options = figures.reload_wait, figures.server.setup.options
     if found is None:
         return
@@ -366,7 +364,6 @@ def _find_hanging(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
 
 
 def _hanging(figures: Figures) -> Iterator[Finding]:
-    """Workers that have been starting for long, and what they wait for."""
     workers = figures.server.workers
     if hanging := _find_hanging(workers):
         ids = [worker.worker_id for worker in hanging]
@@ -430,7 +427,6 @@ def find_idle(figures: Figures) -> Iterator[Finding]:
 
 
 def find_stopped(figures: Figures) -> list[WorkerRecord]:
-    """The workers whose processes are stopped."""
     return [worker for worker in figures.server.workers if worker.is_stopped and not worker.ended]
 
 

@@ -152,7 +152,6 @@ def _count_unread(figures: Figures) -> int:
 
 
 def _count(number: int, requests: int) -> Facts:
-    """The facts of all rows: so many of these requests failed."""
     return {"number": number, "requests": requests, "part": number / max(number, requests)}
 
 

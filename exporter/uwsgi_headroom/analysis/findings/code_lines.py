@@ -48,7 +48,6 @@ STUCK = "{number:stuck request} {number:is|are} in the function {line}[doing? , 
 
 
 def name_lines(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, with lines of code where these are known."""
     code = figures.code
     if code is None or code.off is not None:
         return list(findings)

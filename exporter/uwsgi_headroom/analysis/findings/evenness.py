@@ -121,7 +121,6 @@ HARMLESS = replace(
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The finding about how evenly the workers share the requests."""
     balance = figures.balance
     if len(balance.active) < 2 or balance.hottest is None or balance.noise_floor is None or balance.hot_ratio is None:
         return
@@ -191,13 +190,11 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
 
 
 def even_out(figures: Figures) -> str:
-    """Advice to spread the load of the hottest worker."""
     facts = _split(figures)
     return f"{fill(HURTS.act, facts)} {fill(HURTS.then, facts)}".strip()
 
 
 def _split(figures: Figures) -> Facts:
-    """What spreads the load."""
     active, mapped = len(figures.balance.active), figures.server.setup.mapped
     threads = round((figures.available or 0) / active) if active else 0
     splits = not mapped and threads >= 2

@@ -146,7 +146,6 @@ def _list(
 
 
 def _add(shown: list[Finding], finding: Finding) -> None:
-    """Add a finding, unless what is shown says it already."""
     if codes(finding).isdisjoint(code for each in shown for code in codes(each)):
         shown.append(finding)
 

@@ -7,7 +7,7 @@ is: a harm of waiting, a cause of it, or what a runbook is about.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -16,9 +16,20 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.facts import COMMON
+from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.log_words import read_log
+from uwsgi_headroom.analysis.routes import describe_route
+from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
+from uwsgi_headroom.analysis.worker_states import (
+    count_lost,
+    count_respawns,
+    mean_life,
+    name_slots,
+    part_away,
+    see_calls,
+)
 from uwsgi_headroom.record import State
+from uwsgi_headroom.words.formats import listed
 from uwsgi_headroom.words.template import Fact, Private, fill, names_in
 
 Severity = Literal["critical", "warning", "info"]
@@ -74,6 +85,28 @@ Range = Literal["critical", "warning", "info", "critical or warning", "warning o
 """The severities that a row can have."""
 
 
+COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
+    "away": part_away,
+    "calls": lambda figures: see_calls(figures.server),
+    "completed": lambda figures: figures.flow.requests,
+    "cpu_wait": lambda figures: figures.waits is not None and figures.share("cpu_wait"),
+    "lazy": lambda figures: figures.server.setup.options.lazy_apps,
+    "lives": mean_life,
+    "lost": count_lost,
+    "mercy": lambda figures: figures.server.setup.options.worker_reload_mercy or DEFAULT_MERCY,
+    "options": lambda figures: listed([f"`{name}`" for name in figures.server.setup.options.ends_workers] or [""]),
+    "reloads": lambda figures: figures.window.reloads,
+    "requests": lambda figures: figures.flow.requests,
+    "respawns": count_respawns,
+    "route": lambda figures: Private(describe_route(figures.routes, figures.server)),
+    "seconds": lambda figures: figures.window.seconds,
+    "slots": lambda figures: name_slots(figures.server),
+    "wait": lambda figures: waiting_clause(figures.flow),
+    "workers": lambda figures: len(figures.server.workers),
+}
+"""Facts that many rows need, by the names that the rows call them."""
+
+
 class Kind(Struct, frozen=True, dict=True):
     """A row. All texts are templates.
 
@@ -107,7 +140,7 @@ class Kind(Struct, frozen=True, dict=True):
     fills_threads: bool = False
     """Whether this cause fills the threads, also while no request waits for one."""
     limits: Literal["", "waits", "always", "turns", "lock"] = ""
-    """When this cause limits a server whose threads, interpreters and CPUs are free (`other_limits`)."""
+    """When this cause limits a server whose threads, interpreters and CPUs are free (`correct_headroom`)."""
     states: tuple[State, ...] = ()
     """What the threads do that it is about, whose lines of code are named."""
     keeps_from_serving: bool = False

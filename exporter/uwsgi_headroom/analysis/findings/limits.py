@@ -185,13 +185,11 @@ def find_busy_threads(figures: Figures) -> Iterator[Finding]:
 
 
 def _name(figures: Figures, ceiling: int, of: str = "") -> Facts:
-    """What so many threads are called. of: whose they are."""
     slot = name_slots(figures.server).removesuffix("s")
     return {"ceiling": ceiling, "slots": f"{slot}{'s' * (ceiling != 1)}{of}"}
 
 
 def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
-    """A few requests that take far longer than most, and much of the threads."""
     times, mean = figures.response_times, figures.flow.response_time
     if times is None or not mean or times.slow is None or times.slow.number < FEWEST_SLOW:
         return

@@ -190,7 +190,6 @@ USED_BY_OTHERS = Kind(
 
 
 def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
-    """The finding about interpreters that compute all the time."""
     active = [worker for worker in figures.balance.active if worker.interpreter_load is not None]
     full = [
         worker
@@ -227,7 +226,6 @@ def see_own_threads(figures: Figures) -> Private:
 
 
 def find_throttled(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that a CPU quota stops again and again, although their mean use is below it."""
     window, quota, cpus = figures.window, figures.server.quota, figures.server.cpus
     periods, throttled = window.quota_periods, window.throttled_periods
     if not quota or not periods or throttled is None or cpus is None:
@@ -280,7 +278,6 @@ def is_full_host(figures: Figures) -> bool:
 
 
 def find_full_cpus(figures: Figures) -> Iterator[Finding]:
-    """The findings about CPUs that are all in use."""
     cpus, left, active = figures.server.cpus, figures.cpu, figures.balance.active
     if cpus is None:
         return
@@ -321,7 +318,6 @@ def _is_hurt(figures: Figures) -> bool:
 
 
 def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: bool) -> Finding:
-    """The finding about CPUs that are all in use, by the workers alone or with others."""
     left = None if alone else figures.cpu  # so that the figures add up
     facts: Facts = {
         "workers": len(figures.balance.active or figures.window.workers),
@@ -368,7 +364,6 @@ def _advise_others(figures: Figures, cpus: Cpus) -> Facts:
 
 
 def _name_role(use: RoleUse | None) -> Facts:
-    """uWSGI's own processes that use most of the CPU that others use."""
     return {"role": use and name_role(use), "processes": use and use.processes}
 
 

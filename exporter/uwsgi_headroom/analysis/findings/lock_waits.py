@@ -53,9 +53,8 @@ LOCK = Kind(
     meaning="Requests wait until another request releases the lock, or until another thread has finished work for "
     "them.",
     act="Run {calls} to see where the threads wait, and what the lock's holder does.",
-    then="If the problem began with a deploy, roll the deploy back. Then change the code so that it holds the lock for "
-    "less time. Additional threads would also wait. More `processes` help if each process has its own lock[behind? , "
-    "and if {behind} does not limit them all].",
+    then="Change the code so that it holds the lock for less time. Additional threads would also wait. More "
+    "`processes` help if each process has its own lock[behind? , and if {behind} does not limit them all].",
     clause="[warning? the threads wait for a lock of the application]",
     runbook="UwsgiLockBound",
     fills_threads=True,
@@ -210,7 +209,6 @@ COMPUTES_OUTSIDE = Kind(
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about locks; none where it is not known what requests wait for."""
     waits = figures.waits
     if waits is None:
         return

@@ -78,7 +78,6 @@ UNANSWERED = Kind(
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about messages of uWSGI's log that no other finding judges."""
     if rejected := _choose(figures, "rejected"):
         yield _rejected(figures, rejected)
     if failed := _choose(figures, "failed"):

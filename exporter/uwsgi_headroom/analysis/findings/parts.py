@@ -238,7 +238,6 @@ SETTINGS_HURT = Kind(
 
 
 def find_large_roles(figures: Figures) -> Iterator[Finding]:
-    """uWSGI's own processes that take more memory than its workers."""
     memory = figures.server.memory
     for use in figures.server.roles:
         if use.role in ("master", "daemon") or memory is None or use.resident_bytes < max(LARGE_ROLE, memory.together):
@@ -271,7 +270,6 @@ def find_low_headroom(figures: Figures) -> Iterator[Finding]:
 
 
 def find_open_files(figures: Figures) -> Iterator[Finding]:
-    """The finding about the workers that are nearest to their limit."""
     near = [
         (worker.most_fds - worker.open_fds, worker)
         for worker in figures.server.workers
@@ -297,7 +295,6 @@ def find_open_files(figures: Figures) -> Iterator[Finding]:
 
 
 def find_growing_memory(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that keep ever more memory, unless workers ended in the window: a limit may do that."""
     growths, options, server = _find_growths(figures), figures.server.setup.options, figures.server
     ages = {each.worker_id: (server.time or 0.0) - (each.last_spawn or 0) for each in server.workers}
     started = sum(
@@ -319,7 +316,6 @@ def find_growing_memory(figures: Figures) -> Iterator[Finding]:
 
 
 def _find_growths(figures: Figures) -> dict[WorkerWindow, int | float]:
-    """The workers that keep more memory between requests than before, by so many bytes."""
     part, least = GROWTH
     lows = {worker.worker_id: worker.low_bytes for worker in figures.server.workers}
     growths = {
@@ -331,7 +327,6 @@ def _find_growths(figures: Figures) -> dict[WorkerWindow, int | float]:
 
 
 def find_growing_threads(figures: Figures) -> Iterator[Finding]:
-    """The finding about threads that the application starts and that do not end."""
     (many, least), (near, part), tasks = THREADS, NEAR_TASKS, figures.server.tasks
     serving = {worker.worker_id: worker.threads or 1 for worker in figures.server.workers}
     others = {
@@ -408,7 +403,6 @@ def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
 
 
 def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
-    """The finding about an emperor."""
     if throttled := record.throttled:
         yield VASSALS_THROTTLED.found(
             throttled=len(throttled),
@@ -419,7 +413,6 @@ def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
 
 
 def find_setup(figures: Figures) -> Iterator[Finding]:
-    """The findings about the setup of uWSGI: wasted capacity, and hidden figures."""
     server = figures.server
     if sharing := count_workers_sharing_one_cpu(server):
         is_busy = any((worker.interpreter_load or 0.0) >= BUSY for worker in figures.balance.workers)

@@ -141,7 +141,6 @@ BURNS = Kind(
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about listen queues."""
     window = figures.window
     for name, backlog in figures.server.queues.items():
         area = window.queue_seconds.get(name)
@@ -180,7 +179,6 @@ def advise_longer_queue(figures: Figures) -> str:
 
 
 def _longer_queue(figures: Figures, backlog: Backlog) -> str:
-    """How to raise the limit."""
     most, limit = figures.server.setup.somaxconn, backlog.limit or 0
     lower = limit if most is None else min(limit, most)
     is_lower = most is not None and limit < most
@@ -225,7 +223,6 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
 
 
 def find_missed(figures: Figures) -> Iterator[Finding]:
-    """The finding that the error budget burns."""
     objective = figures.objective
     if objective is None or objective.unjudged:
         return
@@ -250,7 +247,6 @@ def find_missed(figures: Figures) -> Iterator[Finding]:
 
 
 def _count(burn: Burn) -> dict[str, float]:
-    """Why requests missed the objective."""
     return {"slow": burn.slow, "waited": burn.waited, "lost": burn.lost, "refused": burn.refused}
 
 

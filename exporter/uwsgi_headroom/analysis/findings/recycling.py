@@ -282,7 +282,6 @@ def find_leak(figures: Figures) -> Leak | None:
 
 
 def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool = False) -> Finding:
-    """The finding about a leak that ends workers too often."""
     evil = leak.option == EVIL
     return LEAK_ENDS_WORKERS.found(figures, _describe_leak(leak), limit=leak.limit, evil=evil, worse=is_critical)
 
@@ -298,7 +297,6 @@ def _reach_memory_limit(figures: Figures) -> Finding | None:
 
 
 def _begin_above_limit(figures: Figures) -> Finding | None:
-    """The finding about a limit of memory that an application reaches as soon as it is loaded."""
     limit = figures.server.setup.options.reload_on_rss or 0
     size = max((worker.resident_bytes or 0 for worker in figures.window.workers), default=0)
     if not limit or mean_life(figures) >= SHORT_LIFE or size < limit * 2**20 or find_leak(figures):
@@ -309,7 +307,6 @@ def _begin_above_limit(figures: Figures) -> Finding | None:
 
 
 def _reach_lifetime(figures: Figures) -> Finding | None:
-    """The finding about workers that reach `max-worker-lifetime` so often that users feel it."""
     options, away = figures.server.setup.options, part_away(figures) or 0.0
     life = options.max_worker_lifetime
     if not life or not (shows_a_limit(figures.flow) or away >= AWAY):
@@ -324,7 +321,6 @@ def _reach_lifetime(figures: Figures) -> Finding | None:
 
 
 def find_memory_recycled(figures: Figures) -> Iterator[Finding]:
-    """The finding about memory that grows from request to request, while a limit of memory replaces the workers."""
     leak = find_leak(figures)
     if leak is not None and not list(find_recycling(figures)):
         yield MEMORY_RECYCLED.found(figures, _describe_leak(leak))

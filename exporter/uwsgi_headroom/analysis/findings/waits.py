@@ -202,7 +202,6 @@ STUCK = Kind(
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about what requests wait for; none where it is not known."""
     waits = figures.waits
     if waits is not None:
         yield from _shared(figures, waits)
@@ -220,7 +219,6 @@ def blocks(figures: Figures, waits: WaitFigures, threads: float) -> bool:
 
 
 def find_blocked_output(figures: Figures) -> Iterator[Finding]:
-    """The finding about a pipe that does not take what the workers write to it."""
     waits, known = figures.waits, figures.server.waits
     if waits is None or not blocks(figures, waits, waits.output):
         return
@@ -271,7 +269,6 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    """Requests that sleep, look whether they can go on, and sleep again."""
     sleeping = waits.threads.get("sleep", 0.0)
     if tries_again(figures) and waits.nap and sleeping >= LEAST_THREADS:
         yield SLEEP_AGAIN.found(
@@ -296,7 +293,6 @@ class _Held(NamedTuple):
 
     @property
     def activity(self) -> str:
-        """What the call does; empty if that is not known."""
         return name_activity(*self.use.hold)
 
     @property
@@ -305,7 +301,6 @@ class _Held(NamedTuple):
 
 
 def find_held_loops(figures: Figures) -> Iterator[Finding]:
-    """The finding about event loops of workers with coroutines that calls hold up."""
     held = _find_held(figures)
     if not held:
         return

@@ -240,7 +240,6 @@ def calibrate(measured: Measured) -> Server:
 
 
 def _known(measured: Measured) -> tuple[float, float]:
-    """The response time and the CPU seconds of a request."""
     if not measured.window.throughput > 0:
         raise CannotPredictError("No request was completed, so there is nothing to predict from.")
     if measured.window.response_time is None or not measured.window.response_time > 0:
