@@ -204,9 +204,10 @@ ASYNC_FULL = 0.9
 """Async cores are scarce if at least this fraction of them is in use. uWSGI then spins, like a busy worker."""
 
 
-def name_slots(server: ServerRecord) -> str:
-    """The name of the slots in texts: `threads`, or `async cores` with gevent and the like."""
-    return ASYNC if server.setup.concurrency_kind == "async" else "threads"
+def name_slots(server: ServerRecord, number: int = 2) -> str:
+    """The name of so many slots in texts: `threads`, or `async cores` with gevent and the like."""
+    name = ASYNC if server.setup.concurrency_kind == "async" else "threads"
+    return name if number != 1 else name.removesuffix("s")
 
 
 MANY_STUCK = 0.5

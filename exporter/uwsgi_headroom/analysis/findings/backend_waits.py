@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from uwsgi_headroom.analysis.advice import LEAST_BACKEND
-from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.bottlenecks import fills_threads, name_saturated
 from uwsgi_headroom.analysis.destinations import (
     DestinationFigures,
@@ -25,7 +24,6 @@ from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, USED
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.shortages import find_wait_of_holder
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures
-from uwsgi_headroom.analysis.worker_states import name_slots
 from uwsgi_headroom.words.formats import listed, percent, rate
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -107,71 +105,50 @@ def find(figures: Figures) -> Iterator[Finding]:
     waits, known, available = figures.waits, figures.saturation, figures.threads or 0
     if waits is None:
         return
-    behind = find_wait_of_holder(figures)
+    behind, facts = find_wait_of_holder(figures), _list(waits)
     is_used = waits.outside * waits.total >= max(LEAST_THREADS, USED * available)
     is_locked = behind is not None and behind.is_silent  # it holds a lock, for which all others wait
     hanging = [behind] if behind and is_locked else list_hanging(waits.destinations, available)
-    are_most = waits.outside >= MOSTLY and is_used
+    are_most, main = waits.outside >= MOSTLY and is_used, list_main(waits.destinations)
     if own := find_own(waits.destinations):
         worse = own.threads >= OWN_USED * available or shows_a_limit(figures.flow)
-        yield CALLS_ITSELF.found(figures, _list(figures, waits), worse=worse)
+        yield CALLS_ITSELF.found(figures, facts, worse=worse)
     elif hanging:
-        is_cause = are_most or is_locked or sum(each.threads for each in hanging) >= MOSTLY * waits.total
-        yield _hangs(figures, waits, hanging, is_cause=is_cause, is_locked=is_locked)
+        silent = [each for each in hanging if each.is_silent]
+        yield NO_ANSWER.found(
+            figures,
+            facts,
+            what=_say(describe, hanging),
+            is_cause=are_most or is_locked or sum(each.threads for each in hanging) >= MOSTLY * waits.total,
+            locked=is_locked and Private(waits.threads["lock"]),
+            silent=bool(silent) and _say(join_labels, silent),
+        )
     elif known and waits.share("backend") >= MOSTLY and (is_used or fills_threads(figures, known)):
-        yield _saturated(figures, waits, known, is_used=is_used)
+        named = name_saturated(figures, known)
+        facts |= asdict(known) | {"named": Private(named, known.name)}
+        del facts["name"]
+        most = fills_threads(figures, known) and rate(known.high)
+        look = _say(see_backends, [each for each in waits.destinations if each.label == named])
+        yield SATURATED.found(figures, facts, most=most, look=look, worse=is_used)
     elif are_most:
-        main = list_main(waits.destinations)
         turns = bool(main) and all(map(is_one_at_a_time, main))
-        facts = _list(figures, waits) | {"what": _say(describe, main), "turns": turns}
-        yield BACKEND.found(figures, facts, look=_say(see_backends, main))
+        yield BACKEND.found(figures, facts, what=_say(describe, main), turns=turns, look=_say(see_backends, main))
 
 
-def _hangs(
-    figures: Figures, waits: WaitFigures, hanging: Sequence[DestinationFigures], *, is_cause: bool, is_locked: bool
-) -> Finding:
-    """Backends that do not answer, or slow name servers."""
-    facts = _list(figures, waits) | {"what": _say(describe, hanging), "is_cause": is_cause}
-    facts["locked"] = is_locked and Private(waits.threads["lock"])
-    silent = [each for each in hanging if each.is_silent]
-    return NO_ANSWER.found(figures, facts, silent=bool(silent) and _say(join_labels, silent))
-
-
-def _saturated(figures: Figures, waits: WaitFigures, saturation: Saturation, *, is_used: bool) -> Finding:
-    named = name_saturated(figures, saturation)
-    found = [each for each in waits.destinations if each.label == named]
-    return SATURATED.found(
-        figures,
-        _list(figures, waits),
-        worse=is_used,
-        named=Private(named, saturation.name),
-        low=saturation.low,
-        few=saturation.few,
-        few_seconds=saturation.few_seconds,
-        high=saturation.high,
-        many=saturation.many,
-        many_seconds=saturation.many_seconds,
-        most=fills_threads(figures, saturation) and rate(saturation.high),
-        look=_say(see_backends, found),
-    )
-
-
-def _list(figures: Figures, waits: WaitFigures) -> Facts:
+def _list(waits: WaitFigures) -> Facts:
     """The busy threads that wait for destinations, the share of each, and its part of the response time."""
     named = [each for each in waits.destinations if each.share >= LEAST_BACKEND][:MOST_DESTINATIONS]
-    per_request = [each.per_request for each in named if each.per_request is not None]
+
+    def list_shares(shown: Sequence[DestinationFigures]) -> str:
+        return listed([f"{each.label} ({percent(each.share)})" for each in shown] or ["many backends"])
+
     return {
         "waiting": sum(each.threads for each in named) or waits.outside * waits.total,
         "busy": waits.total,
-        "slots": name_slots(figures.server),
-        "each": _say(_list_shares, named),
-        "part": Private(sum(per_request) or None),
+        "each": _say(list_shares, named),
+        "part": Private(sum(each.per_request or 0.0 for each in named) or None),
         "whole": sum((waits.per_request or {}).values()),
     }
-
-
-def _list_shares(destinations: Sequence[DestinationFigures]) -> str:
-    return listed([f"{each.label} ({percent(each.share)})" for each in destinations] or ["many backends"])
 
 
 def _say(write: Callable[[Sequence[DestinationFigures]], str], destinations: Sequence[DestinationFigures]) -> Private:

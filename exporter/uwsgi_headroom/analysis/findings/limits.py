@@ -142,20 +142,14 @@ def advise(figures: Figures) -> dict[str, Any]:
 
 def find_change(whole: Figures, late: Figures) -> Finding | None:
     """The finding that requests became much slower within a window; None if they did not. late: of its last part."""
-    before, now = _occupied(whole), _occupied(late)
-    if before is None or now is None or (late.flow.observed or 0.0) < THREADS_BUSY * (late.ceiling or math.inf):
+    flows = [(each.flow.observed, each.window, each.flow.requests) for each in (whole, late)]
+    if any(busy is None or not window.observed_seconds for busy, window, _ in flows):
         return None
-    if now < MUCH_SLOWER * before:
+    # By Little's law, with those in service, which count before they are completed.
+    before, now = ((busy or 0.0) * window.seconds / max(1, requests) for busy, window, requests in flows)
+    if now < MUCH_SLOWER * before or (late.flow.observed or 0.0) < THREADS_BUSY * (late.ceiling or math.inf):
         return None
     return BECAME_SLOWER.found(whole, late=late.window.seconds, now=now, whole=whole.window.seconds, before=before)
-
-
-def _occupied(figures: Figures) -> float | None:
-    """Seconds for which a request occupies a thread, by Little's law, at least; None if that is not known."""
-    flow = figures.flow
-    if flow.observed is None or not figures.window.observed_seconds:
-        return None
-    return flow.observed * figures.window.seconds / max(1, flow.requests)
 
 
 def find_busy_threads(figures: Figures) -> Iterator[Finding]:
@@ -171,22 +165,20 @@ def find_busy_threads(figures: Figures) -> Iterator[Finding]:
     existing, away, slowest = mean_threads(figures.threads), bring_workers_back(figures), _find_slowest(figures)
     yield IN_USE.found(
         figures,
-        slowest | _name(figures, ceiling) | _describe_polling(figures),
+        slowest,
+        ceiling=ceiling,
+        slots=name_slots(figures.server, ceiling),
+        polling=Private(list(figures.polling)),
+        polled=sum(figures.polling.values()),
         busy=observed,
         used=used,
         up=ceiling > 1 and existing not in ("0", str(ceiling)) and existing,
         full=full >= 0.005 and percent(full),
-        wait=waiting_clause(figures.flow),
         routes_off=bool(slowest["slowest"]) and figures.routes is None,
         away=away and away.cause,
         worse=waits,
         **advise(figures),
     )
-
-
-def _name(figures: Figures, ceiling: int, of: str = "") -> Facts:
-    slot = name_slots(figures.server).removesuffix("s")
-    return {"ceiling": ceiling, "slots": f"{slot}{'s' * (ceiling != 1)}{of}"}
 
 
 def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
@@ -197,8 +189,9 @@ def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
     part, occupied = slow.number / times.requests, slow.seconds / (mean * times.requests)
     if part > 1 - TAIL[0] or occupied < TAIL[1]:
         return
-    facts = _describe_slowest(figures, part, slow.least, occupied)
-    yield FEW_SLOW.found(figures, facts, slots=name_slots(figures.server), half=half, routes_off=figures.routes is None)
+    facts: Facts = {"slowest": Private(f"{100 * part:.0f} %"), "least": duration(slow.least)}
+    facts |= {"occupied": percent(min(1.0, occupied)), "half": half, "routes_off": figures.routes is None}
+    yield FEW_SLOW.found(figures, facts)
 
 
 def _find_slowest(figures: Figures) -> Facts:
@@ -209,26 +202,9 @@ def _find_slowest(figures: Figures) -> Facts:
     part, low = max(tails, key=lambda tail: tail[0] * tail[1], default=(0.0, 0.0))
     if not mean or part * low < TAIL[1] * mean:
         return {"slowest": None, "least": None, "occupied": None, "route": ""}
-    return _describe_slowest(figures, part, low, part * low / mean)
-
-
-def _describe_slowest(figures: Figures, part: float, low: float, occupied: float) -> Facts:
-    """The slowest requests, and the route that holds most threads, if it is known."""
-    return {
-        "slowest": Private(f"{100 * part:.0f} %"),
-        "least": duration(low),
-        "occupied": percent(min(1.0, occupied)),
-        "route": Private(describe_route(figures.routes, figures.server)),
-    }
-
-
-def _describe_polling(figures: Figures) -> Facts:
-    """Why the CPU time of workers with coroutines says nothing."""
-    workers = figures.polling or {}
-    return {
-        "polling": Private(list(workers)),
-        "polled": sum(workers.values()),
-    }
+    slowest, occupied = Private(f"{100 * part:.0f} %"), percent(min(1.0, part * low / mean))
+    route = Private(describe_route(figures.routes, figures.server))
+    return {"slowest": slowest, "least": duration(low), "occupied": occupied, "route": route}
 
 
 def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
@@ -242,7 +218,8 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
         return
     yield SOCKET_IN_USE.found(
         figures,
-        _name(figures, fullest.threads, f" of {numbered('worker', fullest.workers)}"),
+        ceiling=fullest.threads,
+        slots=f"{name_slots(figures.server, fullest.threads)} of {numbered('worker', fullest.workers)}",
         socket=fullest.socket,
         busy=fullest.busy,
         used=fullest.used,
@@ -261,7 +238,7 @@ def find_cheaper(figures: Figures) -> Iterator[Finding]:
     waits = shows_a_limit(figures.flow) and not starts_on_demand(options)
     if not reserve or full < RESERVE_UNUSED or not waits or window.respawns or window.starting_seconds:
         return
-    facts: Facts = {"reserve": len(reserve), "full": full, "wait": waiting_clause(figures.flow)}
+    facts: Facts = {"reserve": len(reserve), "full": full}
     most, algorithm = options.cheaper_overload or DEFAULT_OVERLOAD, options.cheaper_algo
     backlog = algorithm in BACKLOGS and algorithm
     if algorithm == "manual":
