@@ -17,6 +17,7 @@ from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window, WorkerWindow
 from uwsgi_headroom.record import Backlog
 from uwsgi_headroom.words.formats import duration, least
+from uwsgi_headroom.words.template import fill
 
 
 class Flow(Struct, frozen=True, gc=False):
@@ -55,7 +56,11 @@ def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) ->
     running = sum_if_all_known([worker.running_time for worker in window.workers])
     busy = sum_if_all_known([worker.busy_seconds for worker in window.workers])
     observed = None if busy is None else ratio(busy, window.observed_seconds)
-    floor = _find_floor(window, requests, observed or 0.0, queues or {})
+    waiting = sum([each.queue or 0 for name, each in (queues or {}).items() if name in window.queue_seconds])
+    floor = None
+    if requests and requests < STEADY * waiting:  # the wait up to now of those that were completed, are served or wait
+        seconds = sum(window.queue_seconds.values()) / (requests + (observed or 0.0) + waiting)
+        floor = min(seconds, window.observed_seconds)  # more if most of those left without being counted
     return Flow(
         requests=requests,
         throughput=ratio(requests, window.seconds),
@@ -72,24 +77,11 @@ STEADY = 2.0
 """Little's law holds for a queue of which at least so many times as many requests were completed as wait at its end."""
 
 
-def _find_floor(window: Window, requests: int, serving: float, queues: Mapping[str, Backlog]) -> float | None:
-    """The mean seconds for which those that were completed, are served or wait have waited up to now; None if Little's
-    law holds."""
-    waiting = sum([queues[name].queue or 0 for name in window.queue_seconds if name in queues])
-    if not requests or requests >= STEADY * waiting:
-        return None
-    seconds = sum(window.queue_seconds.values()) / (requests + serving + waiting)
-    return min(seconds, window.observed_seconds)  # more if most of those that waited left without being counted
-
-
 def response_time(workers: Iterable[WorkerWindow]) -> float | None:
     """Mean seconds in service per request of the workers with a known running time, without static files."""
-    known = [
-        (worker.running_time, worker.requests - worker.static_requests)
-        for worker in workers
-        if worker.running_time is not None
-    ]
-    return ratio(sum(running for running, _ in known), sum(timed for _, timed in known))
+    known = [worker for worker in workers if worker.running_time is not None]
+    running = sum(worker.running_time or 0.0 for worker in known)
+    return ratio(running, sum(worker.requests - worker.static_requests for worker in known))
 
 
 def queue_wait(window: Window, requests: int) -> float | None:
@@ -173,16 +165,19 @@ EMPTY, NEARLY_EMPTY = 0.001, 0.01
 """Mean waits in seconds below which texts call the listen queue empty, and nearly empty."""
 
 
+STANDS = "requests wait, and none is completed"
+UNMEASURED = "it is not known whether requests wait in the listen queue"
+QUEUE_IS = "the listen queue is [nearly? nearly ]empty"
+WAITS = "requests wait {wait} in the listen queue"
+
+
 def waiting_clause(flow: Flow) -> str:
     """The wait as a clause, to follow a semicolon."""
+    wait = flow.queue_wait
     if is_standing(flow):
-        return "requests wait, and none is completed"
-    if flow.queue_wait is None:  # as of a server that completes no request
-        if flow.queue_length is None:
-            return "it is not known whether requests wait in the listen queue"
-        return "the listen queue is " + ("nearly empty" if flow.queue_length else "empty")
-    if flow.queue_wait < EMPTY:
-        return "the listen queue is empty"
-    if flow.queue_wait < NEARLY_EMPTY:
-        return "the listen queue is nearly empty"
-    return f"requests wait {least(duration(flow.queue_wait), flow.wait_is_floor)} in the listen queue"
+        return STANDS
+    if wait is None and flow.queue_length is None:
+        return UNMEASURED
+    if wait is None or wait < NEARLY_EMPTY:  # None as of a server that completes no request
+        return fill(QUEUE_IS, {"nearly": bool(flow.queue_length) if wait is None else wait >= EMPTY})
+    return fill(WAITS, {"wait": least(duration(wait), flow.wait_is_floor)})

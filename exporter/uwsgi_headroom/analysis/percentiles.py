@@ -86,26 +86,14 @@ def compute_percentiles(window: ResponseTimeWindow | None, mean: float | None = 
         share: _limit(distribution.percentile(share, window.interval), _find_most(window, share, mean), window.interval)
         for share in enough
     }
-    half = percentiles.get(0.5)
-    return ResponseTimes(
-        requests=window.requests,
-        interval=window.interval,
-        percentiles=percentiles,
-        slow=_find_slow(window, FAR_SLOWER * half.high) if half else None,
-    )
-
-
-def _find_slow(window: ResponseTimeWindow, bound: float) -> Slow | None:
-    """The requests that take at least `bound` seconds, by the lower edges of their bins."""
-    first = window.bins.find(bound) + 1
-    found = [
-        (number, window.bins.edges_of(place)[0])
-        for place, number in enumerate(window.counts[first:], first)
-        if number > _NEGLIGIBLE
-    ]
-    if not found:
-        return None
-    return Slow(sum(number for number, _ in found), found[0][1], sum(number * low for number, low in found))
+    slow = None
+    if half := percentiles.get(0.5):
+        first = window.bins.find(FAR_SLOWER * half.high) + 1
+        numbers = [(number, place) for place, number in enumerate(window.counts[first:], first) if number > _NEGLIGIBLE]
+        found = [(number, window.bins.edges_of(place)[0]) for number, place in numbers]
+        if found:
+            slow = Slow(sum(number for number, _ in found), found[0][1], sum(number * low for number, low in found))
+    return ResponseTimes(window.requests, window.interval, percentiles, slow)
 
 
 def _find_most(window: ResponseTimeWindow, share: float, mean: float | None) -> float:
