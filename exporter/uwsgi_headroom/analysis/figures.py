@@ -135,6 +135,9 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     own = [*server.queues, *(server.setup.options.http or ())]
     waits = compute_waits(window, flow, stuck_threads, destinations, server.waits, own, old)
     lock = _compute_lock(window, server, waits)
+    present = [worker.threads and worker.threads * presence.get(worker.worker_id, 0.0) for worker in workers]
+    is_seen = waits is not None and waits.share("lock") >= LOCK_SEEN
+    is_held_up = sum_if_all_known([each.available_threads for each in workers]) == 0 or waits_beside_free(window, flow)
     usable_cpus, reload_wait = cpus.count if cpus else None, find_reload_wait(workers, window)
     headroom = compute_headroom(
         flow,
@@ -145,11 +148,8 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         others_follow,
         demand.by_socket,
         lock,
-        lock_is_seen=waits is not None
-        and waits.share("lock") >= LOCK_SEEN
-        and not (server.waits and server.waits.holder in ("thread", "nobody")),
-        held_up=shows_a_limit(flow)
-        and (sum_if_all_known([each.available_threads for each in workers]) == 0 or waits_beside_free(window, flow)),
+        lock_is_seen=is_seen and not (server.waits and server.waits.holder in ("thread", "nobody")),
+        held_up=shows_a_limit(flow) and is_held_up,
     )
     return Figures(
         window=window,
@@ -185,11 +185,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         stuck_seconds=stuck_seconds,
         outage=outage,
         polling=polling,
-        threads=sum_if_all_known(
-            [worker.threads and worker.threads * presence.get(worker.worker_id, 0.0) for worker in workers]
-        )
-        if seconds
-        else None,
+        threads=sum_if_all_known(present) if seconds else None,
     )
 
 

@@ -67,54 +67,42 @@ class Step(Struct, frozen=True):
     """Why the step is smaller, or serves less, than the offered work needs; None if nothing stops it."""
 
 
-def promise(model: Model, processes: int, threads: int) -> float:
-    """Requests per second that a setting serves at least."""
-    return min(MARGIN, model.efficiency) * model.most_throughput(processes, threads)
-
-
-def find_limit(model: Model, processes: int, threads: int) -> Stop | None:
-    """The resource that keeps a setting below what its threads alone would serve; None if they do."""
-    alone = processes * threads / (model.computing + model.waiting)
-    if model.most_throughput(processes, threads) >= CONTENDED * alone:
-        return None
-    return "cpu" if WORTH * model.cpus <= processes else "interpreters"
-
-
 def more_threads(figures: Figures, each: int) -> Step:
-    """The step to more threads per process. each: threads per process now, at least 1."""
-    processes = len(figures.server.workers)
+    """The step to more threads per process. each: threads per process now, at least 1. An interpreter or a CPU may keep
+    it below what its threads alone would serve."""
+    processes, model = len(figures.server.workers), measure(figures)
     largest = max(each + 1, min(MOST_THREADS, MOST_IN_ALL // processes))
     wanted = max(each + 1, ceil((count_needed_threads(figures) or 0.0) / processes))
-    threads, stop = min(wanted, largest), _too_large(wanted, largest)
-    model = measure(figures)
+    threads, stop = min(wanted, largest), _stop_at(wanted, largest)
     if model is None:
         return Step(processes, threads, None, wanted, stop)
-    if limit := find_limit(model, processes, threads):
-        enough = WORTH * model.most_throughput(processes, threads)
+    serve = partial(model.most_throughput, processes)
+    if serve(threads) < CONTENDED * processes * threads / (model.computing + model.waiting):
+        stop = "cpu" if WORTH * model.cpus <= processes else "interpreters"
         larger = range(each + 1, threads)
-        threads = larger.start + bisect_left(larger, enough, key=partial(model.most_throughput, processes))
-        stop = limit
+        threads = larger.start + bisect_left(larger, WORTH * serve(threads), key=serve)
     return Step(processes, threads, _promise(figures, model, processes, threads), wanted, stop)
+
+
+def _stop_at(wanted: int, largest: int) -> Stop | None:
+    return None if wanted <= largest else "size"
 
 
 def more_processes(figures: Figures) -> Step:
     """The step to more processes, of as many threads as now."""
-    processes = len(figures.server.workers)
-    each = figures.threads_each
+    processes, each, model = len(figures.server.workers), figures.threads_each, measure(figures)
     largest = max(processes + 1, min(MOST_PROCESSES, MOST_IN_ALL // max(1, each)))
     wanted = max(processes + 1, ceil((count_needed_threads(figures) or 0.0) / each) if each else 0)
-    model = measure(figures)
     lacks_cpu = False
     if model is not None and each:
-        rate = _find_wanted_rate(figures, model)
-        most = WORTH * model.of_cpus
-        lacks_cpu = most < rate
-        counts = range(processes + 1, largest)
-        enough = counts.start + bisect_left(counts, min(rate, most), key=partial(_serve, model, each))
+        rate, most = _find_wanted_rate(figures, model), WORTH * model.of_cpus
+        lacks_cpu, counts = most < rate, range(processes + 1, largest)
+        serve = partial(model.most_throughput, threads=each)
+        enough = counts.start + bisect_left(counts, min(rate, most), key=serve)
         # If the CPUs are the limit, more workers than use them up would only share them.
         wanted = enough if lacks_cpu else max(wanted, enough)
     count = min(wanted, largest)
-    stop: Stop | None = "cpu" if lacks_cpu else _too_large(wanted, largest)
+    stop: Stop | None = "cpu" if lacks_cpu else _stop_at(wanted, largest)
     if figures.demand.is_floor and count > LARGEST_STEP * processes:
         count, stop = LARGEST_STEP * processes, "step"
     memory = figures.server.memory
@@ -128,7 +116,7 @@ def _promise(figures: Figures, model: Model, processes: int, threads: int) -> fl
     """What a setting serves at least; None where requests wait for something of which the model knows nothing."""
     if figures.waits and sum(map(figures.waits.share, UNKNOWN_TO_MODEL)) >= LOCKED:
         return None
-    promised, lock = promise(model, processes, threads), figures.lock
+    promised, lock = min(MARGIN, model.efficiency) * model.most_throughput(processes, threads), figures.lock
     if lock is None or not lock.is_known:
         return promised
     more = processes / len(figures.server.workers) if lock.scope == "worker" else 1.0
@@ -139,14 +127,6 @@ UNKNOWN_TO_MODEL: tuple[State, ...] = ("lock", "disk", "child", "unknown")
 """What requests wait for of which there may be little: a promise would suppose that it never runs out."""
 
 
-def _serve(model: Model, threads: int, processes: int) -> float:
-    return model.most_throughput(processes, threads)
-
-
-def _too_large(wanted: int, largest: int) -> Stop | None:
-    return None if wanted <= largest else "size"
-
-
 def count_needed_threads(figures: Figures) -> float | None:
     """The threads that the offered work needs, with the reserve; None if the offered work is unknown."""
     demand, flow = figures.demand, figures.flow
@@ -154,10 +134,9 @@ def count_needed_threads(figures: Figures) -> float | None:
         return None
     in_bursts = count_at_once_in_bursts(figures)
     if demand.is_floor:
-        overload = find_overload(figures)
-        at_once = demand.at_once + demand.retrying
+        overload, at_once = find_overload(figures), demand.at_once + demand.retrying
         if overload is not None:
-            at_once = _growth(figures) * overload * (figures.ceiling or 0)
+            at_once = _expect(figures, overload) * (figures.ceiling or 0)
         return max(at_once / RESERVE, in_bursts)
     offered = flow.observed if flow.observed is not None else flow.littles_law or 0.0
     needed = max(1, ceil(figures.growth * offered / RESERVE))
@@ -200,9 +179,9 @@ UNSURE = 1.2
 """By how much more than `find_overload` says the step is larger: its samples are few."""
 
 
-def _growth(figures: Figures) -> float:
-    """How much more to expect than `find_overload` says: counted attempts have the retries in them, which then end."""
-    return UNSURE if count_refused(figures.window, figures.server.queues) is None else 1.0
+def _expect(figures: Figures, overload: float) -> float:
+    """The overload to expect: counted attempts have the retries in them, which end once all are served."""
+    return overload * (UNSURE if count_refused(figures.window, figures.server.queues) is None else 1.0)
 
 
 def count_at_once_in_bursts(figures: Figures) -> float:
@@ -219,19 +198,18 @@ def count_at_once_in_bursts(figures: Figures) -> float:
 
 def measure(figures: Figures) -> Model | None:
     """The model of a server; None if its throughput or its response time is unknown."""
-    flow, processes = figures.flow, len(figures.server.workers)
+    flow, processes, cpus, each = figures.flow, len(figures.server.workers), figures.server.cpus, figures.threads_each
     if not flow.response_time or not flow.throughput or not processes:
         return None
     cpu = sum_if_all_known([worker.cpu_seconds for worker in figures.window.workers])
     computing = min(cpu / flow.requests, flow.response_time) if cpu else 0.0
-    waits = figures.waits.per_request if figures.waits else None
-    waiting = (
-        own_waiting(waits, flow.response_time) if waits and any(waits.values()) else flow.response_time - computing
-    )
-    if not computing + waiting:
-        waiting = flow.response_time
-    model = Model(computing, waiting, _count_usable_cpus(figures))
-    each = figures.threads_each
+    waits, waiting = (figures.waits and figures.waits.per_request) or {}, flow.response_time - computing
+    if any(waits.values()):
+        waiting = own_waiting(waits, flow.response_time)
+    usable = cpus.count if cpus else inf
+    if cpus and figures.cpu:
+        usable = usable_beside_others(figures.cpu, cpus.count)
+    model = Model(computing, waiting if computing + waiting else flow.response_time, usable)
     if not each or (flow.observed or 0.0) < SATURATED * (figures.ceiling or inf):
         return model
     served = flow.throughput / model.most_throughput(processes, each)
@@ -243,22 +221,12 @@ LEAST_EFFICIENCY = 0.5
 know."""
 
 
-def _count_usable_cpus(figures: Figures) -> float:
-    """The CPUs that the workers can use beside other programs; all that they may use if idle ones are unknown."""
-    cpus, shares = figures.server.cpus, figures.cpu
-    if cpus is None:
-        return inf
-    if shares is None:
-        return cpus.count
-    return usable_beside_others(shares, cpus.count)
-
-
 def _find_wanted_rate(figures: Figures, model: Model) -> float:
     """Requests per second that a setting must serve at most; of a floor, if each request found a thread at once."""
     demand, throughput = figures.demand, figures.flow.throughput or 0.0
     if not demand.is_floor or demand.at_once is None:
         return figures.growth * throughput / RESERVE
     if overload := find_overload(figures):
-        return _growth(figures) * overload * throughput / RESERVE
+        return _expect(figures, overload) * throughput / RESERVE
     at_once = (demand.at_once + demand.retrying) / RESERVE
     return max(throughput / RESERVE, at_once / (model.computing + model.waiting))
