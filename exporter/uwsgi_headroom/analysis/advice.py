@@ -59,8 +59,7 @@ SEE_WAITS = (
 RAISE_PROCESSES = "Raise `processes` from {now:plain} to {then:plain} ({room})"
 SERVES = "After this step, uWSGI can serve at least {most:rate} (it serves {now:rate} now)"
 NOT_COUNTED = (
-    "How long requests will wait after this step is not known: the clients that the full queue turned away were not "
-    "counted"
+    "How long requests will wait after this step is not known: clients that the full queue refused were not counted"
 )
 STOPS: dict[Stop, str] = {
     "memory": "There is not enough memory for the {wanted:plain} {unit} that the load needs",
@@ -86,8 +85,7 @@ BURSTS_NEED_MORE = (
 """Why a step is needed."""
 
 LOCK_TOO = (
-    "Threads spend {share:percent} of their time waiting for a lock of the application, for which additional threads "
-    "will also wait."
+    "Threads spend {share:percent} of their time waiting for a lock of the application: more threads would also wait."
 )
 SLEEP_TOO = (
     "Threads spend {share:percent} of their time in calls that sleep. If requests sleep because of a rate limit, or "
@@ -99,8 +97,7 @@ PROGRAMS_TOO = (
     "threads for the same one, more threads would also wait."
 )
 DISK_TOO = (
-    "For {share:percent} of their time, threads wait for a disk: more threads help only if the disk can serve more at "
-    "once."
+    "For {share:percent} of their time, threads wait for a disk: more threads help only if it can serve more at once."
 )
 ANY_BACKEND = (
     "If all requests wait for the same backend, such as a database, make this backend faster before you add threads."

@@ -29,8 +29,7 @@ SLICE_SECONDS = 2.0
 """Length of a slice as it is kept."""
 
 LEAST_LENGTH = 3.0
-"""Slices are joined until each lasts this many times as long as a request in the backend: those that count in two hide
-the relation."""
+"""Slices are joined until each lasts this many times as long as a request in the backend."""
 
 LEAST_SLICES = 12
 """The fewest slices that can show a relation."""
@@ -39,8 +38,7 @@ APART = 1 / 3
 """The part of the range of the rates that is low, and the part that is high."""
 
 LEAST_OBSERVATIONS = 4
-"""How often the rate has to have been low, and high, at least: chance makes all four high ones slower once in 70
-times."""
+"""How often the rate has to have been low, and high, at least."""
 
 LEAST_REQUESTS = 20
 """The fewest requests of an observation."""
@@ -52,8 +50,7 @@ LEAST_SLOWER = 2.0
 """The least ratio of the time at a high rate to that at a low one: half of the time is spent waiting."""
 
 SLOWER_NOW, WAITING_NOW = 1.5, 1.0
-"""In a window, such a backend is saturated if its time is this multiple of that at a low rate, and so many requests
-wait."""
+"""A backend is saturated now if its time is this multiple of that at a low rate, and so many requests wait."""
 
 LEAST_SIGNIFICANCE = 3.0
 """The least t-statistic (B. L. Welch, Biometrika 34, 1947) of the difference between the times."""
@@ -131,8 +128,7 @@ class BackendSlices:
                 del column[: len(column) // 10]
 
     def find_saturation(self, name: str = ALL) -> Saturation | None:
-        """What shows that this backend was saturated in the last hour; None if unknown. Judged anew after a hundredth
-        more."""
+        """What shows that this backend was saturated in the last hour; None if unknown."""
         if name not in self._waiting:
             return None
         at, found = self._judged.get(name, (-1, None))
@@ -144,8 +140,7 @@ class BackendSlices:
 
 
 def find_saturated(waits: WaitFigures | None, slices: BackendSlices | None) -> Saturation | None:
-    """What shows that the backend for which the threads mostly wait is saturated in a window; None if it is not, or
-    unknown."""
+    """What shows that the backend for which the threads mostly wait is saturated in a window, if anything."""
     if waits is None or slices is None or waits.share("backend") < MOSTLY:
         return None
     name = main_backend(waits)
@@ -201,8 +196,7 @@ def _join(slices: Sequence[_Slice], seconds: float) -> Iterator[_Slice]:
 
 
 def _observe(slices: Sequence[_Slice]) -> tuple[list[_Slice], list[_Slice]]:
-    """The observations with a low rate, and with a high one: neighbours are one, also with slices that are neither
-    between."""
+    """The observations with a low rate, and with a high one: neighbours are one."""
     rates = sorted(each.rate for each in slices)
     tenth = max(1, len(rates) // 10)
     least, most = fsum(rates[:tenth]) / tenth, fsum(rates[-tenth:]) / tenth

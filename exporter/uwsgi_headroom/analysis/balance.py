@@ -104,8 +104,7 @@ def noise_floor(workers: int, requests: int) -> float | None:
 
 
 def fairness(counts: list[int]) -> float | None:
-    """Jain's index, (Σx)² / (n Σx²): 1 for equal counts (R. Jain, D. Chiu, W. Hawe, DEC Research Report TR-301,
-    1984)."""
+    """Jain's index, (Σx)² / (n Σx²): 1 for equal counts (R. Jain et al., DEC TR-301, 1984)."""
     return ratio(sum(counts) ** 2, len(counts) * sum(count * count for count in counts))
 
 
@@ -127,8 +126,7 @@ def _figures(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigur
 
 def _calm_response_time(window: Window, active: list[WorkerFigures]) -> float | None:
     """Response time of the half of the active workers (two of three) that served fewer requests; None if these are too
-    few. The half with less CPU time has the cheaper requests by chance, so that unevenness would always seem to cost
-    something."""
+    few. (The half with less CPU time has the cheaper requests by chance.)"""
     busiest = sorted((worker.requests, worker.worker_id) for worker in active)
     calm = {worker_id for _, worker_id in busiest[: min(len(busiest) - 1, (len(busiest) + 1) // 2)]}
     workers = tuple(worker for worker in window.workers if worker.worker_id in calm)

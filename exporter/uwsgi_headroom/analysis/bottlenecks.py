@@ -49,8 +49,7 @@ Settings = tuple[tuple[str, int], ...]
 
 
 class Advice(NamedTuple):
-    """A change, with the options of uWSGI that it sets to a number, and the requests per second that the server then
-    serves at least, None if unknown."""
+    """A change, the options of uWSGI that it sets to a number, and the requests per second that it serves at least."""
 
     change: str
     settings: Settings = ()
@@ -149,8 +148,8 @@ OWN_THREADS_COMPUTE = Reason(
 )
 
 UNREACHABLE = (
-    "`map-socket` gives workers sockets of their own: a free thread cannot take a request that waits at the socket of "
-    "another worker."
+    "`map-socket` gives workers sockets of their own: a free thread cannot take a request from the socket of another "
+    "worker."
 )
 """What such sockets mean."""
 
@@ -271,8 +270,7 @@ def connections_hold_threads(figures: Figures) -> bool:
 
 
 def killed_fill_threads(figures: Figures) -> bool:
-    """Whether the threads were mostly busy with requests that were never completed, because their workers were
-    ended."""
+    """Whether the threads were mostly busy with requests that were never completed, as their workers ended."""
     never = (figures.flow.observed or 0.0) - (figures.flow.littles_law or 0.0)
     has_ended = figures.window.harakiris + count_lost(figures) > 0
     return has_ended and never >= MANY_STUCK * (figures.ceiling or math.inf)
@@ -296,8 +294,7 @@ def name_saturated(figures: Figures, saturation: Saturation) -> str:
 
 
 def fills_threads(figures: Figures, saturation: Saturation) -> bool:
-    """Whether half of the threads waited for a saturated backend while the rate was high, which is then close to the
-    most that it completes."""
+    """Whether half of the threads waited for a saturated backend at a high rate, which is then close to its most."""
     return saturation.many >= MOSTLY * (figures.ceiling or math.inf)
 
 

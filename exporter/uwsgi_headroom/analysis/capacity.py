@@ -43,21 +43,18 @@ ONE_INTERPRETER = 1.0
 """CPUs that one worker's interpreter can use: CPython's global lock lets one thread run at a time."""
 
 REACHED = 0.85
-"""A limit counts as reached at or above this utilization: eight threads that always computed used 0.86 to 0.94 of a
-CPU."""
+"""A limit counts as reached at or above this utilization: eight threads that computed used 0.86 to 0.94 of a CPU."""
 
 LEAST_LOAD = 0.01
 """Below this utilization, headroom is beyond any plan and mostly noise: `far`."""
 
 
 LEAST_OWN = 0.05
-"""The fraction of the usable CPUs that the workers get whatever other programs do: a server that uses less cannot lack
-CPU."""
+"""The fraction of the usable CPUs that the workers get whatever other programs do."""
 
 
 class OtherLimit(Struct, frozen=True, gc=False):
-    """What limits a server, if it is none of its resources. code: of the finding about it, or `errors`; why: a
-    clause."""
+    """What limits a server beside its resources. code: of the finding about it, or `errors`; why: a clause."""
 
     code: str
     why: str
@@ -194,8 +191,7 @@ def _use(used: float | None, capacity: float | None) -> float | None:
 
 
 class CpuShares(Struct, frozen=True, gc=False):
-    """CPUs used by the server's workers, idle, and used by others (None: unknown), of those that it could use if
-    alone."""
+    """CPUs used by the server's workers, idle, and used by others (None: unknown)."""
 
     own: float
     idle: float
@@ -221,8 +217,7 @@ LEAST_SLICES = 20
 """The fewest slices that can show a connection."""
 
 LEAST_SPREAD = 0.1
-"""The smallest standard deviation of the changes in requests per second, over their mean: a steady load shows
-nothing."""
+"""The smallest standard deviation of the changes in requests per second, over their mean."""
 
 LEAST_SIGNIFICANCE = 4.0
 """At or above this t-statistic, others follow the requests: chance reaches it once in 400 times with 20 slices."""

@@ -27,8 +27,7 @@ SATURATED = 0.97
 """At or above this mean fraction of busy threads, the threads cut the completed rate off."""
 
 RETRY_SECONDS = 1.0
-"""The least time until a client whose SYN was dropped sends the next one (RFC 6298, section 2; Linux:
-TCP_TIMEOUT_INIT)."""
+"""The least time until a client whose SYN was dropped sends the next one (RFC 6298, section 2)."""
 
 
 class SocketDemand(Struct, frozen=True):
@@ -63,8 +62,7 @@ class Demand(Struct, frozen=True):
     at_once: float | None
     """The mean number of requests in the system; None if the number of busy threads is unknown."""
     is_floor: bool
-    """Whether more was offered than was seen: a queue was full, or all threads were busy and requests may have
-    waited."""
+    """Whether more was offered than was seen: a queue was full, or all threads were busy."""
     queue_was_full: bool
     """Whether a queue turned clients away for a part of the window."""
     refused_attempts: float | None
@@ -98,8 +96,7 @@ def compute_demand(window: Window, server: ServerRecord, flow: Flow, threads: in
 
 
 def was_full(window: Window, socket: str) -> bool:
-    """Whether a socket's queue was at its limit for a part of the window, and turned clients away: a TCP queue with no
-    overflow did not."""
+    """Whether a socket's queue was at its limit for a part of the window, and turned clients away."""
     return window.queue_full_seconds.get(socket, 0.0) > 0 and not (is_tcp(socket) and window.overflows == 0)
 
 
@@ -117,8 +114,7 @@ def split_by_socket(
     threads: Mapping[int, int | None],
     queues: Mapping[str, Backlog] | None = None,
 ) -> tuple[SocketDemand, ...]:
-    """The offered work of each socket that some of the accepting workers do not serve. threads: of these workers, by
-    id."""
+    """The offered work of each socket that some of the accepting workers do not serve. threads: by worker."""
     busy_seconds = {worker.worker_id: worker.busy_seconds for worker in window.workers}
     sockets_of = Counter(worker_id for workers in holders.values() for worker_id in workers)
     found = []

@@ -44,8 +44,7 @@ _SOCKETS: Sequence[tuple[re.Pattern[str], str]] = tuple(
 """The services by the last part of the path of a UNIX socket."""
 
 LEAST_SILENT = 0.75
-"""A destination does not answer if at least this share of the time that threads wait for it goes into connections that
-are not made."""
+"""A destination does not answer if this share of the time that threads wait for it goes into making connections."""
 
 UNKNOWN = "backends"
 
@@ -207,8 +206,7 @@ def join_labels(destinations: Sequence[DestinationFigures]) -> str:
 
 
 HANGING = 0.25
-"""The share of the available threads in connections that are not answered, or in lookups of names, that is a
-problem."""
+"""The share of the available threads in connections that are not answered, or in lookups, that is a problem."""
 
 LEAST_THREADS = 1.0
 """Fewer threads than this, on average, are none."""

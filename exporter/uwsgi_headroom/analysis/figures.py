@@ -34,8 +34,7 @@ LEAST_SERVING = 0.05
 
 
 class Figures(Struct, frozen=True):
-    """The figures of one window. configured, available: threads; None if uWSGI omits them. cpu, waits: None if
-    unknown."""
+    """The figures of one window. configured, available: threads. What is None is unknown."""
 
     window: Window
     server: ServerRecord
@@ -47,8 +46,7 @@ class Figures(Struct, frozen=True):
     configured: int | None
     available: int | None
     ceiling: int | None
-    """The most threads that can serve at the end of the window; those of a worker that is gone count in proportion to
-    its presence in the window."""
+    """The most threads that can serve at the end of the window; those of a worker that is gone count in part."""
     cpu: CpuShares | None
     usable: Usable | None = None
     """How far load can grow until requests wait; None if that is not known."""
@@ -77,8 +75,7 @@ class Figures(Struct, frozen=True):
     """The mean number of threads over the window, where `available` is of its end. None if unknown."""
 
     growth: float = GROWTH
-    """The factor by which a load that is all served may grow after an advised step, until busy threads are a
-    finding."""
+    """The factor by which a load that is all served may grow after an advised step."""
 
     polling: Mapping[int, float] = field(default_factory=dict)
     """By worker with coroutines whose loop only looks for a free core: the CPUs that it uses, which say nothing."""
@@ -115,8 +112,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
 ) -> Figures:
     """The figures of a window that ends with this record of a server. others_follow: whether the CPU use of other
     programs grows with the requests. response_times, routes, code, queue_waits: of the same window; None if unknown or
-    off. outage: the last one. backends: of the last hour. wait_factor: see `variation`. destinations: the thread
-    seconds of each."""
+    off. backends: of the last hour. wait_factor: see `variation`. destinations: the thread seconds of each."""
     workers, cpus = server.workers, server.cpus
     seconds, polling = window.observed_seconds, find_polling(window, server)
     if polling:  # they would use this CPU time with any load

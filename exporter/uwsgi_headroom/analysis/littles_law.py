@@ -21,8 +21,8 @@ from uwsgi_headroom.words.template import fill
 
 
 class Flow(Struct, frozen=True, gc=False):
-    """The flow of requests in a window. littles_law, observed: the mean number of requests in service, by the law and
-    as sampled."""
+    """The flow of requests in a window. littles_law, observed: the mean number in service, by the law and as
+    sampled."""
 
     requests: int
     """Completed ones."""
@@ -105,8 +105,7 @@ def ratio(part: float, whole: float) -> float | None:
 
 WAIT_RATIO, LEAST_WAIT, MOST_WAIT = 0.25, 0.02, 0.1
 """Requests wait noticeably if their mean wait is at least this multiple of the response time; but no wait below the
-second value, in seconds, counts, and every wait from the third on does. The longest waits are several times the
-mean."""
+second value, in seconds, counts, and every wait from the third on does."""
 
 SEVERE = (0.5, 1.0)
 """At or above this mean wait, in seconds and as a multiple of the response time, users mostly wait in the queue."""

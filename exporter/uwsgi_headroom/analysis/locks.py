@@ -34,8 +34,7 @@ Scope = Literal["worker", "file"]
 
 
 class LockFigures(Struct, frozen=True):
-    """The lock that is closest to its limit in a window. scope: whether each worker has its own, or all that of a
-    file."""
+    """The lock that is closest to its limit in a window. scope: whether each worker has its own."""
 
     scope: Scope
     seconds: float
@@ -64,8 +63,7 @@ def compute_lock(window: Window) -> LockFigures | None:
 
 def compute_pool(window: Window, size: int, busy: float) -> LockFigures | None:
     """The figures of a pool of connections that each worker has: as a lock that each request holds for a part of its
-    time. size: of the pool of one worker; busy: the mean number of threads, of all workers, with a connection. None
-    with too few requests."""
+    time. size: of the pool of one worker; busy: the mean number of threads with a connection, of all workers."""
     requests, observed = sum(worker.requests for worker in window.workers), window.observed_seconds
     up = sum(min(1.0, worker.up_seconds / observed) for worker in window.workers) if observed else 0.0
     if requests < LEAST_REQUESTS or observed < LEAST_SECONDS or not up or not busy:

@@ -55,8 +55,7 @@ FAR_SLOWER = 10.0
 
 
 class Slow(NamedTuple):
-    """The requests that are far slower than half of all: an expected number; seconds that each takes, and all, at
-    least."""
+    """The requests that are far slower than half of all: an expected number; seconds of each, and of all, at least."""
 
     number: float
     least: float
@@ -76,8 +75,7 @@ class ResponseTimes(Struct, frozen=True):
 
 
 def compute_percentiles(window: ResponseTimeWindow | None, mean: float | None = None) -> ResponseTimes | None:
-    """The percentiles of a window; None without completed requests. mean: the mean response time beside which they are
-    shown."""
+    """The percentiles of a window; None without completed requests. mean: of the response times."""
     if window is None or not window.requests:
         return None
     distribution = _Distribution(window)

@@ -55,8 +55,8 @@ class Model(Struct, frozen=True):
         return self.cpus / seconds if seconds else inf
 
     def of_worker(self, threads: int, slower: float = 1.0) -> list[float]:
-        """Requests per second that one worker serves with 1, 2, ... `threads` of them. slower: how much longer
-        computing takes."""
+        """Requests per second that one worker serves with 1, 2, ... `threads`. slower: how much longer computing
+        takes."""
         delay = max(_LEAST_DELAY, self.waiting + self.unlocked * slower)
         rates = _add_server((number / delay for number in range(1, threads + 1)), self.computing * slower)
         return list(rates if self.serial_is_shared else _add_server(rates, self.serial))
@@ -90,8 +90,7 @@ _LARGE = 1e200
 
 
 def _add_server(rates: Iterable[float], seconds: float) -> Iterator[float]:
-    """The throughputs with 1, 2, ... requests of a closed network with one more server, for `seconds` a request. rates:
-    without it."""
+    """The throughputs with 1, 2, ... requests of a closed network with one more server, for `seconds` a request."""
     idle = 1.0
     for rate in rates:
         most = idle + rate * seconds
@@ -169,8 +168,7 @@ def flow_equivalent(
 
 def _solve(model: Model, processes: int, threads: int, groups: Sequence[tuple[float, int]]) -> Iterator[_Closed]:
     """The network with ever more requests, up to nearly all threads; of a single worker with each number. Workers get
-    requests at random, in proportion to their shares; their numbers are independent but for their sum (product
-    form)."""
+    requests at random, by their shares; their numbers are independent but for the sum (product form)."""
     slower, rates = 1.0, model.of_worker(threads)
     if processes == 1:
         for number in range(1, threads + 1):

@@ -48,8 +48,7 @@ def oldest(ages: list[float | None]) -> float | None:
 
 
 def describe_route(routes: RouteFigures | None, server: ServerRecord, route: str | None = None) -> str:
-    """A sentence about a route, or about the one that holds most threads, with a space before it; empty without a
-    name."""
+    """A sentence about a route, or the one that holds most threads, with a space before it; empty without a name."""
     if routes is None:
         return ""
     named = [name for name in routes.threads if name != OTHER_ROUTE]

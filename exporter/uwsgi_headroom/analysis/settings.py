@@ -57,8 +57,7 @@ _LONG_WITHOUT_LIMITS = 60
 class Evidence(Struct, frozen=True):
     """What is seen of a uWSGI that runs; None where it is unknown, as for a file alone. threads: of each worker;
     mounted: how many applications it has; extensions: loaded modules in C that fail beside a second interpreter;
-    descriptors: the limit of open files of the master; is_first: whether it is the first process of its container;
-    unit: its systemd service."""
+    descriptors: the limit of open files of the master; is_first: in its container; unit: of systemd."""
 
     version: tuple[int, ...] | None = None
     workers: int | None = None
@@ -90,8 +89,7 @@ def review(options: Options, seen: Evidence) -> list[Advice]:
 
 
 def review_server(server: ServerRecord) -> Sequence[Advice] | None:
-    """All advice on the settings of a uWSGI that runs, as far as an exporter knows it; None if its options are not
-    known."""
+    """All advice on the settings of a uWSGI that runs, as far as an exporter knows; None if its options are unknown."""
     options = server.setup.options
     if not (options.complete or options.source):
         return None
@@ -342,8 +340,7 @@ RULES: tuple[Advice, ...] = (
         when=lambda case: case.options.stats and not _is_local(case.options.stats),
         severity="warning",
         title="The stats server shows the cookies and passwords of requests to everybody who can reach it.",
-        reason="Its document contains all variables of each request in service, and the stats server asks for no "
-        "login.",
+        reason="Its document has all variables of each request in service, and the server asks for no login.",
         lines=("stats = 127.0.0.1:1717",),
         unless="a firewall, or a network namespace of its own, keeps others away from the stats server.",
         seen="Other machines may reach this address.",
@@ -365,8 +362,8 @@ RULES: tuple[Advice, ...] = (
         rule="listen",
         when=lambda case: 0 < (case.queue or 0) <= min(DEFAULT_LISTEN, case.seen.somaxconn or inf),
         title="The listen queue is short: if it is full, further connections are refused.",
-        reason="It holds the connections that no thread has accepted yet. A burst of requests, or a pause of the "
-        "workers, fills it.",
+        reason="It holds the connections that no thread has accepted yet. A burst, or a pause of the workers, fills "
+        "it.",
         lines=("listen = {longer:plain}",),
         unless="the proxy in front limits or retries connections.",
         source=OPTIONS,
@@ -452,8 +449,7 @@ RULES: tuple[Advice, ...] = (
         rule="max_worker_lifetime_delta",
         when=lambda case: case.reach_together("max_worker_lifetime") and case.seen.knows(*_AGE_DELTA),
         severity="warning",
-        title="All workers reach `max-worker-lifetime` at the same time, and no requests are served while they "
-        "restart.",
+        title="All workers reach `max-worker-lifetime` together, and no requests are served while they restart.",
         reason="The workers started together, so they reach this age together.",
         lines=("max-worker-lifetime-delta = {seconds_apart:plain}",),
         needs="2.0.20",
@@ -595,8 +591,7 @@ RULES: tuple[Advice, ...] = (
         rule="single_interpreter",
         when=lambda case: case.lacks("single_interpreter") and (case.seen.mounted or 2) > 1,
         warns=lambda case: case.seen.extensions,
-        title="Each application after the first runs in an interpreter of its own, where modules in C may fail or "
-        "hang.",
+        title="Each further application runs in an interpreter of its own, where modules in C may fail or hang.",
         reason="Many modules in C support one interpreter per process only.",
         lines=("single-interpreter = true",),
         unless="a worker has one application: the first runs in the main interpreter.",
@@ -619,8 +614,7 @@ RULES: tuple[Advice, ...] = (
         rule="buffer_size",
         when=lambda case: case.options.complete and (case.options.buffer_size or 0) <= DEFAULT_BUFFER,
         title="uWSGI drops requests with large headers, and no counter shows them.",
-        reason="Cookies and tokens make the headers larger than the default of 4,096 bytes. uWSGI only writes a line "
-        "to its log.",
+        reason="Cookies and tokens make headers larger than the default of 4,096 bytes. uWSGI only writes to its log.",
         lines=("buffer-size = 32768",),
         unless="your cookies and tokens are short.",
         source=THINGS_TO_KNOW,
@@ -660,8 +654,7 @@ RULES: tuple[Advice, ...] = (
         when=lambda case: case.options.thunder_lock and (case.threads or 1) > 1,
         title="`thunder-lock` costs throughput with threads.",
         reason="Every accepted request takes a lock that all threads of all workers share: in one measurement, this "
-        "cost a tenth of the throughput. If the process that holds the lock is paused (SIGSTOP), no requests are "
-        "served.",
+        "cost a tenth of the throughput. If its holder is paused (SIGSTOP), nothing is served.",
         change="Remove `thunder-lock`.",
         unless="the workers' shares of the requests have to be exactly even.",
         source=THUNDER,
@@ -674,8 +667,7 @@ RULES: tuple[Advice, ...] = (
         title="Clients that send or read slowly hold the threads.",
         reason="With `http-socket`, workers read requests directly from the clients[unbuffered? , and the application "
         "waits for each part of a body]. `post-buffering` does not change who waits: the thread does.",
-        change="Put a proxy such as nginx in front of uWSGI, or replace `http-socket` by `http`, whose router reads "
-        "the requests.",
+        change="Put a proxy such as nginx in front of uWSGI, or replace `http-socket` by `http`, which has a router.",
         unless="only a proxy can reach the socket.",
         source=HTTP,
         seen="Other machines may reach this address.",

@@ -17,8 +17,7 @@ CPU_WAIT = 0.2
 """The share of the threads' time in the wait for a CPU from which on requests lack one."""
 
 LOCKED = 0.25
-"""The share of the threads' time in locks of the application from which on they limit the server, if they are nearly
-always held."""
+"""The share of the threads' time in locks of the application from which on they limit the server, if always held."""
 
 
 def are_waits_known(figures: Figures) -> bool:
@@ -39,8 +38,7 @@ def mean_load(figures: Figures) -> float | None:
 
 
 def lacks_cpu(figures: Figures, cpus: float) -> bool:
-    """Whether the workers use CPU while no CPU is idle and other processes use the rest; where it is measured, only if
-    requests wait for a CPU."""
+    """Whether the workers use CPU while no CPU is idle, and, where it is measured, requests wait for one."""
     cpu = figures.cpu
     if cpu is None or cpu.own < LEAST_OWN * cpus or not is_hardly_any_idle(cpu.idle, cpus):
         return False
@@ -48,8 +46,7 @@ def lacks_cpu(figures: Figures, cpus: float) -> bool:
 
 
 def are_children_busy(figures: Figures) -> bool:
-    """Whether requests mostly wait for programs that they started, and these use most of the CPU time of the
-    workers."""
+    """Whether requests mostly wait for programs that they started, which use most of the CPU time."""
     if not figures.cpu or figures.share("child") < MOSTLY:
         return False
     return figures.cpu.own - sum(list_loads(figures)) >= MOSTLY * figures.cpu.own
@@ -60,8 +57,7 @@ OWN_THREADS = 0.2
 
 
 def find_cpu_of_own_threads(figures: Figures) -> float:
-    """The CPUs that threads use which serve no request, if that is most of what the workers use; else, or if unknown,
-    0."""
+    """The CPUs that threads use which serve no request, if that is most of what the workers use; else 0."""
     used = sum(list_loads(figures))
     rest = used - (figures.waits.threads.get("cpu", 0.0) if figures.waits else used)
     return rest if are_waits_known(figures) and rest >= max(OWN_THREADS, MOSTLY * used) else 0.0
@@ -70,8 +66,7 @@ def find_cpu_of_own_threads(figures: Figures) -> float:
 def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) -> bool:
     """Whether requests were measured to wait for a CPU for at least this part of their time in service. Where no CPU is
     idle, or a quota stops the workers, the holders of an interpreter's lock lack one, too: what waits for the lock
-    waits for a CPU for the same part of the time as they do. Where the workers themselves use most of the CPUs, nothing
-    else is scarce."""
+    waits for a CPU for the same part of the time as they do."""
     waits = figures.waits
     if waits is None:
         return False
@@ -103,8 +98,7 @@ def is_hardly_any_idle(idle: float, cpus: float) -> bool:
 
 
 NAPS = 4.0
-"""From so many naps of a request on, it tries something again: a thread that wakes up at the end of a sleep counts
-too."""
+"""From so many naps of a request on, it tries something again: one that wakes up at the end of a sleep counts too."""
 
 
 def mostly_sleeps(figures: Figures) -> bool:

@@ -217,8 +217,7 @@ def measure(figures: Figures) -> Model | None:
 
 
 LEAST_EFFICIENCY = 0.5
-"""A server that serves a smaller part of the model's throughput is limited by something that the model does not
-know."""
+"""A server that serves a smaller part of the model's throughput is limited by what the model does not know."""
 
 
 def _find_wanted_rate(figures: Figures, model: Model) -> float:

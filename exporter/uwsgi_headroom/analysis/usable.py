@@ -135,8 +135,7 @@ def _of_threads(
 def _of_resources(
     flow: Flow, room: Headroom, balance: Balance, threads: int | None, cpus: float | None, allowed: float
 ) -> Iterator[Queue]:
-    """CPUs and interpreters. Of n threads that compute all the time, each waits for n - 1 at most, and half on
-    average."""
+    """CPUs and interpreters. Of n threads that always compute, each waits for n - 1 at most, and half on average."""
     active = balance.active
     used = sum_if_all_known([worker.interpreter_load for worker in active])
     if not used or not flow.throughput:
@@ -155,16 +154,14 @@ def _of_resources(
 
 
 def variation(window: ResponseTimeWindow | None) -> float:
-    """The factor (1 + cv²) / 2 of response times by bin; 1, as of an exponential distribution, if they are too few or
-    short."""
+    """The factor (1 + cv²) / 2 of response times by bin; 1, as of exponential ones, if they are too few or short."""
     if window is None or window.requests < LEAST_REQUESTS:
         return 1.0
     return variation_of(window.counts, window.bins.middles, RESOLUTION * window.interval / 2)
 
 
 def variation_of(counts: Sequence[float], middles: Sequence[float], least: float) -> float:
-    """The same of numbers of requests by bin, with the middles of the bins. least: the mean that is long enough, in
-    seconds."""
+    """The same of numbers of requests by bin. middles: of the bins; least: the mean that is long enough, in seconds."""
     seconds = list(map(mul, counts, middles))
     number, total, squares = sum(counts), sum(seconds), sum(map(mul, seconds, middles))
     if not number or total < least * number or not total:
@@ -210,8 +207,8 @@ _STEPS_OF_WAIT = 100
 @lru_cache(maxsize=4096)
 def highest_utilization(servers: int, wait: float) -> float:
     """The utilization of M/M/c at which the mean wait is this multiple of the mean service time. It solves an
-    approximation (H. Sakasegawa, Annals of the Institute of Statistical Mathematics 29, 1977), and corrects what it
-    asks of it by the secant method."""
+    approximation (H. Sakasegawa, Annals of the Institute of Statistical Mathematics 29, 1977), and corrects it by the
+    secant method."""
     power = sqrt(2 * (servers + 1)) - 1
     aim = log(wait)
     asked, before = aim + log(servers), (0.0, 0.0)

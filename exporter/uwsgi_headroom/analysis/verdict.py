@@ -34,8 +34,7 @@ WITH_MORE, ALREADY = "requests wait with more load", "requests wait already"
 
 
 def usable_clause(usable: float | None, hard: float | None, *, waiting: bool = False) -> str:
-    """The usable headroom as a clause, beside the headroom (`hard`); empty if unknown or the same. waiting: whether
-    requests wait now."""
+    """The usable headroom as a clause, beside the headroom (`hard`); empty if unknown or the same."""
     if usable is None or hard is None or factor(usable) == factor(hard):
         return ""
     if usable > 1:

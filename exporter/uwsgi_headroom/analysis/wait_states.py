@@ -94,8 +94,7 @@ def compute_waits(
 ) -> WaitFigures | None:
     """The figures of a window; None unless the kernel said for the whole window what the threads wait for. stuck: mean
     number of threads with stuck requests. destinations: the thread seconds of each. now: the last sample. own: the
-    server's own sockets, and those of its router. old: the threads whose requests were in service for the whole
-    window."""
+    server's own sockets, and those of its router. old: the threads whose requests last."""
     waits = window.waits
     if waits is None:
         return None
@@ -164,8 +163,7 @@ _LEAST_MOVING = 0.02
 
 
 def _without_lasting(threads: Mapping[State, float], lasting: float) -> dict[State, float]:
-    """The threads in each state without those of requests that last, which are most likely in the states with most
-    threads."""
+    """The threads in each state without those of requests that last, most likely in the states with most threads."""
     left = dict(threads)
     for state in sorted(threads, key=lambda state: -threads[state]):
         taken = min(lasting, left[state])
@@ -197,8 +195,7 @@ LOCK_SEEN = 0.05
 """The share of the threads' time in locks of the application from which on there is one that may limit the load."""
 
 LOCK_WAIT = 1.0
-"""At or above this mean number of waiting threads, or of requests in service beyond one, they queue for the
-interpreter."""
+"""At or above this mean number of waiting threads, or of requests beyond one, they queue for the interpreter."""
 
 CONTENDED = 0.05
 """The share of a worker's requests in service below which hardly any waits for the lock."""
@@ -208,8 +205,7 @@ BEYOND_ONE = 1.2
 
 
 def is_contended(worker: WorkerFigures) -> bool | None:
-    """Whether the lock limits a worker that uses nearly a whole CPU; None if unknown, or with too few requests at
-    once."""
+    """Whether the lock limits a worker that uses nearly a whole CPU; None if unknown."""
     waiting, load = worker.lock_waiters, worker.interpreter_load or 0.0
     if waiting is None or (worker.concurrency or 0.0) < load + LOCK_WAIT:
         return None

@@ -69,8 +69,7 @@ def part_away(figures: Figures) -> float | None:
 
 
 def find_without_application(server: ServerRecord) -> tuple[list[WorkerRecord], list[WorkerRecord]] | None:
-    """The accepting workers, and those without a loaded application; None if the configuration names none, or is
-    unknown."""
+    """The accepting workers, and those without a loaded application; None if no application is known."""
     if not server.setup.options.names_application:
         return None
     accepting = [worker for worker in server.workers if worker.state == "accepting" and not worker.ended]
@@ -78,8 +77,7 @@ def find_without_application(server: ServerRecord) -> tuple[list[WorkerRecord], 
 
 
 FEWEST = 3
-"""The fewest workers whose times show a reload: two that crash end in the order of a chain reload in half of the
-cases."""
+"""The fewest workers whose times show a reload: two that crash end in its order in half of the cases."""
 
 AT_ONCE_SECONDS = 2
 """The longest time between the first and the last new process of workers that are reloaded at once."""
@@ -168,8 +166,7 @@ def are_reloaded_at_once(figures: Figures) -> bool:
 
 
 def starts_on_demand(options: Options) -> bool:
-    """Whether uWSGI has no worker until a request comes, or when none has come for some time, and then starts all at
-    once."""
+    """Whether uWSGI has no worker until a request comes, or when none has come for some time."""
     return bool(options.idle or options.cheap) and not options.cheaper
 
 
@@ -244,8 +241,7 @@ def fill_cores(figures: Figures) -> bool:
 
 def count_workers_sharing_one_cpu(server: ServerRecord) -> int:
     """The number of workers that are pinned to a single CPU together with another worker of the server. An affinity
-    mask equal to the master's is inherited (from a host or container with one CPU, or `taskset`), so it does not
-    count."""
+    mask equal to the master's is inherited, and does not count."""
     masks = [worker.affinity for worker in server.workers]
     pinned = Counter(mask for mask in masks if mask and len(mask) == 1 and mask != server.master_affinity)
     return sum(workers for workers in pinned.values() if workers > 1)

@@ -1,5 +1,4 @@
-"""Explains a deploy: in which parts of a request the time was spent before and after, and what the load alone
-explains."""
+"""Explains a deploy: in which parts of a request time was spent before and after, and what the load explains."""
 
 from __future__ import annotations
 

@@ -87,8 +87,8 @@ ENOUGH = 0.2
 State = Literal["worse", "better", "unclear"]
 
 Status = Literal["worse", "better", "same", "early", "unknown"]
-"""same: changes above `Judgement.bound` are excluded. early: more requests are needed. unknown: this cannot be judged,
-`Judgement.reason` says why."""
+"""same: changes above `Judgement.bound` are excluded. early: more requests are needed. unknown: see
+`Judgement.reason`."""
 
 
 class Change(Struct, frozen=True):
@@ -104,8 +104,7 @@ class Change(Struct, frozen=True):
 
 
 class Judgement(Struct, frozen=True):
-    """What a deploy changed. requests, seconds: before and after. expected: the factor by which the load alone changes
-    the time of a request."""
+    """What a deploy changed. requests, seconds: before and after. expected: the factor of time by the load alone."""
 
     status: Status
     changes: tuple[Change, ...] = ()
@@ -299,8 +298,7 @@ def _judge_memory(before: Sides, after: Sides) -> Change | None:
 
 
 def _find_needed(subject: Subject, before: Sides, after: Sides) -> float:
-    """About how many requests after a deploy exclude a change of ENOUGH, if there is none; infinite if no number
-    does."""
+    """About how many requests after a deploy exclude a change of ENOUGH; infinite if no number does."""
     one, other = before.of(subject), after.of(subject)
     if one is None:
         return inf

@@ -87,8 +87,7 @@ def _describe(residuals: Sequence[float]) -> Residuals:
 
 class Difference(Struct, frozen=True):
     """How much an amount per unit of weight differs between two sides: the logarithm of their ratio if they are
-    relative, else after - before. variances: the parts that each side adds. joined: how many batches were joined to
-    one."""
+    relative, else after - before. variances: of each side. joined: batches to one."""
 
     estimate: float
     variances: tuple[float, float]

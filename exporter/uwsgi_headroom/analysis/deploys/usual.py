@@ -36,8 +36,7 @@ class UsualTime(NamedTuple):
 
 
 def find_usual(days: Sequence[Sequence[Batch]]) -> UsualTime | None:
-    """What is usual, from the batches of the same hour, yesterday's first. None with too few days of FEWEST
-    requests."""
+    """What is usual, from the batches of the same hour, yesterday's first; None with too few days."""
     means, last = [], 0
     for day, batches in enumerate(days, 1):
         pairs = [(batch.time, batch.requests) for batch in batches if batch.time is not None]

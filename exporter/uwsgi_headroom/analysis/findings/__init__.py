@@ -166,8 +166,7 @@ def _find_cause(figures: Figures) -> Finding | None:
 
 
 def _limits(finding: Finding, known: Mapping[str, bool]) -> bool:
-    """Whether a cause limits the server, also where hardly any request waits. known: for the limits that do not always
-    apply, whether they do."""
+    """Whether a cause limits the server, also where hardly any request waits. known: whether some limits apply."""
     when = finding.kind.limits
     return known.get(when, when != "") and (finding.severity != "info" or when in ("always", "turns"))
 

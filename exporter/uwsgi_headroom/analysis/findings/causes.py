@@ -44,8 +44,8 @@ HANGS = 10.0
 """Seconds after which a worker that accepts nothing hangs. Raise it for an application that takes longer to import."""
 
 LOADING_SECONDS, LOADING_PART, FULL = 2.0, 0.25, 0.2
-"""For so many seconds, and this part of the time, workers were loading while requests waited and all threads were busy
-for the last part of it."""
+"""For so many seconds, and this part of the time, workers were loading while all threads were busy for the last
+part."""
 
 HANDLING = 0.05
 """The part of the threads from which on handlers of uWSGI's signals are worth a sentence."""
@@ -64,8 +64,7 @@ WAS_DOWN = Kind(
     role="harm",
     severity="warning",
     title="uWSGI was down for {down:duration}, until {until}.",
-    evidence="uWSGI now has another master process, which started after the outage. All figures are from the "
-    "{seconds:duration} since then.",
+    evidence="uWSGI now has another master process. All figures are from the {seconds:duration} since then.",
     meaning="uWSGI served no request while it was down. The requests that were in service when uWSGI ended are lost.",
     act="[fix? {fix}][look? Find out from uWSGI's log, or that of its service manager, why uWSGI ended.]",
     then=LOG,
@@ -95,8 +94,7 @@ NO_APPLICATION = Kind(
     title="[critical? No worker has loaded its application][warning? {ids:Worker} {ids:has not loaded its|have not "
     "loaded their} application][place? : {place}].",
     evidence="The configuration names an application, but {ids:worker} {ids:has|have} not loaded it.",
-    meaning="If a worker has no application, uWSGI itself answers every request to this worker with status 500 "
-    "(`no python application found`).",
+    meaning="uWSGI itself answers every request to such a worker with status 500 (`no python application found`).",
     act="If this began with a deploy, roll the deploy back, and then reload uWSGI.",
     then="[look? Otherwise, check uWSGI's log for the reason why the import fails. ][fix? {fix} ]" + LOG + "When the "
     "import works, reload uWSGI. Set `need-app`, so that uWSGI does not start without an application.",
@@ -177,8 +175,7 @@ START_HANGS = Kind(
     severity="critical or warning",
     title="{ids:Worker} {ids:takes|take} a long time to start[doing? , {doing}].",
     evidence="{ids:Worker} (of {workers}) {ids:accepts|accept} no requests yet, {longest:duration} after the spawn.",
-    meaning="A worker accepts requests only after it has imported the application. Until this import is complete, the "
-    "worker serves nothing.",
+    meaning="A worker accepts requests only after it has imported the application: until then, it serves nothing.",
     act="If this began with a deploy, roll the deploy back.",
     then="Run {calls} to see at which line the import waits, and end {ids:worker} with {kill}: neither a reload nor "
     "SIGTERM ends a worker that is still importing the application. Set a timeout on the calls that the application "
@@ -212,8 +209,8 @@ ACCEPT_NOTHING = Kind(
     evidence="For {idle:duration} of {observed:duration} ({part:percent}), requests waited although a thread was free.",
     meaning="Threads are free, so more threads or processes would not help.",
     act="Find out why the idle workers accept no requests: run `py-spy dump --native` on one of them.",
-    then="A worker accepts no requests while it is suspended, or while it waits for one of uWSGI's own locks. See also "
-    "uWSGI's log.",
+    then="A worker accepts no requests while it is suspended, or waits for one of uWSGI's own locks. See also uWSGI's "
+    "log.",
     clause="workers that are idle accept none of them",
     limits="waits",
 )
@@ -233,8 +230,7 @@ HOLDER_STOPPED = replace(
 HOLDER_ACCEPTS_NOTHING = replace(
     ACCEPT_NOTHING,
     act="Kill worker {holder}, which holds the accept lock, with {kill}.",
-    then="uWSGI then starts another worker, and the lock is free again. If the problem comes back, remove "
-    "`thunder-lock`.",
+    then="uWSGI then starts another worker. If the problem comes back, remove `thunder-lock`.",
     clause="workers are idle, and worker {holder}{pid} holds the accept lock and accepts nothing",
 )
 HOLDER_GONE = replace(

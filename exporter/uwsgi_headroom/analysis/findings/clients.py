@@ -57,9 +57,8 @@ LEFT_EARLY = Kind(
     evidence="In at least {number} of {requests:request} ({part:fine_percent}), the client left before uWSGI had "
     "written the response[unread? , or stopped sending the request ({unread})][time? ; a request takes "
     "{time:duration} in uWSGI][wait? ; {wait}].",
-    meaning="The work for these requests is wasted, and is done again if the clients retry. The disconnects are not a "
-    "failure of the application. For each client that disconnects, uWSGI's log has a line with `write error`, and "
-    "uWSGI counts an exception.",
+    meaning="The work for these requests is wasted, and is done again if the clients retry. It is no failure of the "
+    "application, although uWSGI logs a `write error` and counts an exception for each.",
     act="[warning? Compare the timeouts of clients and of the web server with the response times.]",
     then="[warning? If requests wait in the listen queue, shorten that wait first. Then raise the timeouts that are "
     "shorter (`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI's router), or make the "

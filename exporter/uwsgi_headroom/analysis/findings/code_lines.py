@@ -32,8 +32,7 @@ LEAST_LOCK_LOOKS = 10
 """Fewer looks at a worker whose threads wait at a line do not show who has the lock."""
 
 HELD, SEVERAL = 0.5, 0.1
-"""In what part of these looks one thread must be further down to be the holder, and in how many more than one may
-be."""
+"""In what part of these looks one thread must be further down to be the holder, and several may be."""
 
 LEAST_STUCK = 0.5
 """For how much of the age from which on a request is stuck its thread must have been in one function."""

@@ -158,8 +158,7 @@ def _hurts(figures: Figures, finding: Finding, cause: Finding | None) -> bool:
 
 
 def _explain(figures: Figures) -> Advice:
-    """The cause, as a clause, and what to do, where no finding is the cause: by the evidence that advice on capacity
-    rests on."""
+    """The cause, as a clause, and what to do, where no finding is the cause, by the evidence for advice on capacity."""
     step = find_proven_step(figures)
     if step is None:
         return Advice(advise_capacity(figures).change, cause=NOT_SEEN)

@@ -50,8 +50,8 @@ HURTS = Kind(
     "; {waiters:mean} of its threads wait for the interpreter lock (GIL)][spare? ; {spare} threads of other workers "
     "are idle].{route}",
     meaning="In one process, only one thread at a time can run Python: the threads of this worker wait for one "
-    "interpreter lock (GIL). If all workers had equal shares, the mean response time would be {saved:duration} "
-    "({cost:percent}) shorter.",
+    "interpreter lock (GIL). With equal shares, the mean response time would be {saved:duration} ({cost:percent}) "
+    "shorter.",
     act="[mapped? Let the web server spread the load evenly over the sockets of `map-socket`, or remove "
     "`map-socket`.][not mapped, not split? Let every worker take requests from the same sockets.][split? Use more "
     "processes and fewer threads, such as {split} instead of {now}][fits?  ({fits})][split? .]",
@@ -70,8 +70,8 @@ UNDECIDED = Kind(
     evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
     "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})].[load?  The busiest "
     "interpreter uses {load:cpu} of a CPU.]{route}",
-    meaning="It is not known whether the uneven shares make requests slower: the response times or the interpreter "
-    "loads of the workers are missing.",
+    meaning="Whether that makes requests slower is unknown: the workers' response times or interpreter loads are "
+    "missing.",
     act="Look again under more load, or after a longer time: the missing figures need more requests.",
     runbook="UwsgiWorkersUneven",
 )
@@ -102,8 +102,8 @@ ONE_FAST = replace(
     "connection to a database, each of its requests may fail immediately, and this worker then takes most of the "
     "requests. It is also possible that this worker served other kinds of requests than the other workers.",
     act="Check the access log of the web server for failed requests.",
-    then="Also check uWSGI's log for errors of worker {hottest}. If requests of this worker fail, restart the worker: "
-    "run `kill -HUP` with its PID.",
+    then="Also check uWSGI's log for errors of worker {hottest}. If its requests fail, restart it: `kill -HUP` with "
+    "its PID.",
 )
 HARMLESS = replace(
     UNDECIDED,
@@ -114,8 +114,7 @@ HARMLESS = replace(
     "uses {load:cpu} of a CPU[saved? ; even shares would save {saved:percent} of the response time].",
     meaning="[mapped? `map-socket` gives workers sockets of their own, and the web server loads these sockets "
     "unevenly. This is harmless here: the listen queues of these sockets are nearly empty.][not mapped? The kernel "
-    "does not choose evenly among the free threads. This is harmless here: another free thread serves a request just "
-    "as well.]",
+    "does not choose evenly among the free threads. Another one serves a request just as well.]",
     act="",
 )
 

@@ -30,9 +30,8 @@ _WAITING = "waiting"
 
 
 class Held(Struct, frozen=True):
-    """A problem. finding: as it was last seen at its worst or deepest; named: as alerts name it; since: when it was
-    first seen (epoch seconds); first, seen, critical: when it was first and last seen, and became critical
-    (monotonic)."""
+    """A problem. finding: as it was last seen at its worst or deepest; named: as alerts name it; since: its start
+    (epoch seconds); first, seen, critical: when it was first and last seen, and became critical (monotonic)."""
 
     finding: Finding
     named: Finding
@@ -65,8 +64,8 @@ class Hold:
         """The codes of the findings that there were when the server was last lost."""
 
     def look(self, findings: Sequence[Finding], at: float, epoch: float, *, is_whole: bool) -> list[Finding]:
-        """Take what is judged now, worst first, and return what has begun. is_whole: whether the window is known; else
-        nothing is held."""
+        """Take what is judged now, worst first, and return what has begun. is_whole: of a part of a window, nothing is
+        held."""
         keep = HOLD_SECONDS if is_whole else 0.0
         self._codes |= {code: (self._codes.get(code, (epoch, at))[0], at) for each in findings for code in codes(each)}
         self._codes = {code: held for code, held in self._codes.items() if at - held[1] < keep or held[1] == at}

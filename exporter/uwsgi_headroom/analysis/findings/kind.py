@@ -173,8 +173,7 @@ class Kind(Struct, frozen=True, dict=True):
     ) -> Finding:
         """The finding with the facts that the row needs: `known` and `more`, and the rest from the figures, by their
         names in COMMON, and from the log. A block can leave out `wait`, a clause. worse: how many of the reasons for a
-        worse severity than the mildest one hold. worker_id: the worker that is meant, if it is one, and no fact `ids`
-        has it alone."""
+        worse severity than the mildest one hold. worker_id: the worker that is meant, if no fact `ids` has it alone."""
         facts = {**known, **more}
         if figures is not None:
             of_log = read_log(figures.server, self.log) if self.log else {}

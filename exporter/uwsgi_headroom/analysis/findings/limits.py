@@ -96,8 +96,7 @@ FEW_SLOW = Kind(
     "{slots} or more.{route} Half of all requests take at most {half:duration}.",
     meaning="The mean response time describes neither the slow nor the fast requests.",
     act="[routes_off? Run the exporter with `--routes` to see the paths of the slow requests.]",
-    then="If they are of one kind, such as reports, a uWSGI of their own keeps them from taking the threads of the "
-    "others.",
+    then="If they are of one kind, such as reports, a uWSGI of their own leaves the others their threads.",
 )
 
 CHEAPER = Kind(

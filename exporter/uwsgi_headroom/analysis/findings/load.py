@@ -68,8 +68,8 @@ ALL_SATURATED = Kind(
     "worker has {busy:mean} requests in service[waiters? , of which at most {waiters:mean} wait for its lock "
     "(GIL)][wait? ; {wait}].[rest?  Background threads, which serve no requests, use {rest:cpu} of the {used:cpu} "
     "CPUs that the workers use.]",
-    meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
-    "request takes longer. The workers cannot serve more requests per second.",
+    meaning="In each worker, one thread at a time can run Python. The others wait, and each request takes longer. The "
+    "workers cannot serve more requests per second.",
     act="{advice}",
     clause=f"[own? {OWN_THREADS_COMPUTE.cause}][not own? the interpreter of every worker is saturated]",
     runbook="UwsgiInterpreterBound",
@@ -82,8 +82,7 @@ SOME_SATURATED = replace(
     severity="warning",
     title="[one? The interpreter of worker {one} is saturated.]"
     "[not one? The interpreters of several workers are saturated.]",
-    meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
-    "request takes longer.",
+    meaning="In each worker, one thread at a time can run Python. The others wait, and each request takes longer.",
     act="If CPUs are free, use more `processes` and fewer `threads`.",
     clause="",
 )
@@ -95,12 +94,11 @@ QUOTA_STOPS = Kind(
     evidence="The quota stopped the workers in {part:percent} of its periods ({throttled} of {periods}); they use "
     "{used:cpu} of {permitted:cpus}[cpu_wait? ; requests wait for a CPU for {cpu_wait:percent} of their time]"
     "[wait? ; {wait}].",
-    meaning="A CPU quota allows a certain CPU time in each period (0.1 s by default). When this time is used up, all "
-    "processes that share the quota stop until the next period, even if CPUs are idle. More threads or processes would "
-    "use up this time sooner.",
+    meaning="A CPU quota allows a certain CPU time in each period (0.1 s by default). Then all processes that share "
+    "the quota stop until the next period, even if CPUs are idle. More threads or processes would use it up sooner.",
     act="Raise the CPU quota[cgroup?  of the cgroup {cgroup}] from {permitted:cpus}[most?  to {most:cpus}].",
-    then="The quota is CPUQuota of a unit, --cpus of Docker, resources.limits.cpu of a pod. Alternatively, move other "
-    "programs out of the cgroup.",
+    then="The quota is CPUQuota of a unit, --cpus of Docker, resources.limits.cpu of a pod. Or move other programs out "
+    "of it.",
     clause="they wait for their CPU quota",
     runbook="UwsgiCpuBound",
     fills_threads=True,
@@ -258,8 +256,8 @@ def _most(figures: Figures, quota: Quota) -> float | None:
 
 
 def _find_waits(figures: Figures) -> Iterator[Finding]:
-    """The finding about requests that wait for a CPU although the workers' CPUs are not all in use: others have a
-    higher weight, run in bursts, or share a single CPU with them."""
+    """The finding about requests that wait for a CPU although not all are in use: others have a higher weight, or
+    bursts."""
     times = (figures.waits and figures.waits.per_request) or {}
     each = times.get("cpu_wait", 0.0)
     if each < FELT or not are_waits_known(figures) or figures.share("cpu_wait") < MOSTLY:
@@ -368,8 +366,7 @@ def _name_role(use: RoleUse | None) -> Facts:
 
 
 def find_other_programs(figures: Figures) -> Iterator[Finding]:
-    """The finding about other programs. The kernel shares CPUs fairly, so a server that uses little of them hardly
-    waits beside busy ones."""
+    """The finding about other programs, beside which a server that uses little CPU hardly waits."""
     cpu, room = figures.cpu, figures.headroom.by_limit.get("cpu")
     if cpu is None or cpu.others is None or room is None or room >= MODERATE_CPU:
         return

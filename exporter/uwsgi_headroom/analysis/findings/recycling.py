@@ -119,8 +119,7 @@ MEMORY_RECYCLED = Kind(
     title="The application's memory grows with every request, so `{option}` ends its workers.",
     evidence="Memory grows by at least {each:bytes} per request (measured in {processes} worker processes); a worker "
     "lives for {life:duration} on average; at least {lost:request} {lost:was|were} lost.",
-    meaning="`{option}` keeps the leak from filling the memory. But after each restart, the worker has to load the "
-    "application again.",
+    meaning="`{option}` keeps the leak from filling the memory. But each new worker has to load the application.",
     runbook="UwsgiWorkerMemoryGrowing",
 )
 
@@ -229,8 +228,7 @@ def _end_together(figures: Figures) -> float | None:
 
 
 def _end_slowly(figures: Figures) -> bool:
-    """Whether requests wait for old workers to end, which uWSGI reports as up and free, and not for new ones to
-    load."""
+    """Whether requests wait for old workers to end, which uWSGI reports as up, and not for new ones to load."""
     window, workers = figures.window, len(figures.window.workers)
     if window.starting_seconds is None:
         return False

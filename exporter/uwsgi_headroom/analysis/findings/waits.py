@@ -91,8 +91,7 @@ CONNECTION_SHARED = Kind(
     "ID of its request.][not critical? If two workers use the connection at once, one worker may read the response to "
     "the other worker's request.]",
     act="Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own.",
-    then="Alternatively, open the connection after the fork, in a function with the decorator `@postfork` of the "
-    "module `uwsgidecorators`.",
+    then="Alternatively, open it after the fork, in a function with `@postfork` of `uwsgidecorators`.",
     clause="[is_cause? the workers share one connection to {address}]",
     page_after=60,
     runbook="UwsgiConnectionShared",
@@ -117,7 +116,7 @@ WAIT_FOR_CLIENTS = Kind(
     fills_threads=True,
     states=("client",),
 )
-"""Clients may be no slow ones if no request is completed: with an `http-socket` behind uWSGI's router, all threads
+"""Clients may be no slow ones if no request is completed: behind uWSGI's router, all threads of an `http-socket`
 read."""
 STAY_OPEN = replace(
     WAIT_FOR_CLIENTS,
@@ -138,12 +137,10 @@ SLEEP_AGAIN = Kind(
     "time{of_request}.",
     meaning="Most likely, requests wait for a rate limit, or check again and again whether something is free that only "
     "one request at a time can use, such as a SQLite file, a lock file or a lock in Redis. Other possible causes: a "
-    "backend fails, and requests retry after a pause; or event streams and long polls wait for new events, and hold a "
-    "thread on purpose.",
+    "backend fails, and requests retry after a pause; or event streams and long polls hold a thread on purpose.",
     act="Run {calls} to find the line that sleeps.",
     then="Then shorten the time for which one request keeps the others waiting (in SQLite: short write transactions), "
-    "or repair the backend. More threads help only event streams and long polls: serve them with `gevent`, or add "
-    "threads.",
+    "or repair the backend. More threads, or `gevent`, help only event streams and long polls.",
     clause="[warning? requests sleep again and again]",
     runbook="UwsgiConcurrencyNearCapacity",
     fills_threads=True,
@@ -162,14 +159,13 @@ LOOP_HELD = Kind(
     meaning="With coroutines, one thread serves all requests of a worker. While a call occupies this thread, all "
     "requests of the worker stop, also those on more async cores.",
     act="Run {calls} to find the call[blocked? , then restart {blocked:worker} with {kill}].",
-    then="[blocked? SIGTERM does not end {blocked:it|them}, and SIGKILL loses {blocked:its|their} requests. Later: ]"
-    "[computes? Move the work of this call out of the event loop into another process, such as a spooler or a mule, or "
-    "let the call yield to other requests between its steps (`gevent.sleep(0)`).][threads? Move this call to a thread "
-    "beside the event loop (`gevent.get_hub().threadpool`), or to a spooler.][other_loop? Replace the call by one that "
-    "yields to other requests while it waits, from a library for the event loop that uWSGI runs.][gevent? Make this "
-    "call yield to other requests while it waits: `gevent-early-monkey-patch` does this for Python's own functions "
-    "(sockets, locks, sleeping), and a client library that is written in C needs a patch of its own (`psycogreen` for "
-    "psycopg2).]",
+    then="[blocked? SIGTERM does not end {blocked:it|them}, and SIGKILL loses {blocked:its|their} requests. Later: "
+    "][computes? Move the work of this call out of the event loop into another process, such as a spooler or a mule, "
+    "or let the call yield to other requests between its steps (`gevent.sleep(0)`).][threads? Move this call to a "
+    "thread beside the event loop (`gevent.get_hub().threadpool`), or to a spooler.][other_loop? Replace the call by "
+    "one that yields to other requests while it waits, from a library for the event loop that uWSGI runs.][gevent? "
+    "Make this call yield to other requests while it waits: `gevent-early-monkey-patch` does this for Python's own "
+    "functions (sockets, locks, sleeping), and a library in C needs its own patch (`psycogreen` for psycopg2).]",
     clause="[waits? the event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls][also?  that are "
     "{doing}]",
     page_after=60,
@@ -184,11 +180,10 @@ STUCK = Kind(
     title="Requests have been in service for longer than {limit:chosen}.",
     evidence="{stuck:request} {stuck:is|are} stuck in {ids:worker}, {stuck:in service|the oldest} for "
     "{oldest:duration}.{route}",
-    meaning="[not coroutines? Each stuck request holds a thread that other requests need. uWSGI includes a request in "
-    "its response times only after the request has ended.][coroutines, full? Each stuck request holds an async core, "
-    "and hardly any async cores are free.][coroutines, not full? Async cores are free, but no request is completed: a "
-    "call that does not yield may block a worker and all of its requests. For example, a database driver may not be "
-    "patched for coroutines.]",
+    meaning="[not coroutines? Each stuck request holds a thread that other requests need. Its time counts only once it "
+    "has ended.][coroutines, full? Each stuck request holds an async core, and hardly any async cores are "
+    "free.][coroutines, not full? Async cores are free, but no request is completed: a call that does not yield may "
+    "block a worker and all of its requests. A database driver may not be patched.]",
     act="Run {calls} to see what the stuck {stuck:request waits|requests wait} for.",
     then="[many? Then restart their workers with the command that {pids} prints. ]Set timeouts on the calls that the "
     "application makes[harakiri? , and set `harakiri` as the last resort].[reset?  `harakiri` ({reset} s) does not end "
@@ -332,7 +327,7 @@ def find_held_loops(figures: Figures) -> Iterator[Finding]:
 
 
 def _stand(figures: Figures, held: list[_Held]) -> bool:
-    """Whether nothing goes on: every loop is held for long, or no request was completed while those in service are
+    """Whether nothing goes on: every loop is held for long, or no request was completed and those in service are
     held."""
     always = {each.worker_id: each for each in held if each.part >= ALWAYS}
     serving = [worker for worker in figures.server.workers if worker.state == "accepting"]

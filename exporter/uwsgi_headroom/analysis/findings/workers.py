@@ -54,8 +54,7 @@ HARAKIRI = Kind(
     evidence="uWSGI killed a worker {kills:times} in the last {seconds:duration}. The killed workers were serving at "
     "least {lost:request}[other? ; workers also ended {other:times} for other reasons].",
     meaning="All requests in a killed worker are lost, and uWSGI counts none of them.[threads?  With `threads`, a "
-    "worker has only one timer, and each further request of the worker resets it: a slow request may run longer than "
-    "`harakiri`.]",
+    "worker has only one timer, and each further request resets it: a slow one may run longer.]",
     act="Find the slow request in uWSGI's log, in lines with `HARAKIRI`.",
     then="[turn_on? `{turn_on}` shows these lines here. ]Then set timeouts on the calls that this request makes. If "
     "such requests are expected to take longer than `harakiri`, raise `harakiri`.",
@@ -89,9 +88,8 @@ RELOAD_LOST_REQUESTS = Kind(
     title="A reload lost requests[not die_on_term? , most likely because of SIGTERM without `die-on-term`].",
     evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, with at least {lost:request} in "
     "service ({part:fine_percent} of all requests).",
-    meaning="[not die_on_term? Without `die-on-term`, SIGTERM does not stop uWSGI: it makes uWSGI reload, and the "
-    "requests in service are lost. ]At a graceful reload, uWSGI waits until its requests are complete, for {mercy} s "
-    "at most (`worker-reload-mercy`).",
+    meaning="[not die_on_term? Without `die-on-term`, SIGTERM does not stop uWSGI: it makes uWSGI reload, and requests "
+    "are lost. ]At a graceful reload, uWSGI waits for them, for {mercy} s at most (`worker-reload-mercy`).",
     act="[not die_on_term? Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI.]"
     "[die_on_term? Raise `worker-reload-mercy` above the duration of the longest request.]",
     then="To reload uWSGI, send SIGHUP.",
@@ -128,8 +126,7 @@ KEEPS_RESTARTING = Kind(
     severity="critical or warning",
     title="{ids:Worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}].",
     evidence="{ended:Worker} ended {respawns:times} in {seconds:duration}, and served {served:request} meanwhile.",
-    meaning="Until the new worker has started, its threads serve no request. With `lazy-apps`, the new worker first "
-    "loads the application.",
+    meaning="Until a new worker has started, it serves nothing. With `lazy-apps`, it first loads the application.",
     act="[not works? If this began with a deploy, roll the deploy back.]"
     "[works? Find out from uWSGI's log why {ids:worker} {ids:ends|end}.]",
     then="[look? Look in uWSGI's log for an import error, `died, killed by signal`, or an exit of the application "

@@ -54,10 +54,7 @@ UNEVEN = (
     "every other setting, all workers take the same share."
 )
 CHEAPER = "Cheaper mode starts and stops workers. Each prediction is for all processes of the setting."
-MAPPED = (
-    "Workers have sockets of their own (`map-socket`). The model has one listen queue, from which every worker takes "
-    "requests."
-)
+MAPPED = "Workers have sockets of their own (`map-socket`). The model has one listen queue for all."
 SAFE = "Settings with several threads need an application that is safe to run in several threads."
 OTHERS = (
     "Other programs use {used} of {cpus} CPUs. The predictions assume that these programs need "

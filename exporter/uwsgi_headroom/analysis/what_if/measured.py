@@ -151,8 +151,7 @@ class Measured(Struct, frozen=True, kw_only=True):
 
     @property
     def offered_at_least(self) -> float | None:
-        """The largest number of requests in the system that was only a floor; None if all that was offered was
-        served."""
+        """The largest number of requests in the system that was only a floor; None if all was served."""
         floors = [seen.offered_at_least for seen in (self.window, self.peak) if seen is not None]
         return max((floor for floor in floors if floor is not None), default=None)
 
@@ -172,8 +171,7 @@ UNEVEN = 1.1
 
 
 def measure_server(figures: Figures, *, others_follow: bool | None = None, peak: Observed | None = None) -> Measured:
-    """Collect what a prediction needs. peak: the busiest part of the recent past; None: the window. Raises
-    CannotPredictError."""
+    """Collect what a prediction needs. peak: the busiest part of the past, or None. Raises CannotPredictError."""
     if unknown := _find_unknown(figures):
         raise CannotPredictError(unknown)
     workers, server, observed = figures.window.workers, figures.server, figures.window.observed_seconds

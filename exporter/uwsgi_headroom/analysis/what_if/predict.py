@@ -66,8 +66,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
 
 class Check(Struct, frozen=True, kw_only=True):
     """The model against what was observed. throughput, response_time: as the model has them, in requests per second and
-    seconds. Errors are relative: 0.1 means that the model is 10 % above. They are None if that was not observed, or if
-    the model was fitted to it."""
+    seconds. Errors are relative: 0.1 means that the model is 10 % above. None: not observed, or fitted."""
 
     observed: Observed
     throughput: float
@@ -282,8 +281,7 @@ USED_UP = {"cpu": 0.95, "interpreters": 0.9, "lock": 0.9}
 
 
 def predict_setting(server: Server, setting: Setting, loads: Sequence[float]) -> Prediction:
-    """Predict one setting at these multiples of the peak load. With an upper bound for the memory of a worker, all may
-    fit although the bound does not."""
+    """Predict one setting at these multiples of the peak load."""
     most, measured = server.find_most(setting), server.measured
     full = _describe_use(server, setting, most, Times(setting.in_all / most, 0.0, server.chain(setting, most)[-1][1]))
     each, available = measured.memory_per_worker, measured.memory_available
