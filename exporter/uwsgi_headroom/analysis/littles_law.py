@@ -21,8 +21,7 @@ from uwsgi_headroom.words.template import fill
 
 
 class Flow(Struct, frozen=True, gc=False):
-    """The flow of requests in a window. littles_law, observed: the mean number in service, by the law and as
-    sampled."""
+    """The flow of requests in a window. littles_law, observed: the mean number in service."""
 
     requests: int
     """Completed ones."""

@@ -55,8 +55,7 @@ class Model(Struct, frozen=True):
         return self.cpus / seconds if seconds else inf
 
     def of_worker(self, threads: int, slower: float = 1.0) -> list[float]:
-        """Requests per second that one worker serves with 1, 2, ... `threads`. slower: how much longer computing
-        takes."""
+        """Requests per second that one worker serves with 1, 2, ... `threads`. slower: see `slow_down`."""
         delay = max(_LEAST_DELAY, self.waiting + self.unlocked * slower)
         rates = _add_server((number / delay for number in range(1, threads + 1)), self.computing * slower)
         return list(rates if self.serial_is_shared else _add_server(rates, self.serial))
@@ -236,8 +235,7 @@ def _describe(likely: Sequence[float]) -> tuple[float, float]:
 
 def find_times(chain: Sequence[tuple[float, float]], rate: float, spread: float = 1.0) -> Times:
     """The times at `rate` requests per second that arrive at random. chain: `flow_equivalent`, whose last rate is
-    larger. spread: the coefficient of variation of a request's time (A. O. Allen, "Probability, Statistics, and
-    Queueing Theory", 1990: Allen-Cunneen formula)."""
+    larger. spread: the coefficient of variation of a request's time (Allen-Cunneen formula)."""
     weight = whole = 1.0
     busy = slowed = 0.0
     for number, (served, slower) in enumerate(chain, 1):

@@ -126,8 +126,7 @@ on it is what the holder does, if it is a pipe or a disk."""
 
 
 def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:
-    """What the thread waits for that holds the lock of a worker for which others wait: if all the rest wait for one
-    backend, it does, too. None if unknown."""
+    """What the thread waits for that holds the lock for which others wait: one backend, if all the rest wait for it."""
     main = next(iter(figures.waits.destinations), None) if figures.waits else None
     return main if main and main.address and main.threads >= SOLE * _count_holders(figures) else None
 

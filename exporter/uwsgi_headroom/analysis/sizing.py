@@ -68,8 +68,7 @@ class Step(Struct, frozen=True):
 
 
 def more_threads(figures: Figures, each: int) -> Step:
-    """The step to more threads per process. each: threads per process now, at least 1. An interpreter or a CPU may keep
-    it below what its threads alone would serve."""
+    """The step to more threads per process. each: threads per process now. An interpreter or a CPU may stop it."""
     processes, model = len(figures.server.workers), measure(figures)
     largest = max(each + 1, min(MOST_THREADS, MOST_IN_ALL // processes))
     wanted = max(each + 1, ceil((count_needed_threads(figures) or 0.0) / processes))

@@ -206,9 +206,8 @@ _STEPS_OF_WAIT = 100
 
 @lru_cache(maxsize=4096)
 def highest_utilization(servers: int, wait: float) -> float:
-    """The utilization of M/M/c at which the mean wait is this multiple of the mean service time. It solves an
-    approximation (H. Sakasegawa, Annals of the Institute of Statistical Mathematics 29, 1977), and corrects it by the
-    secant method."""
+    """The utilization of M/M/c at which the mean wait is this multiple of the mean service time. It corrects an
+    approximation (H. Sakasegawa, 1977) by the secant method."""
     power = sqrt(2 * (servers + 1)) - 1
     aim = log(wait)
     asked, before = aim + log(servers), (0.0, 0.0)

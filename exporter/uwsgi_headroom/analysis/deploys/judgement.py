@@ -69,8 +69,7 @@ _KNOWN = 0.9
 """The least share of a side's time in which a quantity has to be known."""
 
 _FINE_SECONDS = 5.0
-"""If half of the time is in batches longer than this, as of a history file, all are joined to that length: sides whose
-batches differ in length differ in their spread."""
+"""If half of the time is in batches longer than this, all are joined to that length: it changes their spread."""
 
 _FILLS_SECONDS = 120.0
 """The memory of a new process is taken to fill up with the logarithm of its age plus a minute, from a minute on."""
@@ -87,8 +86,7 @@ ENOUGH = 0.2
 State = Literal["worse", "better", "unclear"]
 
 Status = Literal["worse", "better", "same", "early", "unknown"]
-"""same: changes above `Judgement.bound` are excluded. early: more requests are needed. unknown: see
-`Judgement.reason`."""
+"""same: changes above `Judgement.bound` are excluded. early: more requests are needed. unknown: see `reason`."""
 
 
 class Change(Struct, frozen=True):

@@ -31,8 +31,7 @@ def find_boundary(information: float, tuned: float, error: float) -> float:
 
 
 def from_normal(z: float, freedom: float) -> float:
-    """Student's t with so many degrees of freedom that is as improbable as `z` standard deviations (Wallace 1959; the
-    inverse is within 0.02 from 3 degrees on)."""
+    """Student's t with so many degrees of freedom that is as improbable as `z` standard deviations (Wallace 1959)."""
     size = abs(z) * (8 * freedom + 3) / (8 * freedom + 1)
     if size * size / freedom > 500:
         return float("inf")

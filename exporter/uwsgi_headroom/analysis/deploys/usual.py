@@ -23,8 +23,7 @@ _ERRORS = 1.96
 
 
 class UsualTime(NamedTuple):
-    """Seconds of a mean request at the same hour of other days, and of the fastest and the slowest day. whole: whether
-    these are the last `days` days, all known."""
+    """Seconds of a mean request at the same hour of other days, and of two of these. whole: whether all are known."""
 
     days: int
     mean: float

@@ -83,7 +83,7 @@ SATURATED = Kind(
     title="A backend is saturated[named?  ({named})].",
     evidence="At {low:rate}, the backend worked on {few:mean} requests at a time, and each took "
     "{few_seconds:duration}; at {high:rate}, on {many:mean} at a time, and each took {many_seconds:duration}.[part?  "
-    "{waiting:mean} of {busy:mean} busy {slots} wait for {each}, for {part:duration} of the {whole:duration} of a "
+    "{waiting:mean} of {busy:mean} busy {slots} wait for {each}, {part:duration} of the {whole:duration} of a "
     "request.]",
     meaning="If the backend had free capacity, more requests at once would not slow it down. Here, they do slow it "
     "down, so requests wait for each other in the backend.",

@@ -97,8 +97,7 @@ QUOTA_STOPS = Kind(
     meaning="A CPU quota allows a certain CPU time in each period (0.1 s by default). Then all processes that share "
     "the quota stop until the next period, even if CPUs are idle. More threads or processes would use it up sooner.",
     act="Raise the CPU quota[cgroup?  of the cgroup {cgroup}] from {permitted:cpus}[most?  to {most:cpus}].",
-    then="The quota is CPUQuota of a unit, --cpus of Docker, resources.limits.cpu of a pod. Or move other programs out "
-    "of it.",
+    then="The quota is CPUQuota of a unit, --cpus of Docker, resources.limits.cpu of a pod.",
     clause="they wait for their CPU quota",
     runbook="UwsgiCpuBound",
     fills_threads=True,
@@ -114,8 +113,7 @@ CPU_WAITED = Kind(
     meaning="Requests are ready to run, but other programs, or other workers, occupy the CPUs on which these requests "
     "may run. Additional threads or processes would also wait.",
     act="Run `top` to find out what uses the CPUs: other programs, or the hypervisor (`st`).",
-    then="Check how much CPU uWSGI's cgroup gets compared with others (CPUWeight, cpu.shares), and on which CPUs the "
-    "workers may run (`cpu-affinity`).",
+    then="Check the weight of uWSGI's cgroup (CPUWeight, cpu.shares), and the CPUs of its workers (`cpu-affinity`).",
     clause="requests in service wait for a CPU",
     runbook="UwsgiCpuBound",
 )
@@ -165,8 +163,7 @@ MORE_WORKERS = Kind(
     severity="info",
     title="There are more busy workers than CPUs.",
     evidence="{busy} workers are busy, and use {used:cpu} of {cpus:cpus}.",
-    meaning="Workers that compute at the same time share the CPUs. Further workers would take more memory, but "
-    "requests would not be served faster.",
+    meaning="Workers that compute at the same time share the CPUs. Further workers would only take memory.",
     act="If requests mostly compute, do not add `processes`: {fewest} to {most} are enough (now {processes}).",
     runbook="UwsgiCpuBound",
 )
@@ -256,7 +253,7 @@ def _most(figures: Figures, quota: Quota) -> float | None:
 
 
 def _find_waits(figures: Figures) -> Iterator[Finding]:
-    """The finding about requests that wait for a CPU although not all are in use: others have a higher weight, or
+    """The finding about requests that wait for a CPU although not all are in use: others have more weight, or
     bursts."""
     times = (figures.waits and figures.waits.per_request) or {}
     each = times.get("cpu_wait", 0.0)

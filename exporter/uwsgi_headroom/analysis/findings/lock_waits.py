@@ -50,8 +50,7 @@ LOCK = Kind(
     "This lock is not Python's interpreter lock (GIL).[held?  Each worker has its own lock. In the worker whose lock "
     "is used most, threads hold it for {held} of the time. At most {most} requests per second can pass the lock.]"
     "[behind?  The thread that holds the lock waits for {behind}.]",
-    meaning="Requests wait until another request releases the lock, or until another thread has finished work for "
-    "them.",
+    meaning="Requests wait until another request releases the lock, or another thread has finished work for them.",
     act="Run {calls} to see where the threads wait, and what the lock's holder does.",
     then="Change the code so that it holds the lock for less time. Additional threads would also wait. More "
     "`processes` help if each process has its own lock[behind? , and if {behind} does not limit them all].",
@@ -69,17 +68,16 @@ LOCK_OF_ALL = replace(
     "[not lock?  This lock is not Python's interpreter lock (GIL).][held?  Threads hold it for {held} of the time. At "
     "most {most} requests per second can pass the lock.][lock?  In {part} of the samples in which requests wait for "
     "it, the mule holds `{lock}`.]",
-    meaning="While one process holds the lock, no request can run the code that the lock protects. More threads or "
-    "processes would also wait for it.",
+    meaning="While one process holds the lock, no request can run the code that it protects. More threads or processes "
+    "would wait, too.",
     act="[lock? Run `py-spy dump --pid {outside}` to see what the mule does while it holds the lock.]"
     "[worker? Run `py-spy dump --pid {holder}` to see what worker {worker} does: it holds the lock now.]"
     "[other? Run `ps -fp {outside}` to see what holds the lock now: it is not a worker of this uWSGI.]"
     "[ended? Run `lsof FILE` for the locked file: it lists the workers, and the program that keeps the lock.]"
     "[any? Run `for pid in {any}; do py-spy dump --pid $pid; done` to find the thread that holds the lock.]",
     then="[ended? End this program with `kill -9`: the process that took the lock has ended, but the program inherited "
-    "the open file. Then start programs with `close_fds`. ]If the problem began with a deploy, roll the deploy back. "
-    "Then change the code so that it holds the lock for less time: for example, it computes without the lock, and "
-    "takes it only to store the result.",
+    "the open file. Then start programs with `close_fds`. ]Change the code so that it holds the lock for less time: "
+    "for example, only to store what it has computed.",
     clause="[warning? the threads of all processes wait for one lock of the application][warning, file? , on a file]"
     "[warning, lock? , which a mule holds]",
 )
@@ -89,8 +87,8 @@ OWN_LOCKS = replace(
     title="Threads seem to wait for locks, but each for a different one.",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait{of_request}; no two "
     "threads of a worker wait for the same lock.",
-    meaning="Each thread waits for an event of its own, such as a gRPC response, an item of a queue, or a free place "
-    "in a pool.",
+    meaning="Each thread waits for an event of its own, such as a gRPC response, an item of a queue, or a place in a "
+    "pool.",
     act="Run {calls} to see at which line the threads wait.",
     then="Then speed up whatever they wait for, or provide more of it (such as places in a pool). Until you know what "
     "it is, do not add `threads`: the new threads may also wait.",
@@ -106,8 +104,7 @@ POOL = Kind(
     meaning="The lock probably guards a pool of connections, such as that of SQLAlchemy or of an HTTP client: only "
     "{size} requests of a worker run at once. More threads would also wait.",
     act="If the backend can take {all} connections, raise the size of the pool from {size} to {threads}.",
-    then="In SQLAlchemy, this is `pool_size` and `max_overflow`. Otherwise, let requests hold a connection for less "
-    "time.",
+    then="In SQLAlchemy, set `pool_size` and `max_overflow`. Otherwise, let requests hold a connection for less time.",
     clause="[warning? the threads wait for one of the {size} places in a pool]",
     runbook="UwsgiLockBound",
     fills_threads=True,
@@ -166,8 +163,7 @@ HELD_ASLEEP = Kind(
     evidence="In worker {worker}, {waiters:mean} threads wait for the lock, and the worker uses {load:cpu} of a CPU; "
     "busy threads of all workers spend {share:percent} of their time in this wait{of_request}.[rest?  Background "
     "threads, which serve no requests, use {rest:cpu} of the {used:cpu} CPUs that the workers use.]",
-    meaning="The thread that holds the lock waits for something without releasing the lock. The usual cause is an "
-    "extension module.",
+    meaning="The thread that holds the lock waits without releasing it. The usual cause is an extension module.",
     act="Run {native} to find the call of an extension module that holds the lock.",
     then="Until this call is fixed, more processes help, because each process has its own interpreter lock. {more}.",
     clause="a call that does not compute holds the interpreter lock (GIL)",
@@ -181,8 +177,7 @@ HELD_COMPUTING = replace(
     meaning="Python code gives the lock to another thread after 5 ms. A call into native code, such as a regular "
     "expression or the parser of a large document, keeps the lock until it ends.",
     act="Run {native} a few times to find the call that computes.",
-    then="Make this call shorter. More `processes` leave more of the other requests unharmed, but only while CPUs are "
-    "idle.",
+    then="Make this call shorter. More `processes` leave more of the requests unharmed, but only while CPUs are idle.",
     clause="calls that compute hold the interpreter lock (GIL)",
 )
 HELD_BY_OWN_THREADS = replace(
@@ -199,8 +194,7 @@ COMPUTES_OUTSIDE = Kind(
     code="computes_outside_the_lock",
     severity="info",
     title="Threads use most of a CPU without waiting for the interpreter lock (GIL).",
-    evidence="Worker {worker} uses {load:cpu} of a CPU; of {busy:mean} requests in service, {waiters:cpu} wait for the "
-    "lock.",
+    evidence="Worker {worker} uses {load:cpu} of a CPU; of {busy:mean} requests in service, {waiters:cpu} wait for it.",
     meaning="The threads compute in a library that releases the lock, such as numpy or a compression library. The "
     "interpreter is therefore not saturated, although the worker uses much CPU.",
     act="For this kind of work, add CPUs, not `processes`.",

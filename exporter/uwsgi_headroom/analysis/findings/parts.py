@@ -30,8 +30,7 @@ LARGE_ROLE = 500_000_000
 """Bytes from which on a process of uWSGI that is no worker is a finding, if it takes more than all workers together."""
 
 NEAR_DESCRIPTORS = 0.8
-"""The part of its descriptors from which on a worker is near the limit. Raise it if it is meant to hold many
-connections."""
+"""The part of its descriptors from which on a worker is near the limit. Raise it if it holds many connections."""
 
 LEFT = 3
 """With so few left, a worker is at its limit: a request takes one for its connection, and more for what it opens."""
@@ -40,8 +39,7 @@ GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
 
 THREADS = (100, 4)
-"""From this number of threads that serve no request on, in one worker, this growth within a window is a finding: usual
-pools are smaller, and stop growing."""
+"""From so many threads of a worker that serve no request on, this growth is a finding: usual pools are smaller."""
 
 NEAR_TASKS = (0.8, 0.5)
 """How much of `pids.max` has to be in use, and how much of that by threads that serve no request."""
@@ -70,9 +68,8 @@ ROLE_TAKES_MEMORY = Kind(
     title="uWSGI's {role} {processes:takes|take} more memory than all workers together.",
     evidence="The {role} {processes:takes|take} {resident:bytes} of memory, and the workers take {workers:bytes}; "
     "{available:bytes} are available.",
-    meaning="[router? A router takes memory for each file descriptor that it is allowed to open. In containers, the "
-    "limit of file descriptors may be a billion.][not router? The workers cannot use the memory that the {role} "
-    "{processes:takes|take}.]",
+    meaning="[router? A router takes memory for each file descriptor that it is allowed to open. In containers, that "
+    "may be a billion.][not router? The workers cannot use the memory that the {role} {processes:takes|take}.]",
     act="[router? Set `max-fd` to the number of connections that the router needs, such as 100000.]"
     "[not router? Find out what the {role} {processes:keeps|keep} in memory.]",
 )
@@ -84,14 +81,12 @@ FEW_MORE_WORKERS = Kind(
     title="There is [one? memory for only one more][not one? no memory for another] worker.",
     evidence="A worker takes [at_most? at most ]{each:bytes} of memory; {available:bytes} are available "
     "[cgroup? within the limit of its cgroup][not cgroup? on this host].",
-    meaning="[info, one? If load grows, you can add only one worker.][info, not one? If load grows, you can add no "
-    "worker.][warning? When memory runs out, the kernel kills a process, most likely a worker, and its requests are "
-    "lost.]",
+    meaning="[info, one? If load grows, you can add only one worker.][info, not one? If load grows, you can add "
+    "none.][warning? When memory runs out, the kernel kills a process, most likely a worker.]",
     act="Before you add `processes`, [cgroup? raise the memory limit of the cgroup][not cgroup? add memory to the "
     "host].",
-    then="[cgroup? The limit is MemoryMax of a unit, --memory of Docker, resources.limits.memory of a pod. ]"
-    "Without `lazy-apps`, workers need less memory: they share the memory of everything that the application loads at "
-    "its start.",
+    then="[cgroup? The limit is MemoryMax of a unit, --memory of Docker, resources.limits.memory of a pod. ]Without "
+    "`lazy-apps`, workers share the memory of everything that the application loads at its start.",
 )
 
 FEW_DESCRIPTORS = Kind(
@@ -106,8 +101,7 @@ FEW_DESCRIPTORS = Kind(
     "[warning? Run `ls -l /proc/{pid}/fd` to see what is open.]",
     then="[critical? Run `ls -l /proc/{pid}/fd` to see what is open: if the number of open files keeps growing, the "
     "application does not close them.][warning? If the number of open files keeps growing, the application does not "
-    "close them.] If the worker needs all of its descriptors, raise `max-fd` from {most:plain} (and LimitNOFILE of "
-    "uWSGI's service unit).",
+    "close them.] If it needs all of them, raise `max-fd` from {most:plain} (and LimitNOFILE of the service unit).",
     clause="[critical? {affected:worker} {affected:has|have} hardly any file descriptors left]",
     runbook="UwsgiDescriptorsLow",
     limits="waits",
@@ -119,12 +113,10 @@ MEMORY_GROWS = Kind(
     severity="warning",
     title="The memory of {ids:worker} is growing.",
     evidence="Worker {most} now takes {size:bytes}, which is {growth:bytes} more than {seconds:duration} ago.",
-    meaning="Soon after a start, the reason may be that the application fills its caches. If the memory keeps growing, "
-    "the application has a leak.",
+    meaning="Soon after a start, the application may fill its caches. If the memory keeps growing, it has a leak.",
     act="[not limit? If the memory keeps growing, set `reload-on-rss` until you have found the leak.]"
     "[limit? Make sure that all workers fit into memory at the size of `{option}`.]",
-    then="[limit? uWSGI ends a worker that reaches {limit} MB. If each new process also grows, find out what the "
-    "application keeps in memory.]",
+    then="[limit? uWSGI ends a worker that reaches {limit} MB. If each new process also grows, find out why.]",
     runbook="UwsgiWorkerMemoryGrowing",
 )
 
@@ -155,9 +147,8 @@ CACHE_FULL = Kind(
     title="The {full:cache|caches} {names} {full:is|are} full.",
     evidence="In the last {seconds:duration}, [at_most? at most ]{refused:new item} found no room"
     "[items? ; {first} holds {items} of at most {most:item}].",
-    meaning="uWSGI does not store an item for which there is no room, and the application has to compute this item "
-    "again each time. With `purge_lru`, it drops an old item instead. A cache that holds fewer items than `items` has "
-    "most likely used up its blocks.",
+    meaning="uWSGI does not store an item without room, and the application has to compute it again. With `purge_lru`, "
+    "it drops an old one instead. A cache that holds fewer items than `items` has most likely used up its blocks.",
     act="Raise `items` of the cache (and `blocks`, if an item takes several blocks).",
     then="Alternatively, let items expire, or set `purge_lru=1`: uWSGI then drops the least recently used item.",
 )
@@ -174,9 +165,8 @@ SPOOLER_BEHIND = Kind(
     meaning="Each task is a file in the spool directory until it is processed. Requests are not affected.",
     act="[warning, done? Raise `spooler-processes`, or make the tasks shorter.]"
     "[warning, not done? Find out from uWSGI's log why no task ends: it names each task that is tried again.]",
-    then="[warning, done? If a task returns `SPOOL_RETRY` or raises an exception, the spooler tries it again: uWSGI's "
-    "log names each task that is tried again.][warning, not done? The spooler tries a task again if it returns "
-    "`SPOOL_RETRY` or raises an exception.]",
+    then="[warning? The spooler tries a task again if it returns `SPOOL_RETRY` or raises an exception: uWSGI's log "
+    "names it.]",
 )
 
 VASSALS_THROTTLED = Kind(

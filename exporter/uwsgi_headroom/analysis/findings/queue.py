@@ -67,10 +67,8 @@ QUEUE_FILLS = replace(
     waiting=3,
     severity="warning",
     title="The listen queue of {name} is filling.",
-    evidence="On average, {mean:mean} connections ({now} now) wait in the queue of {name}, which is {part:percent} of "
-    "the {limit} that it can hold.",
-    meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have to "
-    "retry.",
+    evidence="On average, {mean:mean} connections ({now} now) wait in the queue of {name}: {part:percent} of {limit}.",
+    meaning="When it is full, clients of a UNIX socket are refused, and clients of a TCP socket have to retry.",
 )
 
 NOTHING_COMPLETED = Kind(
@@ -107,8 +105,7 @@ TABLE_DROPS = Kind(
     "this packet again after one second, and then after two more. New connections to backends also wait. Entries of "
     "closed connections stay in the table for two minutes.",
     act="Raise the kernel's limit with `sysctl -w net.netfilter.nf_conntrack_max={more:plain}`.",
-    then="Alternatively, let clients reuse their connections (keep-alive), or turn off tracking for uWSGI's "
-    "connections (NOTRACK).",
+    then="Alternatively, let clients keep their connections (keep-alive), or turn off tracking for uWSGI (NOTRACK).",
 )
 TABLE_NEAR = replace(
     TABLE_DROPS,
@@ -126,8 +123,8 @@ BURNS = Kind(
     "rate {rate:mean}; in the last {short:duration}: {short_rate:mean}).[slow?  {slow} {slow:was|were} too "
     "slow.][waited?  {waited} {waited:was|were} too slow only because of the wait in the listen queue.][lost?  {lost} "
     "{lost:was|were} lost.][refused?  {refused} {refused:was|were} refused.]",
-    meaning="The error budget is the share of requests that may miss the objective. At this rate, a month's error "
-    "budget lasts {lasts:duration}.",
+    meaning="The error budget is the share of requests that may miss it. At this rate, a month's lasts "
+    "{lasts:duration}.",
     act="[for_slow? If another finding is about threads, interpreters, CPU or a backend, follow its advice.]"
     "[for_waited? Follow the advice of the finding about the listen queue, or about busy threads.]"
     "[for_killed? Find out what the requests that `harakiri` killed waited for.]"

@@ -81,8 +81,7 @@ MEMORY_ABOVE_LIMIT = Kind(
     code="respawn_loop",
     severity="warning",
     title="Workers are replaced too often: a worker has more memory than `reload-on-rss` allows.",
-    evidence="One of the running workers has {size:bytes} of resident memory; {respawns:respawn} in {seconds:duration}"
-    "[wait? ; {wait}].",
+    evidence="A worker has {size:bytes} of resident memory; {respawns:respawn} in {seconds:duration}[wait? ; {wait}].",
     meaning="uWSGI replaces a worker when a request ends and the worker has more memory than `reload-on-rss` ({limit} "
     "MB), but not before the worker is {least} s old (`min-worker-lifetime`).",
     act="Raise `reload-on-rss` to {enough:plain}, if there is enough memory for all workers at this size.",
