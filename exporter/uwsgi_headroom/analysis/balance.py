@@ -72,7 +72,7 @@ class Balance(Struct, frozen=True, gc=False):
 def compute_balance(window: Window) -> Balance:
     """Compare the workers of a window. A worker is active if it accepted requests for nearly the whole window."""
     requests = sum(worker.requests for worker in window.workers)
-    figures = tuple(_figures(window, worker, requests) for worker in window.workers)
+    figures = tuple(compute_worker(window, worker, requests) for worker in window.workers)
     active = [worker for worker in figures if worker.active]
     counts = [worker.requests for worker in active]
     calm = _calm_response_time(window, active)
@@ -108,22 +108,6 @@ def fairness(counts: list[int]) -> float | None:
     return ratio(sum(counts) ** 2, len(counts) * sum(count * count for count in counts))
 
 
-def _figures(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigures:
-    cpu, busy, running = worker.cpu_seconds, worker.busy_seconds, worker.running_time
-    return WorkerFigures(
-        worker_id=worker.worker_id,
-        requests=worker.requests,
-        share=ratio(worker.requests, requests),
-        response_time=None if running is None else ratio(running, worker.requests - worker.static_requests),
-        interpreter_load=None if cpu is None else ratio(cpu, window.seconds),
-        concurrency=None if busy is None else ratio(busy, window.observed_seconds),
-        active=worker.up_seconds >= ACTIVE * window.observed_seconds > 0,
-        lock_waiters=ratio(worker.interpreter_lock_seconds, window.waits.observed_seconds)
-        if window.waits and worker.interpreter_lock_seconds is not None
-        else None,
-    )
-
-
 def _calm_response_time(window: Window, active: list[WorkerFigures]) -> float | None:
     """Response time of the half of the active workers (two of three) that served fewer requests; None if these are too
     few. (The half with less CPU time has the cheaper requests by chance.)"""
@@ -132,3 +116,19 @@ def _calm_response_time(window: Window, active: list[WorkerFigures]) -> float | 
     workers = tuple(worker for worker in window.workers if worker.worker_id in calm)
     enough = sum(worker.requests - worker.static_requests for worker in workers) >= ENOUGH_REQUESTS
     return response_time(workers) if enough else None
+
+
+def compute_worker(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigures:
+    """The figures of a worker. requests: of all workers."""
+    cpu, busy, running, waits = worker.cpu_seconds, worker.busy_seconds, worker.running_time, window.waits
+    waiting = worker.interpreter_lock_seconds if waits else None
+    return WorkerFigures(
+        worker_id=worker.worker_id,
+        requests=worker.requests,
+        share=ratio(worker.requests, requests),
+        response_time=None if running is None else ratio(running, worker.requests - worker.static_requests),
+        interpreter_load=None if cpu is None else ratio(cpu, window.seconds),
+        concurrency=None if busy is None else ratio(busy, window.observed_seconds),
+        active=worker.up_seconds >= ACTIVE * window.observed_seconds > 0,
+        lock_waiters=ratio(waiting, waits.observed_seconds) if waits and waiting is not None else None,
+    )

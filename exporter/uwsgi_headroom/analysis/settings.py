@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import inf
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -83,7 +82,7 @@ class Evidence(Struct, frozen=True):
 
 def review(options: Options, seen: Evidence) -> list[Advice]:
     """All advice on these options, warnings first."""
-    case = Case(options, seen)
+    case = make_case(options, seen)
     placed = [_place(rule.fill(case), options) for rule in RULES if rule.when(case)]
     return sorted(placed, key=lambda advice: advice.severity == "info")
 
@@ -133,11 +132,22 @@ def _place(advice: Advice, options: Options) -> Advice:
     return replace(advice, seen=seen.strip()) if places else advice
 
 
-class Case(NamedTuple):
-    """A uWSGI under review, and what follows from its options and defaults; None where it is unknown."""
+class Case(Struct, frozen=True):
+    """A uWSGI under review, and what follows from its options and defaults; None where it is unknown. threads: of each
+    worker; least_life, mercy, patience: seconds of `min-worker-lifetime`, `worker-reload-mercy`, and for which the
+    router waits; queue: the length of the listen queue; reserve: the workers that cheaper mode can add, negative if
+    `cheaper` is too large, 0 if their number is unknown; scales: whether cheaper mode is on, and that is known."""
 
     options: Options
     seen: Evidence
+    workers: int | None
+    threads: int | None
+    least_life: int | None
+    mercy: int | None
+    patience: int
+    queue: int | None
+    reserve: int
+    scales: bool
 
     def lacks(self, name: str) -> bool:
         """Whether an option is known to be missing, or off."""
@@ -147,62 +157,14 @@ class Case(NamedTuple):
         """Whether all workers reach a limit at about the same time."""
         return bool(getattr(self.options, limit)) and (self.workers or 1) > 1 and self.lacks(f"{limit}_delta")
 
-    def default(self, value: int | None, default: int) -> int | None:
-        """The value of an option, or uWSGI's default where the option is known to be missing."""
-        return default if value is None and self.options.complete else value
-
-    @property
-    def workers(self) -> int | None:
-        return self.seen.workers or self.default(self.options.processes or None, 1)
-
-    @property
-    def threads(self) -> int | None:
-        """Of each worker."""
-        return self.seen.threads or self.default(self.options.threads or None, 1)
-
-    @property
-    def least_life(self) -> int | None:
-        """Seconds of `min-worker-lifetime`."""
-        return self.default(self.options.min_worker_lifetime, DEFAULT_MIN_LIFETIME)
-
-    @property
-    def mercy(self) -> int | None:
-        """Seconds of `worker-reload-mercy`."""
-        return self.default(self.options.worker_reload_mercy, DEFAULT_MERCY)
-
-    @property
-    def patience(self) -> int:
-        """Seconds for which the router waits for a response."""
-        return self.options.http_timeout or DEFAULT_HTTP_TIMEOUT
-
-    @property
-    def queue(self) -> int | None:
-        """The length of the listen queue."""
-        return self.default(self.options.listen or None, DEFAULT_LISTEN)
-
     @property
     def has_router(self) -> bool:
         return bool(self.options.http) and self.options.complete
 
     @property
-    def is_threaded(self) -> bool:
-        return not (self.options.async_cores or self.options.gevent or self.options.asyncio)
-
-    @property
-    def scales(self) -> bool:
-        """Whether cheaper mode is on, and the number of workers is known."""
-        return bool(self.options.cheaper) and bool(self.options.processes or self.seen.workers)
-
-    @property
     def is_initial_ignored(self) -> bool:
-        least, initial = self.options.cheaper or 0, self.options.cheaper_initial
-        return self.scales and bool(initial) and not least <= (initial or 0) <= least + self.reserve
-
-    @property
-    def reserve(self) -> int:
-        """The workers that cheaper mode can add; negative if `cheaper` is too large, 0 if their number is unknown."""
-        workers = self.options.processes or self.seen.workers
-        return workers - (self.options.cheaper or 0) if workers else 0
+        least, initial = self.options.cheaper or 0, self.options.cheaper_initial or 0
+        return self.scales and initial > 0 and not least <= initial <= least + self.reserve
 
     def name_set(self, *names: str) -> str:
         """Those of the options that are set, for a sentence."""
@@ -212,6 +174,27 @@ class Case(NamedTuple):
         """A fact by the name that a row calls it: of the case, of an option, of what is seen, or of texts alone."""
         part = next((part for part in (self, self.options, self.seen) if hasattr(part, name)), None)
         return getattr(part, name) if part else _compute(self)[name]
+
+
+def make_case(options: Options, seen: Evidence) -> Case:
+    """What follows from options: a default applies where one is known to be missing."""
+
+    def default(value: int | None, default: int) -> int | None:
+        return default if value is None and options.complete else value
+
+    most = options.processes or seen.workers
+    return Case(
+        options,
+        seen,
+        workers=seen.workers or default(options.processes or None, 1),
+        threads=seen.threads or default(options.threads or None, 1),
+        least_life=default(options.min_worker_lifetime, DEFAULT_MIN_LIFETIME),
+        mercy=default(options.worker_reload_mercy, DEFAULT_MERCY),
+        patience=options.http_timeout or DEFAULT_HTTP_TIMEOUT,
+        queue=default(options.listen or None, DEFAULT_LISTEN),
+        reserve=most - (options.cheaper or 0) if most else 0,
+        scales=bool(options.cheaper and most),
+    )
 
 
 _LIMITS = ("max_requests", "reload_on_rss", "reload_on_as")
@@ -685,7 +668,10 @@ RULES: tuple[Advice, ...] = (
     ),
     Advice(
         rule="one_request_at_a_time",
-        when=lambda case: (case.workers, case.threads) == (1, 1) and case.is_threaded,
+        when=lambda case: (
+            (case.workers, case.threads) == (1, 1)
+            and not (case.options.async_cores or case.options.gevent or case.options.asyncio)
+        ),
         title="One slow request holds up all others.",
         reason="One process with one thread serves one request at a time.",
         lines=("processes = 4",),
@@ -707,7 +693,7 @@ RULES: tuple[Advice, ...] = (
 """All rules, those that stop uWSGI or show secrets first."""
 
 
-_EXAMPLE = Case(
+_EXAMPLE = make_case(
     Options(
         processes=4,
         max_requests=1000,

@@ -407,8 +407,9 @@ def _find_away_for_long(figures: Figures, absent: Sequence[int]) -> int:
 
 def find_idle(figures: Figures) -> Iterator[Finding]:
     """The finding about workers that are idle while requests wait, or else about workers that are stopped."""
-    stopped = find_stopped(figures)
-    facts: Facts = {"ids": [worker.worker_id for worker in stopped], "resume": _resume(stopped)}
+    stopped = [worker for worker in figures.server.workers if worker.is_stopped and not worker.ended]
+    resume = Private(kill("CONT", stopped), "`kill -CONT`")
+    facts: Facts = {"ids": [worker.worker_id for worker in stopped], "resume": resume}
     if waits_beside_free(figures.window, figures.flow) and _is_unexplained(figures):
         idle, observed = figures.window.idle_queue_seconds or 0.0, figures.window.observed_seconds
         measured: Facts = {"idle": idle, "observed": observed, "part": idle / observed}
@@ -422,14 +423,6 @@ def find_idle(figures: Figures) -> Iterator[Finding]:
         yield WORKERS_STOPPED.found(figures, facts, all=len(stopped) == len(figures.server.workers))
 
 
-def find_stopped(figures: Figures) -> list[WorkerRecord]:
-    return [worker for worker in figures.server.workers if worker.is_stopped and not worker.ended]
-
-
-def _resume(stopped: Sequence[WorkerRecord]) -> Private:
-    return Private(kill("CONT", stopped), "`kill -CONT`")
-
-
 def _held(figures: Figures, pid: int, facts: Facts) -> Finding:
     """Of a process that holds the accept lock."""
     worker = next((worker for worker in figures.server.workers if worker.pid == pid), None)
@@ -438,7 +431,8 @@ def _held(figures: Figures, pid: int, facts: Facts) -> Finding:
         return HOLDER_GONE.found(figures, facts)
     facts |= {"holder": worker.worker_id}
     if worker.is_stopped:
-        return HOLDER_STOPPED.found(figures, facts, resume=_resume([worker]), worker_id=worker.worker_id)
+        resume = Private(kill("CONT", [worker]), "`kill -CONT`")
+        return HOLDER_STOPPED.found(figures, facts, resume=resume, worker_id=worker.worker_id)
     end_it = Private(kill("KILL", [worker]), "`kill -KILL`")
     return HOLDER_ACCEPTS_NOTHING.found(figures, facts, kill=end_it, worker_id=worker.worker_id)
 

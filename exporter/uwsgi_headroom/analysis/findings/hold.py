@@ -129,24 +129,22 @@ def _list(
     """Problems, worst first and in the order in which they are judged now, then what is good to know."""
     places = {_problem(finding): place for place, finding in reversed(list(enumerate(findings)))}
     places |= {finding.code: place for place, finding in enumerate(findings)}
-    shown: list[Finding] = []
 
     def urgency(problem: str) -> tuple[int, int]:
         return SEVERITIES.index(held[problem].finding.severity), places.get(problem, len(findings))
 
-    for problem in sorted(held, key=urgency):
-        each = held[problem]
+    candidates: list[Finding] = []
+    for each in (held[problem] for problem in sorted(held, key=urgency)):
+        seen, finding = strftime("%H:%M:%S", localtime(epoch - (at - each.seen))), each.finding
+        if each.seen != at:
+            finding = replace(finding, evidence=f"{finding.evidence} Last seen at {seen}.".lstrip())
         if each.has_begun(at, at) or not begun_only:
-            _add(shown, each.finding if each.seen == at else _date(each.finding, epoch - (at - each.seen)))
-    for finding in findings:
-        if finding.severity == "info":
-            _add(shown, finding)
+            candidates.append(finding)
+    shown: list[Finding] = []
+    for finding in (*candidates, *(each for each in findings if each.severity == "info")):
+        if codes(finding).isdisjoint(code for each in shown for code in codes(each)):  # nothing says it already
+            shown.append(finding)
     return shown
-
-
-def _add(shown: list[Finding], finding: Finding) -> None:
-    if codes(finding).isdisjoint(code for each in shown for code in codes(each)):
-        shown.append(finding)
 
 
 def _problem(finding: Finding) -> str:
@@ -161,8 +159,3 @@ def codes(finding: Finding) -> set[str]:
 def _rank(finding: Finding) -> tuple[int, int]:
     """Smaller is worse, or deeper."""
     return SEVERITIES.index(finding.severity), DEPTHS.get(finding.code, len(DEPTHS))
-
-
-def _date(finding: Finding, epoch: float) -> Finding:
-    seen = strftime("%H:%M:%S", localtime(epoch))
-    return replace(finding, evidence=f"{finding.evidence} Last seen at {seen}.".lstrip())

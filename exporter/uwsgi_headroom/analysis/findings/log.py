@@ -79,7 +79,11 @@ UNANSWERED = Kind(
 
 def find(figures: Figures) -> Iterator[Finding]:
     if rejected := _choose(figures, "rejected"):
-        yield _rejected(figures, rejected)
+        (code, message), (least, least_part) = rejected[0], MANY_REFUSED
+        number, is_proven = message.count, message.agreed >= message.count * PROVEN
+        part = number / max(number, figures.flow.requests + number * (BY_CODE[code].proof != "uncalled"))
+        worse = (number >= least and part >= least_part) + is_proven
+        yield REJECTED.found(figures, _describe(rejected, is_proven=is_proven), part=part, worse=worse)
     if failed := _choose(figures, "failed"):
         yield LOG_FAILURE.found(figures, _describe(failed, is_proven=failed[0][1].agreed > 0))
     if settings := _choose(figures, "setting"):
@@ -96,15 +100,6 @@ def _choose(figures: Figures, role: Role) -> Messages:
         if BY_CODE[code].role == role and not (lost and code == "mercy_kill")  # `requests_lost` says it
     ]
     return sorted(chosen, key=lambda each: (-bool(each[1].agreed), -each[1].count))
-
-
-def _rejected(figures: Figures, rejected: Messages) -> Finding:
-    code, message = rejected[0]
-    number, is_proven = message.count, message.agreed >= message.count * PROVEN
-    part = number / max(number, figures.flow.requests + number * (BY_CODE[code].proof != "uncalled"))
-    least, least_part = MANY_REFUSED
-    is_many = number >= least and part >= least_part
-    return REJECTED.found(figures, _describe(rejected, is_proven=is_proven), part=part, worse=is_many + is_proven)
 
 
 def _describe(messages: Messages, *, is_proven: bool) -> Facts:

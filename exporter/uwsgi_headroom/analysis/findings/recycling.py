@@ -210,7 +210,7 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
         nobody=figures.window.no_worker_seconds or None,
         enough=settings.get("max-requests"),
         delta=settings.get("max-requests-delta"),
-        held=is_held_back and min_lifetime(figures),
+        held=is_held_back and _least_life(figures),
         settings=tuple(settings.items()),
     )
 
@@ -298,7 +298,7 @@ def _begin_above_limit(figures: Figures) -> Finding | None:
     size = max((worker.resident_bytes or 0 for worker in figures.window.workers), default=0)
     if not limit or mean_life(figures) >= SHORT_LIFE or size < limit * 2**20 or find_leak(figures):
         return None
-    enough, least = _round_up(ROOM * size / 2**20, 10), min_lifetime(figures)
+    enough, least = _round_up(ROOM * size / 2**20, 10), _least_life(figures)
     facts: Facts = {"size": size, "limit": limit, "least": least, "enough": enough}
     return MEMORY_ABOVE_LIMIT.found(figures, facts, settings=(("reload-on-rss", enough),))
 
@@ -323,6 +323,6 @@ def find_memory_recycled(figures: Figures) -> Iterator[Finding]:
         yield MEMORY_RECYCLED.found(figures, _describe_leak(leak))
 
 
-def min_lifetime(figures: Figures) -> int:
+def _least_life(figures: Figures) -> int:
     known = figures.server.setup.options.min_worker_lifetime
     return DEFAULT_MIN_LIFETIME if known is None else known
