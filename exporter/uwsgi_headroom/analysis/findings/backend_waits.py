@@ -39,13 +39,13 @@ BACKEND = Kind(
     title="Requests spend most of their time waiting for {what}.",
     evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part:duration} of the "
     "{whole:duration} of a request].",
-    meaning="A request that waits for a backend holds a thread, but uses no CPU. These figures do not show whether the "
-    "backend is always this slow, or only because it is overloaded.",
+    meaning="A request that waits for a backend holds a thread, but uses no CPU. Whether it is always this slow, or "
+    "only overloaded, does not show.",
     act="{look}.",
     then="Check whether the backend is overloaded, or waits for a lock. [turns? Redis runs one command at a time: "
-    "`SLOWLOG GET` shows what holds it up. Connections with `flags=b` (BLPOP) or `flags=P` (SUBSCRIBE) wait for the "
-    "result of a job: look at the job workers. ]Make the queries faster or fewer. More `threads` [turns? would also "
-    "wait for their turn][not turns? help only if {what} can take more requests at once]. More CPU does not help.",
+    "`SLOWLOG GET` shows what holds it up. Connections with `flags=b` or `flags=P` wait for the result of a job: look "
+    "at the job workers. ]Make the queries faster or fewer. More `threads` [turns? would also wait for their turn][not "
+    "turns? help only if {what} can take more requests at once]. More CPU does not help.",
     clause="the {slots} wait for {what}",
     runbook="UwsgiConcurrencyNearCapacity",
     fills_threads=True,
@@ -62,8 +62,8 @@ NO_ANSWER = replace(
     act="[silent? Find out why {silent} does not answer.][not silent? Run a DNS resolver with a cache on this host, "
     "and check the name servers in /etc/resolv.conf.]",
     then="[silent? It may be down, a firewall may drop packets, or its listen queue may be full. Set a connect timeout "
-    "of a second or two in the application, and a pause before it retries. More `threads` would also hang.][not "
-    "silent? Keep connections open: an open connection needs no lookup. More `threads` would also wait.]",
+    "of a second or two, and pause before a retry. More `threads` would also hang.][not silent? Keep connections open: "
+    "an open connection needs no lookup. More `threads` would also wait.]",
     clause="[is_cause? the {slots} wait for {what}]",
 )
 CALLS_ITSELF = replace(

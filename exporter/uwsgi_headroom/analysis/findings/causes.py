@@ -114,8 +114,8 @@ RELOAD_WAITS = Kind(
     "have completed their requests[mercy? , or {mercy} s after the reload began].",
     act="Run {calls} to see what the request waits for.",
     then="Then end {ids:worker} with {end}: uWSGI then starts all workers, but {requests:request} {requests:is|are} "
-    "lost. Set `worker-reload-mercy`[mercy?  (now {mercy})] to the longest time that a request may take, or use a "
-    "chain reload (`lazy-apps` and `touch-chain-reload`), which replaces one worker after another.",
+    "lost. Set `worker-reload-mercy`[mercy?  (now {mercy})] to the longest time of a request, or use a chain reload "
+    "(`lazy-apps` and `touch-chain-reload`).",
     clause="a reload waits until {ids:worker} {ids:has completed its|have completed their} requests",
     page_after=0,
     keeps_from_serving=True,
@@ -178,8 +178,7 @@ START_HANGS = Kind(
     meaning="A worker accepts requests only after it has imported the application: until then, it serves nothing.",
     act="If this began with a deploy, roll the deploy back.",
     then="Run {calls} to see at which line the import waits, and end {ids:worker} with {kill}: neither a reload nor "
-    "SIGTERM ends a worker that is still importing the application. Set a timeout on the calls that the application "
-    "makes while it is imported, or make these calls after the import.",
+    "SIGTERM ends it. Set a timeout on the calls that the application makes while it is imported, or make them later.",
     clause="{ids:worker} {ids:takes|take} a long time to start[doing? , {doing}]",
     page_after=60,
     keeps_from_serving=True,

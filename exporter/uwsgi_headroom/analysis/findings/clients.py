@@ -60,9 +60,9 @@ LEFT_EARLY = Kind(
     meaning="The work for these requests is wasted, and is done again if the clients retry. It is no failure of the "
     "application, although uWSGI logs a `write error` and counts an exception for each.",
     act="[warning? Compare the timeouts of clients and of the web server with the response times.]",
-    then="[warning? If requests wait in the listen queue, shorten that wait first. Then raise the timeouts that are "
-    "shorter (`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI's router), or make the "
-    "slowest requests shorter.]",
+    then="[warning? If requests wait in the listen queue, shorten that wait first. Then raise the shorter timeouts "
+    "(`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI), or make the slowest requests "
+    "shorter.]",
     runbook="UwsgiExceptionsHigh",
 )
 UPLOADS_LEFT = replace(

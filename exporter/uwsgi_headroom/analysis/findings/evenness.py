@@ -98,9 +98,9 @@ ONE_FAST = replace(
     evidence="Requests of this worker take {its:duration} on average, and requests of the other workers take "
     "{rest:duration}. Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most "
     "{next}; this is {ratio:factor} an even share (chance alone explains at most {floor:factor})].",
-    meaning="A worker that responds faster is free sooner for the next request. For example, if a worker has lost its "
-    "connection to a database, each of its requests may fail immediately, and this worker then takes most of the "
-    "requests. It is also possible that this worker served other kinds of requests than the other workers.",
+    meaning="A worker that responds faster is free sooner for the next request. If it has lost its connection to a "
+    "database, for example, each of its requests may fail at once. Or it served other kinds of requests than the "
+    "others.",
     act="Check the access log of the web server for failed requests.",
     then="Also check uWSGI's log for errors of worker {hottest}. If its requests fail, restart it: `kill -HUP` with "
     "its PID.",
@@ -112,9 +112,9 @@ HARMLESS = replace(
     evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
     "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})]. The busiest interpreter "
     "uses {load:cpu} of a CPU[saved? ; even shares would save {saved:percent} of the response time].",
-    meaning="[mapped? `map-socket` gives workers sockets of their own, and the web server loads these sockets "
-    "unevenly. This is harmless here: the listen queues of these sockets are nearly empty.][not mapped? The kernel "
-    "does not choose evenly among the free threads. Another one serves a request just as well.]",
+    meaning="[mapped? The web server loads the sockets of `map-socket` unevenly. This is harmless here: the listen "
+    "queues of these sockets are nearly empty.][not mapped? The kernel does not choose evenly among the free threads. "
+    "Another one serves a request just as well.]",
     act="",
 )
 

@@ -105,12 +105,11 @@ CHEAPER = Kind(
     title="Requests wait, but cheaper mode does not start more workers.",
     evidence="Cheaper mode keeps {reserve:worker} in reserve. For {full:percent} of the time, no thread of the running "
     "workers was free, but no worker was spawned[wait? ; {wait}].",
-    meaning="[busyness? Every {overload} seconds (`cheaper-overload`), the algorithm `busyness` decides whether to "
-    "spawn a worker, depending on how busy the workers were.][backlog? With `cheaper-algo = {backlog}`, cheaper mode "
-    "spawns a worker if the listen queue is longer than {overload} (`cheaper-overload`).][not busyness, not backlog? "
-    "By default, cheaper mode checks every second whether a worker is idle. If {overload} checks in a row "
-    "(`cheaper-overload`) find no idle worker, cheaper mode spawns a worker.] Cheaper mode spawns no worker for "
-    "shorter bursts, or when memory is at its limit (`cheaper-rss-limit-soft`).",
+    meaning="[busyness? Every {overload} seconds (`cheaper-overload`), `busyness` decides by how busy the workers "
+    "were.][backlog? With `cheaper-algo = {backlog}`, cheaper mode spawns a worker if the listen queue is longer than "
+    "{overload} (`cheaper-overload`).][not busyness, not backlog? If {overload} checks in a row, one a second, find no "
+    "idle worker (`cheaper-overload`), cheaper mode spawns one.] It spawns none when memory is at its limit "
+    "(`cheaper-rss-limit-soft`).",
     act="Raise `cheaper` and `cheaper-initial`,[lower?  lower `cheaper-overload`,] or turn cheaper mode off.",
     clause=CHEAPER_IS_LATE.cause,
     runbook="UwsgiQueueWaitHigh",

@@ -118,14 +118,13 @@ NO_END = Kind(
     title="Requests wait for other threads or for each other, and do not end.",
     evidence="{waiting:mean} of {busy:mean} busy threads ({share:percent}) seem to wait for a lock that no running "
     "request of their worker holds. All requests of {standing:worker} have lasted {seconds:duration} or longer.",
-    meaning="Possible causes: a deadlock, in which two requests each hold a lock that the other request waits for; a "
-    "lock, or a place in a pool, that was never released; or a thread that hangs, or that does not exist in the "
-    "workers, because it was started before uWSGI forked them. More threads would also hang. Requests that wait on "
-    "purpose, such as long polls, end by themselves.",
+    meaning="Possible causes: a deadlock of two requests; a lock, or a place in a pool, that was never released; or a "
+    "thread that hangs, or does not exist in the workers, because it was started before uWSGI forked them. More "
+    "threads would also hang. Long polls end by themselves.",
     act="Run {calls} to see where the threads wait, and which other threads there are.",
-    then="[end? Then end {standing:worker} with {end}. ]If a thread is missing, set `lazy-apps`, or start the thread "
-    "in a function with `@postfork` (uwsgidecorators). If requests wait for each other, let the code take the locks in "
-    "the same order everywhere, and give each wait a timeout.",
+    then="[end? Then end {standing:worker} with {end}. ]If a thread is missing, set `lazy-apps`, or start it in a "
+    "function with `@postfork`. If requests wait for each other, take the locks in the same order everywhere, and give "
+    "each wait a timeout.",
     clause="requests wait for other threads or for each other, and do not end",
     runbook="UwsgiLockBound",
     fills_threads=True,

@@ -66,8 +66,8 @@ UNANSWERED = Kind(
     evidence="uWSGI sent no response to at least {unanswered} of {requests:request} in the last {seconds:duration}, "
     "counted no exception, and spent less than {instant:duration} on a request on average.",
     meaning="Clients get a closed connection, or status 502 from the web server. With each request, the web server "
-    "sends a number, the modifier, which selects a plugin of uWSGI. If the plugin for this modifier is not loaded, "
-    "uWSGI closes the connection at once. It does the same if a body is larger than `limit-post`.",
+    "sends a modifier, which selects a plugin of uWSGI. If it is not loaded, or a body is larger than `limit-post`, "
+    "uWSGI closes the connection at once.",
     act="Compare the modifier that the web server sends with the `plugins` that uWSGI loads.",
     then="The modifier (`uwsgi_modifier1`) is 0 for Python, 5 for Perl, 14 for PHP. [look? See uWSGI's log. ]"
     "[fix? {fix} ]" + LOG,

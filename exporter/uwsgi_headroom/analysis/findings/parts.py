@@ -99,9 +99,9 @@ FEW_DESCRIPTORS = Kind(
     "no request, and the application gets `Too many open files` when it opens a file or a connection.",
     act="[critical? To gain time, restart the workers that have few descriptors left: {end}.]"
     "[warning? Run `ls -l /proc/{pid}/fd` to see what is open.]",
-    then="[critical? Run `ls -l /proc/{pid}/fd` to see what is open: if the number of open files keeps growing, the "
-    "application does not close them.][warning? If the number of open files keeps growing, the application does not "
-    "close them.] If it needs all of them, raise `max-fd` from {most:plain} (and LimitNOFILE of the service unit).",
+    then="[critical? Run `ls -l /proc/{pid}/fd` to see what is open. ]If the number of open files keeps growing, the "
+    "application does not close them. If it needs all of them, raise `max-fd` from {most:plain} (and LimitNOFILE of "
+    "the service unit).",
     clause="[critical? {affected:worker} {affected:has|have} hardly any file descriptors left]",
     runbook="UwsgiDescriptorsLow",
     limits="waits",
@@ -148,7 +148,7 @@ CACHE_FULL = Kind(
     evidence="In the last {seconds:duration}, [at_most? at most ]{refused:new item} found no room"
     "[items? ; {first} holds {items} of at most {most:item}].",
     meaning="uWSGI does not store an item without room, and the application has to compute it again. With `purge_lru`, "
-    "it drops an old one instead. A cache that holds fewer items than `items` has most likely used up its blocks.",
+    "it drops an old one instead. One with fewer items than `items` has most likely used up its blocks.",
     act="Raise `items` of the cache (and `blocks`, if an item takes several blocks).",
     then="Alternatively, let items expire, or set `purge_lru=1`: uWSGI then drops the least recently used item.",
 )

@@ -53,8 +53,7 @@ QUEUE_FULL = Kind(
     "{mean} connections on average ({now} now)[tcp, dropped? ; the kernel dropped {dropped:connection}][tcp, others? , "
     "and {others} more that may belong to other TCP listeners].",
     meaning="[tcp? When the kernel drops a connection, the client tries again after one second, and then after two "
-    "more: it gets its response late, or not at all.][not tcp? A web server in front gets `Resource temporarily "
-    "unavailable`, and responds with status 502. The kernel does not count these refusals.]",
+    "more.][not tcp? A web server in front gets `Resource temporarily unavailable`, and responds with status 502.]",
     act="{advice}",
     then="{longer}",
     page_after=75,
@@ -101,9 +100,9 @@ TABLE_DROPS = Kind(
     title="The kernel may have dropped new connections: its table of tracked connections was full.",
     evidence="{entries} of {most} entries ({used:percent}) are in use; in the last {seconds:duration}, the kernel "
     "dropped {dropped:packet} (of all programs in the network namespace).",
-    meaning="While the table is full, the kernel drops the first packet (SYN) of each new connection. Clients send "
-    "this packet again after one second, and then after two more. New connections to backends also wait. Entries of "
-    "closed connections stay in the table for two minutes.",
+    meaning="While the table is full, the kernel drops the first packet (SYN) of each new connection. Clients send it "
+    "again after one second, and then after two more. New connections to backends also wait. Closed ones stay in the "
+    "table for two minutes.",
     act="Raise the kernel's limit with `sysctl -w net.netfilter.nf_conntrack_max={more:plain}`.",
     then="Alternatively, let clients keep their connections (keep-alive), or turn off tracking for uWSGI (NOTRACK).",
 )

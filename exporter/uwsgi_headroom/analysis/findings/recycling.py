@@ -133,8 +133,8 @@ RECYCLED_TOGETHER = Kind(
     act="[not enough, not delta? Update uWSGI to 2.0.29, and set `max-requests-delta`.][enough? Raise `max-requests` "
     "to {enough:plain}.][enough, delta?  ][delta? Set `max-requests-delta` to {delta:plain}.]",
     then="The workers then end rarely, or one at a time.[not enough, not delta?  Until you update uWSGI, raise "
-    "`max-requests`.][held?  All workers reach `max-requests` before they are {held} s old; uWSGI replaces no worker "
-    "before this age (`min-worker-lifetime`), so it then replaces all of them together.]",
+    "`max-requests`.][held?  uWSGI replaces no worker before it is {held} s old (`min-worker-lifetime`), and then all "
+    "of them together.]",
     clause="all workers reach `max-requests` together",
     runbook="UwsgiQueueWaitHigh",
     limits="waits",
@@ -143,12 +143,11 @@ RECYCLED_TOGETHER = Kind(
 RECYCLED_SLOWLY = replace(
     RECYCLED_TOGETHER,
     title="Workers that reach `max-requests` take a long time to end.",
-    meaning="The time is lost while old workers end, not while new ones load the application: a worker that reaches "
-    "`max-requests` takes no more requests, and uWSGI replaces it only when its last requests and its exit handlers "
-    "(`atexit`) are done. Meanwhile, the other workers get its requests.",
-    then="Then find out what a worker waits for that has reached `max-requests`: requests that take long, functions of "
-    "`atexit`, or threads that are not daemon threads.[not enough, not delta?  Until you update uWSGI, raise "
-    "`max-requests`.][held?  uWSGI replaces no worker before it is {held} s old (`min-worker-lifetime`).]",
+    meaning="The time is lost while old workers end: one that reaches `max-requests` takes no more requests, and uWSGI "
+    "replaces it only when its last requests and its exit handlers (`atexit`) are done.",
+    then="Then find out what such a worker waits for: requests that take long, functions of `atexit`, or threads that "
+    "are no daemons.[not enough, not delta?  Until you update uWSGI, raise `max-requests`.][held?  uWSGI replaces no "
+    "worker before it is {held} s old (`min-worker-lifetime`).]",
     clause="workers that reach `max-requests` take a long time to end",
 )
 

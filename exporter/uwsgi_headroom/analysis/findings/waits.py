@@ -87,9 +87,8 @@ CONNECTION_SHARED = Kind(
     evidence="{sharing} of {workers} workers have the same open connection; on average, {waiting:mean} threads wait "
     "for a response on it{of_request}.",
     meaning="The application opened the connection before uWSGI forked the workers. [critical? Each request takes the "
-    "response that arrives first: users get wrong data, or the data of other users, unless each response carries the "
-    "ID of its request.][not critical? If two workers use the connection at once, one worker may read the response to "
-    "the other worker's request.]",
+    "response that arrives first: users get wrong data, or that of others, unless each response carries the ID of its "
+    "request.][not critical? If two workers use it at once, one may read the response to the other's request.]",
     act="Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own.",
     then="Alternatively, open it after the fork, in a function with `@postfork` of `uwsgidecorators`.",
     clause="[is_cause? the workers share one connection to {address}]",
@@ -135,9 +134,9 @@ SLEEP_AGAIN = Kind(
     title="Requests sleep, go on for a moment, and sleep again.",
     evidence="On average, {sleeping:mean} of {busy:mean} busy threads ({share:percent}) sleep, for {nap:duration} at a "
     "time{of_request}.",
-    meaning="Most likely, requests wait for a rate limit, or check again and again whether something is free that only "
-    "one request at a time can use, such as a SQLite file, a lock file or a lock in Redis. Other possible causes: a "
-    "backend fails, and requests retry after a pause; or event streams and long polls hold a thread on purpose.",
+    meaning="Most likely, requests wait for a rate limit, or for something that only one at a time can use, such as a "
+    "SQLite file, a lock file or a lock in Redis. Other causes: a backend fails, and requests retry after a pause; or "
+    "event streams and long polls hold a thread on purpose.",
     act="Run {calls} to find the line that sleeps.",
     then="Then shorten the time for which one request keeps the others waiting (in SQLite: short write transactions), "
     "or repair the backend. More threads, or `gevent`, help only event streams and long polls.",
@@ -160,12 +159,12 @@ LOOP_HELD = Kind(
     "requests of the worker stop, also those on more async cores.",
     act="Run {calls} to find the call[blocked? , then restart {blocked:worker} with {kill}].",
     then="[blocked? SIGTERM does not end {blocked:it|them}, and SIGKILL loses {blocked:its|their} requests. Later: "
-    "][computes? Move the work of this call out of the event loop into another process, such as a spooler or a mule, "
-    "or let the call yield to other requests between its steps (`gevent.sleep(0)`).][threads? Move this call to a "
-    "thread beside the event loop (`gevent.get_hub().threadpool`), or to a spooler.][other_loop? Replace the call by "
-    "one that yields to other requests while it waits, from a library for the event loop that uWSGI runs.][gevent? "
-    "Make this call yield to other requests while it waits: `gevent-early-monkey-patch` does this for Python's own "
-    "functions (sockets, locks, sleeping), and a library in C needs its own patch (`psycogreen` for psycopg2).]",
+    "][computes? Move the work of this call into another process, such as a spooler or a mule, or let it yield between "
+    "its steps (`gevent.sleep(0)`).][threads? Move this call to a thread beside the event loop "
+    "(`gevent.get_hub().threadpool`), or to a spooler.][other_loop? Replace the call by one that yields while it "
+    "waits, from a library for the event loop that uWSGI runs.][gevent? Make this call yield while it waits: "
+    "`gevent-early-monkey-patch` does this for Python's own functions, and a library in C needs its own patch "
+    "(`psycogreen` for psycopg2).]",
     clause="[waits? the event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls][also?  that are "
     "{doing}]",
     page_after=60,
@@ -187,9 +186,9 @@ STUCK = Kind(
     act="Run {calls} to see what the stuck {stuck:request waits|requests wait} for.",
     then="[many? Then restart their workers with the command that {pids} prints. ]Set timeouts on the calls that the "
     "application makes[harakiri? , and set `harakiri` as the last resort].[reset?  `harakiri` ({reset} s) does not end "
-    "these requests: with `threads`, each further request of the worker resets its only timer.][coroutines, full?  If "
-    "these requests stay open on purpose, raise `gevent` (or `async`).][long?  If these requests are expected to take "
-    "this long, raise the option `--stuck` of uwsgi-headroom.]",
+    "these requests: each further request resets the worker's only timer.][coroutines, full?  If these requests stay "
+    "open on purpose, raise `gevent` (or `async`).][long?  If they are expected to take this long, raise `--stuck` of "
+    "uwsgi-headroom.]",
     clause="[many? stuck requests hold the {slots}]",
     runbook="UwsgiRequestStuck",
     fills_threads=True,

@@ -75,7 +75,7 @@ OUT_OF_MEMORY = Kind(
     "fewer `processes`.",
     then="[cgroup? The limit is MemoryMax of a unit, --memory of Docker, resources.limits.memory of a pod. ]If the "
     "memory of the workers grows, set `reload-on-rss`, and `min-worker-lifetime` to 0: uWSGI then replaces a worker "
-    "that has grown too large after it has completed a request, however young it is.",
+    "that has grown too large, however young.",
     clause="{ids:worker} {ids:was|were} killed because memory ran out",
     page_after=60,
     runbook="UwsgiRequestsLost",
@@ -89,7 +89,7 @@ RELOAD_LOST_REQUESTS = Kind(
     evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, with at least {lost:request} in "
     "service ({part:fine_percent} of all requests).",
     meaning="[not die_on_term? Without `die-on-term`, SIGTERM does not stop uWSGI: it makes uWSGI reload, and requests "
-    "are lost. ]At a graceful reload, uWSGI waits for them, for {mercy} s at most (`worker-reload-mercy`).",
+    "are lost. ]At a graceful one, uWSGI waits for them, for {mercy} s at most (`worker-reload-mercy`).",
     act="[not die_on_term? Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI.]"
     "[die_on_term? Raise `worker-reload-mercy` above the duration of the longest request.]",
     then="To reload uWSGI, send SIGHUP.",
@@ -106,10 +106,10 @@ LOST = Kind(
     evidence="{ids:Worker} lost at least {lost:request} in the last {seconds:duration} ({part:fine_percent} of all "
     "requests), and `harakiri` was not the cause.[ends?  In total, workers ended {ends} times, and no uWSGI option "
     "that is set explains this.]",
-    meaning="[crashed? The workers crashed, exited, or were killed. The kernel kills a process if memory runs out.]"
-    "[late? Workers that reach `max-requests` take no new requests, and uWSGI gives those in service {mercy} s "
-    "(`worker-reload-mercy`) before it kills the worker.][evil? uWSGI kills a worker that exceeds "
-    "`evil-reload-on-rss` immediately (SIGKILL), and all of its requests are lost.]",
+    meaning="[crashed? The workers crashed, exited, or were killed. The kernel kills a process if memory runs "
+    "out.][late? When workers reach `max-requests`, uWSGI gives their requests {mercy} s (`worker-reload-mercy`) "
+    "before it kills them.][evil? uWSGI kills a worker that exceeds `evil-reload-on-rss` immediately, with all of its "
+    "requests.]",
     act="[crashed, options? Check whether you want {options} to end workers.][crashed, not options, fix? "
     "{fix}][crashed, not options, look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in "
     "`dmesg`.][late? Raise `worker-reload-mercy` above the duration of the longest request, or give it a "
@@ -148,8 +148,8 @@ RESPAWNED = Kind(
     title="Workers were restarted.",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}[life? ; on average over "
     "all workers, a worker lives for {life:duration}].",
-    meaning="uWSGI replaces a worker that exits, or that reaches a limit, such as `max-requests` or `reload-on-rss`; "
-    "it stops workers at a reload, and with `idle`. No request was lost.",
+    meaning="uWSGI replaces a worker that exits, or reaches a limit, such as `max-requests`; it stops workers at a "
+    "reload, and with `idle`. No request was lost.",
     act="[life? Raise `max-requests`: each worker lives for less than a minute.]",
 )
 
@@ -159,8 +159,8 @@ ENDED = Kind(
     severity="critical or warning",
     title="Workers ended unexpectedly[killed? , killed{killed}].",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}, and no uWSGI option explains why.",
-    meaning="Either a chain reload is in progress, or the workers crashed, exited, or were killed. The kernel kills a "
-    "process if memory runs out. The requests in a worker that crashed or was killed are lost.",
+    meaning="Either a chain reload is in progress, or the workers crashed, exited, or were killed, as when memory runs "
+    "out. Their requests are then lost.",
     act="[fix? {fix}][look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in `dmesg`.]",
     then=LOG,
     page_after=60,
