@@ -1,13 +1,9 @@
 """Judges whether a backend is saturated: the more requests are in it at once, the longer it takes for each of them.
 
-A backend with room to spare answers as fast with many requests at once as with few; a saturated one completes hardly
-more of them, and its time grows instead (E. D. Lazowska et al., "Quantitative System Performance", 1984, chapter 5). By
-Little's law, the time in a backend is the mean number of threads that wait for it over the requests per second.
-
-A backend that is slow for another reason has the same long times. What tells them apart is the cause of the change: the
-load. So the last hour is cut into slices, and those with a low rate of completed requests are compared with those with
-a high one. A row of slices with a low, or a high, rate counts as one observation. While the load hardly changes,
-nothing is known.
+A backend with room to spare answers as fast with many requests at once; a saturated one completes hardly more of them
+(E. D. Lazowska et al., "Quantitative System Performance", 1984, chapter 5). One that is slow for another reason has the
+same long times: the load tells them apart. So the slices of the last hour with a low rate of completed requests are
+compared with those with a high one. While the load hardly changes, nothing is known.
 """
 
 from __future__ import annotations

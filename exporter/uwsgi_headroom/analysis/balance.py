@@ -89,12 +89,9 @@ def compute_balance(window: Window) -> Balance:
 
 
 def noise_floor(workers: int, requests: int) -> float | None:
-    """The hot ratio that random assignment exceeds once in several hundred windows, for any number of workers.
-
-    A worker's count is binomial with p = 1/N. The largest of N counts exceeds z standard deviations as rarely as the
-    larger of two exceeds three if z² = 9 + 2 ln(N/2). The last term corrects for the skew of small counts (E. A.
-    Cornish, R. A. Fisher, Revue de l'Institut International de Statistique 5 (4), 1938).
-    """
+    """The hot ratio that random assignment exceeds once in several hundred windows. A worker's count is binomial with p
+    = 1/N. The largest of N counts exceeds z standard deviations as rarely as the larger of two exceeds three if z² = 9
+    + 2 ln(N/2). The last term corrects for the skew of small counts (E. A. Cornish, R. A. Fisher, 1938)."""
     if workers < 1 or requests < 1:
         return None
     if workers == 1:

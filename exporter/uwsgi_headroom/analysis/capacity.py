@@ -1,17 +1,13 @@
 """Computes headroom: the factor by which load can grow before a limit is reached, and which limit that is.
 
-By the utilization law, a resource with utilization U is full at 1/U times the present load (P. J. Denning, J. P. Buzen,
-"The Operational Analysis of Queueing Network Models", Computing Surveys 10 (3), 1978), as long as the mix of requests
-does not change.
+By the utilization law, a resource with utilization U is full at 1/U times the present load, as long as the mix of
+requests does not change (P. J. Denning, J. P. Buzen, Computing Surveys 10 (3), 1978). The limits are the hottest
+worker's interpreter (beyond it, latency degrades), all interpreters, the threads, the CPUs, and a lock of the
+application; the smallest factor of the last four is the hard ceiling. If several are reached, the CPUs come first and
+the threads last: threads wait for a lock or an interpreter, and interpreters for a CPU.
 
-There are five limits: the hottest worker's interpreter at the present shares (beyond it, latency degrades), all
-interpreters, the threads, the CPUs, and a lock of the application (`locks`). The smallest factor of the last four is
-the hard ceiling. If several are reached, the CPUs come first and the threads last: threads are busy because they wait
-for a lock or an interpreter, and interpreters because they wait for a CPU. Memory limits how many workers can be added.
-
-The server's own use of CPU can grow by the idle time: (own + idle) / own. The kernel shares CPUs fairly, so a server
-gets LEAST_OWN of them from other programs if it needs it. Programs whose use grows with the requests
-(`follow_requests`) take their part of the idle time. If it is unknown, all usable CPUs count as the server's.
+The server's own use of CPU can grow by the idle time: (own + idle) / own, and to LEAST_OWN of the CPUs in any case.
+Programs whose use grows with the requests (`follow_requests`) take their part of the idle time.
 """
 
 from __future__ import annotations
@@ -117,14 +113,14 @@ def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
     loads = [worker.interpreter_load for worker in balance.active]
     hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
-    of_all, sockets = _use(concurrency, available_threads or None), [socket.used for socket in by_socket]
+    of_all, sockets = _find_use(concurrency, available_threads or None), [socket.used for socket in by_socket]
     uses: dict[Limit, float | None] = {
-        "hottest_interpreter": _use(hottest, ONE_INTERPRETER),
-        "interpreters": _use(used, ONE_INTERPRETER * len(loads)),
+        "hottest_interpreter": _find_use(hottest, ONE_INTERPRETER),
+        "interpreters": _find_use(used, ONE_INTERPRETER * len(loads)),
         "threads": max([each for each in (of_all, *sockets) if each is not None], default=None),
-        "cpu": _use(used, usable_cpus or None)
+        "cpu": _find_use(used, usable_cpus or None)
         if cpu is None
-        else _use(*_cpu_room(cpu, usable_cpus or 0.0, others_follow=bool(others_follow))),
+        else _find_use(*_cpu_room(cpu, usable_cpus or 0.0, others_follow=bool(others_follow))),
         "lock": lock.use if lock and lock.is_known else None,
     }
     # Threads that are free while requests wait do not serve: they are no headroom.
@@ -182,13 +178,6 @@ def usable_beside_others(cpu: CpuShares, usable: float) -> float:
     return _cpu_room(cpu, usable, others_follow=False)[1]
 
 
-def _use(used: float | None, capacity: float | None) -> float | None:
-    """The utilization of a resource; None if unknown."""
-    if used is None or capacity is None:
-        return None
-    return ratio(used, capacity) or 0.0
-
-
 class CpuShares(Struct, frozen=True, gc=False):
     """CPUs used by the server's workers, idle, and used by others (None: unknown)."""
 
@@ -235,13 +224,9 @@ def extract_pair(window: Window) -> tuple[float, float] | None:
 
 def follow_requests(slices: Sequence[tuple[float, float]]) -> bool | None:
     """Whether the CPU use of other programs grows with the requests; None if there are too few slices, or the load is
-    too steady. Each slice: requests per second, and CPUs used by others.
-
-    An nginx in front of the server, or a database behind it, rises and falls with it; a batch job does not. The test is
-    the correlation of the *changes* from slice to slice: two series that both drift often correlate without any
-    connection (C. W. J. Granger, P. Newbold, Journal of Econometrics 2, 1974). For n changes, t = r sqrt((n - 2) / (1 -
-    r²)).
-    """
+    too steady. Each slice: requests per second, and CPUs used by others. The test is the correlation of the *changes*
+    from slice to slice, since two series that both drift often correlate (C. W. J. Granger, P. Newbold, 1974): for n
+    changes, t = r sqrt((n - 2) / (1 - r²))."""
     if len(slices) < LEAST_SLICES:
         return None
     requests, others = zip(*slices, strict=True)
@@ -278,3 +263,7 @@ def fits(memory: Memory | None, more_processes: int) -> str:
     if room >= more_processes:
         return fill(FIT, facts)
     return fill(SOME_FIT if room else NONE_FITS, facts)
+
+
+def _find_use(used: float | None, capacity: float | None) -> float | None:
+    return None if used is None or capacity is None else ratio(used, capacity) or 0.0

@@ -1,12 +1,9 @@
 """Computes offered work: how many requests are in the system at once, in service and in the listen queues.
 
-It is measured as its two parts, the mean of the busy threads and the mean length of the queues, so it needs no rate:
-threads that are all busy cut the completed rate off, but not the number of requests that wait for them.
-
-In an overload the number is a floor: a full queue turns clients away, and clients who wait for an answer ask more often
-once they get it sooner. Refused attempts at a UNIX socket are counted nowhere; those at TCP sockets for all listeners
-of a network namespace together, with each SYN that is sent again. So they are kept apart, as a rate, and only from
-windows in which a TCP queue of this server was full.
+It is the mean of the busy threads and the mean length of the queues, so that threads that are all busy do not cut it
+off. In an overload the number is a floor: a full queue turns clients away, and clients who wait for an answer ask more
+often once they get it sooner. Refused attempts are counted for all TCP listeners of a network namespace together, and
+not at UNIX sockets. So they are kept apart, from windows in which a TCP queue of this server was full.
 """
 
 from __future__ import annotations

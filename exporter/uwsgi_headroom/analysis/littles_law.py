@@ -1,9 +1,8 @@
 """Computes throughput, response time and concurrency by Little's law (L = λ W), and judges waits in the listen queue.
 
-J. D. C. Little, "A Proof for the Queuing Formula: L = λW", Operations Research 9 (3), 1961. uWSGI counts a request, and
-adds its time, when it ends, so the law's L has no requests in service, and never killed ones. Concurrency observed by
-sampling has both. In a queue that fills, or that hardly moves, the law gives a wait that nobody has had: then the mean
-over all requests, up to now, is a lower bound.
+J. D. C. Little, Operations Research 9 (3), 1961. uWSGI counts a request when it ends, so the law's L has no requests in
+service, and never killed ones, as sampled concurrency has. In a queue that fills, the law gives a wait that nobody has
+had: then the mean over all requests, up to now, is a lower bound.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The closed form of a server: how many requests per second a setting serves at most, and how long they take at a load.
 
-The threads of a worker alternate between its interpreter and waiting: the machine repairman's model, a closed network
-of one server and a delay, solved exactly (M. Reiser, S. S. Lavenberg, Journal of the ACM 27 (2), 1980). A known lock of
-the application is one more server. Workers that compute at the same time share the CPUs evenly. A load is served by a
-birth-death chain of the requests in the system, whose service rate with n requests is the throughput X(n) of the closed
+The threads of a worker alternate between its interpreter and waiting: a closed network of one server and a delay (M.
+Reiser, S. S. Lavenberg, Journal of the ACM 27 (2), 1980). A known lock is one more server. Workers share the CPUs
+evenly. A load is served by a birth-death chain whose service rate with n requests is the throughput X(n) of the closed
 network: the flow-equivalent server (E. D. Lazowska et al., "Quantitative System Performance", 1984, chapter 8).
 """
 

@@ -230,13 +230,10 @@ def _compute(case: Case) -> dict[str, Fact]:
 
 
 class Advice(Struct, frozen=True, kw_only=True):
-    """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may.
-
-    In a rule, reason, lines and seen are templates. when: whether it speaks; warns: whether it is a warning then;
-    title: what hurts; lines: to write into the configuration; change: what to do if a line is not enough; needs: the
-    first version that has the lines; unless: when it does not matter; seen: the evidence; sets: the options that the
-    rule read.
-    """
+    """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may. In a rule,
+    texts are templates. when: whether it speaks; warns: whether it is a warning then; title: what hurts; lines: for the
+    configuration; change: what else to do; needs: the first version that has the lines; unless: when it does not
+    matter; seen: the evidence; sets: the options that the rule read."""
 
     rule: str
     when: Callable[[Case], object] = lambda _: False

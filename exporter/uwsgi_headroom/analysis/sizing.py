@@ -1,8 +1,8 @@
 """Sizes the next step: how many threads or processes the offered work needs, what they serve, and what stops the step.
 
 Where all of the offered work was served (`demand`), it may grow by half (`Figures.growth`), and random arrivals must
-not wait noticeably, by Erlang's formula for M/M/c (L. Kleinrock, "Queueing Systems", volume 1, 1975, section 3.5).
-Where it is a floor, every request must find a thread. What a setting serves at most is the closed form of `repairman`.
+not wait noticeably, by Erlang's formula for M/M/c. Where it is a floor, every request must find a thread. What a
+setting serves at most is the closed form of `repairman`.
 """
 
 from __future__ import annotations
@@ -150,12 +150,11 @@ def find_overload(figures: Figures) -> float | None:
     """How many times as many requests arrive as the threads serve, by the part of the time for which a queue takes no
     more; None if the threads are not all busy, no queue was full, or the number in the system says less than that.
 
-    Each request that is served leaves a place in the queue, until the next one arrives. Of random arrivals at r times
-    the rate of service, a place is free for 1/r of the time, whatever the times in service are: by simulation to within
-    2 % for r from 1.05 to 3. More even arrivals leave fewer places, and the factor is too large. Clients who were
-    refused and try again count as arrivals: where the kernel counts refusals, the factor is at most that of all
-    attempts. Of a history without these times, the part follows from that of the last two places, 1 - 1/r² (the limit
-    of the M/M/c/K queue for large K: D. Gross et al., "Fundamentals of Queueing Theory", 2008, chapter 2).
+    Each request that is served leaves a place in the queue, until the next one arrives: at r times the rate of service,
+    for 1/r of the time, whatever the times in service are (by simulation to within 2 % for r from 1.05 to 3). Clients
+    who were refused and try again count as arrivals: where the kernel counts refusals, the factor is at most that of
+    all attempts. Of a history without these times, the part follows from that of the last two places, 1 - 1/r² (the
+    limit of the M/M/c/K queue for large K).
     """
     window, busy, demand = figures.window, figures.flow.observed, figures.demand
     if busy is None or not figures.ceiling or busy < SATURATED * figures.ceiling or not window.observed_seconds:

@@ -1,14 +1,11 @@
 """Computes usable headroom: the factor by which load can grow until requests wait noticeably (`noticed_wait`).
 
-A limit of throughput is reached at a utilization of 1, but random arrivals wait long before: with one thread, the wait
-is a quarter of the service time at a utilization of 0.2; with 8 threads at 0.79. Each limit is taken as a queue of its
-own: the threads that serve a socket, the CPUs, the interpreters, that of the hottest worker, and a lock. The usable
-headroom is that of the queue whose mean wait reaches the threshold first.
-
-The mean wait is that of M/M/c by Erlang's formula (L. Kleinrock, "Queueing Systems", volume 1, 1975, section 3.5). For
-threads, it is multiplied by (1 + cv²) / 2 (A. O. Allen, "Probability, Statistics, and Queueing Theory", 1990, section
-5.3.3); requests that share CPUs in turns do not depend on the variation (Kleinrock, volume 2, section 4.4). What is
-measured goes first: if requests wait noticeably now, the usable headroom is 1 at most, and if they do not, 1 at least.
+Random arrivals wait long before a limit is reached: with one thread, a quarter of the service time at a utilization of
+0.2; with 8 threads at 0.79. Each limit is taken as a queue of its own, and the usable headroom is that of the queue
+whose mean wait reaches the threshold first. The mean wait is that of M/M/c by Erlang's formula (L. Kleinrock, "Queueing
+Systems", volume 1, 1975, section 3.5); for threads, times (1 + cv²) / 2 (A. O. Allen, "Probability, Statistics, and
+Queueing Theory", 1990, section 5.3.3). What is measured goes first: if requests wait noticeably now, the usable
+headroom is 1 at most, and if they do not, 1 at least.
 """
 
 from __future__ import annotations

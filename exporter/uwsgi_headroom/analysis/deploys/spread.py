@@ -1,9 +1,8 @@
 """Estimates how much an amount per request differs between two sides, and from which distance on that counts.
 
-The exporter has sums and counts, so the spread comes from batches of a second and more. The amount per request is the
-ratio of two sums over the batches, and its variance is that of the residuals (the ratio estimator by the delta method:
-Cochran 1977, chapter 6). Batches are joined, two by two, until their residuals are no longer correlated (Fishman and
-Yarberry 1997), and what is left of the correlation is added to the variance.
+The spread comes from batches of a second and more. The amount per request is the ratio of two sums over the batches,
+and its variance is that of the residuals (Cochran 1977, chapter 6). Batches are joined, two by two, until these are no
+longer correlated (Fishman and Yarberry 1997); what is left of the correlation is added to the variance.
 """
 
 from __future__ import annotations
@@ -17,14 +16,9 @@ from msgspec import Struct
 
 def find_boundary(information: float, tuned: float, error: float) -> float:
     """The number of standard errors that a difference stays below at all times with a probability of 1 - `error` if
-    there is none. information: how much is known, in any unit; tuned: that at which the boundary is about the narrowest
-    over 12.
-
-    A test with a fixed critical value errs once in so many looks; a deploy is looked at every few seconds. The mixture
-    sequential probability ratio test errs once in so many deploys, whenever one stops (Robbins 1970; Johari, Koomen,
-    Pekelis and Walsh 2017; the one-sided form: Howard, Ramdas, McAuliffe and Sekhon 2021). The difference of a growing
-    side and a fixed one has independent increments in its information, so one boundary serves both.
-    """
+    there is none. information: how much is known, in any unit; tuned: about 12 times that of the narrowest boundary. A
+    deploy is looked at every few seconds: the mixture sequential probability ratio test errs once in so many deploys,
+    whenever one stops (Robbins 1970; Johari et al. 2017; the one-sided form: Howard et al. 2021)."""
     if information <= 0:
         return float("inf")
     return sqrt((1 + tuned / information) * (log1p(information / tuned) - 2 * log(2 * error)))

@@ -1,9 +1,8 @@
 """Findings about what clients get: none of the response, because they left; an exception, an error, a static file.
 
-uWSGI learns that a client has left when it writes the answer or reads the request's body. For each answer that it
-cannot write, it counts a write error and mostly an exception as well, though the application raised none (measured on
-uWSGI 2.0.31). So write errors are taken from the exceptions before these are judged. A client that closes a TCP
-connection without a reset is not noticed if its whole answer fits into one write: both counts are lower bounds.
+For each answer that uWSGI cannot write, it counts a write error and mostly an exception as well, though the application
+raised none (measured on uWSGI 2.0.31). So write errors are taken from the exceptions. A client that closes a TCP
+connection without a reset may not be noticed: both counts are lower bounds.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """Joins the harms that users feel with the cause that explains them: one block for each cause, and one change.
 
 A harm is what users feel: not served, refused, lost, waiting in the queue. A cause is what makes it, on positive
-evidence: a state of threads that was measured, a counter, an option.
-
-Waiting has one cause at a time: the resource that is used up first makes all others wait. So of several, the deepest is
-taken: stuck requests also fill the threads, and threads that wait for a lock also fill the queue. Where none is seen,
-the block says so; no advice is given by default.
+evidence. Waiting has one cause at a time: the resource that is used up first makes all others wait. So of several, the
+deepest is taken. Where none is seen, the block says so; no advice is given by default.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Holds findings for a while, so that what people read does not come and go at a steady load.
 
-A figure near its threshold fluctuates, and a finding with it. So a finding that needs action begins when two looks
-agree, or 10 s after a look that no other followed, and ends when it was not seen for 60 s. Of the findings about
-waiting only the worst is held, with the deepest cause. What alerts say of a problem is fixed when it begins, and
-changes only with its row or severity; never while it is a page.
+A finding that needs action begins when two looks agree, or 10 s after a look that no other followed, and ends when it
+was not seen for 60 s. Of the findings about waiting only the worst is held, with the deepest cause. What alerts say of
+a problem changes only with its row or severity, and never while it is a page.
 """
 
 from __future__ import annotations

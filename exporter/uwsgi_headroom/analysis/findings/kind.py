@@ -108,12 +108,9 @@ COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
 
 
 class Kind(Struct, frozen=True, dict=True):
-    """A row. All texts are templates.
-
-    title: one sentence, without a figure that changes from window to window; evidence: the figures; meaning: why it
-    matters; act: the first thing to do, in 100 characters; then: what else to do; clause: the title of a cause, to
-    follow a harm and a colon.
-    """
+    """A row. All texts are templates. title: one sentence, without a figure that changes from window to window;
+    evidence: the figures; meaning: why it matters; act: the first thing to do, in 100 characters; then: what else;
+    clause: the title of a cause, to follow a harm and a colon."""
 
     code: str
     severity: Range

@@ -276,7 +276,9 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     cpus, left, active = figures.server.cpus, figures.cpu, figures.balance.active
     if cpus is None:
         return
-    used = _sum_use(figures)
+    used = sum(worker.interpreter_load or 0 for worker in active)
+    if left is not None and (not active or are_children_busy(figures)):
+        used = left.own  # workers that were replaced in the window are not compared, but use CPU
     alone = used >= CPU_FULL * cpus.count
     if not alone and not lacks_cpu(figures, cpus.count):
         yield from _find_waits(figures)
@@ -285,7 +287,10 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     lack = waits or waits_for_cpu(figures, CPU_WAIT)
     if not (alone or lack) and left is not None and (left.others or 0.0) > left.own:
         return  # the server has enough CPU, and `other_programs` reports who uses the rest
-    yield _full(figures, cpus, used, is_severe=waits if alone else _is_hurt(figures), alone=alone)
+    # Beside others, a short wait in the queue may be that of a burst for a thread.
+    is_felt = figures.waits is None or (figures.waits.each("cpu_wait") or FELT) >= FELT
+    is_hurt = judge_waiting(figures.flow) == "severe" or (is_felt and waits_for_cpu(figures, STARVED))
+    yield _full(figures, cpus, used, is_severe=waits if alone else is_hurt, alone=alone)
     if alone and len(active) > cpus.count:
         yield MORE_WORKERS.found(
             figures,
@@ -296,20 +301,6 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
             most=max(2, round(2 * cpus.count)),
             processes=len(figures.server.workers),
         )
-
-
-def _sum_use(figures: Figures) -> float:
-    """The CPUs that the workers use. Workers that were replaced in the window are not compared, but use CPU."""
-    active, left = figures.balance.active, figures.cpu
-    if left is not None and (not active or are_children_busy(figures)):
-        return left.own
-    return sum(worker.interpreter_load or 0 for worker in active)
-
-
-def _is_hurt(figures: Figures) -> bool:
-    """Whether users feel what others use: a short wait in the queue may be that of a burst for a thread."""
-    is_felt = figures.waits is None or (figures.waits.each("cpu_wait") or FELT) >= FELT
-    return judge_waiting(figures.flow) == "severe" or (is_felt and waits_for_cpu(figures, STARVED))
 
 
 def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: bool) -> Finding:

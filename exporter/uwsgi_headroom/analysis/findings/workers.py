@@ -252,26 +252,22 @@ def _lost(figures: Figures) -> Iterator[Finding]:
     ends = sum(times for _, times, _ in unexplained)
     others = {worker_id for worker_id, _, _ in unexplained if ends > lost}
     is_evil = leak is not None and leak.option == EVIL
-    is_late = not is_evil and (_are_recycled(figures) or is_proven(figures.server, "mercy_kill"))
+    most, killed = options.max_requests, proven_signal(figures.server)
+    ended = {worker.worker_id for worker in figures.window.workers if worker.lost}
+    lives = [each.requests_per_life or 0.0 for each in figures.server.workers if each.worker_id in ended]
+    are_recycled = bool(most and lives) and min(lives) >= RECYCLED * (most or 0)
+    are_recycled = are_recycled and killed in ("", f" by signal {name_signal(SIGKILL)}")
+    is_late = not is_evil and (are_recycled or is_proven(figures.server, "mercy_kill"))
     yield LOST.found(
         figures,
         worse=_are_many(figures, max(lost, ends)),
-        ids=sorted(others | {worker.worker_id for worker in figures.window.workers if worker.lost}),
+        ids=sorted(others | ended),
         part=part,
         ends=Private(f"{ends:,}" * (ends > lost)),
         crashed=not (is_evil or is_late),
         late=is_late,
         evil=is_evil,
     )
-
-
-def _are_recycled(figures: Figures) -> bool:
-    """Whether the workers that lost requests all ended after `max-requests` requests or so, and by no other signal."""
-    most, workers = figures.server.setup.options.max_requests, figures.server.workers
-    ended = {worker.worker_id for worker in figures.window.workers if worker.lost}
-    lives = [worker.requests_per_life or 0.0 for worker in workers if worker.worker_id in ended]
-    served = bool(most and lives) and min(lives) >= RECYCLED * (most or 0)
-    return served and proven_signal(figures.server) in ("", f" by signal {name_signal(SIGKILL)}")
 
 
 def find_looping(figures: Figures) -> list[int]:
