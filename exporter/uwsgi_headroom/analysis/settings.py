@@ -342,8 +342,7 @@ RULES: tuple[Advice, ...] = (
         rule="listen",
         when=lambda case: 0 < (case.queue or 0) <= min(DEFAULT_LISTEN, case.seen.somaxconn or inf),
         title="The listen queue is short: if it is full, further connections are refused.",
-        reason="It holds the connections that no thread has accepted yet. A burst, or a pause of the workers, fills "
-        "it.",
+        reason="It holds the connections that no thread has accepted yet. A burst, or a pause, fills it.",
         lines=("listen = {longer:plain}",),
         unless="the proxy in front limits or retries connections.",
         source=OPTIONS,
@@ -456,8 +455,7 @@ RULES: tuple[Advice, ...] = (
             any(getattr(case.options, name) for name in _LIMITS) and (case.least_life or 0) > _LONG_WITHOUT_LIMITS
         ),
         title="A worker that has just started may grow far beyond the limits at which uWSGI replaces workers.",
-        reason="uWSGI does not replace a worker that is younger than `min-worker-lifetime`, however many requests it "
-        "has served and however much memory it takes.",
+        reason="uWSGI replaces no worker that is younger than `min-worker-lifetime`, whatever it has served or takes.",
         lines=(f"min-worker-lifetime = {DEFAULT_MIN_LIFETIME}",),
         unless="memory grows slowly.",
         seen="`min-worker-lifetime` is {least_life:plain} s; limits: {set_limits}.",
@@ -522,8 +520,7 @@ RULES: tuple[Advice, ...] = (
         when=lambda case: case.options.evil_reload_on_rss,
         severity="warning",
         title="A worker that exceeds `evil-reload-on-rss` is killed in the middle of its requests.",
-        reason="`evil-reload-on-rss` sends SIGKILL; `reload-on-rss` waits until the request has completed, and the "
-        "worker is as old as `min-worker-lifetime`.",
+        reason="It sends SIGKILL; `reload-on-rss` waits for the request, and for the age of `min-worker-lifetime`.",
         lines=("reload-on-rss = {evil_reload_on_rss:plain}",),
         unless="a single request can fill the memory.",
         source=OPTIONS,
@@ -560,8 +557,7 @@ RULES: tuple[Advice, ...] = (
         ),
         warns=lambda case: case.seen.version,
         title="Threads that the application starts never run, because Python's threads are off.",
-        reason="Before uWSGI 2.0.27, Python's threads are off unless an option turns them on. Client libraries for "
-        "metrics, tracing and error reports use threads.",
+        reason="Before uWSGI 2.0.27, Python's threads are off by default. Libraries for metrics and tracing need them.",
         lines=("enable-threads = true",),
         unless="this is uWSGI 2.0.27 or later, where threads are on.",
         source=THINGS_TO_KNOW,
@@ -582,11 +578,10 @@ RULES: tuple[Advice, ...] = (
         rule="lazy_apps",
         when=lambda case: case.lacks("lazy_apps") and (case.workers or 1) > 1,
         title="Connections that the application opens while it is imported are shared by all workers.",
-        reason="The application is imported once, then the workers are forked. Two workers that use one connection "
-        "read each other's responses, or wait for each other.",
+        reason="Workers are forked after the import. Two that use one connection read each other's responses.",
         lines=("lazy-apps = true",),
-        unless="the application opens its connections in requests or in a function with `@postfork`. With `lazy-apps`, "
-        "the workers take more memory, and start more slowly.",
+        unless="it opens them in requests or with `@postfork`. With `lazy-apps`, workers take more memory and start "
+        "slowly.",
         source=THINGS_TO_KNOW,
         seen="[is_running? {size}]",
     ),
@@ -607,8 +602,7 @@ RULES: tuple[Advice, ...] = (
         title="uWSGI ignores a misspelt option without a message.",
         reason="With `strict`, uWSGI names the misspelt option, and does not start.",
         lines=("strict = true",),
-        unless="no option is misspelt. If the configuration has variables of its own, write them as `set-placeholder = "
-        "name=value` before you set `strict`.",
+        unless="no option is misspelt. Write variables of your own as `set-placeholder = name=value` first.",
         source=PRODUCTION,
     ),
     Advice(
@@ -682,8 +676,7 @@ RULES: tuple[Advice, ...] = (
         title="If the program that reads uWSGI's log stops, every request stops with it.",
         reason="The log is a pipe, and a worker waits until its line fits into this pipe.",
         lines=("disable-logging = true", "log-5xx = true"),
-        unless="the reader is the service manager or the container's runtime, and never stops reading. With fewer "
-        "lines, the pipe takes longer to fill.",
+        unless="the reader is the service manager or the container's runtime, and never stops reading.",
         seen="The master's standard error is a pipe.",
     ),
 )

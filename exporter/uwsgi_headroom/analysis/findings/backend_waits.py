@@ -39,8 +39,7 @@ BACKEND = Kind(
     title="Requests spend most of their time waiting for {what}.",
     evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part:duration} of the "
     "{whole:duration} of a request].",
-    meaning="A request that waits for a backend holds a thread, but uses no CPU. Whether it is always this slow, or "
-    "only overloaded, does not show.",
+    meaning="A waiting request holds a thread, and uses no CPU. It does not show whether the backend is overloaded.",
     act="{look}.",
     then="Check whether the backend is overloaded, or waits for a lock. [turns? Redis runs one command at a time: "
     "`SLOWLOG GET` shows what holds it up. Connections with `flags=b` or `flags=P` wait for the result of a job: look "
@@ -70,8 +69,8 @@ CALLS_ITSELF = replace(
     BACKEND,
     severity="warning or info",
     title="Requests call the uWSGI that serves them, and wait for the response.",
-    meaning="Each of these requests needs a second thread, for the request that it makes. If all threads wait for such "
-    "a second thread, no request continues before a timeout.",
+    meaning="Each of these requests needs a second thread. If all threads wait for one, nothing continues before a "
+    "timeout.",
     act="Call the code behind the second requests instead, or let another uWSGI serve them.",
     then="More `threads` only make it rarer that all threads wait for second requests.",
     clause="requests call the uWSGI that serves them",
@@ -85,8 +84,7 @@ SATURATED = Kind(
     "{few_seconds:duration}; at {high:rate}, on {many:mean} at a time, and each took {many_seconds:duration}.[part?  "
     "{waiting:mean} of {busy:mean} busy {slots} wait for {each}, {part:duration} of the {whole:duration} of a "
     "request.]",
-    meaning="If the backend had free capacity, more requests at once would not slow it down. Here, they do slow it "
-    "down, so requests wait for each other in the backend.",
+    meaning="With free capacity, more requests at once would not slow it down: they wait for each other there.",
     act="{look}.",
     then="Make the queries faster or fewer, or give the "
     "backend more capacity. More threads or processes would also wait[most? , and uWSGI can hardly serve more than "

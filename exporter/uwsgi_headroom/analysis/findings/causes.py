@@ -76,8 +76,7 @@ PAUSED = Kind(
     code="workers_paused",
     severity="critical or warning",
     title="[all? All workers are][not all? {ids:Worker} {ids:is|are}] paused.",
-    evidence="uWSGI paused {ids:worker} (of {up})[queued? ; {queued:mean} requests wait in the listen queue on "
-    "average].",
+    evidence="uWSGI paused {ids:worker} (of {up})[queued? ; {queued:mean} requests wait on average].",
     meaning="A paused worker takes no requests until it is resumed.",
     act="Resume the workers: write `p` to uWSGI's `master-fifo`, or send SIGTSTP to the master.",
     then="Do this only once: the next `p` or SIGTSTP pauses all workers again.",
@@ -128,8 +127,7 @@ ENDING = Kind(
     "completed][not requests? exit handlers end].",
     evidence="uWSGI is ending {ids:worker} (of {workers})[reached? , which reached {reached}]"
     "[requests? ; {requests:request} {requests:is|are} in service there, the oldest for {oldest:duration}].",
-    meaning="A worker that is to end takes no new request, and uWSGI starts its successor only when it has ended, or "
-    "kills it after {mercy} s (`worker-reload-mercy`).",
+    meaning="uWSGI starts its successor only when it has ended, or kills it after {mercy} s (`worker-reload-mercy`).",
     act="[requests? To have {ids:worker} replaced at once, end {ids:it|them} with {end}.]"
     "[not requests? Run {calls} to see which exit handler runs (such as one of `atexit`).]",
     then="[requests? {requests:request} {requests:is|are} then lost. ][reached? Raise {reached} so that workers rarely "
@@ -147,8 +145,7 @@ CHEAPER_STARTS_SLOWLY = Kind(
     title="Cheaper mode starts workers too late: the application takes a long time to load.",
     evidence="In the last {observed:duration}, workers loaded the application for {seconds:duration}"
     ", and all threads were busy for {full:percent} of the time[wait? ; {wait}].",
-    meaning="When no worker is idle, cheaper mode spawns one worker. It spawns another one only when the first one has "
-    "loaded the application. Until then, requests wait.",
+    meaning="Cheaper mode spawns another worker only when the last one has loaded the application: requests wait.",
     act="Raise `cheaper`[initial?  and `cheaper-initial`][count?  to {count}], or turn cheaper mode off.",
     then=FORK,
     clause="cheaper mode starts workers too late, and the application takes a long time to load",
@@ -162,8 +159,7 @@ HANDLERS_OCCUPY = Kind(
     title="Timers or cron jobs of the application keep threads from serving requests.",
     evidence="On average, timers, cron jobs and other handlers of uWSGI's signals occupy {handlers:mean} of "
     "{threads:thread}[wait? ; {wait}].",
-    meaning="uWSGI runs each handler in a free worker, unless the handler has another target. The thread that runs it "
-    "takes no request until the handler ends.",
+    meaning="uWSGI runs each handler in a free worker, unless it has another target, and its thread takes no request.",
     act="Let a mule run the handlers: set `mules = 1`, and add `target='mule'` to their decorators.",
     then="An example is `@timer(60, target='mule')`. Alternatively, make the handlers shorter.",
     clause="timers or cron jobs of the application occupy workers",
@@ -190,8 +186,7 @@ MISSING = Kind(
     title="{ids:Worker} {ids:is|are} down or starting.",
     evidence="[ended? {ended:worker} ended, and uWSGI has not noticed this yet. ]"
     "[missing? {missing:worker} {missing:has ended or is|have ended or are} still starting.]",
-    meaning="Until the workers are up, uWSGI serves fewer requests at once. During a reload or a worker restart, it is "
-    "normal for workers to be missing for a moment.",
+    meaning="Until they are up, uWSGI serves fewer requests at once. For a moment, that is normal at a restart.",
     act="If this began with a deploy, roll the deploy back.",
     then="[look? Otherwise, check uWSGI's log for the reason why the workers do not start. ][fix? {fix} ]" + LOG,
     clause="{ids:worker} {ids:is|are} down",
@@ -208,8 +203,7 @@ ACCEPT_NOTHING = Kind(
     evidence="For {idle:duration} of {observed:duration} ({part:percent}), requests waited although a thread was free.",
     meaning="Threads are free, so more threads or processes would not help.",
     act="Find out why the idle workers accept no requests: run `py-spy dump --native` on one of them.",
-    then="A worker accepts no requests while it is suspended, or waits for one of uWSGI's own locks. See also uWSGI's "
-    "log.",
+    then="A worker accepts none while it is suspended, or waits for one of uWSGI's own locks. See also uWSGI's log.",
     clause="workers that are idle accept none of them",
     limits="waits",
 )
@@ -222,8 +216,7 @@ IDLE_AND_STOPPED = replace(
 HOLDER_STOPPED = replace(
     ACCEPT_NOTHING,
     act="Resume the stopped worker: {resume}.",
-    then="With `thunder-lock`, only one process at a time accepts requests. While the stopped worker holds this lock, "
-    "no other process can accept requests.",
+    then="With `thunder-lock`, one process at a time accepts requests: while it holds this lock, no other can.",
     clause="workers are idle, and worker {holder}{pid}, which holds the accept lock, is paused (SIGSTOP)",
 )
 HOLDER_ACCEPTS_NOTHING = replace(

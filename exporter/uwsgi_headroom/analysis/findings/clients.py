@@ -77,8 +77,8 @@ MOST_LEFT = replace(
     title="Most responses come too late: clients have left, and uWSGI still serves their requests.",
     act="[size? Lower `listen` to {size:plain}: a request then waits {short:duration} at most.]"
     "[not size? Shorten the wait in the listen queue.]",
-    then="[size? More clients are turned away, but the others get their response before they give up. ]Let clients "
-    "pause before they try again. Then add capacity.",
+    then="[size? More are turned away, but the others get their response in time. ]Let clients pause before a retry. "
+    "Then add capacity.",
     page_after=60,
 )
 
@@ -130,8 +130,7 @@ STATIC_FILES = Kind(
     "[held? , and occupy {held:mean} of {threads:threads} threads on average][wait? ; {wait}].",
     meaning="uWSGI does not measure the time of static files: the response times shown are those of other requests.",
     act="[takes_much? Let the web server in front of uWSGI serve the static files.]",
-    then="[takes_much? Alternatively, set `offload-threads` to 2: offload threads then send the files, and a slow "
-    "client does not hold a thread of a worker.]",
+    then="[takes_much? Alternatively, set `offload-threads` to 2: these then send the files, also to slow clients.]",
     clause="[warning? static files hold the threads]",
     replaces=("slow_clients",),
     runbook="UwsgiConcurrencyNearCapacity",

@@ -70,8 +70,7 @@ UNDECIDED = Kind(
     evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
     "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})].[load?  The busiest "
     "interpreter uses {load:cpu} of a CPU.]{route}",
-    meaning="Whether that makes requests slower is unknown: the workers' response times or interpreter loads are "
-    "missing.",
+    meaning="Whether that makes requests slower is unknown: response times or interpreter loads are missing.",
     act="Look again under more load, or after a longer time: the missing figures need more requests.",
     runbook="UwsgiWorkersUneven",
 )
@@ -88,8 +87,8 @@ ONE_SLOW = replace(
     evidence="Requests of this worker take {times:factor} as long as requests of the other workers: {its:duration} on "
     "average, against {rest:duration}. Worker {hottest} takes {share:percent} of the requests[next? , and each other "
     "worker at most {next}; this is {ratio:factor} an even share (chance alone explains at most {floor:factor})].",
-    meaning="Either this worker served other kinds of requests than the other workers, or something in this worker "
-    "makes requests wait, such as a lock or a broken connection.",
+    meaning="Either it served other kinds of requests, or something makes them wait, such as a lock or a broken "
+    "connection.",
     act="Run {calls} to see what the requests of worker {slow} wait for.",
 )
 ONE_FAST = replace(
@@ -102,8 +101,7 @@ ONE_FAST = replace(
     "database, for example, each of its requests may fail at once. Or it served other kinds of requests than the "
     "others.",
     act="Check the access log of the web server for failed requests.",
-    then="Also check uWSGI's log for errors of worker {hottest}. If its requests fail, restart it: `kill -HUP` with "
-    "its PID.",
+    then="Also check uWSGI's log for its errors. If its requests fail, restart it: `kill -HUP` with its PID.",
 )
 HARMLESS = replace(
     UNDECIDED,

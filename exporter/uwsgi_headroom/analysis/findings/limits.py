@@ -69,8 +69,7 @@ IN_USE = Kind(
     "{polled:cpu} CPUs.]",
     meaning="A request that finds {ceiling:this|all} {slots} busy waits in the listen queue.",
     act="{advice}",
-    then="[routes_off? You can also make the slowest requests faster: the exporter's flag `--routes` shows their "
-    "paths.]",
+    then="[routes_off? Or make the slowest requests faster: the exporter's flag `--routes` shows their paths.]",
     clause="[away? {away}][critical, not away? {ceiling:the only|all} {slots} {ceiling:is|are} busy]"
     "[warning, not away? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
     runbook="UwsgiConcurrencyNearCapacity",

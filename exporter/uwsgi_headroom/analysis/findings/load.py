@@ -68,8 +68,7 @@ ALL_SATURATED = Kind(
     "worker has {busy:mean} requests in service[waiters? , of which at most {waiters:mean} wait for its lock "
     "(GIL)][wait? ; {wait}].[rest?  Background threads, which serve no requests, use {rest:cpu} of the {used:cpu} "
     "CPUs that the workers use.]",
-    meaning="In each worker, one thread at a time can run Python. The others wait, and each request takes longer. The "
-    "workers cannot serve more requests per second.",
+    meaning="In each worker, one thread at a time can run Python. The others wait: more cannot be served.",
     act="{advice}",
     clause=f"[own? {OWN_THREADS_COMPUTE.cause}][not own? the interpreter of every worker is saturated]",
     runbook="UwsgiInterpreterBound",
@@ -110,8 +109,7 @@ CPU_WAITED = Kind(
     title="Requests spend most of their time waiting for a CPU.",
     evidence="A request is in service for {all:duration} on average, and waits for a CPU for {each:duration} of this "
     "time ({cpu_wait:percent})[idle? , while {idle:cpu} CPUs are idle][wait? ; {wait}].",
-    meaning="Requests are ready to run, but other programs, or other workers, occupy the CPUs on which these requests "
-    "may run. Additional threads or processes would also wait.",
+    meaning="Requests are ready to run, but others occupy the CPUs. More threads or processes would also wait.",
     act="Run `top` to find out what uses the CPUs: other programs, or the hypervisor (`st`).",
     then="Check the weight of uWSGI's cgroup (CPUWeight, cpu.shares), and the CPUs of its workers (`cpu-affinity`).",
     clause="requests in service wait for a CPU",
@@ -175,8 +173,7 @@ USED_BY_OTHERS = Kind(
     title="Other programs[role? , mostly uWSGI's own {role},] use more CPU than the workers do.",
     evidence="Of {cpus:cpus}, the workers use {used:cpu}, other programs use {rest:cpu}, and {idle:cpu} are idle: the "
     "workers can use {room:factor} the CPU that they use now.[roles?  The other programs include uWSGI's own {roles}.]",
-    meaning="If load grows, the workers compete with other programs for CPU, and response times grow. uWSGI's own "
-    "mules, spoolers and routers count as other programs.",
+    meaning="If load grows, so do response times. uWSGI's own mules, spoolers and routers count as other programs.",
     act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][others? Move the other programs "
     "to another host, or limit their CPU with a cgroup quota.]",
     then="[role? Move this work to another host, or limit the CPU that it may use.]",

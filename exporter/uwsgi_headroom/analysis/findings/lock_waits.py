@@ -68,8 +68,7 @@ LOCK_OF_ALL = replace(
     "[not lock?  This lock is not Python's interpreter lock (GIL).][held?  Threads hold it for {held} of the time. At "
     "most {most} requests per second can pass the lock.][lock?  In {part} of the samples in which requests wait for "
     "it, the mule holds `{lock}`.]",
-    meaning="While one process holds the lock, no request can run the code that it protects. More threads or processes "
-    "would wait, too.",
+    meaning="While one process holds the lock, no request can run the code that it protects, in any process.",
     act="[lock? Run `py-spy dump --pid {outside}` to see what the mule does while it holds the lock.]"
     "[worker? Run `py-spy dump --pid {holder}` to see what worker {worker} does: it holds the lock now.]"
     "[other? Run `ps -fp {outside}` to see what holds the lock now: it is not a worker of this uWSGI.]"
@@ -87,8 +86,7 @@ OWN_LOCKS = replace(
     title="Threads seem to wait for locks, but each for a different one.",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait{of_request}; no two "
     "threads of a worker wait for the same lock.",
-    meaning="Each thread waits for an event of its own, such as a gRPC response, an item of a queue, or a place in a "
-    "pool.",
+    meaning="Each waits for an event of its own, such as a gRPC response, an item of a queue, or a place in a pool.",
     act="Run {calls} to see at which line the threads wait.",
     then="Then speed up whatever they wait for, or provide more of it (such as places in a pool). Until you know what "
     "it is, do not add `threads`: the new threads may also wait.",
@@ -147,8 +145,7 @@ WAIT = replace(
 WAIT_ALONE = replace(
     WAIT,
     title="Requests wait on locks or events until a timeout or another process ends the wait.",
-    meaning="The workers have no other threads that could end the wait. A wait with a timeout, such as "
-    "`Event().wait(seconds)`, is a sleep if nobody sets the event.",
+    meaning="No other thread could end the wait. `Event().wait(seconds)` is a sleep if nobody sets the event.",
     act="Run {calls} to see at which lines the threads wait.",
     then="If a wait there is a sleep, shorten it, or raise `threads`: each such request needs a thread, and no CPU. If "
     "it waits for another process, make that process faster first.",
@@ -182,8 +179,7 @@ HELD_COMPUTING = replace(
 HELD_BY_OWN_THREADS = replace(
     HELD_ASLEEP,
     title="Threads wait for the interpreter lock (GIL) while background threads compute.",
-    meaning="A thread that computes keeps the lock for another 5 ms after a request has asked for it. A request waits "
-    "for these 5 ms each time that it needs the lock.",
+    meaning="A thread that computes keeps the lock for another 5 ms, each time that a request needs it.",
     act=OWN_THREADS_COMPUTE.act,
     then=OWN_THREADS_COMPUTE.then,
     clause=OWN_THREADS_COMPUTE.cause,

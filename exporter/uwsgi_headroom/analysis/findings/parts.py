@@ -201,8 +201,7 @@ LARGE_DOCUMENT = Kind(
     severity="info",
     title="The stats document is larger than the buffer of a UNIX socket.",
     evidence="Its size is {kilobytes} kB; the buffer of a UNIX socket has room for {room} kB.",
-    meaning="If a client reads only a part of the stats document, uWSGI's master process waits for this client. "
-    "Meanwhile, it neither restarts workers nor reloads uWSGI.",
+    meaning="While a client reads only a part of it, uWSGI's master waits, and neither restarts workers nor reloads.",
     act="Set `stats-minified` and `stats-no-metrics`.",
     then="Alternatively, serve `stats` on 127.0.0.1: the buffer of a TCP socket holds 4 MB.",
 )
@@ -212,8 +211,7 @@ THUNDER_LOCK = Kind(
     severity="info",
     title="`thunder-lock` is on.",
     evidence="uWSGI's stats show the lock that this option creates.",
-    meaning="`thunder-lock` spreads the requests evenly over the workers. In one measurement with threads, "
-    "`thunder-lock` reduced the throughput by a tenth.",
+    meaning="It spreads the requests evenly. In one measurement with threads, it cost a tenth of the throughput.",
     act="Run a load test with `thunder-lock` and one without it, and compare the throughput.",
 )
 

@@ -76,8 +76,7 @@ NOTHING_COMPLETED = Kind(
     severity="critical",
     title="Requests wait, and no request is completed.",
     evidence="Over the last {seconds:duration}[socket?  at {socket}], {waiting:mean} requests wait on average.",
-    meaning="The time that users wait is the sum of the wait in the queue and the time in service. uWSGI's own "
-    "response times do not include the wait in the queue.",
+    meaning="Users wait for both the queue and the service. uWSGI's own response times do not include the queue.",
     act="{advice}",
     page_after=0,
     runbook="UwsgiQueueWaitHigh",
@@ -122,8 +121,7 @@ BURNS = Kind(
     "rate {rate:mean}; in the last {short:duration}: {short_rate:mean}).[slow?  {slow} {slow:was|were} too "
     "slow.][waited?  {waited} {waited:was|were} too slow only because of the wait in the listen queue.][lost?  {lost} "
     "{lost:was|were} lost.][refused?  {refused} {refused:was|were} refused.]",
-    meaning="The error budget is the share of requests that may miss it. At this rate, a month's lasts "
-    "{lasts:duration}.",
+    meaning="The error budget is the share that may miss it. At this rate, a month's lasts {lasts:duration}.",
     act="[for_slow? If another finding is about threads, interpreters, CPU or a backend, follow its advice.]"
     "[for_waited? Follow the advice of the finding about the listen queue, or about busy threads.]"
     "[for_killed? Find out what the requests that `harakiri` killed waited for.]"

@@ -66,8 +66,7 @@ LIMIT_TOO_LOW = Kind(
     title="Workers are replaced too often: they reach `{option}`.",
     evidence="Each worker is replaced after {lives:duration} on average: {respawns:respawn} in {seconds:duration}"
     "[away? ; workers are down for {away:percent} of the time][wait? ; {wait}].",
-    meaning="uWSGI replaces each worker that reaches `{option}` ({limit}), and the new worker first has to load the "
-    "application. Workers that start together also end together.",
+    meaning="uWSGI replaces each worker that reaches `{option}` ({limit}), and those that start together end together.",
     act="Raise `{option}` to {enough:plain}[apart? , and set `{option}-delta` to {apart:plain}], or remove the limit.",
     then="A worker then lives for an hour or more.",
     clause="workers are replaced too often",

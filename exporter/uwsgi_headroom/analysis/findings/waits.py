@@ -71,8 +71,7 @@ OUTPUT_BLOCKED = Kind(
     meaning="A pipe holds 64 KB by default. When the pipe is full, each write waits until the program at the other "
     "end, such as a log collector or the service manager, reads from the pipe.",
     act="Run `lsof +E -a -p {pid} -d 1,2` to find the program at the other end of the pipe.",
-    then="Restart this program if it has stopped reading. If it stops again, or reads too slowly, let uWSGI write its "
-    "log to a file (`logto`), and log less.",
+    then="Restart it if it has stopped reading. If it stops again, let uWSGI write to a file (`logto`), and log less.",
     clause="the workers are blocked writing to a pipe (their {output})",
     page_after=60,
     runbook="UwsgiOutputBlocked",
@@ -155,8 +154,7 @@ LOOP_HELD = Kind(
     "one of them for {longest}][load? ; this thread used {load:cpu} of a CPU]. In this worker, {serving:request} "
     "{serving:is|are} in service, and {completed:request} {completed:was|were} completed.[others?  Other calls block "
     "{others:worker}.]",
-    meaning="With coroutines, one thread serves all requests of a worker. While a call occupies this thread, all "
-    "requests of the worker stop, also those on more async cores.",
+    meaning="One thread serves all requests of a worker: while a call occupies it, they stop, on all async cores.",
     act="Run {calls} to find the call[blocked? , then restart {blocked:worker} with {kill}].",
     then="[blocked? SIGTERM does not end {blocked:it|them}, and SIGKILL loses {blocked:its|their} requests. Later: "
     "][computes? Move the work of this call into another process, such as a spooler or a mule, or let it yield between "

@@ -148,8 +148,7 @@ RESPAWNED = Kind(
     title="Workers were restarted.",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}[life? ; on average over "
     "all workers, a worker lives for {life:duration}].",
-    meaning="uWSGI replaces a worker that exits, or reaches a limit, such as `max-requests`; it stops workers at a "
-    "reload, and with `idle`. No request was lost.",
+    meaning="uWSGI replaces workers that exit, or reach a limit, or at a reload, or with `idle`. No request was lost.",
     act="[life? Raise `max-requests`: each worker lives for less than a minute.]",
 )
 
@@ -159,8 +158,7 @@ ENDED = Kind(
     severity="critical or warning",
     title="Workers ended unexpectedly[killed? , killed{killed}].",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}, and no uWSGI option explains why.",
-    meaning="Either a chain reload is in progress, or the workers crashed, exited, or were killed, as when memory runs "
-    "out. Their requests are then lost.",
+    meaning="A chain reload, or the workers crashed, exited, or were killed, as when memory runs out.",
     act="[fix? {fix}][look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in `dmesg`.]",
     then=LOG,
     page_after=60,
