@@ -198,8 +198,7 @@ def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
 
 
 def _promise(figures: Figures, step: Step) -> float | None:
-    """What a step serves at least, if that is more than now; None where requests sleep or wait for programs, because
-    that may be a rate limit, or a wait for each other."""
+    """What a step serves at least, if that is more than now; None where requests sleep or wait for programs."""
     promised = None if mostly_sleeps(figures) or _share_of_programs(figures) >= MOSTLY else step.most
     return promised if promised and promised > (figures.flow.throughput or 0.0) else None
 

@@ -233,8 +233,7 @@ def spawn_earlier(figures: Figures) -> Advice | None:
 
 
 def waits_for_a_reload(figures: Figures) -> bool:
-    """Whether requests wait although threads are free and workers are up, in a window with a full reload, so that they
-    most likely waited for it."""
+    """Whether requests wait although threads are free and workers are up, most likely for a full reload."""
     if not figures.window.reloads or is_standing(figures.flow) or not waits_while_threads_are_free(figures):
         return False
     return not (_is_mapped_to_a_full_worker(figures) or bring_workers_back(figures))

@@ -258,8 +258,7 @@ def see_backends(destinations: Sequence[DestinationFigures]) -> str:
 
 
 _NOT_FOR_SS = re.compile(r"[\s`\\[]")
-"""What a filter of `ss` does not take in the path of a UNIX socket: white space ends a filter, and the path is a
-pattern. A backtick would end the command in the sentence."""
+"""What a filter of `ss` does not take in the path of a UNIX socket, or what would end the command."""
 
 _LOOKS: Mapping[str, str] = {
     "postgres": "`pg_stat_activity` to see what {label} runs",

@@ -34,8 +34,7 @@ _FEWEST_MINUTES, _GROUPS = 12, 6
 
 
 class Burn(Struct, frozen=True):
-    """The use of the error budget over a window. slow, waited, lost, refused: bad requests, the first two as expected
-    numbers; those that waited were quick enough in service."""
+    """The use of the error budget over a window. slow, waited, lost, refused: bad requests, and why."""
 
     seconds: float
     """Its length."""

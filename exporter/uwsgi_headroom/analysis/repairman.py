@@ -202,8 +202,7 @@ def _solve(model: Model, processes: int, threads: int, groups: Sequence[tuple[fl
 
 
 def _others(mean: float, variance: float, requests: int, threads: int) -> list[float]:
-    """For 0, 1, ... requests of one worker: the logarithm of how likely the others have the rest, but for a constant.
-    Their number is binomial, Poisson, or negative binomial."""
+    """For 0, 1, ... requests of one worker: the logarithm of how likely the others have the rest: a binomial."""
     part = 1 - variance / mean
     part = part if abs(part) > _RARE else _RARE
     most = mean / part

@@ -121,8 +121,7 @@ def tries_again(figures: Figures) -> bool:
 
 
 SOLE, MAIN = 0.9, 0.8
-"""The part of the threads beside those that wait for a lock from which on one thing is all that they do, and from which
-on it is what the holder does, if it is a pipe or a disk."""
+"""The part of the threads beside those that wait for a lock that does one thing, as a backend, or a pipe or disk."""
 
 
 def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:

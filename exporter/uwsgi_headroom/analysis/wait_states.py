@@ -137,8 +137,7 @@ def compute_waits(
 
 
 MANY_LOST = 0.05
-"""From this many lost requests for each completed one on, they may be what most threads serve, and new workers at their
-start may hide what the completed ones spend their time on."""
+"""From this many lost requests for each completed one on, they may be what most threads serve."""
 
 LASTING = 2.0
 """If so many times as many threads are busy as the completed requests occupied, most serve requests that last."""

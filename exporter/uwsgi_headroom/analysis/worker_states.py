@@ -240,8 +240,8 @@ def fill_cores(figures: Figures) -> bool:
 
 
 def count_workers_sharing_one_cpu(server: ServerRecord) -> int:
-    """The number of workers that are pinned to a single CPU together with another worker of the server. An affinity
-    mask equal to the master's is inherited, and does not count."""
+    """The number of workers that are pinned to a single CPU together with another worker of the server. An inherited
+    mask does not count."""
     masks = [worker.affinity for worker in server.workers]
     pinned = Counter(mask for mask in masks if mask and len(mask) == 1 and mask != server.master_affinity)
     return sum(workers for workers in pinned.values() if workers > 1)

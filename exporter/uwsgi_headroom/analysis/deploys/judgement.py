@@ -189,8 +189,7 @@ def _join_to(least: float, pairs: Sequence[tuple[float, Pair]]) -> list[Pair]:
 
 
 def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: bool = False) -> Judgement:
-    """Judge what is after a deploy by what was before it. expected: the factor by which the load alone changes the time
-    of a request. overloaded: whether the server was before."""
+    """Judge what is after a deploy by what was before. expected: see `expect_time`. overloaded: before."""
     step = max(before.step, after.step)
     if step > _FINE_SECONDS:  # both sides get batches of one length; a minute of a history file may be a second short
         before, after = Sides(before.batches, 0.8 * step), Sides(after.batches, 0.8 * step)

@@ -44,8 +44,7 @@ HANGS = 10.0
 """Seconds after which a worker that accepts nothing hangs. Raise it for an application that takes longer to import."""
 
 LOADING_SECONDS, LOADING_PART, FULL = 2.0, 0.25, 0.2
-"""For so many seconds, and this part of the time, workers were loading while all threads were busy for the last
-part."""
+"""For so many seconds, and this part of the time, workers were loading while all threads were busy for the last."""
 
 HANDLING = 0.05
 """The part of the threads from which on handlers of uWSGI's signals are worth a sentence."""

@@ -228,8 +228,8 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
 
 
 def find_static_files(figures: Figures) -> Iterator[Finding]:
-    """Static files that uWSGI's workers serve, whose time is not counted (`running_time`, since 2.0.5): the busy
-    threads that running time does not explain serve files."""
+    """Static files that uWSGI's workers serve, whose time is not counted: the busy threads that running time does not
+    explain."""
     requests, busy, timed = figures.flow.requests, figures.flow.observed, figures.flow.littles_law
     files, held = min(requests, sum(worker.static_requests for worker in figures.window.workers)), None
     if busy is not None and timed is not None and name_slots(figures.server) != ASYNC:

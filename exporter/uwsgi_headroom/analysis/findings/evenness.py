@@ -28,8 +28,7 @@ NAMED, COSTLY = 0.005, 0.10
 """What balancing would save of the response time is named from the first fraction on; it hurts from the second on."""
 
 LOADED = (0.5, 0.7)
-"""CPU seconds per second of the hot worker's interpreter. Below the first value, its threads hardly compete for its
-lock; from the second on, it is nearly saturated."""
+"""CPU seconds per second of the hot worker's interpreter. From the second value on, it is nearly saturated."""
 
 SLOWER = (1.2, 1.5)
 """The ratio of the hot worker's response time to the calm workers' that is a warning, and that is critical if its
@@ -40,6 +39,11 @@ MUCH_SLOWER = (3.0, 30)
 
 HELD = (10.0, 0.5)
 """So is one with fewer requests at or above this ratio of the time up to now, and of so many busy threads."""
+
+SHARE = (
+    "Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; this is "
+    "{ratio:factor} an even share (chance alone explains at most {floor:factor})]"
+)
 
 HURTS = Kind(
     code="unevenness_hurts",
@@ -67,26 +71,19 @@ UNDECIDED = Kind(
     code="uneven",
     severity="info",
     title="Worker {hottest} takes more requests than the others.",
-    evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
-    "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})].[load?  The busiest "
-    "interpreter uses {load:cpu} of a CPU.]{route}",
+    evidence=SHARE + ".[load?  The busiest interpreter uses {load:cpu} of a CPU.]{route}",
     meaning="Whether that makes requests slower is unknown: response times or interpreter loads are missing.",
     act="Look again under more load, or after a longer time: the missing figures need more requests.",
     runbook="UwsgiWorkersUneven",
 )
 OWN_SOCKET_WAITS = replace(
-    UNDECIDED,
-    evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
-    "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})]; {waiting}.",
-    meaning=UNREACHABLE,
-    act=SOCKETS_OF_THEIR_OWN.act,
+    UNDECIDED, evidence=SHARE + "; {waiting}.", meaning=UNREACHABLE, act=SOCKETS_OF_THEIR_OWN.act
 )
 ONE_SLOW = replace(
     UNDECIDED,
     title="Requests of worker {slow} take much longer than requests of other workers.",
-    evidence="Requests of this worker take {times:factor} as long as requests of the other workers: {its:duration} on "
-    "average, against {rest:duration}. Worker {hottest} takes {share:percent} of the requests[next? , and each other "
-    "worker at most {next}; this is {ratio:factor} an even share (chance alone explains at most {floor:factor})].",
+    evidence=SHARE
+    + ". Requests of worker {slow} take {times:factor} as long: {its:duration}, against {rest:duration}.",
     meaning="Either it served other kinds of requests, or something makes them wait, such as a lock or a broken "
     "connection.",
     act="Run {calls} to see what the requests of worker {slow} wait for.",
@@ -94,9 +91,7 @@ ONE_SLOW = replace(
 ONE_FAST = replace(
     UNDECIDED,
     title="Worker {hottest} takes more requests than the others, and responds much faster.",
-    evidence="Requests of this worker take {its:duration} on average, and requests of the other workers take "
-    "{rest:duration}. Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most "
-    "{next}; this is {ratio:factor} an even share (chance alone explains at most {floor:factor})].",
+    evidence=SHARE + ". Its requests take {its:duration} on average, and those of the others {rest:duration}.",
     meaning="A worker that responds faster is free sooner for the next request. If it has lost its connection to a "
     "database, for example, each of its requests may fail at once. Or it served other kinds of requests than the "
     "others.",
@@ -107,9 +102,8 @@ HARMLESS = replace(
     UNDECIDED,
     code="unevenness_harmless",
     title="Requests are spread unevenly, but this has no impact.",
-    evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
-    "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})]. The busiest interpreter "
-    "uses {load:cpu} of a CPU[saved? ; even shares would save {saved:percent} of the response time].",
+    evidence=SHARE
+    + ". The busiest interpreter uses {load:cpu} of a CPU[saved? ; even shares would save {saved:percent}].",
     meaning="[mapped? The web server loads the sockets of `map-socket` unevenly. This is harmless here: the listen "
     "queues of these sockets are nearly empty.][not mapped? The kernel does not choose evenly among the free threads. "
     "Another one serves a request just as well.]",

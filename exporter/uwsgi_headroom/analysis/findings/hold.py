@@ -63,8 +63,7 @@ class Hold:
         """The codes of the findings that there were when the server was last lost."""
 
     def look(self, findings: Sequence[Finding], at: float, epoch: float, *, is_whole: bool) -> list[Finding]:
-        """Take what is judged now, worst first, and return what has begun. is_whole: of a part of a window, nothing is
-        held."""
+        """Take what is judged now, worst first, and return what has begun. Of a part of a window, nothing is held."""
         keep = HOLD_SECONDS if is_whole else 0.0
         self._codes |= {code: (self._codes.get(code, (epoch, at))[0], at) for each in findings for code in codes(each)}
         self._codes = {code: held for code, held in self._codes.items() if at - held[1] < keep or held[1] == at}

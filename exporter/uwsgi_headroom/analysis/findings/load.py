@@ -250,8 +250,7 @@ def _most(figures: Figures, quota: Quota) -> float | None:
 
 
 def _find_waits(figures: Figures) -> Iterator[Finding]:
-    """The finding about requests that wait for a CPU although not all are in use: others have more weight, or
-    bursts."""
+    """The finding about requests that wait for a CPU although not all are in use, as beside bursts."""
     times = (figures.waits and figures.waits.per_request) or {}
     each = times.get("cpu_wait", 0.0)
     if each < FELT or not are_waits_known(figures) or figures.share("cpu_wait") < MOSTLY:

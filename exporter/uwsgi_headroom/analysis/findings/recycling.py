@@ -250,8 +250,8 @@ def _stagger(figures: Figures, most: int, *, rarely: bool) -> dict[str, int]:
 
 
 class Leak(NamedTuple):
-    """Memory that grows with every request. each: bytes a request, at least; option, limit: what ends a worker, at so
-    many megabytes; life: seconds that it lives on average."""
+    """Memory that grows with every request. each: bytes a request; option, limit (megabytes): what ends a worker; life:
+    its seconds."""
 
     each: float
     option: str

@@ -114,8 +114,7 @@ WAIT_FOR_CLIENTS = Kind(
     fills_threads=True,
     states=("client",),
 )
-"""Clients may be no slow ones if no request is completed: behind uWSGI's router, all threads of an `http-socket`
-read."""
+"""If no request is completed, clients may not be slow: behind uWSGI's router, threads of an `http-socket` read."""
 STAY_OPEN = replace(
     WAIT_FOR_CLIENTS,
     title="Threads wait for connections that stay open.",
@@ -324,8 +323,7 @@ def find_held_loops(figures: Figures) -> Iterator[Finding]:
 
 
 def _stand(figures: Figures, held: list[_Held]) -> bool:
-    """Whether nothing goes on: every loop is held for long, or no request was completed and those in service are
-    held."""
+    """Whether nothing goes on: every loop is held for long, or none was completed and those in service are held."""
     always = {each.worker_id: each for each in held if each.part >= ALWAYS}
     serving = [worker for worker in figures.server.workers if worker.state == "accepting"]
     with_requests = {worker.worker_id for worker in serving if worker.ages}
@@ -382,8 +380,7 @@ def _choose_remedy(figures: Figures, worst: _Held) -> Facts:
 
 
 def find_stuck(figures: Figures) -> Iterator[Finding]:
-    """The finding about stuck requests. `harakiri` helps only where it ends those of a few threads: with coroutines it
-    ends all of a worker, and with `threads` it may end none."""
+    """The finding about stuck requests. `harakiri` helps only where it ends those of few threads."""
     requests, seconds, server = find_harmful_requests(figures), figures.stuck_seconds, figures.server
     if not requests:
         return
