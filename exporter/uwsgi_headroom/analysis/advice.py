@@ -26,7 +26,7 @@ from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import ASYNC, ASYNC_FULL, name_slots, show_calls
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import counted
-from uwsgi_headroom.words.template import fill
+from uwsgi_headroom.words.template import Facts, fill
 
 LEAST_BACKEND = 0.05
 """Below this share of the time, a backend is not named beside others."""
@@ -263,7 +263,7 @@ def _say_backends(figures: Figures) -> str:
     own = [each for each in figures.waits.destinations if each.state == "backend" and (each.name or each.address)]
     largest = next((each for each in own[:1] if each.share >= LEAST_BACKEND), None)
     if largest and largest.share >= MOSTLY:
-        facts = {"label": largest.label, "share": largest.share}
+        facts: Facts = {"label": largest.label, "share": largest.share}
         return fill(TURNS_TOO if is_one_at_a_time(largest) else BACKEND_TOO, facts)
     label, part = (largest.label, largest.share) if largest else ("", 0.0)
     return fill(BACKENDS_TOO, {"label": label, "part": part, "share": figures.share("backend")})

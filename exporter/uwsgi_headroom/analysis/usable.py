@@ -203,8 +203,8 @@ _STEPS_OF_WAIT = 100
 
 @lru_cache(maxsize=4096)
 def highest_utilization(servers: int, wait: float) -> float:
-    """The utilization of M/M/c at which the mean wait is this multiple of the mean service time. (H. Sakasegawa,
-    1977)"""
+    """The utilization of M/M/c at which the mean wait is this multiple of the mean service time (corrects
+    the approximation of H. Sakasegawa, 1977)."""
     power = sqrt(2 * (servers + 1)) - 1
     aim = log(wait)
     asked, before = aim + log(servers), (0.0, 0.0)

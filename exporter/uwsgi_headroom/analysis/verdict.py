@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings.kind import Finding
 from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.words.formats import factor
 from uwsgi_headroom.words.states import LIMITS
-from uwsgi_headroom.words.template import fill
+from uwsgi_headroom.words.template import Facts, fill
 
 Status = Literal["ok", "warning", "critical", "unknown"]
 """unknown: the server cannot be read, or was not watched for long enough."""
@@ -45,7 +45,7 @@ def usable_clause(usable: float | None, hard: float | None, *, waiting: bool = F
 def worst_status(findings: Sequence[Finding]) -> Status:
     """The severity of the worst finding; ok if no finding is worse than info."""
     severities = {finding.severity for finding in findings} - {"info"}
-    return min(severities, default="ok")  # `critical` comes before `warning`
+    return "critical" if "critical" in severities else "warning" if severities else "ok"
 
 
 ROOM = "Headroom [most? at most ]{hard:factor}: {first} first{unseen}."
@@ -79,5 +79,5 @@ def verdict_sentence(
     row = ROOM if usable is None or not until else ROOM_LEFT if usable.factor > 1 else NO_ROOM_LEFT
     until = until.capitalize() if row is NO_ROOM_LEFT else until
     first = gives_out(room.first, slots)
-    facts = {"hard": room.factor, "first": first, "until": until, "most": room.is_upper_bound, "unseen": unseen}
+    facts: Facts = {"hard": room.factor, "first": first, "until": until, "most": room.is_upper_bound, "unseen": unseen}
     return fill(row, facts)

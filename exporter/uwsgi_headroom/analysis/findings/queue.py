@@ -196,7 +196,7 @@ def _wait(figures: Figures) -> Iterator[Finding]:
         socket=socket,
         is_floor=flow.wait_is_floor,
         mean=flow.queue_wait,
-        slowest=slowest and slowest.seconds,
+        slowest=slowest.seconds if slowest else None,
         served=flow.response_time or None,
         **advise(figures),
     )

@@ -8,7 +8,7 @@ from math import fsum
 from uwsgi_headroom.analysis.repairman import Model
 from uwsgi_headroom.analysis.what_if.measured import Measured, Setting
 from uwsgi_headroom.record import State
-from uwsgi_headroom.words.template import fill
+from uwsgi_headroom.words.template import Facts, fill
 
 NETWORK: tuple[State, ...] = ("backend", "dns")
 
@@ -110,7 +110,7 @@ def _list_setup(measured: Measured, settings: Sequence[Setting]) -> Iterator[str
     if lock := measured.lock:
         least, most = f"{lock.least_limit:.3g}", f"{lock.most_limit:.3g}"
         is_sure = lock.most_limit - lock.least_limit < NOTABLE * lock.limit
-        known = {"file": lock.scope == "file", "seconds": lock.seconds, "limit": f"{lock.limit:.3g}"}
+        known: Facts = {"file": lock.scope == "file", "seconds": lock.seconds, "limit": f"{lock.limit:.3g}"}
         yield fill(LOCK, known | {"least": not is_sure and least, "most": most})
     if measured.shares:
         yield fill(UNEVEN, {"share": max(measured.shares)})
