@@ -602,6 +602,11 @@ class ServerRecord(Struct, frozen=True):
     log: LogRecord | None = None
     """Of the window that ends at this instant; None if nothing is known of a log."""
 
+    @property
+    def messages(self) -> Mapping[str, LogMessage]:
+        """Of uWSGI's log, by their codes; empty if nothing is known of a log."""
+        return self.log.messages if self.log else {}
+
 
 class Outage(Struct, frozen=True, gc=False):
     """A time in which a server was down, until another master of it was read."""

@@ -118,14 +118,13 @@ def _calm_response_time(window: Window, active: list[WorkerFigures]) -> float | 
 def compute_worker(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigures:
     """The figures of a worker. requests: of all workers."""
     cpu, busy, running, waits = worker.cpu_seconds, worker.busy_seconds, worker.running_time, window.waits
-    waiting = worker.interpreter_lock_seconds if waits else None
     return WorkerFigures(
         worker_id=worker.worker_id,
         requests=worker.requests,
         share=ratio(worker.requests, requests),
-        response_time=None if running is None else ratio(running, worker.requests - worker.static_requests),
-        interpreter_load=None if cpu is None else ratio(cpu, window.seconds),
-        concurrency=None if busy is None else ratio(busy, window.observed_seconds),
+        response_time=ratio(running, worker.requests - worker.static_requests),
+        interpreter_load=ratio(cpu, window.seconds),
+        concurrency=ratio(busy, window.observed_seconds),
         active=worker.up_seconds >= ACTIVE * window.observed_seconds > 0,
-        lock_waiters=ratio(waiting, waits.observed_seconds) if waits and waiting is not None else None,
+        lock_waiters=ratio(worker.interpreter_lock_seconds, waits.observed_seconds) if waits else None,
     )

@@ -285,7 +285,7 @@ def _explain_clients(figures: Figures) -> Advice | None:
 
 def name_saturated(figures: Figures, saturation: Saturation) -> str:
     """The saturated backend by its name and address; empty if it is not known which one it is."""
-    found = [each for each in (figures.waits.destinations if figures.waits else ()) if each.state == "backend"]
+    found = [each for each in figures.destinations if each.state == "backend"]
     if saturation.name:
         return next((each.label for each in found if each.name == saturation.name), saturation.name)
     main = [each.label for each in list_main(found)]

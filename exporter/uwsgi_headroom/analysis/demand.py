@@ -118,11 +118,11 @@ def split_by_socket(
     for socket, workers in holders.items():
         able = sum_if_all_known([threads.get(worker_id) for worker_id in workers])
         busy = sum_if_all_known([busy_seconds.get(worker_id) for worker_id in workers])
-        mean = None if busy is None else ratio(busy, window.observed_seconds)
+        mean = ratio(busy, window.observed_seconds)
         if len(workers) == len(threads) or not able or mean is None:
             continue
         area = window.queue_seconds.get(socket)
-        waiting = None if area is None else ratio(area, window.observed_seconds)
+        waiting = ratio(area, window.observed_seconds)
         waits = waiting is None or waiting >= WAITING
         is_floor = was_full(window, socket) or (mean >= SATURATED * able and waits)
         flow = None

@@ -13,6 +13,7 @@ from uwsgi_headroom.analysis.backends import BackendSlices, Saturation, find_sat
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.demand import Demand, compute_demand, find_longest_wait
+from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio, shows_a_limit, waits_beside_free
 from uwsgi_headroom.analysis.locks import LockFigures, compute_lock, compute_pool
 from uwsgi_headroom.analysis.objective import ObjectiveFigures
@@ -83,6 +84,11 @@ class Figures(Struct, frozen=True):
     def share(self, state: State) -> float:
         """The share of the threads' time in a state; 0 if it is not known what they wait for."""
         return self.waits.share(state) if self.waits else 0.0
+
+    @property
+    def destinations(self) -> tuple[DestinationFigures, ...]:
+        """What the threads wait for outside of the server; empty if unknown."""
+        return self.waits.destinations if self.waits else ()
 
     @property
     def longest_wait(self) -> tuple[Flow, str]:

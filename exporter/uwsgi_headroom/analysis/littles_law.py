@@ -53,7 +53,7 @@ def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) ->
     requests = sum(worker.requests for worker in window.workers)
     running = sum_if_all_known([worker.running_time for worker in window.workers])
     busy = sum_if_all_known([worker.busy_seconds for worker in window.workers])
-    observed = None if busy is None else ratio(busy, window.observed_seconds)
+    observed = ratio(busy, window.observed_seconds)
     waiting = sum([each.queue or 0 for name, each in (queues or {}).items() if name in window.queue_seconds])
     floor = None
     if requests and requests < STEADY * waiting:  # the wait up to now of those that were completed, are served or wait
@@ -63,7 +63,7 @@ def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) ->
         requests=requests,
         throughput=ratio(requests, window.seconds),
         response_time=response_time(window.workers),
-        littles_law=None if running is None else ratio(running, window.seconds),
+        littles_law=ratio(running, window.seconds),
         observed=observed,
         queue_wait=queue_wait(window, requests) if floor is None else floor,
         queue_length=queue_length(window),
@@ -96,9 +96,9 @@ def queue_length(window: Window) -> float | None:
     return ratio(sum(window.queue_seconds.values()), window.observed_seconds)
 
 
-def ratio(part: float, whole: float) -> float | None:
-    """part / whole; None unless the whole is positive."""
-    return part / whole if whole > 0 else None
+def ratio(part: float | None, whole: float) -> float | None:
+    """part / whole; None unless the part is known and the whole is positive."""
+    return part / whole if part is not None and whole > 0 else None
 
 
 WAIT_RATIO, LEAST_WAIT, MOST_WAIT = 0.25, 0.02, 0.1

@@ -80,7 +80,7 @@ def _quote(code: str, message: LogMessage) -> str:
 
 def is_proven(server: ServerRecord, code: str) -> bool:
     """Whether the log has a message with which something agrees."""
-    message = (server.log or LogRecord()).messages.get(code)
+    message = server.messages.get(code)
     return message is not None and message.agreed > 0
 
 

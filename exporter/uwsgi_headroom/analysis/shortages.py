@@ -126,7 +126,7 @@ SOLE, MAIN = 0.9, 0.8
 
 def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:
     """What the thread waits for that holds the lock for which others wait: one backend, if all the rest wait for it."""
-    main = next(iter(figures.waits.destinations), None) if figures.waits else None
+    main = next(iter(figures.destinations), None)
     return main if main and main.address and main.threads >= SOLE * _count_holders(figures) else None
 
 

@@ -65,8 +65,9 @@ def verdict_sentence(
     one, and the limit that comes first. slots: from `name_slots`."""
     if worst_status(findings) != "ok":
         return findings[0].title
-    hidden = "busy threads are" if "cpu" in {*room.by_limit, *room.far, *room.idle} else "CPU is"
-    unseen = f" ({hidden} not visible from here)" * room.is_upper_bound
+    unseen = " (busy threads are not visible from here)" * room.is_upper_bound
+    if "cpu" not in {*room.by_limit, *room.far, *room.idle}:
+        unseen = " (CPU is not visible from here)" * room.is_upper_bound
     if room.other and room.first in (None, "other"):
         return f"Headroom {name_other(room.factor, room.other)}."
     if room.first is None or room.factor is None:

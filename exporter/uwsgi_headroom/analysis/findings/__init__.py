@@ -177,7 +177,7 @@ LEAST_WAITING = 2.0
 
 def _wait_for_turns(figures: Figures) -> bool:
     """Whether threads mostly wait for one backend that runs one command at a time."""
-    main = list_main(figures.waits.destinations) if figures.waits else []
+    main = list_main(figures.destinations)
     return len(main) == 1 and is_one_at_a_time(main[0]) and main[0].threads >= LEAST_WAITING
 
 

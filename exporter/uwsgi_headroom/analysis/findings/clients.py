@@ -213,7 +213,7 @@ def _judge(number: int, requests: int) -> tuple[bool, bool]:
 def find_server_errors(figures: Figures) -> Iterator[Finding]:
     """Responses of an application that catches its exceptions, as Flask and Django do. uWSGI also writes such a line
     for an exception that is not caught, and for a request that it refuses: half of the lines may be those."""
-    messages = figures.server.log.messages if figures.server.log else {}
+    messages = figures.server.messages
     message = messages.get("status_5xx")
     raised = max(0, figures.window.exceptions - count_left(figures))
     said = raised + sum(each.agreed for code, each in messages.items() if BY_CODE[code].proof == "uncalled")

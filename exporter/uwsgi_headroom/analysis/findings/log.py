@@ -92,7 +92,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 def _choose(figures: Figures, role: Role) -> Messages:
     """The messages of a role, proven ones first, then the most frequent first."""
-    messages = figures.server.log.messages if figures.server.log else {}
+    messages = figures.server.messages
     lost = any(worker.lost for worker in figures.window.workers)
     chosen = [
         (code, message)
@@ -125,7 +125,7 @@ def find_unanswered(figures: Figures) -> Iterator[Finding]:
     not why. If the log proves the cause, the finding about the log has it."""
     unanswered, requests = figures.window.unanswered or 0, figures.flow.requests
     least, part = MANY_REFUSED
-    messages = figures.server.log.messages if figures.server.log else {}
+    messages = figures.server.messages
     is_explained = any(message.agreed for code, message in messages.items() if BY_CODE[code].proof == "uncalled")
     if unanswered < least or unanswered < part * requests or is_explained:
         return

@@ -316,7 +316,7 @@ def find_held_loops(figures: Figures) -> Iterator[Finding]:
         part=worst.part,
         seconds=figures.window.observed_seconds,
         longest=worst.seconds >= 1 and duration(worst.seconds),
-        load=cpu and ratio(cpu, figures.window.seconds),
+        load=ratio(cpu, figures.window.seconds),
         serving=len(worst.worker.ages),
         completed=worst.window.requests,
     )
@@ -342,7 +342,7 @@ def _find_held(figures: Figures) -> list[_Held]:
     found = []
     for worker in figures.server.workers:
         use, window = uses.get(worker.worker_id), windows.get(worker.worker_id)
-        part = ratio(window.loop_held_seconds, seconds) if window and window.loop_held_seconds is not None else None
+        part = window and ratio(window.loop_held_seconds, seconds)
         if use is None or window is None or part is None:
             continue
         if use.held:  # a call that computes is known only after a CPU second, which takes long where CPUs are scarce
