@@ -580,8 +580,8 @@ RULES: tuple[Advice, ...] = (
         title="Connections that the application opens while it is imported are shared by all workers.",
         reason="Workers are forked after the import. Two that use one connection read each other's responses.",
         lines=("lazy-apps = true",),
-        unless="it opens them in requests or with `@postfork`. With `lazy-apps`, workers take more memory and start "
-        "slowly.",
+        unless="it opens them in requests or with `@postfork`. With `lazy-apps`, workers take more memory, and start "
+        "later.",
         source=THINGS_TO_KNOW,
         seen="[is_running? {size}]",
     ),

@@ -39,7 +39,7 @@ BACKEND = Kind(
     title="Requests spend most of their time waiting for {what}.",
     evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part:duration} of the "
     "{whole:duration} of a request].",
-    meaning="A waiting request holds a thread, and uses no CPU. It does not show whether the backend is overloaded.",
+    meaning="A waiting request holds a thread, and uses no CPU. An overloaded backend gets faster when load falls.",
     act="{look}.",
     then="Check whether the backend is overloaded, or waits for a lock. [turns? Redis runs one command at a time: "
     "`SLOWLOG GET` shows what holds it up. Connections with `flags=b` or `flags=P` wait for the result of a job: look "

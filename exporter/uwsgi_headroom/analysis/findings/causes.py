@@ -126,7 +126,7 @@ ENDING = Kind(
     "completed][not requests? exit handlers end].",
     evidence="uWSGI is ending {ids:worker} (of {workers})[reached? , which reached {reached}]"
     "[requests? ; {requests:request} {requests:is|are} in service there, the oldest for {oldest:duration}].",
-    meaning="uWSGI starts its successor only when it has ended, or kills it after {mercy} s (`worker-reload-mercy`).",
+    meaning="uWSGI starts a successor when the worker has ended, or kills it after {mercy} s (`worker-reload-mercy`).",
     act="[requests? To have {ids:worker} replaced at once, end {ids:it|them} with {end}.]"
     "[not requests? Run {calls} to see which exit handler runs (such as one of `atexit`).]",
     then="[requests? {requests:request} {requests:is|are} then lost. ][reached? Raise {reached} so that workers rarely "

@@ -68,7 +68,7 @@ ALL_SATURATED = Kind(
     "worker has {busy:mean} requests in service[waiters? , of which at most {waiters:mean} wait for its lock "
     "(GIL)][wait? ; {wait}].[rest?  Background threads, which serve no requests, use {rest:cpu} of the {used:cpu} "
     "CPUs that the workers use.]",
-    meaning="In each worker, one thread at a time can run Python. The others wait: more cannot be served.",
+    meaning="In each worker, one thread at a time can run Python. The others wait, and no more can be served.",
     act="{advice}",
     clause=f"[own? {OWN_THREADS_COMPUTE.cause}][not own? the interpreter of every worker is saturated]",
     runbook="UwsgiInterpreterBound",

@@ -89,7 +89,7 @@ RELOAD_LOST_REQUESTS = Kind(
     evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, with at least {lost:request} in "
     "service ({part:fine_percent} of all requests).",
     meaning="[not die_on_term? Without `die-on-term`, SIGTERM does not stop uWSGI: it makes uWSGI reload, and requests "
-    "are lost. ]At a graceful one, uWSGI waits for them, for {mercy} s at most (`worker-reload-mercy`).",
+    "are lost. ]At a graceful reload, uWSGI waits for requests, for {mercy} s at most (`worker-reload-mercy`).",
     act="[not die_on_term? Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI.]"
     "[die_on_term? Raise `worker-reload-mercy` above the duration of the longest request.]",
     then="To reload uWSGI, send SIGHUP.",
@@ -158,7 +158,7 @@ ENDED = Kind(
     severity="critical or warning",
     title="Workers ended unexpectedly[killed? , killed{killed}].",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}, and no uWSGI option explains why.",
-    meaning="A chain reload, or the workers crashed, exited, or were killed, as when memory runs out.",
+    meaning="It was a chain reload, or the workers crashed, exited, or were killed, as when memory runs out.",
     act="[fix? {fix}][look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in `dmesg`.]",
     then=LOG,
     page_after=60,
