@@ -289,7 +289,7 @@ def name_saturated(figures: Figures, saturation: Saturation) -> str:
     if saturation.name:
         return next((each.label for each in found if each.name == saturation.name), saturation.name)
     main = [each.label for each in list_main(found)]
-    return main[0] if len(main) == 1 and main != [UNKNOWN] else ""
+    return "".join(main) if len(main) == 1 and main != [UNKNOWN] else ""
 
 
 def fills_threads(figures: Figures, saturation: Saturation) -> bool:

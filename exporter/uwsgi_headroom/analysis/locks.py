@@ -54,8 +54,20 @@ class LockFigures(Struct, frozen=True):
 
 def compute_lock(window: Window) -> LockFigures | None:
     """The figures of the lock that is closest to its limit; None if none was seen."""
-    found = [lock for lock in (_of_workers(window), _of_file(window)) if lock]
+    known, of_file = window.file_lock_seconds, None
+    if known and window.file_lock_held_seconds is not None and _is_enough(known, window):
+        of_file = _of_shared(window, window.file_lock_held_seconds / known)
+    found = [lock for lock in (_of_workers(window), of_file) if lock]
     return max(found, key=lambda lock: (lock.is_known, lock.use), default=None)
+
+
+def _of_shared(window: Window, use: float) -> LockFigures | None:
+    """The figures of the lock of a file, which all workers use."""
+    requests, used = sum(worker.requests for worker in window.workers), min(1.0, use)
+    if requests < LEAST_REQUESTS or not used:
+        return None
+    limit = requests / window.seconds / used
+    return LockFigures("file", 1 / limit, used, used, limit, limit, limit)
 
 
 def compute_pool(window: Window, size: int, busy: float) -> LockFigures | None:
@@ -68,18 +80,6 @@ def compute_pool(window: Window, size: int, busy: float) -> LockFigures | None:
     use, throughput = min(1.0, busy / (size * up)), requests / window.seconds
     limit = throughput / use
     return LockFigures("worker", up / limit, use, use, limit, limit, limit)
-
-
-def _of_file(window: Window) -> LockFigures | None:
-    known, held = window.file_lock_seconds, window.file_lock_held_seconds
-    requests = sum(worker.requests for worker in window.workers)
-    if held is None or not _is_enough(known, window) or not known or requests < LEAST_REQUESTS:
-        return None
-    use, throughput = min(1.0, held / known), requests / window.seconds
-    if not use:
-        return None
-    limit = throughput / use
-    return LockFigures("file", use / throughput, use, use, limit, limit, limit)
 
 
 def _of_workers(window: Window) -> LockFigures | None:
@@ -111,19 +111,14 @@ def _is_enough(known: float | None, window: Window) -> bool:
 
 
 def _use_of(worker: WorkerWindow) -> tuple[float, float]:
-    """The least and the most use of a worker's lock, which is known for a part of the window."""
+    """The least and the most use of a worker's lock, which is known for a part of the window: someone waits for this
+    part of the time."""
     known = worker.lock_seconds or 1.0
     if worker.lock_held_seconds is not None:
         use = min(1.0, worker.lock_held_seconds / known)
         return use, use
-    waited = min(1.0, (worker.lock_waited_seconds or 0.0) / known)
-    return sqrt(waited), _use_of_alike(waited)
-
-
-def _use_of_alike(waited: float) -> float:
-    """The use of a lock at which someone waits for this part of the time, if all requests hold it for as long."""
-    low, high = 0.0, 1.0
-    for _ in range(_ROUNDS):
+    waited, low, high = min(1.0, (worker.lock_waited_seconds or 0.0) / known), 0.0, 1.0
+    for _ in range(_ROUNDS):  # if all requests hold it for as long
         use = (low + high) / 2
         low, high = (use, high) if 1 - (1 - use) * exp(use) < waited else (low, use)
-    return (low + high) / 2
+    return sqrt(waited), (low + high) / 2

@@ -72,7 +72,10 @@ def compute_usable(  # noqa: PLR0913 - each is known or unknown by itself
     most that can serve; wait_factor: see `variation`; the other arguments are as for `compute_headroom`."""
     if room.factor is None or not flow.response_time or not flow.throughput:
         return None
-    waiting = _waiting_in_service(waits, room)
+    waiting = None  # for a CPU, an interpreter, or the lock that is a limit; another may be what a request asks for
+    if waits is not None and waits.per_request is not None:
+        states: tuple[State, ...] = ("cpu_wait", "interpreter_lock", *(("lock",) if "lock" in room.by_limit else ()))
+        waiting = sum([waits.per_request.get(state, 0.0) for state in states])
     # The wait for a thread is beside the response time, and is compared with all of it; these waits are in it.
     in_queue, in_service = noticed_wait(flow.response_time), noticed_wait(flow.response_time - (waiting or 0.0))
     judged = judge_waiting(find_longest_wait(flow, by_socket)[0])
@@ -97,14 +100,6 @@ def compute_usable(  # noqa: PLR0913 - each is known or unknown by itself
     if factor > 1 and inside and waiting is not None and waiting >= in_service:
         return Usable(1.0, min(inside, key=factors.__getitem__))
     return Usable(factor, first)
-
-
-def _waiting_in_service(waits: WaitFigures | None, room: Headroom) -> float | None:
-    """Seconds of a mean request in waits for a CPU, an interpreter, or the lock that is a limit; None if unknown."""
-    if waits is None or waits.per_request is None:
-        return None
-    states: tuple[State, ...] = ("cpu_wait", "interpreter_lock", *(("lock",) if "lock" in room.by_limit else ()))
-    return sum([waits.per_request.get(state, 0.0) for state in states])
 
 
 def _of_threads(

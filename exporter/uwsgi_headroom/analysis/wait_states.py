@@ -78,9 +78,8 @@ def list_gaps(server: ServerRecord) -> tuple[str, ...]:
 
 def main_backend(waits: WaitFigures) -> str | None:
     """The named backend for which most of the threads wait that wait for one; None if no name has as many."""
-    name = max(waits.backends, key=lambda name: waits.backends[name], default=None)
-    threads = waits.backends[name] if name else 0.0
-    return name if threads and threads >= MOSTLY * waits.threads.get("backend", 0.0) else None
+    least = MOSTLY * waits.threads.get("backend", 0.0)
+    return next((name for name, threads in waits.backends.items() if threads and threads >= least), None)
 
 
 def compute_waits(

@@ -148,5 +148,4 @@ def expect_time(before: Window, after: Window) -> float:
 
 def name_growth(parts: Sequence[Part], change: float, most: int = 3) -> list[Part]:
     """The parts that make up a change of so many seconds, most first: those that are at least a tenth of it."""
-    named = [part for part in parts if part.growth * change > 0 and abs(part.growth) >= 0.1 * abs(change)]
-    return named[:most]
+    return [part for part in parts if part.growth * change > 0 and abs(part.growth) >= 0.1 * abs(change)][:most]

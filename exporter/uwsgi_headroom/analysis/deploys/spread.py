@@ -111,10 +111,12 @@ def compare(before: Side, after: Side) -> Difference | None:
         if own.count < max(counts):
             square = max(square, pooled)
         variances.append((1 + 2 * correlation) * square / side.weight)
+    # The degrees of freedom of a sum of variances (Satterthwaite 1946, Welch 1947).
+    below = fsum([variance**2 / (count - 1) for variance, count in zip(variances, counts, strict=True)])
     return Difference(
         estimate=log(after.ratio / before.ratio) if before.relative else after.ratio - before.ratio,
         variances=(variances[0], variances[1]),
-        freedom=_combine_freedom(variances, counts),
+        freedom=fsum(variances) ** 2 / below if below > 0 else sum(counts) - 2.0,
         joined=2**doublings,
     )
 
@@ -130,10 +132,3 @@ def _find_doublings(sides: Sequence[Side]) -> tuple[int, float]:
         if correlation * sqrt(count) <= (_STILL_CORRELATED if doublings else _CORRELATED):
             return doublings, max(0.0, correlation)
         doublings += 1
-
-
-def _combine_freedom(variances: Sequence[float], counts: Sequence[int]) -> float:
-    """The degrees of freedom of a sum of variances (Satterthwaite 1946, Welch 1947)."""
-    total = fsum(variances)
-    below = fsum([variance**2 / (count - 1) for variance, count in zip(variances, counts, strict=True)])
-    return total**2 / below if below > 0 else sum(counts) - 2.0

@@ -249,17 +249,6 @@ def _most(figures: Figures, quota: Quota) -> float | None:
     return most if most > quota.cpus else None
 
 
-def _find_waits(figures: Figures) -> Iterator[Finding]:
-    """The finding about requests that wait for a CPU although not all are in use, as beside bursts."""
-    times = (figures.waits and figures.waits.per_request) or {}
-    each = times.get("cpu_wait", 0.0)
-    if each < FELT or not are_waits_known(figures) or figures.share("cpu_wait") < MOSTLY:
-        return
-    if figures.flow.requests >= LEAST_REQUESTS and not list(find_throttled(figures)):  # that one says why
-        idle, of_host = figures.cpu is not None and figures.cpu.idle, is_full_host(figures)
-        yield CPU_WAITED.found(figures, all=sum(times.values()), each=each, idle=idle, of_host=of_host)
-
-
 def is_full_host(figures: Figures) -> bool:
     """Whether hardly any CPU of the host is idle, and nothing but the host limits those that the server can use."""
     cpu, cpus = figures.cpu, figures.server.cpus
@@ -277,7 +266,16 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         used = left.own  # workers that were replaced in the window are not compared, but use CPU
     alone = used >= CPU_FULL * cpus.count
     if not alone and not lacks_cpu(figures, cpus.count):
-        yield from _find_waits(figures)
+        # The workers' CPUs are not all in use, or that is unknown: others have more weight, or bursts.
+        times = (figures.waits and figures.waits.per_request) or {}
+        each, is_known = (
+            times.get("cpu_wait", 0.0),
+            are_waits_known(figures) and figures.flow.requests >= LEAST_REQUESTS,
+        )
+        is_most = is_known and figures.share("cpu_wait") >= MOSTLY
+        if each >= FELT and is_most and not list(find_throttled(figures)):  # that one says why
+            idle, of_host = left is not None and left.idle, is_full_host(figures)
+            yield CPU_WAITED.found(figures, all=sum(times.values()), each=each, idle=idle, of_host=of_host)
         return
     waits = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY)
     lack = waits or waits_for_cpu(figures, CPU_WAIT)

@@ -160,7 +160,7 @@ def find_recycling(figures: Figures) -> Iterator[Finding]:
     """The finding about workers that reach a limit of requests, memory or age so early that it costs capacity."""
     if count_respawns(figures) < OFTEN:
         return
-    for reach in (_reach_max_requests, _reach_memory_limit, _begin_above_limit, _reach_lifetime):
+    for reach in (_reach_max_requests, _leak_soon, _begin_above_limit, _reach_lifetime):
         if found := reach(figures):
             yield found
             return
@@ -285,10 +285,9 @@ def _describe_leak(leak: Leak) -> Facts:
     return {"each": round(leak.each), "processes": leak.processes, "life": leak.life, "option": leak.option}
 
 
-def _reach_memory_limit(figures: Figures) -> Finding | None:
-    leak, away = find_leak(figures), part_away(figures)
-    costs = leak and leak.life < SHORT_LIFE and away is not None and away >= AWAY
-    return tell_leak(figures, leak) if leak and costs else None
+def _leak_soon(figures: Figures) -> Finding | None:
+    leak, away = find_leak(figures), part_away(figures) or 0.0
+    return tell_leak(figures, leak) if leak and leak.life < SHORT_LIFE and away >= AWAY else None
 
 
 def _begin_above_limit(figures: Figures) -> Finding | None:
