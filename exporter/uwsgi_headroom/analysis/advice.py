@@ -144,7 +144,6 @@ def find_proven_step(figures: Figures) -> Advice | None:
 
 
 def _check_as_root(server: ServerRecord) -> str:
-    """The command that shows once what only another user may see."""
     address = server.address.removeprefix("unix://")
     which = shlex.quote(address) if address and "?" not in address else "--all"
     return f"`sudo $(command -v uwsgi-headroom) check {which}` on uWSGI's host"
@@ -257,7 +256,6 @@ def _say_unless(figures: Figures) -> str:
 
 
 def _say_backends(figures: Figures) -> str:
-    """What to do about backends before there are more threads."""
     if figures.waits is None or figures.share("backend") < MOSTLY:
         return ANY_BACKEND
     own = [each for each in figures.waits.destinations if each.state == "backend" and (each.name or each.address)]

@@ -182,7 +182,6 @@ def _sum(slices: Sequence[_Slice]) -> _Slice:
 
 
 def _join(slices: Sequence[_Slice], seconds: float) -> Iterator[_Slice]:
-    """The slices, joined until each lasts this long."""
     parts: list[_Slice] = []
     for each in slices:
         parts.append(each)

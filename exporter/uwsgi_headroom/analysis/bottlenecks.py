@@ -186,7 +186,6 @@ def _lacks_the_replaced(figures: Figures, away: float) -> bool:
 
 
 def _explain_replacement(figures: Figures, away: float) -> Advice | None:
-    """What to do about workers that are away only because they were reloaded, or reached `max-requests`."""
     ended, log, processes = find_ends(figures), figures.server.log, len(figures.window.workers)
     is_lossy = figures.window.harakiris or count_lost(figures)
     if is_lossy or (log and any(code in log.messages for code in ENDS)):
@@ -246,7 +245,6 @@ def waits_while_threads_are_free(figures: Figures) -> bool:
 
 
 def _is_mapped_to_a_full_worker(figures: Figures) -> bool:
-    """Whether workers have sockets of their own, and the threads of a worker are nearly always busy."""
     if not figures.server.setup.mapped:
         return False
     threads = {worker.worker_id: worker.threads for worker in figures.server.workers}
@@ -257,7 +255,6 @@ def _is_mapped_to_a_full_worker(figures: Figures) -> bool:
 
 
 def _find_requests_without_end(figures: Figures) -> Advice | None:
-    """What to do instead of adding threads, if the present ones are held by requests that do not end."""
     if not is_standing(figures.flow) or (figures.flow.observed or 0.0) < MANY_STUCK * (figures.ceiling or 0):
         return None
     return DO_NOT_END.advise(slots=name_slots(figures.server), calls=show_calls(figures.server))
@@ -298,7 +295,6 @@ def fills_threads(figures: Figures, saturation: Saturation) -> bool:
 
 
 def _own(figures: Figures) -> Advice | None:
-    """What to do if the interpreters or CPUs are busy with threads that serve no request."""
     cpus, used = figures.server.cpus, sum(list_loads(figures))
     is_busy = (mean_load(figures) or 0.0) > INTERPRETERS_BUSY or (cpus is not None and used >= CPU_FULL * cpus.count)
     if not is_busy or not find_cpu_of_own_threads(figures):

@@ -170,7 +170,6 @@ def _by_name(destinations: Mapping[Destination, float], names: Mapping[str, str]
 
 
 def _find_name(state: str, address: str, names: Mapping[str, str]) -> tuple[str, bool]:
-    """The name of an address, and whether it is configured."""
     name = names.get(address) or names.get(f"*:{address.rpartition(':')[2]}")
     if name:
         return name, True

@@ -192,7 +192,6 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
 
 
 def _compute_lock(window: Window, server: ServerRecord, waits: WaitFigures | None) -> LockFigures | None:
-    """The lock that is closest to its limit, or the pool for which threads wait as for a lock."""
     pools, pool = server.waits.pools if server.waits else {}, None
     if pools and waits and waits.share("lock") >= LOCK_SEEN:
         busy = sum(waits.threads.get(state, 0.0) for state in WORKING)

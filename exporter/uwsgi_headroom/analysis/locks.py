@@ -62,7 +62,6 @@ def compute_lock(window: Window) -> LockFigures | None:
 
 
 def _of_shared(window: Window, use: float) -> LockFigures | None:
-    """The figures of the lock of a file, which all workers use."""
     requests, used = sum(worker.requests for worker in window.workers), min(1.0, use)
     if requests < LEAST_REQUESTS or not used:
         return None

@@ -68,7 +68,6 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str]) -> str:
 
 
 def _quote(code: str, message: LogMessage) -> str:
-    """What a message says, and how often, as a clause."""
     worker = message.workers[0] if len(message.workers) == 1 else None
     signal = message.signals[0] if len(message.signals) == 1 else None
     clause = describe(code, worker, signal, message.limit)
@@ -101,6 +100,5 @@ def _find_signals(log: LogRecord, *, is_proven: bool = False) -> Sequence[int]:
 
 
 def _find_place(log: LogRecord, codes: Sequence[str]) -> str:
-    """The exception that a proven message names: `KeyError at shop/views.py:12`; empty if there is none."""
     found = (log.messages[code] for code in codes if code in log.messages)
     return next((message.place for message in found if message.agreed and message.place), "")

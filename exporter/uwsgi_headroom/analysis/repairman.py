@@ -128,7 +128,6 @@ def _repair(machines: int, odds: float, cpus: float) -> tuple[float, float]:
 
 
 def _group(shares: Sequence[float], processes: int) -> tuple[tuple[float, int], ...]:
-    """Workers with about the same share: the share, as a multiple of an even one, and how many have it."""
     if not shares:
         return ((1.0, processes),)
     return tuple(Counter(max(0.1, round(share * processes, 1)) for share in shares).items())

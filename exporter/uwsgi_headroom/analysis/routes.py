@@ -34,7 +34,6 @@ def compute_routes(window: RouteWindow | None) -> RouteFigures | None:
 
 
 def find_ages(server: ServerRecord) -> dict[str, list[float | None]]:
-    """The ages in seconds of the requests in service now, by route; None for one that uWSGI does not report."""
     ages: dict[str, list[float | None]] = {}
     for worker in server.workers:
         for thread, route in worker.routes.items():

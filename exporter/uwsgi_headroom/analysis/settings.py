@@ -122,7 +122,6 @@ def _review_once(same: _Same, seen: Evidence) -> tuple[Advice, ...]:
 
 
 def _place(advice: Advice, options: Options) -> Advice:
-    """Say where the options are set that the advice is about."""
     sources = {name: options.source[name] for name in advice.sets if name in options.source}
     places = [
         f"`{spell_option(name)}` is set {'on the' if source == 'command line' else 'in'} {source}"
@@ -202,7 +201,6 @@ _CHEAPER_OPTIONS = ("cheaper_initial", "cheaper_step", "cheaper_overload", "chea
 
 
 def _compute(case: Case) -> dict[str, Fact]:
-    """What only texts need."""
     options, seen, workers = case.options, case.seen, case.workers or 1
     most = case.reserve + (options.cheaper or 0)
     return {

@@ -131,7 +131,6 @@ def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:
 
 
 def _count_holders(figures: Figures) -> float:
-    """The mean number of threads that may hold the lock of a worker for which others wait; infinite if unknown."""
     waits, now = figures.waits, figures.server.waits
     is_known = waits and waits.share("lock") >= LOCKED and now and now.holder == "request"
     return waits.total - waits.threads.get("lock", 0.0) if waits and is_known else inf

@@ -110,7 +110,6 @@ def _of_threads(
     by_socket: Sequence[SocketDemand],
     wait_factor: float,
 ) -> Iterator[Queue]:
-    """The threads that serve a socket that some workers do not serve; without such sockets, all of them."""
     if "threads" not in room.by_limit or not flow.response_time:
         return
     if threads and not by_socket:

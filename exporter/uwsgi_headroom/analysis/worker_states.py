@@ -178,7 +178,6 @@ def are_stopped_when_idle(figures: Figures) -> bool:
 
 
 def _begin_or_end_a_reload(server: ServerRecord, ended: Ends) -> bool:
-    """Whether these workers are the first ones of a chain reload that goes on, or its last ones."""
     workers = [worker.worker_id for worker in server.workers]
     spawned = [worker.last_spawn or 0 for worker in server.workers]
     ids, number = [worker_id for worker_id, _, _ in ended], len(ended)

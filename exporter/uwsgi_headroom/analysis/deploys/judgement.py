@@ -244,7 +244,6 @@ def is_like_load(before: Sides, after: Sides) -> bool:
 
 
 def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: float) -> Change | None:
-    """The change of a quantity; None if it is not known on both sides yet."""
     if subject == "memory":
         return _judge_memory(before, after)
     if after.seconds < LEAST_AFTER or after.requests < FEWEST_REQUESTS:

@@ -105,7 +105,6 @@ def _describe_change(change: Change, judgement: Judgement, parts: Sequence[Part]
 
 
 def _explain_time(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
-    """The parts in which a request takes longer, and what the load explains; empty if neither is known."""
     reasons = [", ".join(fill(PART, _describe(part)) for part in name_growth(parts, change.after - change.before))]
     if abs(judgement.expected - 1) >= _NOTED:
         reasons.append(f"load alone would make {signed_duration((judgement.expected - 1) * change.before)}")

@@ -160,7 +160,6 @@ def correct_headroom(figures: Figures) -> Figures:
 
 
 def _find_cause(figures: Figures) -> Finding | None:
-    """What limits the server beside its resources; None if nothing is known to."""
     known = {"lock": "lock" not in figures.headroom.by_limit, "turns": _wait_for_turns(figures)}
     return diagnosis.find_cause(each for rule in _LIMITING for each in rule(figures) if _limits(each, known))
 

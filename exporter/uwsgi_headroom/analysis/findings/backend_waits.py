@@ -132,7 +132,6 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def _list(waits: WaitFigures) -> Facts:
-    """The busy threads that wait for destinations, the share of each, and its part of the response time."""
     named = [each for each in waits.destinations if each.share >= LEAST_BACKEND][:MOST_DESTINATIONS]
 
     def list_shares(shown: Sequence[DestinationFigures]) -> str:

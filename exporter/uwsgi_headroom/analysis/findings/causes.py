@@ -294,7 +294,6 @@ def _reload_waits(figures: Figures) -> Iterator[Finding]:
 
 
 def _ending(figures: Figures) -> Iterator[Finding]:
-    """Workers that take no other request, and do not end because of requests that take long, or of exit handlers."""
     workers = [worker for worker in figures.server.workers if worker.state == "accepting" and not worker.ended]
     ending = [worker for worker in workers if worker.ending]
     requests = sum(len(worker.ages) for worker in ending)
@@ -341,7 +340,6 @@ def _scaling_slowly(figures: Figures) -> Iterator[Finding]:
 
 
 def _hangs(worker: WorkerRecord) -> bool:
-    """Whether a worker has been starting for long, and waits for something that may never come."""
     wait = worker.start_wait
     return (worker.starting or 0.0) >= HANGS and wait is not None and wait.state in ("backend", "dns", "lock", "pipe")
 
@@ -382,7 +380,6 @@ def _missing(figures: Figures) -> Iterator[Finding]:
 
 
 def _find_away_for_long(figures: Figures, absent: Sequence[int]) -> int:
-    """How many of these workers are away for longer than a restart takes."""
     workers, seconds = figures.server.workers, figures.window.observed_seconds
     if are_stopped_when_idle(figures):
         return 0

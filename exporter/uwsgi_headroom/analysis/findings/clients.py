@@ -205,7 +205,6 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
 
 
 def _judge(number: int, requests: int) -> tuple[bool, bool]:
-    """Whether so many of these requests that failed are worth a warning, and whether surely most of all failed."""
     surely = number - SURELY * sqrt(number)
     return number >= EXCEPTIONS[0] and surely >= EXCEPTIONS[1] * requests, surely >= MOSTLY * requests
 

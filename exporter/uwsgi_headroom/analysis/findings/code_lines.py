@@ -68,7 +68,6 @@ def _name(figures: Figures, code: CodeWindow, finding: Finding) -> Finding:
 
 
 def _describe_holder(code: CodeWindow) -> str:
-    """A sentence about the thread that holds the lock for which most threads wait; empty if it was not seen."""
     lock = next(iter(code.locks), None)
     held = sum(use.looks for use in lock.holders) if lock else 0.0
     if lock is None or lock.looks < LEAST_LOCK_LOOKS or held < HELD * lock.looks or lock.several > SEVERAL * lock.looks:
@@ -82,7 +81,6 @@ def _describe_holder(code: CodeWindow) -> str:
 
 
 def _describe_stuck(figures: Figures, code: CodeWindow) -> str:
-    """A sentence about where stuck requests are; empty if that is not known."""
     least = LEAST_STUCK * figures.stuck_seconds
     lasting: dict[int, list[Lasting]] = defaultdict(list)
     for each in code.lasting:

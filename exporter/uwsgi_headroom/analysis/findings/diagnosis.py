@@ -168,6 +168,5 @@ def _explain(figures: Figures) -> Advice:
 
 
 def _look(figures: Figures) -> str:
-    """What to do while the cause is not seen; empty for a time in the past, of which no process is known."""
     is_now = any(worker.pid for worker in figures.server.workers)
     return f"Run {show_calls(figures.server)} to see what the workers do while requests wait." if is_now else ""

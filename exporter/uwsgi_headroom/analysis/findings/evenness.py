@@ -129,7 +129,6 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | None) -> Finding:
-    """What uneven shares come from, or why they do not matter."""
     cost, mapped = figures.balance.cost, bool(figures.server.setup.mapped)
     load = loaded.interpreter_load if loaded else None
     others = [worker.share or 0.0 for worker in figures.balance.active if worker.worker_id != hottest.worker_id]
@@ -220,7 +219,6 @@ def _slow_worker(figures: Figures) -> tuple[WorkerFigures, float] | None:
 
 
 def _slower_rest(figures: Figures, hottest: WorkerFigures) -> float | None:
-    """The response time of the other workers, in seconds, if they are much slower than the one with most requests."""
     least, requests = MUCH_SLOWER
     others = [worker for worker in figures.window.workers if worker.worker_id != hottest.worker_id]
     rest = response_time(others)

@@ -155,5 +155,4 @@ def codes(finding: Finding) -> set[str]:
 
 
 def _rank(finding: Finding) -> tuple[int, int]:
-    """Smaller is worse, or deeper."""
     return SEVERITIES.index(finding.severity), DEPTHS.get(finding.code, len(DEPTHS))

@@ -192,7 +192,6 @@ def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
 
 
 def _find_slowest(figures: Figures) -> Facts:
-    """The slowest requests if they occupy many of the threads: each takes their percentile at least."""
     mean, times = figures.flow.response_time, figures.response_times
     percentiles = times.percentiles if times else {}
     tails = [(1 - share, each.low) for share, each in percentiles.items() if share >= TAIL[0]]

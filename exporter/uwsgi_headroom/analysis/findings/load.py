@@ -212,7 +212,6 @@ def count_own_threads(figures: Figures) -> Facts:
 
 
 def see_own_threads(figures: Figures) -> Private:
-    """The PID of a worker, whose threads a command lists."""
     pids = [worker.local_pid for worker in figures.server.workers if worker.local_pid]
     return Private(name_pids(pids[:1] or [None]), "PID")
 
@@ -330,7 +329,6 @@ def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
 
 
 def _advise_others(figures: Figures, cpus: Cpus) -> Facts:
-    """The same beside other programs, or beside uWSGI's own processes."""
     role, others = find_main_role(figures), (figures.cpu and figures.cpu.others) or 0.0
     is_pinned = role is None and cpus.limited_by == "affinity"
     is_own = role is None and not is_pinned and find_cpu_of_own_threads(figures) > others
@@ -374,7 +372,6 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
 
 
 def _list_busy(figures: Figures) -> list[RoleUse]:
-    """uWSGI's own processes that are no workers, if they use CPU, most first."""
     busy = [use for use in figures.server.roles if (use.cpus or 0.0) >= LEAST_CPUS]
     return sorted(busy, key=lambda use: -(use.cpus or 0.0))
 

@@ -209,7 +209,6 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def _find_lock(figures: Figures, waits: WaitFigures) -> Finding:
-    """The one finding about a lock for which threads wait, by who holds it."""
     now, lock = figures.server.waits, figures.lock
     facts: Facts = {
         "waiting": waits.threads["lock"],
@@ -262,7 +261,6 @@ def _describe_holder(figures: Figures, outside: int | None, *, is_file: bool) ->
 
 
 def _own_threads(figures: Figures, facts: Facts) -> Finding:
-    """Requests that wait for what other threads of their worker have to do, or for each other in a deadlock."""
     server, seconds = figures.server, max(ENDLESS[0], ENDLESS[1] * (figures.flow.response_time or 0.0))
     if standing := _list_standing(figures, seconds):
         ended = [worker for worker in server.workers if worker.worker_id in standing]
@@ -278,7 +276,6 @@ def _own_threads(figures: Figures, facts: Facts) -> Finding:
 
 
 def _list_standing(figures: Figures, seconds: float) -> list[int]:
-    """The workers none of whose requests goes on."""
     completing = {worker.worker_id for worker in figures.window.workers if worker.requests}
     found = []
     for worker in figures.server.workers:
@@ -290,7 +287,6 @@ def _list_standing(figures: Figures, seconds: float) -> list[int]:
 
 
 def _are_scarce(figures: Figures) -> bool:
-    """Whether most threads are in use, or requests wait for one."""
     busy, ceiling = figures.flow.observed or 0.0, figures.ceiling or 0
     return busy >= THREADS_BUSY * ceiling or shows_a_limit(figures.flow)
 
@@ -335,7 +331,6 @@ def _may_compute(figures: Figures, worker: WorkerFigures) -> bool:
 
 
 def _disagreement(figures: Figures) -> Iterator[Finding]:
-    """Workers whose CPU use looks like a saturated interpreter, while no thread waits for its lock."""
     loads = {worker: worker.interpreter_load or 0.0 for worker in figures.balance.active}
     free = [worker for worker, load in loads.items() if load >= REACHED and is_contended(worker) is False]
     for worst in sorted(free, key=lambda worker: -loads[worker])[:1]:

@@ -91,7 +91,6 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def _choose(figures: Figures, role: Role) -> Messages:
-    """The messages of a role, proven ones first, then the most frequent first."""
     messages = figures.server.messages
     lost = any(worker.lost for worker in figures.window.workers)
     chosen = [
@@ -103,7 +102,6 @@ def _choose(figures: Figures, role: Role) -> Messages:
 
 
 def _describe(messages: Messages, *, is_proven: bool) -> Facts:
-    """What the first message says, and what else the log says of the same kind."""
     code, message = messages[0]
     others = [f"{_say(*each)} ({counted(each[1].count, 'line')})" for each in messages[1 : 1 + _MOST_OTHERS]]
     return {

@@ -335,7 +335,6 @@ def find_growing_threads(figures: Figures) -> Iterator[Finding]:
 
 
 def _describe_threads(figures: Figures, worst: WorkerWindow, growing: Sequence[WorkerWindow]) -> Facts:
-    """What the worker with most threads has, how near the limit of processes is, and when it is reached."""
     tasks, grown = figures.server.tasks, sum(worker.threads_growth or 0 for worker in growing)
     return {
         "worst": worst.worker_id,

@@ -245,7 +245,6 @@ def _count(burn: Burn) -> dict[str, float]:
 
 
 def _advise(figures: Figures, burn: Burn) -> Facts:
-    """What most of the misses of the last minutes were: one of these facts is known."""
     numbers, killed = _count(burn), figures.window.harakiris
     most = max(numbers, key=lambda reason: numbers[reason])
     facts: Facts = {f"for_{reason}": reason == most for reason in numbers}

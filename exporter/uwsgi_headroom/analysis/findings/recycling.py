@@ -214,7 +214,6 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
 
 
 def _end_together(figures: Figures) -> float | None:
-    """In how many seconds all workers were replaced; None if one was not, or if they just live so briefly."""
     ended, records = find_ends(figures), figures.server.workers
     spawned = [worker.last_spawn for worker in records if worker.last_spawn]
     if len(ended) < len(records) or len(spawned) < len(records):

@@ -226,7 +226,6 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
 
 
 def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    """Connections that were opened before the fork: answers go to whichever worker reads first."""
     if connections := figures.server.shared_connections:
         largest = max(connections, key=lambda each: each.workers)
         yield CONNECTION_SHARED.found(
@@ -335,7 +334,6 @@ def _stand(figures: Figures, held: list[_Held]) -> bool:
 
 
 def _find_held(figures: Figures) -> list[_Held]:
-    """The loops that are held, the worst first."""
     waits, seconds = figures.server.waits, figures.window.observed_seconds
     uses = waits.loops if waits and waits.loops else {}
     windows = {worker.worker_id: worker for worker in figures.window.workers}
@@ -359,7 +357,6 @@ def find_part_held(figures: Figures) -> float | None:
 
 
 def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:
-    """The workers that something blocks for as long as a stuck request, with all of their requests."""
 
     def is_blocked(each: _Held) -> bool:
         oldest = max((age or 0.0 for age in each.worker.ages.values()), default=0.0)
@@ -370,7 +367,6 @@ def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:
 
 
 def _choose_remedy(figures: Figures, worst: _Held) -> Facts:
-    """What helps against a call: one of these facts is known. More cores would only be held as well."""
     hold, options = worst.use.hold, figures.server.setup.options
     computes = hold.state in ("cpu", "cpu_wait", "interpreter_lock")
     threads = not computes and (hold.how == "file" or hold.state in ("lock", "disk", "child"))

@@ -214,7 +214,6 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
 
 
 def _out_of_memory(figures: Figures) -> Iterator[Finding]:
-    """Workers that ended while the kernel killed about as many processes for lack of memory."""
     kills, ends, memory = figures.window.oom_kills, find_ends(figures), figures.server.memory
     number = sum(times for _, times, _ in ends) - figures.window.harakiris
     if not kills or number <= 0 or kills < KILLED * number:

@@ -88,7 +88,6 @@ def list_cautions(
 
 
 def _list_waits(measured: Measured, model: Model, lock_wait: float) -> Iterator[str]:
-    """What requests wait for that the model does not know."""
     waits = measured.waits or {}
     total, cpu = fsum(waits.values()), model.computing + model.unlocked
     network = fsum(waits.get(state, 0.0) for state in NETWORK) / total
@@ -106,7 +105,6 @@ def _list_waits(measured: Measured, model: Model, lock_wait: float) -> Iterator[
 
 
 def _list_setup(measured: Measured, settings: Sequence[Setting]) -> Iterator[str]:
-    """What of the server the model does not have."""
     if lock := measured.lock:
         least, most = f"{lock.least_limit:.3g}", f"{lock.most_limit:.3g}"
         is_sure = lock.most_limit - lock.least_limit < NOTABLE * lock.limit

@@ -211,7 +211,6 @@ NOT_KNOWN = "{what}: how many of them could run at once in another setting is no
 
 
 def _find_unknown(figures: Figures) -> str:
-    """Why the model knows too little of a server, as a sentence; empty if it knows enough."""
     server, waits, saturation = figures.server, figures.waits, figures.saturation
     if name_slots(server) == ASYNC:
         return ASYNC_CORES

@@ -311,7 +311,6 @@ def _describe_load(server: Server, setting: Setting, load: float, most: float, f
 
 
 def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -> dict[str, float]:
-    """The fraction of each resource in use, by the utilization law."""
     model, processes = server.model, setting.processes
     others = server.others + rate * server.others_per_request
     uses = {
