@@ -89,9 +89,9 @@ def compute_balance(window: Window) -> Balance:
 
 
 def noise_floor(workers: int, requests: int) -> float | None:
-    """The hot ratio that random assignment exceeds once in several hundred windows. A worker's count is binomial with p
-    = 1/N. The largest of N counts exceeds z standard deviations as rarely as the larger of two exceeds three if z² = 9
-    + 2 ln(N/2). The last term corrects for the skew of small counts (E. A. Cornish, R. A. Fisher, 1938)."""
+    """The hot ratio that random assignment exceeds once in several hundred windows. A count is binomial with p = 1/N,
+    and the largest of N exceeds z standard deviations as rarely as the larger of two exceeds three if z² = 9 + 2
+    ln(N/2). The last term corrects for the skew of small counts (Cornish, Fisher 1938)."""
     if workers < 1 or requests < 1:
         return None
     if workers == 1:
@@ -106,8 +106,7 @@ def fairness(counts: list[int]) -> float | None:
 
 
 def _calm_response_time(window: Window, active: list[WorkerFigures]) -> float | None:
-    """Response time of the half of the active workers (two of three) that served fewer requests; None if these are too
-    few. (The half with less CPU time has the cheaper requests by chance.)"""
+    """Response time of the half of the active workers that served fewer requests; None if these are too few."""
     busiest = sorted((worker.requests, worker.worker_id) for worker in active)
     calm = {worker_id for _, worker_id in busiest[: min(len(busiest) - 1, (len(busiest) + 1) // 2)]}
     workers = tuple(worker for worker in window.workers if worker.worker_id in calm)

@@ -107,9 +107,9 @@ def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
     lock_is_seen: bool = False,
     held_up: bool = False,
 ) -> Headroom:
-    """The headroom of a server at the load of a window. Limits with unknown use are left out. others_follow: whether
-    the CPU use of other programs grows with the requests. by_socket: of sockets that only some workers serve, whose
-    threads are a limit. lock_is_seen: whether requests wait for a lock; held_up: or for none of the limits."""
+    """The headroom of a server at the load of a window. others_follow: whether the CPU use of other programs grows with
+    the requests. by_socket: of sockets that only some workers serve. lock_is_seen: whether requests wait for a lock;
+    held_up: or for none of the limits."""
     loads = [worker.interpreter_load for worker in balance.active]
     hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law

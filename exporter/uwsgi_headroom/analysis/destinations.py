@@ -106,8 +106,8 @@ def divide(
     own: Collection[str] = (),
 ) -> tuple[DestinationFigures, ...]:
     """Divides the threads in `backend` and `dns` among what they wait for; most threads first. destinations: in any
-    unit; empty if only the named ones are known. named: mean threads of those that are configured; addresses: of each.
-    threads, per_request: by state. own: the server's own sockets, and those of its router."""
+    unit; empty if only the named ones are known. named: mean threads of those that are configured. own: the server's
+    own sockets."""
     names = {address: name for name, address in addresses.items()}
     for socket in own:
         host, colon, port = socket.rpartition(":")

@@ -117,8 +117,8 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     code: CodeWindow | None = None,
 ) -> Figures:
     """The figures of a window that ends with this record of a server. others_follow: whether the CPU use of other
-    programs grows with the requests. response_times, routes, code, queue_waits: of the same window; None if unknown or
-    off. backends: of the last hour. wait_factor: see `variation`. destinations: the thread seconds of each."""
+    programs grows with the requests. response_times, routes, code, queue_waits: of the window. backends: of the last
+    hour. wait_factor: see `variation`. destinations: the thread seconds of each."""
     workers, cpus = server.workers, server.cpus
     seconds, polling = window.observed_seconds, find_polling(window, server)
     if polling:  # they would use this CPU time with any load
@@ -214,8 +214,7 @@ RELOAD_WAITS = 3.0
 
 
 class ReloadWait(NamedTuple):
-    """A full reload, or a stop, that waits for requests. gone: how many workers it has ended; left: those that it waits
-    for; away, oldest: seconds since it ended the others, and that the oldest request in each of those left is old."""
+    """A full reload, or a stop, that waits for requests of the workers that are left, after it ended the others."""
 
     gone: int
     left: tuple[WorkerRecord, ...]
@@ -243,8 +242,7 @@ def mean_handlers(window: Window, server: ServerRecord) -> float:
 
 
 def count_ceiling(workers: Sequence[WorkerRecord], up: Mapping[int, float] | None = None) -> int | None:
-    """The most threads that can serve, with those that cheaper mode keeps in reserve. None if uWSGI omits threads. up:
-    the fraction for which the threads of an absent worker count, by worker id."""
+    """The most threads that can serve; None if uWSGI omits threads. up: the part of absent workers' that counts."""
 
     def part(worker: WorkerRecord) -> float:
         return 1.0 if worker.state in ("accepting", "reserve") else min(1.0, (up or {}).get(worker.worker_id, 0.0))
@@ -257,8 +255,7 @@ POLL_FULL, POLL_AT_TIMES = 0.9, 0.1
 """The part of a worker's async cores that is in use on average, and of the time in which those of all workers are."""
 
 OF_KERNEL = 0.25
-"""The part of a worker's CPU time that is the kernel's: 0.42 to 0.49 where the loop only looked again, 0.32 where the
-requests computed for half of the time, and 0.15 where they computed all the time."""
+"""The part of a worker's CPU time that is the kernel's: 0.42 or more where it only looked, 0.15 if all compute."""
 
 LEAST_POLLING = 0.1
 """CPUs below which a worker hardly polls: others take what waits. What it uses is near no limit either."""

@@ -110,8 +110,7 @@ def _is_enough(known: float | None, window: Window) -> bool:
 
 
 def _use_of(worker: WorkerWindow) -> tuple[float, float]:
-    """The least and the most use of a worker's lock, which is known for a part of the window: someone waits for this
-    part of the time."""
+    """The least and the most use of a worker's lock, from the part of the known time in which someone waits."""
     known = worker.lock_seconds or 1.0
     if worker.lock_held_seconds is not None:
         use = min(1.0, worker.lock_held_seconds / known)

@@ -42,8 +42,7 @@ LOG = (
 
 
 def read_log(server: ServerRecord, codes: Sequence[str]) -> Facts:
-    """What uWSGI's log says by these messages: the facts of `LOG`; `fix`, what to do about the first one; `look`,
-    whether that is unknown; and, of what is proven, `killed`, the signal, and `place`, the exception."""
+    """What uWSGI's log says by these messages: the facts of `LOG`; and `killed` and `place`, if proven."""
     log = server.log or LogRecord()
     found = [code for code in codes if code in log.messages][:_MOST_QUOTED]
     fix = next(map(advise, found), "")

@@ -95,8 +95,7 @@ def compute_percentiles(window: ResponseTimeWindow | None, mean: float | None = 
 
 
 def _find_most(window: ResponseTimeWindow, share: float, mean: float | None) -> float:
-    """The most that a percentile can be. Those that are no faster took at least as long, each of them, so that together
-    they took no longer than all requests did: A. Markov's inequality."""
+    """The most that a percentile can be, by A. Markov's inequality: all the slower ones took at least as long."""
     most = mean / (1 - share) if mean else math.inf
     if not window.running:
         return most

@@ -231,8 +231,7 @@ def _describe(likely: Sequence[float]) -> tuple[float, float]:
 
 
 def find_times(chain: Sequence[tuple[float, float]], rate: float, spread: float = 1.0) -> Times:
-    """The times at `rate` requests per second that arrive at random. chain: `flow_equivalent`, whose last rate is
-    larger. spread: the coefficient of variation of a request's time (Allen-Cunneen formula)."""
+    """The times at `rate` requests per second at random. chain: `flow_equivalent`; spread: of a request's time."""
     weight = whole = 1.0
     busy = slowed = 0.0
     for number, (served, slower) in enumerate(chain, 1):

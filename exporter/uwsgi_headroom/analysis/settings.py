@@ -132,10 +132,9 @@ def _place(advice: Advice, options: Options) -> Advice:
 
 
 class Case(Struct, frozen=True):
-    """A uWSGI under review, and what follows from its options and defaults; None where it is unknown. threads: of each
-    worker; least_life, mercy, patience: seconds of `min-worker-lifetime`, `worker-reload-mercy`, and for which the
-    router waits; queue: the length of the listen queue; reserve: the workers that cheaper mode can add, negative if
-    `cheaper` is too large, 0 if their number is unknown; scales: whether cheaper mode is on, and that is known."""
+    """A uWSGI under review, and what follows from its options and defaults; None where it is unknown. least_life,
+    mercy, patience: seconds of `min-worker-lifetime`, `worker-reload-mercy`, and for which the router waits; queue: the
+    length of the listen queue; reserve: the workers that cheaper mode can add; scales: whether it is on."""
 
     options: Options
     seen: Evidence

@@ -162,8 +162,7 @@ def variation_of(counts: Sequence[float], middles: Sequence[float], least: float
 
 
 def erlang_wait(threads: int, offered: float, seconds: float) -> float:
-    """The mean wait of random arrivals, in seconds; infinite if the threads are too few. offered: the mean number of
-    busy threads if all is served; seconds: the mean time in service."""
+    """The mean wait of random arrivals, in seconds. offered: the mean number of busy threads; seconds: in service."""
     if offered >= threads:
         return inf
     return waiting_share(threads, offered) * seconds / (threads - offered)
@@ -197,8 +196,7 @@ _STEPS_OF_WAIT = 100
 
 @lru_cache(maxsize=4096)
 def highest_utilization(servers: int, wait: float) -> float:
-    """The utilization of M/M/c at which the mean wait is this multiple of the mean service time (corrects
-    the approximation of H. Sakasegawa, 1977)."""
+    """The utilization of M/M/c with this mean wait in mean service times (corrects H. Sakasegawa 1977)."""
     power = sqrt(2 * (servers + 1)) - 1
     aim = log(wait)
     asked, before = aim + log(servers), (0.0, 0.0)

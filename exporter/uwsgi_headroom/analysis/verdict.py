@@ -61,8 +61,8 @@ ALL_HIDDEN = "Headroom not known: neither threads nor CPU are visible from here.
 def verdict_sentence(
     room: Headroom, findings: Sequence[Finding], slots: str = "threads", usable: Usable | None = None
 ) -> str:
-    """The verdict in one sentence: the title of the worst finding (`findings` are sorted), or the headroom, the usable
-    one, and the limit that comes first. slots: from `name_slots`."""
+    """The verdict in one sentence: the title of the worst finding, the first one, or the headroom. slots: their
+    name."""
     if worst_status(findings) != "ok":
         return findings[0].title
     unseen = " (busy threads are not visible from here)" * room.is_upper_bound

@@ -28,9 +28,8 @@ class WaitFigures(Struct, frozen=True):
     """The same for configured backends, by name."""
     per_request: Mapping[State, float] | None
     """Seconds of a mean request in each state; None without completed requests, and where nearly all of the threads'
-    time is that of others: of static files, or of requests that last. They add up to the mean response time, which is
-    uWSGI's own, divided by the shares of the threads' time, without that of requests that last. Where uWSGI's times are
-    not known, a mean of L threads in a state at λ requests per second is L/λ per request (Little's law)."""
+    time is that of static files, or of requests that last. They add up to the mean response time, which is uWSGI's own,
+    divided by the shares of the threads' time, or else to L/λ (Little's law)."""
     backends_per_request: Mapping[str, float] | None
     total: float
     disagreement: float
@@ -91,9 +90,9 @@ def compute_waits(
     own: Collection[str] = (),
     old: int = 0,
 ) -> WaitFigures | None:
-    """The figures of a window; None unless the kernel said for the whole window what the threads wait for. stuck: mean
-    number of threads with stuck requests. destinations: the thread seconds of each. now: the last sample. own: the
-    server's own sockets, and those of its router. old: the threads whose requests last."""
+    """The figures of a window; None unless the kernel said for all of it what the threads wait for. stuck: mean number
+    of threads with stuck requests. destinations: the thread seconds of each. now: the last sample. own: the server's
+    own sockets. old: the threads whose requests last."""
     waits = window.waits
     if waits is None:
         return None
@@ -143,9 +142,7 @@ LASTING = 2.0
 
 
 def _count_lasting(flow: Flow, threads: float, old: int) -> float:
-    """The mean number of threads whose requests were not completed, such as long polls: what these wait for is no part
-    of the time of the completed ones. Those are certain that were in service all the time; where they are few, a
-    difference may also be that of requests at the edges of the window."""
+    """The mean number of threads whose requests were not completed; those are certain that lasted all the time."""
     if flow.littles_law is None:
         return 0.0
     beside = max(0.0, threads - flow.littles_law)

@@ -129,9 +129,9 @@ def find_unexplained_ends(figures: Figures) -> Ends:
 
 
 def are_reloaded(figures: Figures, ended: Ends) -> bool:
-    """Whether the workers were replaced as in a reload of all workers, of which the window may have a part: at once, or
-    one after another; without a lost request, and none more than once more often than another. False if no option
-    allows for one. Of one or two workers, that shows in the others, just before or after them."""
+    """Whether the workers were replaced as in a reload of all workers: at once, or one after another; without a lost
+    request, and none more than once more often than another. False if no option allows for one. Of one or two workers,
+    that shows in the others, just before or after them."""
     workers = figures.window.workers
     options = figures.server.setup.options
     if options.complete and not options.can_reload_workers:
@@ -211,9 +211,8 @@ MANY_STUCK = 0.5
 
 
 def find_harmful_requests(figures: Figures) -> list[tuple[float, int]]:
-    """Age and worker id of the stuck requests, oldest first, if they take what other requests need; else none. An async
-    core costs next to nothing, so they do harm only if without them cores would be free, or if requests wait and none
-    is completed. WebSockets are not stuck."""
+    """Age and worker id of the stuck requests, oldest first, if they take what other requests need; else none. Async
+    cores cost next to nothing: they do harm only if cores are short, or none is completed. WebSockets are not stuck."""
     are_harmful = name_slots(figures.server) != ASYNC or is_standing(figures.flow) or fill_cores(figures)
     stuck = _list_stuck(figures.server, figures.stuck_seconds)
     return stuck if are_harmful and len(stuck) > count_websockets(figures.server) else []
@@ -239,8 +238,7 @@ def fill_cores(figures: Figures) -> bool:
 
 
 def count_workers_sharing_one_cpu(server: ServerRecord) -> int:
-    """The number of workers that are pinned to a single CPU together with another worker of the server. An inherited
-    mask does not count."""
+    """The number of workers that are pinned to a single CPU together with another one, but for an inherited mask."""
     masks = [worker.affinity for worker in server.workers]
     pinned = Counter(mask for mask in masks if mask and len(mask) == 1 and mask != server.master_affinity)
     return sum(workers for workers in pinned.values() if workers > 1)

@@ -79,8 +79,7 @@ def _describe(residuals: Sequence[float]) -> Residuals:
 
 
 class Difference(Struct, frozen=True):
-    """How much an amount per unit of weight differs between two sides: the logarithm of their ratio if they are
-    relative, else after - before. variances: of each side. joined: batches to one."""
+    """How much an amount per unit of weight differs: the logarithm of the ratio if relative, else the difference."""
 
     estimate: float
     variances: tuple[float, float]

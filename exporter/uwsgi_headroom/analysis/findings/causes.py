@@ -317,8 +317,7 @@ def _ending(figures: Figures) -> Iterator[Finding]:
 
 
 def _scaling_slowly(figures: Figures) -> Iterator[Finding]:
-    """Cheaper mode that starts workers when requests already wait, of an application that is slow to load. Workers that
-    are forked with the application loaded (without `lazy-apps`) start within milliseconds."""
+    """Cheaper mode that starts workers when requests already wait, of an application that is slow to load."""
     window, workers = figures.window, figures.server.workers
     seconds, observed = window.starting_seconds or 0.0, window.observed_seconds
     if not scales(figures) or starts_on_demand(figures.server.setup.options) or any(map(_hangs, workers)):

@@ -181,8 +181,7 @@ def wait_too_long(figures: Figures) -> bool:
 
 
 def _shorten_queue(figures: Figures) -> int | None:
-    """The size of a queue in which no request waits for longer than its client does; None if a full queue is no longer.
-    Half of all clients that left the queue of a UNIX socket did so earlier."""
+    """The size of a queue in which no request waits for longer than its client does; None if it is no shorter."""
     served, own = figures.flow.throughput or 0.0, figures.flow.response_time or 0.0
     limit, name = max([(each.limit or 0, name) for name, each in figures.server.queues.items()], default=(0, ""))
     median = figures.queue_waits.percentiles.get(0.5) if figures.queue_waits and not is_tcp(name) else None
@@ -210,8 +209,7 @@ def _judge(number: int, requests: int) -> tuple[bool, bool]:
 
 
 def find_server_errors(figures: Figures) -> Iterator[Finding]:
-    """Responses of an application that catches its exceptions, as Flask and Django do. uWSGI also writes such a line
-    for an exception that is not caught, and for a request that it refuses: half of the lines may be those."""
+    """Responses of an application that catches its exceptions; uWSGI writes such a line for others, too."""
     messages = figures.server.messages
     message = messages.get("status_5xx")
     raised = max(0, figures.window.exceptions - count_left(figures))
@@ -227,8 +225,7 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
 
 
 def find_static_files(figures: Figures) -> Iterator[Finding]:
-    """Static files that uWSGI's workers serve, whose time is not counted: the busy threads that running time does not
-    explain."""
+    """Static files that uWSGI's workers serve, whose time is not counted: running time does not explain it."""
     requests, busy, timed = figures.flow.requests, figures.flow.observed, figures.flow.littles_law
     files, held = min(requests, sum(worker.static_requests for worker in figures.window.workers)), None
     if busy is not None and timed is not None and name_slots(figures.server) != ASYNC:

@@ -143,8 +143,8 @@ def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tup
 
 
 def _hurts(figures: Figures, finding: Finding, cause: Finding | None) -> bool:
-    """Whether users feel a harm of waiting now. An objective may be missed by lost requests; most threads in use are a
-    harm only while requests wait, or if the cause fills the threads."""
+    """Whether users feel a harm of waiting now; full threads are one while requests wait, or if the cause fills
+    them."""
     if finding.code == "objective_missed" and figures.objective:
         last = figures.objective.windows[-1]
         if last.lost > last.slow + last.waited + last.refused:

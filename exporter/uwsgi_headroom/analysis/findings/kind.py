@@ -78,8 +78,7 @@ class Finding(Struct, frozen=True):
 
 
 Role = Literal["harm", "cause", "limit", "setting", "note"]
-"""harm: users feel it; cause: it makes requests wait or fail; limit: what ends first with more load; setting: an option
-that will hurt; note: good to know."""
+"""harm: users feel it; cause: it makes requests wait; limit: what ends first; setting: an option that will hurt."""
 
 Range = Literal["critical", "warning", "info", "critical or warning", "warning or info", "critical, warning or info"]
 """The severities that a row can have."""
@@ -169,8 +168,8 @@ class Kind(Struct, frozen=True, dict=True):
         **more: Fact | Private,
     ) -> Finding:
         """The finding with the facts that the row needs: `known` and `more`, and the rest from the figures, by their
-        names in COMMON, and from the log. A block can leave out `wait`, a clause. worse: how many of the reasons for a
-        worse severity than the mildest one hold. worker_id: the worker that is meant, if no fact `ids` has it alone."""
+        names in COMMON, and from the log. worse: how many of the reasons for a worse severity than the mildest one
+        hold. worker_id: the worker that is meant, if no fact `ids` has it alone."""
         facts = {**known, **more}
         if figures is not None:
             of_log = read_log(figures.server, self.log) if self.log else {}

@@ -24,8 +24,7 @@ THREADS_BUSY = 0.75
 """A mean fraction of busy threads at or above this is a warning. Raise it for a batch server whose clients can wait."""
 
 THREADS_FULL = 0.90
-"""At or above this mean fraction of busy threads the limit is reached, which is critical if requests wait. (With one
-thread, the time with all threads busy equals the utilization.)"""
+"""At or above this mean fraction of busy threads the limit is reached, which is critical if requests wait."""
 
 TAIL = (0.9, 0.3)
 """The percentile from which on requests are the slowest ones, and the part of the busy threads from which on that is

@@ -119,8 +119,7 @@ def _say(code: str, message: LogMessage) -> str:
 
 
 def find_unanswered(figures: Figures) -> Iterator[Finding]:
-    """The finding about requests that end at once without an answer: counters prove that (`history.unanswered`), and
-    not why. If the log proves the cause, the finding about the log has it."""
+    """The finding about requests that end at once without an answer, unless the log proves why."""
     unanswered, requests = figures.window.unanswered or 0, figures.flow.requests
     least, part = MANY_REFUSED
     messages = figures.server.messages

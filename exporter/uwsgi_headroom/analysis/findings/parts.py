@@ -23,8 +23,7 @@ FEW_WORKERS = 2
 """Room for fewer workers is a finding: the first step to relieve a shortage of threads is seldom smaller."""
 
 SCARCE = 0.10
-"""If no other worker fits, available memory below this fraction of the workers' own is a warning: they may grow by that
-much."""
+"""If no other worker fits, available memory below this fraction of the workers' own is a warning."""
 
 LARGE_ROLE = 500_000_000
 """Bytes from which on a process of uWSGI that is no worker is a finding, if it takes more than all workers together."""

@@ -249,8 +249,7 @@ def _stagger(figures: Figures, most: int, *, rarely: bool) -> dict[str, int]:
 
 
 class Leak(NamedTuple):
-    """Memory that grows with every request. each: bytes a request; option, limit (megabytes): what ends a worker; life:
-    its seconds."""
+    """Memory that grows with every request. each: bytes a request; limit: megabytes of `option`; life: in seconds."""
 
     each: float
     option: str

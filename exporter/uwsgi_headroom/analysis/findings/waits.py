@@ -43,8 +43,7 @@ LEAST_SHARED = 0.05
 """Fewer threads than this, on average, in a connection that workers share mean that hardly any request uses it."""
 
 AT_ONCE = 1.25
-"""With more threads than one in such a connection on average, several wait at the same time, and each takes the answer
-that comes first. With fewer, a lock of all processes may keep them apart."""
+"""With more threads than this in such a connection on average, several wait at the same time, with no lock."""
 
 LEAST_BLOCKED = 0.9
 """The same for what stops a server: its only thread is blocked for nearly all of the time."""

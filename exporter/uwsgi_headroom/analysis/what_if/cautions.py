@@ -70,8 +70,7 @@ FAR_BEYOND = (
 def list_cautions(
     measured: Measured, model: Model, settings: Sequence[Setting], *, lock_wait: float | None, highest: float
 ) -> Iterator[str]:
-    """The sentences that apply, most important first. lock_wait: seconds that a request waits for its interpreter by
-    the model; None without wait states. highest: the largest load."""
+    """The sentences that apply, most important first. lock_wait: of a request, by the model; highest: load."""
     seen, whole, offered = measured.window, measured.window.response_time or 0.0, measured.offered_at_least
     if offered is not None:
         done, threads = measured.busiest.throughput, measured.setting.in_all
