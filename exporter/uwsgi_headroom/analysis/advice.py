@@ -48,11 +48,10 @@ INTERPRETERS_COMPUTE = Reason(
     "{more}. Additional {slots} would wait for the interpreter lock: each interpreter already uses {load} of a CPU.",
 )
 SEE_WAITS = (
-    "Run {how} to see what the threads wait for. If threads wait for a lock of the application, change the code so "
-    "that it holds the lock for less time; more processes help only if each process has its own lock. If threads wait "
-    "for a backend, make the backend faster, or let it take more requests at once. If threads wait for slow clients, "
-    "let the web server in front of uWSGI buffer requests and responses. Until you know what the threads wait for, do "
-    "not change `threads` or `processes`: more threads might also wait."
+    "Run {how} to see what the threads wait for. For a lock of the application, change the code so that it holds the "
+    "lock for less time; more processes help only if each has its own. For a backend, make it faster, or let it take "
+    "more requests at once. For slow clients, let the web server in front of uWSGI buffer requests and responses. "
+    "Until you know, do not change `threads` or `processes`: more threads might also wait."
 )
 """Where it is not known what helps."""
 

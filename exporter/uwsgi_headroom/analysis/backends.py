@@ -59,8 +59,7 @@ ALL = ""
 
 
 class Saturation(Struct, frozen=True):
-    """How a saturated backend answered at a low and at a high rate of requests. few, many: the mean number of requests
-    in it at once; few_seconds, many_seconds: how long each was in it; low, high: requests per second of the server."""
+    """A saturated backend at a low and at a high rate: requests in it at once, and their time; requests per second."""
 
     name: str
     """Of the backend; `ALL` if it has none."""

@@ -83,8 +83,7 @@ def response_time(workers: Iterable[WorkerWindow]) -> float | None:
 
 
 def queue_wait(window: Window, requests: int) -> float | None:
-    """Little's law on the listen queues: their mean length over the rate of requests. Samples cover observed_seconds,
-    but requests cover the whole window, so each is divided by its own time."""
+    """Little's law on the listen queues. Samples cover observed_seconds, but requests cover the whole window."""
     length = queue_length(window)
     return None if length is None or not window.seconds else ratio(length, requests / window.seconds)
 

@@ -70,8 +70,7 @@ def _of_shared(window: Window, use: float) -> LockFigures | None:
 
 
 def compute_pool(window: Window, size: int, busy: float) -> LockFigures | None:
-    """The figures of a pool of connections that each worker has: as a lock that each request holds for a part of its
-    time. size: of the pool of one worker; busy: the mean number of threads with a connection, of all workers."""
+    """The figures of a pool of connections that each worker has. busy: the mean number of threads with one."""
     requests, observed = sum(worker.requests for worker in window.workers), window.observed_seconds
     up = sum(min(1.0, worker.up_seconds / observed) for worker in window.workers) if observed else 0.0
     if requests < LEAST_REQUESTS or observed < LEAST_SECONDS or not up or not busy:

@@ -106,8 +106,7 @@ UNJUDGED = (
 
 
 def find_load_limit(minutes: Iterable[SlowRequests], load: float | None) -> LoadLimit | None:
-    """At what multiple of the present load (requests per second) the 95th percentile crosses the threshold, from the
-    minutes of the last hour; None unless their load varied by a quarter, or requests were slow at low load."""
+    """At what multiple of the present load the 95th percentile crosses the threshold; None unless load varied."""
 
     def load_of(requests: SlowRequests) -> float:
         return requests.requests / requests.seconds

@@ -97,8 +97,7 @@ def _add_server(rates: Iterable[float], seconds: float) -> Iterator[float]:
 
 
 def _share_cpus(mean: float, variance: float, slower: float, cpus: float) -> float:
-    """The number of threads that compute, over that of the CPUs that they use: the machines of another repairman, with
-    as many servers as there are CPUs. mean, variance: of threads that compute without regard to each other."""
+    """The number of threads that compute, over that of the CPUs that they use: another repairman's machines."""
     part = max(_RARE, 1 - variance / mean)
     machines = mean / part
     few, some = int(machines), machines % 1

@@ -211,8 +211,7 @@ MANY_STUCK = 0.5
 
 
 def find_harmful_requests(figures: Figures) -> list[tuple[float, int]]:
-    """Age and worker id of the stuck requests, oldest first, if they take what other requests need; else none. Async
-    cores cost next to nothing: they do harm only if cores are short, or none is completed. WebSockets are not stuck."""
+    """Age and worker id of the stuck requests that take what others need, oldest first; WebSockets are not stuck."""
     are_harmful = name_slots(figures.server) != ASYNC or is_standing(figures.flow) or fill_cores(figures)
     stuck = _list_stuck(figures.server, figures.stuck_seconds)
     return stuck if are_harmful and len(stuck) > count_websockets(figures.server) else []

@@ -13,14 +13,7 @@ from typing import Literal, NamedTuple, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.deploys.spread import (
-    FEWEST_BATCHES,
-    Pair,
-    Side,
-    compare,
-    find_boundary,
-    from_normal,
-)
+from uwsgi_headroom.analysis.deploys.spread import FEWEST_BATCHES, Pair, Side, compare, find_boundary, from_normal
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.words.template import Facts, fill
 
@@ -275,8 +268,7 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: floa
 
 
 def _judge_memory(before: Sides, after: Sides) -> Change | None:
-    """The steady growth of a mean worker's memory. A new process fills up with the logarithm of its age, and grows by c
-    a second besides: the two halves of the time have both in known parts, which gives c."""
+    """The steady growth of a mean worker's memory, which besides fills up with the logarithm of its age."""
     one, first, later = before.of("memory"), after.half(0).of("memory"), after.half(1).of("memory")
     difference = compare(one, later) if one and later else None
     if difference is None or one is None or later is None or first is None:

@@ -46,8 +46,7 @@ _LONGER, _SHORTER = {"time": "longer", "cpu": "more CPU time"}, {"time": "less",
 
 
 def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequence[Part] = ()) -> str:
-    """What a deploy changed, as a sentence or two. since: what the deploy was, such as `the reload at 14:02`. ago:
-    seconds since then, None where its time stands beside the sentence."""
+    """What a deploy changed. since: such as `the reload at 14:02`; ago: seconds since then, or None."""
     opening = fill(SINCE, {"since": since, "ago": ago is not None and duration(max(1.0, ago))})
     if judgement.status == "unknown":
         return opening + fill(UNKNOWN, {"reason": judgement.reason})

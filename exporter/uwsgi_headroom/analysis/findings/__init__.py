@@ -95,8 +95,7 @@ OTHER_LIMITS = sorted({row.code for row in ROWS if row.limits in ("waits", "alwa
 
 
 def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> list[Finding]:
-    """The findings about a server, worst first; what only uWSGI's log supports comes last among equals. Harms are
-    joined to their cause. known_harms: those that the figures do not have, such as those of a review's range."""
+    """The findings about a server, worst first, harms joined to their cause. known_harms: of a review's range."""
     collected = [*known_harms, *(finding for rule in RULES for finding in rule(figures))]
     kept = code_lines.name_lines(figures, [each for each in collected if not _is_said(each, collected)])
     ranked = sorted(kept, key=lambda each: (SEVERITIES.index(each.severity), log.UNPROVEN in each.evidence))

@@ -29,8 +29,7 @@ EXCEPTIONS = (3, 0.01)
 """Requests with an exception are a warning at or above this number and, surely, this fraction of all requests."""
 
 SURELY = 1.5
-"""By so many standard deviations of a random count the number has to be above that fraction: 3 exceptions in 40
-requests, 6 in 200. If surely most requests raise one, hardly anybody is served, which is critical."""
+"""By so many standard deviations the number has to be above that fraction: 3 exceptions in 40 requests."""
 
 STATUS_5XX = r"\|app: .*\(HTTP/[0-9.]+ 5[0-9]{2}\)"
 """What the lines of requests with such a status have, for grep."""

@@ -82,8 +82,7 @@ def find_harm(findings: Sequence[Finding]) -> str | None:
 
 
 def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, with the harms of waiting joined to their cause, in the order of urgency. The block has the worst
-    severity of what it joins. Without a cause, the worst harm heads it."""
+    """The findings, worst first, with the harms of waiting joined to their cause, or to the worst of them."""
     cause = find_cause(findings)
     harms = [each for each in findings if cause and each.kind.explained_by == cause.code]
     waiting = sorted((each for each in findings if each.kind.waiting), key=lambda each: each.kind.waiting)

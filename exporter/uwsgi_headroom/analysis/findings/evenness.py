@@ -31,8 +31,7 @@ LOADED = (0.5, 0.7)
 """CPU seconds per second of the hot worker's interpreter. From the second value on, it is nearly saturated."""
 
 SLOWER = (1.2, 1.5)
-"""The ratio of the hot worker's response time to the calm workers' that is a warning, and that is critical if its
-interpreter is also nearly saturated, and users notice the difference."""
+"""The ratio of the hot worker's response time to the calm workers' that is a warning, and that is critical."""
 
 MUCH_SLOWER = (3.0, 30)
 """A worker with at least the second number of requests is much slower at or above this ratio to the others' time."""

@@ -27,8 +27,7 @@ THREADS_FULL = 0.90
 """At or above this mean fraction of busy threads the limit is reached, which is critical if requests wait."""
 
 TAIL = (0.9, 0.3)
-"""The percentile from which on requests are the slowest ones, and the part of the busy threads from which on that is
-said: 0.23 at most if the times are distributed exponentially."""
+"""The percentile of the slowest requests, and their part of the threads: 0.23 at most if exponential."""
 
 FEWEST_SLOW = 3
 """Fewer slow requests than these may be chance."""
@@ -225,8 +224,7 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
 
 
 def find_cheaper(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that cheaper mode keeps in reserve. `cheaper-overload` is the seconds of a cycle with
-    `busyness`, a length of a listen queue with `backlog`, else a number of checks (core/master_utils.c)."""
+    """The finding about workers that cheaper mode keeps in reserve (core/master_utils.c)."""
     window, options, queues = figures.window, figures.server.setup.options, figures.server.queues
     reserve = [worker for worker in figures.server.workers if worker.state == "reserve"]
     full = window.full_seconds / window.observed_seconds if window.observed_seconds else 0.0

@@ -32,8 +32,7 @@ INTERPRETER_FULL = REACHED
 """At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
 
 THROTTLED = (0.1, 0.25)
-"""The part of the quota's periods in which it stopped the workers that is a finding if requests were measured to wait
-for a CPU, and where that is not measured: one stop delays a request by up to a tenth of a second."""
+"""The part of the quota's periods in which it stopped the workers: with a measured wait, and without."""
 
 OF_WAIT = 0.03
 """The stops have to add up to this part of the time for which requests waited for a CPU: else they wait for others."""
@@ -48,8 +47,7 @@ LEAST_REQUESTS = 20
 """Fewer say more about themselves than about the CPUs."""
 
 STARVED = 0.6
-"""The share of requests' time in the wait for a CPU from which on other programs do severe harm. At one half, the
-verdict would change from run to run where each CPU has one other program of the same priority."""
+"""The share of requests' time in the wait for a CPU from which on other programs do severe harm."""
 
 ENOUGH_IDLE = 0.5
 """If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""

@@ -106,10 +106,7 @@ TABLE_DROPS = Kind(
     then="Alternatively, let clients keep their connections (keep-alive), or turn off tracking for uWSGI (NOTRACK).",
 )
 TABLE_NEAR = replace(
-    TABLE_DROPS,
-    role="limit",
-    severity="warning",
-    title="The kernel's table of tracked connections is nearly full.",
+    TABLE_DROPS, role="limit", severity="warning", title="The kernel's table of tracked connections is nearly full."
 )
 
 BURNS = Kind(

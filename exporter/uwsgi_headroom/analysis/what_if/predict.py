@@ -32,8 +32,7 @@ class AtLoad(Struct, frozen=True, kw_only=True):
     throughput: float
     """The requests per second that arrive."""
     sustained: bool
-    """Whether the setting serves all of them. If not, the queue grows without end: no times are given, and utilization
-    is that of the most that it serves. No times are given either if more was offered than was completed."""
+    """Whether the setting serves all of them. If not, or if more was offered than was completed, no times are given."""
     response_time: float | None = None
     """Mean seconds in service."""
     queue_wait: float | None = None
@@ -65,8 +64,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """The model against what was observed. throughput, response_time: as the model has them, in requests per second and
-    seconds. Errors are relative: 0.1 means that the model is 10 % above. None: not observed, or fitted."""
+    """The model against what was observed. Errors are relative: 0.1 is 10 % above; None: not observed, or fitted."""
 
     observed: Observed
     throughput: float
