@@ -165,15 +165,8 @@ def judge_slices(name: str, slices: Sequence[_Slice]) -> Saturation | None:
     error = sqrt(fsum(variance(side) / len(side) for side in times))
     if error and (fmean(times[1]) - fmean(times[0])) / error < LEAST_SIGNIFICANCE:
         return None
-    return Saturation(
-        name=name,
-        few=few.waiting / few.seconds,
-        few_seconds=few.time,
-        low=few.rate,
-        many=many.waiting / many.seconds,
-        many_seconds=many.time,
-        high=many.rate,
-    )
+    at_once = few.waiting / few.seconds, many.waiting / many.seconds
+    return Saturation(name, at_once[0], few.time, few.rate, at_once[1], many.time, many.rate)
 
 
 def _sum(slices: Sequence[_Slice]) -> _Slice:

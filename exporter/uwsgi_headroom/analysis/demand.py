@@ -122,10 +122,8 @@ def split_by_socket(
         if len(workers) == len(threads) or not able or mean is None:
             continue
         area = window.queue_seconds.get(socket)
-        waiting = ratio(area, window.observed_seconds)
-        waits = waiting is None or waiting >= WAITING
-        is_floor = was_full(window, socket) or (mean >= SATURATED * able and waits)
-        flow = None
+        flow, waiting = None, ratio(area, window.observed_seconds)
+        is_floor = was_full(window, socket) or (mean >= SATURATED * able and (waiting is None or waiting >= WAITING))
         if area is not None and all(sockets_of[worker_id] == 1 for worker_id in workers):
             own = tuple([worker for worker in window.workers if worker.worker_id in workers])
             flow = compute_flow(replace(window, workers=own, queue_seconds={socket: area}), queues)

@@ -107,17 +107,13 @@ UNJUDGED = (
 
 def find_load_limit(minutes: Iterable[SlowRequests], load: float | None) -> LoadLimit | None:
     """At what multiple of the present load the 95th percentile crosses the threshold; None unless load varied."""
-
-    def load_of(requests: SlowRequests) -> float:
-        return requests.requests / requests.seconds
-
-    busy = sorted((minute for minute in minutes if minute.requests), key=load_of)
+    busy = sorted((minute for minute in minutes if minute.requests), key=_load_of)
     if not load or len(busy) < _FEWEST_MINUTES:
         return None
     size = -(-len(busy) // _GROUPS)
     parts = (busy[start : start + size] for start in range(0, len(busy), size))
     groups = [SlowRequests(*map(sum, zip(*part, strict=True))) for part in parts]
-    loads = [load_of(group) for group in groups]
+    loads = [_load_of(group) for group in groups]
     if any(group.requests < FEWEST_REQUESTS for group in groups) or loads[-1] < _LEAST_VARIATION * loads[0]:
         return None
     slower = [(group.slower + group.waited) / group.requests for group in groups]
@@ -130,3 +126,7 @@ def find_load_limit(minutes: Iterable[SlowRequests], load: float | None) -> Load
     part = (1 - _SHARE - slower[first - 1]) / (slower[first] - slower[first - 1])
     below = loads[first - 1]
     return LoadLimit((below + part * (loads[first] - below)) / load, reached=True)
+
+
+def _load_of(requests: SlowRequests) -> float:
+    return requests.requests / requests.seconds

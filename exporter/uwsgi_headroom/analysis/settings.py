@@ -200,8 +200,12 @@ _CHEAPER_OPTIONS = ("cheaper_initial", "cheaper_step", "cheaper_overload", "chea
 
 
 def _compute(case: Case) -> dict[str, Fact]:
-    options, seen, workers = case.options, case.seen, case.workers or 1
-    most = case.reserve + (options.cheaper or 0)
+    options, seen, workers, most = (
+        case.options,
+        case.seen,
+        case.workers or 1,
+        case.reserve + (case.options.cheaper or 0),
+    )
     return {
         "size": f"{counted(workers, 'worker')} of {counted(case.threads or 1, 'thread')}.",
         "master_unit": "" if seen.is_first else seen.unit,
@@ -209,8 +213,8 @@ def _compute(case: Case) -> dict[str, Fact]:
         "modules": ", ".join(seen.extensions) if seen.mounted else "",
         "requests_apart": max(1, (options.max_requests or 0) // workers),
         "seconds_apart": max(1, (options.max_worker_lifetime or 0) // workers),
-        "life_is_default": options.min_worker_lifetime is None,
         "half_life": (options.max_worker_lifetime or 0) // 2,
+        "life_is_default": options.min_worker_lifetime is None,
         "set_limits": case.name_set(*(name for name in _LIMITS if getattr(options, name))),
         "mercy_is_default": options.worker_reload_mercy is None,
         "longer": min(1024, seen.somaxconn or 1024),

@@ -156,7 +156,6 @@ def find_busy_threads(figures: Figures) -> Iterator[Finding]:
         yield from _few_slow_requests(figures)
         yield from _threads_of_a_socket(figures)
         return
-    waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     existing, away, slowest = mean_threads(figures.threads), bring_workers_back(figures), _find_slowest(figures)
     yield IN_USE.found(
         figures,
@@ -171,7 +170,7 @@ def find_busy_threads(figures: Figures) -> Iterator[Finding]:
         full=full >= 0.005 and percent(full),
         routes_off=bool(slowest["slowest"]) and figures.routes is None,
         away=away and away.cause,
-        worse=waits,
+        worse=used >= THREADS_FULL and shows_a_limit(figures.flow),
         **advise(figures),
     )
 
