@@ -149,7 +149,7 @@ def _check_as_root(server: ServerRecord) -> str:
 
 
 def _explain_coroutines(figures: Figures) -> Advice:
-    """What to do on a server with coroutines, where nothing shows what each of the requests of a thread waits for."""
+    """What to do on a server with coroutines, where it is unknown what each request waits for."""
     if figures.polling or (figures.flow.observed or 0.0) >= ASYNC_FULL * (figures.ceiling or 0):
         return CORES_BUSY.advise(all_busy=True)
     server = figures.server
@@ -185,7 +185,7 @@ WORTH_PROCESSES = 1.1
 
 
 def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
-    """The advice to add workers, without the full stop. is_modelled: whether the model knows what limits the server."""
+    """The advice to add workers, without the full stop. is_modelled: the model knows the limit."""
     processes, step = len(figures.server.workers), more_processes(figures)
     room = fits(figures.server.memory, step.processes - processes)
     change = fill(RAISE_PROCESSES, {"now": processes, "then": step.processes, "room": room})
@@ -239,7 +239,7 @@ def _say_demand(figures: Figures) -> str:
 
 
 def _share_of_programs(figures: Figures) -> float:
-    """The part of the threads' time in which they wait for programs that they start, or for a pipe, as from one."""
+    """The part of the threads' time in which they wait for programs, or for a pipe as from one."""
     return figures.share("child") + figures.share("pipe")
 
 

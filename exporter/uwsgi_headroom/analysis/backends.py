@@ -52,7 +52,7 @@ LEAST_SIGNIFICANCE = 3.0
 """The least t-statistic (B. L. Welch, Biometrika 34, 1947) of the difference between the times."""
 
 MOST_UNKNOWN = 0.1
-"""The largest part of the threads' time of which it may be unknown what they waited for, as at first it is."""
+"""The largest part of the threads' time of which it may be unknown what they waited for."""
 
 ALL = ""
 """Stands for all backends together, in the place of a name."""
@@ -99,7 +99,7 @@ class BackendSlices:
         self._added = 0
 
     def add(self, window: Window) -> None:
-        """Add the slice that follows the last one. One with a reload, or that is not known well, is left out."""
+        """Add the next slice. One with a reload, or that is not known well, is left out."""
         waits = window.waits
         if waits is None or window.reloads or window.observed_seconds < window.seconds / 2 or not window.seconds:
             return

@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.history.window import Window, WorkerWindow
 
 ACTIVE = 0.9
-"""The fraction of the window in which a worker must have accepted requests to be compared with the others."""
+"""A worker that accepted requests for this fraction of the window is active."""
 
 ENOUGH_REQUESTS = 100
 """The fewest requests, in all calm workers together, for a comparison of response times."""
@@ -58,7 +58,7 @@ class Balance(Struct, frozen=True, gc=False):
 
     @property
     def active(self) -> tuple[WorkerFigures, ...]:
-        """The workers that can be compared: those that accepted requests for nearly the whole window."""
+        """The workers that accepted requests for nearly the whole window."""
         return tuple([worker for worker in self.workers if worker.active])
 
     @property
@@ -70,7 +70,7 @@ class Balance(Struct, frozen=True, gc=False):
 
 
 def compute_balance(window: Window) -> Balance:
-    """Compare the workers of a window. A worker is active if it accepted requests for nearly the whole window."""
+    """Compare the active workers of a window."""
     requests = sum(worker.requests for worker in window.workers)
     figures = tuple(compute_worker(window, worker, requests) for worker in window.workers)
     active = [worker for worker in figures if worker.active]

@@ -39,7 +39,7 @@ INTERPRETERS_BUSY = 0.45
 """Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
 
 MOSTLY_BUSY = 0.75
-"""Below this mean fraction of busy threads, threads are free; requests that wait may have another reason."""
+"""Below this mean fraction of busy threads, threads are free."""
 
 WORKER_FULL = 0.9
 """At or above this mean fraction of its busy threads, a worker leaves requests of its own sockets waiting."""
@@ -80,7 +80,7 @@ WORKERS_DOWN = Reason("workers are down part of the time", "{look}")
 STOPPED_WHEN_IDLE = Reason(
     "uWSGI stops its workers when it is idle",
     "Remove `idle`, or raise it: after {idle:plain} s without a request, uWSGI stops all workers, and the next request "
-    "waits until a worker is up again.",
+    "waits for one.",
     FORK,
 )
 STARTED_ON_DEMAND = Reason(
@@ -105,8 +105,7 @@ RELOADED = Reason(
 RELOADED_AGAIN = Reason(
     "uWSGI is reloaded again and again",
     "Find out what reloads uWSGI: SIGHUP, `master-fifo`, or a file that is touched.",
-    "The file is the one of `touch-reload`, or a module that `py-autoreload` watches. At each reload, requests wait "
-    "until the application is loaded.",
+    "The file is the one of `touch-reload`, or a module that `py-autoreload` watches. At each reload, requests wait.",
 )
 SOCKETS_OF_THEIR_OWN = Reason(
     "a worker with sockets of its own has no free thread",
@@ -119,20 +118,17 @@ CHEAPER_IS_LATE = Reason(
 )
 DO_NOT_END = Reason(
     "the requests in service do not end, and hold the {slots}",
-    "Run {calls} to see what the requests in service wait for: no request was completed, and additional {slots} would "
-    "most likely also wait.",
+    "Run {calls} to see what the requests in service wait for: none was completed, and more {slots} would also wait.",
 )
 KEPT_CONNECTIONS = Reason(
     "clients that keep connections open hold the threads between requests",
     "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the connections of clients.",
-    "With `http11-socket`, each connection holds a thread until it is closed. `http-socket`, in contrast, closes it "
-    "after each response.",
+    "With `http11-socket`, each connection holds a thread until it is closed; `http-socket` closes it at once.",
 )
 STAY_OPEN = Reason(
     "connections that stay open, such as WebSockets, hold the threads",
     "Serve these connections from a uWSGI of their own with `gevent`.",
-    "There, each connection takes only an async core. Or raise `threads` by as many as stay open at once: a web server "
-    "in front cannot buffer them.",
+    "There, each takes only an async core. Or raise `threads` by as many as stay open: nothing can buffer them.",
 )
 SLOW_CLIENTS = Reason(
     "slow clients hold the threads",

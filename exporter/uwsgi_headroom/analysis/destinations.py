@@ -106,8 +106,7 @@ def divide(
     own: Collection[str] = (),
 ) -> tuple[DestinationFigures, ...]:
     """Divides the threads in `backend` and `dns` among what they wait for; most threads first. destinations: in any
-    unit; empty if only the named ones are known. named: mean threads of those that are configured. own: the server's
-    own sockets."""
+    unit; empty if only the named ones are known. named: mean threads of those that are configured."""
     names = {address: name for name, address in addresses.items()}
     for socket in own:
         host, colon, port = socket.rpartition(":")

@@ -91,8 +91,8 @@ def compute_waits(
     old: int = 0,
 ) -> WaitFigures | None:
     """The figures of a window; None unless the kernel said for all of it what the threads wait for. stuck: mean number
-    of threads with stuck requests. destinations: the thread seconds of each. now: the last sample. own: the server's
-    own sockets. old: the threads whose requests last."""
+    of threads with stuck requests. destinations: the thread seconds of each. now: the last sample. old: the threads
+    whose requests last."""
     waits = window.waits
     if waits is None:
         return None

@@ -244,7 +244,7 @@ def count_workers_sharing_one_cpu(server: ServerRecord) -> int:
 
 
 def count_workers_with_own_sockets(setup: Setup) -> int | None:
-    """The number of workers that take requests only from sockets that no other worker has; None if unknown."""
+    """How many workers have sockets of their own alone; None if unknown."""
     if not setup.mapped or not setup.socket_holders:
         return None
     alone, sharing = set[int](), set[int]()

@@ -69,8 +69,7 @@ CALLS_ITSELF = replace(
     BACKEND,
     severity="warning or info",
     title="Requests call the uWSGI that serves them, and wait for the response.",
-    meaning="Each of these requests needs a second thread. If all threads wait for one, nothing continues before a "
-    "timeout.",
+    meaning="Each of these requests needs a second thread. If all wait for one, nothing continues before a timeout.",
     act="Call the code behind the second requests instead, or let another uWSGI serve them.",
     then="More `threads` only make it rarer that all threads wait for second requests.",
     clause="requests call the uWSGI that serves them",

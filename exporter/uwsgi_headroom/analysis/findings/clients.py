@@ -52,15 +52,14 @@ LEFT_EARLY = Kind(
     severity="warning or info",
     title="[info? A few clients disconnect before they get their response.]"
     "[warning? Clients disconnect before they get their response: a timeout is too short.]",
-    evidence="In at least {number} of {requests:request} ({part:fine_percent}), the client left before uWSGI had "
-    "written the response[unread? , or stopped sending the request ({unread})][time? ; a request takes "
-    "{time:duration} in uWSGI][wait? ; {wait}].",
+    evidence="In at least {number} of {requests:request} ({part:fine_percent}), the client left before the "
+    "response[unread? , or stopped sending the request ({unread})][time? ; a request takes {time:duration} in "
+    "uWSGI][wait? ; {wait}].",
     meaning="The work for these requests is wasted, and is done again if the clients retry. It is no failure of the "
     "application, although uWSGI logs a `write error` and counts an exception for each.",
     act="[warning? Compare the timeouts of clients and of the web server with the response times.]",
     then="[warning? If requests wait in the listen queue, shorten that wait first. Then raise the shorter timeouts "
-    "(`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI), or make the slowest requests "
-    "shorter.]",
+    "(`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI), or make requests shorter.]",
     runbook="UwsgiExceptionsHigh",
 )
 UPLOADS_LEFT = replace(
@@ -76,8 +75,7 @@ MOST_LEFT = replace(
     title="Most responses come too late: clients have left, and uWSGI still serves their requests.",
     act="[size? Lower `listen` to {size:plain}: a request then waits {short:duration} at most.]"
     "[not size? Shorten the wait in the listen queue.]",
-    then="[size? More are turned away, but the others get their response in time. ]Let clients pause before a retry. "
-    "Then add capacity.",
+    then="[size? More are turned away, but the others get their response in time. ]Let clients pause before a retry.",
     page_after=60,
 )
 
@@ -108,8 +106,7 @@ FAIL = Kind(
     code="server_errors",
     role="harm",
     severity="critical, warning or info",
-    title="uWSGI's log says that [critical? most][warning? some][info? some] responses are server errors (status 500 "
-    "to 599).",
+    title="uWSGI's log says that [critical? most][warning? some][info? some] responses are server errors (status 5xx).",
     evidence="{number} of {requests:request} ({part:fine_percent}) got such a response; uWSGI counted "
     "{raised:exception}.[not proven?  " + UNPROVEN + "]",
     meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all exceptions "

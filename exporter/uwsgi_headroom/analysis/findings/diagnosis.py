@@ -142,8 +142,7 @@ def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tup
 
 
 def _hurts(figures: Figures, finding: Finding, cause: Finding | None) -> bool:
-    """Whether users feel a harm of waiting now; full threads are one while requests wait, or if the cause fills
-    them."""
+    """Whether users feel a harm of waiting now; full threads are one while requests wait."""
     if finding.code == "objective_missed" and figures.objective:
         last = figures.objective.windows[-1]
         if last.lost > last.slow + last.waited + last.refused:

@@ -52,9 +52,8 @@ HURTS = Kind(
     "requests take {slow:duration}, against {calm:duration} on less busy workers[mean?  ({mean} on average)][waiters? "
     "; {waiters:mean} of its threads wait for the interpreter lock (GIL)][spare? ; {spare} threads of other workers "
     "are idle].{route}",
-    meaning="In one process, only one thread at a time can run Python: the threads of this worker wait for one "
-    "interpreter lock (GIL). With equal shares, the mean response time would be {saved:duration} ({cost:percent}) "
-    "shorter.",
+    meaning="In one process, only one thread at a time can run Python: the threads of this worker wait for it (GIL). "
+    "With equal shares, the mean response time would be {saved:duration} ({cost:percent}) shorter.",
     act="[mapped? Let the web server spread the load evenly over the sockets of `map-socket`, or remove "
     "`map-socket`.][not mapped, not split? Let every worker take requests from the same sockets.][split? Use more "
     "processes and fewer threads, such as {split} instead of {now}][fits?  ({fits})][split? .]",
@@ -83,8 +82,7 @@ ONE_SLOW = replace(
     title="Requests of worker {slow} take much longer than requests of other workers.",
     evidence=SHARE
     + ". Requests of worker {slow} take {times:factor} as long: {its:duration}, against {rest:duration}.",
-    meaning="Either it served other kinds of requests, or something makes them wait, such as a lock or a broken "
-    "connection.",
+    meaning="Either it served other kinds of requests, or something makes them wait, as a lock or a broken connection.",
     act="Run {calls} to see what the requests of worker {slow} wait for.",
 )
 ONE_FAST = replace(
@@ -92,8 +90,7 @@ ONE_FAST = replace(
     title="Worker {hottest} takes more requests than the others, and responds much faster.",
     evidence=SHARE + ". Its requests take {its:duration} on average, and those of the others {rest:duration}.",
     meaning="A worker that responds faster is free sooner for the next request. If it has lost its connection to a "
-    "database, for example, each of its requests may fail at once. Or it served other kinds of requests than the "
-    "others.",
+    "database, for example, each of its requests may fail at once. Or it served other kinds of requests.",
     act="Check the access log of the web server for failed requests.",
     then="Also check uWSGI's log for its errors. If its requests fail, restart it: `kill -HUP` with its PID.",
 )

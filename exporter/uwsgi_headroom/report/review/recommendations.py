@@ -3,8 +3,7 @@
 A block is that of `analysis.findings`: one cause, the harms that it explains, one change. It is judged in the quarter
 hour that counts. What clients felt at other times (refused, slower than the objective) is joined to its cause in the
 quarter hours in which it happened. Beyond the advice of `check` there are two recommendations: capacity to add before a
-limit is reached, and servers to survive the loss of one. Section 9 is
-what in the settings will cause trouble, or may.
+limit is reached, and servers to survive the loss of one. Section 9: settings that will or may cause trouble.
 """
 
 from __future__ import annotations
@@ -338,8 +337,7 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
 
 
 def _find_missed(peaks: Peaks, users: Users) -> Iterator[Block]:
-    """The block of an objective that was missed over the range: what caused it on the server that missed it most, in
-    the quarter hours in which the budget burned too fast."""
+    """The block of an objective that was missed over the range: the cause on the server that missed it most."""
     objective = users.objective
     if isinstance(objective, Absent) or objective.budget <= 1:
         return
