@@ -339,7 +339,7 @@ def _find_held(figures: Figures) -> list[_Held]:
     found = []
     for worker in figures.server.workers:
         use, window = uses.get(worker.worker_id), windows.get(worker.worker_id)
-        part = window and ratio(window.loop_held_seconds, seconds)
+        part = ratio(window.loop_held_seconds, seconds) if window else None
         if use is None or window is None or part is None:
             continue
         if use.held:  # a call that computes is known only after a CPU second, which takes long where CPUs are scarce
