@@ -28,7 +28,7 @@ DOORS: dict[str, str] = {
         percentiles repairman routes settings shortages sizing usable verdict wait_states
         worker_states what_if.measured what_if.predict
         deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.limits
-        findings.other_limits findings.queue findings.workers""",
+        findings.queue findings.workers""",
     "arguments": "commands completion parser",
     "check": "command compare_command exporter_client failure pids request",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",

@@ -333,23 +333,20 @@ class Waits(Struct, frozen=True):
     addresses: Mapping[str, str] = field(default_factory=dict)
     """The address of each. `threads["backend"]` includes them."""
     shared: float = 0.0
-    """The mean number of threads that wait for an answer over a connection that workers share; in `threads["backend"]`
-    as well."""
+    """The mean number of threads that wait for an answer over a connection that workers share."""
     output: float = 0.0
     """The mean number of threads that wait for a pipe to take their output; in `threads["pipe"]` as well."""
     output_name: Output | None = None
     """Which output that is, or was when a thread last waited for it; None if none ever did."""
     websockets: float = 0.0
-    """The mean number of threads that wait for what their clients send after a request, as with WebSockets; in
-    `threads["client"]` as well."""
+    """The mean number of threads that wait for what their clients send after a request, as with WebSockets."""
     pools: Mapping[int, int] = field(default_factory=dict)
     """The size of the pool for which threads wait, by worker id: so many of its threads are in a state of `WORKING`
     whenever others wait for a lock."""
     holder: Holder | None = None
     """Who holds what most threads in `lock` wait for; None if too few were seen."""
     nap: float | None = None
-    """For how many seconds threads in `sleep` do so at a time, within one request; infinite if they sleep once, None if
-    too few were seen."""
+    """For how many seconds threads in `sleep` do so at a time; infinite if once, None if too few were seen."""
     destinations: Mapping[Destination, float] = field(default_factory=dict)
     """The mean number of threads that wait for each: together those in `backend` and `dns`."""
     busy: int = 0
@@ -368,8 +365,7 @@ class Waits(Struct, frozen=True):
     file_lock: LockUse | None = None
     """The lock of a file that is used most by all workers together; None if none is known."""
     loops: Mapping[int, LoopUse] | None = None
-    """The event loops of workers with coroutines, by worker id, that something holds or held; None where there are
-    none, or they cannot be seen."""
+    """The event loops of workers with coroutines, by worker id, that something holds or held; None if unknown."""
 
 
 class Line(NamedTuple):
@@ -533,8 +529,7 @@ class LogMessage(Struct, frozen=True, gc=False):
 
     count: int
     agreed: int
-    """For how many of these lines a counter or a process agreed that they are true: the application writes to the same
-    log."""
+    """For how many of these lines a counter or a process agreed: the application writes to the same log."""
     workers: tuple[int, ...] = ()
     signals: tuple[int, ...] = ()
     """The workers and the signals that they name."""
@@ -601,6 +596,11 @@ class ServerRecord(Struct, frozen=True):
     """None without a limit, or if it is not known."""
     log: LogRecord | None = None
     """Of the window that ends at this instant; None if nothing is known of a log."""
+
+    @property
+    def messages(self) -> Mapping[str, LogMessage]:
+        """Of uWSGI's log, by their codes; empty if nothing is known of a log."""
+        return self.log.messages if self.log else {}
 
 
 class Outage(Struct, frozen=True, gc=False):

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.analysis.judging import findings_by_code, idle, judge, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import accepting, causes
+from uwsgi_headroom.analysis.findings import causes
 from uwsgi_headroom.history.window import Window
 
 
@@ -23,11 +23,11 @@ def prefork(**more: int | None) -> Server:
 @pytest.mark.parametrize(
     ("holder", "is_stopped", "kind", "command"),
     [
-        (102, True, accepting.HOLDER_STOPPED, "`kill -CONT 102`"),
-        (103, False, accepting.HOLDER_ACCEPTS_NOTHING, "`kill -KILL 103`"),  # uWSGI starts another worker
-        (999, False, accepting.HOLDER_GONE, "Reload uWSGI"),  # a process that is no worker never released it
-        (None, True, accepting.IDLE_AND_STOPPED, "`kill -CONT 102`"),
-        (None, False, accepting.ACCEPT_NOTHING, "py-spy"),  # nothing is known of the cause
+        (102, True, causes.HOLDER_STOPPED, "`kill -CONT 102`"),
+        (103, False, causes.HOLDER_ACCEPTS_NOTHING, "`kill -KILL 103`"),  # uWSGI starts another worker
+        (999, False, causes.HOLDER_GONE, "Reload uWSGI"),  # a process that is no worker never released it
+        (None, True, causes.IDLE_AND_STOPPED, "`kill -CONT 102`"),
+        (None, False, causes.ACCEPT_NOTHING, "py-spy"),  # nothing is known of the cause
     ],
 )
 def test_what_keeps_workers_from_accepting(holder, *, is_stopped, kind, command):
@@ -62,7 +62,7 @@ def test_a_stopped_worker_while_nobody_waits():
     server = prefork()
     server[1].stopped = True
     (finding,) = judge(replace(waiting(0.0), queue_seconds={"app": 0.0}), server).values()
-    assert (finding.kind, finding.worker_id) == (accepting.WORKERS_STOPPED, 1)
+    assert (finding.kind, finding.worker_id) == (causes.WORKERS_STOPPED, 1)
     assert "`kill -CONT 101`" in finding.change
 
 

@@ -15,9 +15,8 @@ from tests.frozen.judgement import WINDOWS, decode_given, read_lines
 from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
+from uwsgi_headroom.analysis.findings import Finding, collect_findings, correct_headroom
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES, first_act
-from uwsgi_headroom.analysis.findings.other_limits import correct_headroom
 from uwsgi_headroom.analysis.littles_law import noticed_wait
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 

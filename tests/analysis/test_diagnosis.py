@@ -8,7 +8,15 @@ from tests.analysis.judging import AT, describe, figures_of, findings_by_code
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.bottlenecks import connections_hold_threads
-from uwsgi_headroom.analysis.findings import Finding, Severity, collect_findings, find_harm, first_act, lock_waits
+from uwsgi_headroom.analysis.findings import (
+    ROWS,
+    Finding,
+    Severity,
+    collect_findings,
+    find_harm,
+    first_act,
+    lock_waits,
+)
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Outage, Setup
@@ -148,7 +156,8 @@ def test_nothing_is_promised_to_requests_that_sleep():
     first, *_ = judge(full({"sleep": 8.0}))
     assert first.serves is None
     assert "serves at least" not in first.change
-    assert first_act(first.change).startswith("Raise `threads` from 4 to 26, unless a rate limit or retries")
+    assert first_act(first.change).startswith("Raise `threads` from 4 to 26: on average")
+    assert "If requests sleep because of a rate limit" in first.change
 
 
 @pytest.mark.parametrize(
@@ -175,7 +184,8 @@ def test_the_worst_harm_is_that_of_the_verdict():
     """A refusal comes before a wait, as harm or as the finding itself; full threads are a harm only while they hurt."""
 
     def found(code: str, severity: Severity = "critical", *harms: Finding) -> Finding:
-        return Finding(code=code, severity=severity, title="It is.", evidence="So.", harms=harms)
+        kind = next(row for row in ROWS if row.code == code)
+        return Finding(code=code, severity=severity, title="It is.", evidence="So.", kind=kind, harms=harms)
 
     refused, waits, full = found("clients_refused"), found("queue_wait"), found("saturation", "warning")
     assert find_harm([found("saturation", "critical", waits, refused), found("exceptions")]) == "clients_refused"

@@ -25,10 +25,10 @@ from uwsgi_headroom.analysis.findings import (
     clients,
     collect_findings,
     evenness,
-    health,
     limits,
     load,
     queue,
+    waits,
 )
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
@@ -334,7 +334,7 @@ def test_stuck_requests():
     """Requests older than the limit are stuck; in a killed worker they are lost, not stuck."""
     server = stuck(2, 45, 5)
     finding = findings_by_code(idle(), server)["request_stuck"]
-    assert (finding.kind, finding.worker_id) == (health.STUCK, 2)
+    assert (finding.kind, finding.worker_id) == (waits.STUCK, 2)
     assert finding.evidence.startswith("1 request is stuck in worker 2, in service for 45 s.")
     server.kill(2)
     assert findings_by_code(idle(), server).keys() == {"workers_missing"}
@@ -367,7 +367,7 @@ def test_event_streams_that_leave_no_core():
     threads, neither. Where nothing is served, something does not yield, and more cores do not help."""
     assert "request_stuck" not in (streams(20) | streams(21, cores=6))  # a core that waits takes nothing from others
     finding, standing = streams(23, cores=6)["request_stuck"], streams(20, requests=0, queued=5.0)["request_stuck"]
-    assert (finding.kind, finding.severity, standing.severity) == (health.STUCK, "warning", "warning")
+    assert (finding.kind, finding.severity, standing.severity) == (waits.STUCK, "warning", "warning")
     assert streams(23, cores=6, queued=50.0)["request_stuck"].severity == "critical"
     for each, yields in ((finding, True), (standing, False)):
         assert ("raise `gevent`" in each.change, "does not yield" in each.meaning) == (yields, not yields)
@@ -379,8 +379,8 @@ def test_event_streams_that_leave_no_core():
 @pytest.mark.parametrize(
     ("raised", "kind", "expected"),
     [
-        (1, clients.RAISE, "info"),
-        (27, clients.RAISE, "info"),
+        (1, clients.RAISE_FEW, "info"),
+        (27, clients.RAISE_FEW, "info"),
         (28, clients.RAISE, "warning"),
         (1040, clients.RAISE, "warning"),
         (1050, clients.MOST_RAISE, "critical"),

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.analysis.judging import change_workers, describe, idle, judge, row, severity
 from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.capacity import count_more_workers, fits
-from uwsgi_headroom.analysis.findings import Finding, health
+from uwsgi_headroom.analysis.findings import Finding, parts
 from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
 from uwsgi_headroom.reading import describe_memory
@@ -86,7 +86,7 @@ def with_threads(
 @pytest.mark.parametrize(
     ("threads", "growth", "respawns", "kind"),
     [
-        (104, 4, 0, health.THREADS_GROW),
+        (104, 4, 0, parts.THREADS_GROW),
         (103, 99, 0, None),  # a pool of 99 that fills up
         (36, 32, 0, None),
         (200, 3, 0, None),
@@ -105,11 +105,11 @@ def test_threads_that_grow_in_number(threads, growth, respawns, kind):
     ("tasks", "threads", "growth", "kind"),
     [
         # Most of the limit of the cgroup is in use, half of it by threads that serve no request.
-        (Tasks(800, 1000), 394, 0, health.THREADS_NEAR_LIMIT),
-        (Tasks(1000, 1000), 900, 0, health.THREADS_NEAR_LIMIT),
+        (Tasks(800, 1000), 394, 0, parts.THREADS_NEAR_LIMIT),
+        (Tasks(1000, 1000), 900, 0, parts.THREADS_NEAR_LIMIT),
         (Tasks(799, 1000), 700, 0, None),
         (Tasks(800, 1000), 393, 0, None),
-        (Tasks(600, 1000), 504, 40, health.THREADS_GROW),
+        (Tasks(600, 1000), 504, 40, parts.THREADS_GROW),
         (Tasks(0, 1), None, None, None),  # where nothing is known of the threads, a limit says nothing
     ],
 )
@@ -117,7 +117,7 @@ def test_threads_near_the_limit(tasks, threads, growth, kind):
     """If they grow, the evidence says when it is reached."""
     found = with_threads(threads, growth, tasks=tasks)
     assert row(found, "threads_growing") is kind
-    assert kind is not health.THREADS_GROW or found["threads_growing"].evidence.endswith(" none is left in 10 min.")
+    assert kind is not parts.THREADS_GROW or found["threads_growing"].evidence.endswith(" none is left in 10 min.")
 
 
 def memory_of(per_worker: int, available: int, source: Source = "uss", workers: int = 4) -> Memories:

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.analysis.judging import figures_of
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings.kind import Finding, first_act
-from uwsgi_headroom.analysis.findings.objective import BURNS, find
+from uwsgi_headroom.analysis.findings.queue import BURNS, find_missed
 from uwsgi_headroom.analysis.objective import LoadLimit, ObjectiveFigures, find_load_limit, judge_objective
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.response_times.totals import SlowRequests
@@ -132,7 +132,7 @@ def test_the_load_that_misses_it(known, now, limit):
 
 def found(windows: list[SlowRequests], harakiris: int = 0) -> list[Finding]:
     figures = figures_of(replace(window(60, worker(1, 100)), harakiris=harakiris))
-    return list(find(replace(figures, objective=judged(*windows))))
+    return list(find_missed(replace(figures, objective=judged(*windows))))
 
 
 def both(slower: float = 0.0, lost: int = 0, waited: float = 0.0, refused: int = 0) -> list[SlowRequests]:

@@ -9,8 +9,7 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import collect_findings
-from uwsgi_headroom.analysis.findings.other_limits import correct_headroom
+from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom
 from uwsgi_headroom.analysis.verdict import verdict_sentence
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import LoopHold, LoopUse, SharedConnection, State, Waits

@@ -12,8 +12,7 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from tools.scenarios.scenario import APP
 from uwsgi_headroom import stats
-from uwsgi_headroom.analysis.findings import Finding, collect_emperor_findings, parts, static_files
-from uwsgi_headroom.analysis.findings.kind import RUNBOOKS
+from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding, clients, collect_emperor_findings, parts
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.reading import Reading, describe_emperor
@@ -193,7 +192,7 @@ def test_files_that_hold_the_threads():
     """They are the cause of the wait, once: slow clients are those who read them."""
     first, *others = judge(files(queued=9.0), FILES).values()
     assert (first.kind, first.severity, first.settings) == (
-        static_files.STATIC_FILES,
+        clients.STATIC_FILES,
         "critical",
         (("offload-threads", 2),),
     )

@@ -57,7 +57,7 @@ def test_workers_that_are_recycled_together(known, settings):
     finding = together(**known)["queue_wait"]
     assert (finding.kind, finding.settings) == (recycling.RECYCLED_TOGETHER, settings)
     assert f"after at least {known.get('served', 1000):,} requests each; for 3.0 s, no worker" in finding.evidence
-    assert ("before they are 10 s old" in finding.change) == ("served" in known)
+    assert ("before it is 10 s old" in finding.change) == ("served" in known)
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ ROW = Kind(
 def test_a_finding_of_a_row():
     """Who may only scrape reads no path and no PID. A block can leave out how long requests wait."""
     found = ROW.found(
-        {"id": 3, "wait": "requests wait 2.0 s"},
+        known={"id": 3, "wait": "requests wait 2.0 s"},
         place=Private("shop/a.py", "a file"),
         pid=Private("77", "PID"),
         worker_id=3,

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import fields, replace
 
 from tests.analysis.judging import describe, idle, judge, setup
-from uwsgi_headroom.analysis.settings import RULES, Case, Evidence, review
+from uwsgi_headroom.analysis.settings import RULES, Evidence, make_case, review
 from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.record import Options
 
@@ -65,7 +65,7 @@ def test_careful_settings_need_no_advice(seen):
 
 def test_every_rule_speaks():
     """Each rule has advice on one of the bad examples, with all its parts, and warnings stand first."""
-    silent = [rule.rule for rule in RULES if not any(rule.when(Case(*example)) for example in WORST)]
+    silent = [rule.rule for rule in RULES if not any(rule.when(make_case(*example)) for example in WORST)]
     assert silent == []
     for options, seen in WORST:
         found = review(options, seen)

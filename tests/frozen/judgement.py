@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from tests.frozen.form import decode, encode, type_hints
 from uwsgi_headroom.analysis.backends import ALL, Saturation
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.analysis.findings.other_limits import correct_headroom
+from uwsgi_headroom.analysis.findings import Finding, collect_findings, correct_headroom
 from uwsgi_headroom.analysis.verdict import worst_status
 
 HERE = Path(__file__).parent

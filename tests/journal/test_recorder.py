@@ -10,7 +10,7 @@ from tests.support.real_uwsgi import Uwsgi, uwsgi
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server, emperor
 from uwsgi_headroom import stats
-from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.findings import Finding, queue
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.journal.events import Event, Journal
@@ -184,7 +184,7 @@ class TestVerdicts:
         watch.read(REFUSED, watch.now + 1.0)
         assert watch.watch.recorder.verdicts.current == NO_VERDICT
         verdicts = Verdicts(Journal())
-        finding = Finding(code="queue_wait", severity="critical", title="It waits.", evidence="Much.")
+        finding = Finding("queue_wait", "critical", "It waits.", "Much.", queue.LONG_WAIT)
         seen = []
         for time, found in enumerate([False, True, True, False, False], start=10):
             verdicts.judge(

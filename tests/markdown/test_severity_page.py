@@ -9,24 +9,20 @@ from typing import NamedTuple
 from tests.markdown.test_facts import rows
 from tools.environments import ROOT
 from tools.tables import list_rows
-from uwsgi_headroom.analysis import destinations, figures, polling, shortages, wait_states, worker_states
+from uwsgi_headroom.analysis import destinations, figures, shortages, wait_states, worker_states
 from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, INTERPRETERS_BUSY
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.findings import (
     causes,
     clients,
     evenness,
-    health,
     limits,
     load,
     lock_waits,
     log,
-    loops,
-    memory,
     parts,
     queue,
     recycling,
-    setup,
     waits,
     workers,
 )
@@ -68,13 +64,13 @@ ROWS = {
         "together", (recycling.TOGETHER_SECONDS, recycling.APART, recycling.MANY_ENDS, recycling.ENDING)
     ),
     "workers_ended": Row("workers? end", workers.MANY_LOST),
-    "descriptors_used_up": Row("descriptors", (memory.NEAR_DESCRIPTORS, memory.LEFT)),
+    "descriptors_used_up": Row("descriptors", (parts.NEAR_DESCRIPTORS, parts.LEFT)),
     "connection_shared": Row("share one connection", (waits.LEAST_SHARED, waits.AT_ONCE)),
     "output_blocked": Row("pipe", (wait_states.MOSTLY,)),
     "connections_tracked": Row("tracked", (*queue.TRACKED, *queue.MANY_DROPPED)),
-    "loop_held": Row("event loop|loop is held", (wait_states.MOSTLY, loops.ALWAYS, loops.LONG)),
+    "loop_held": Row("event loop|loop is held", (wait_states.MOSTLY, waits.ALWAYS, waits.LONG)),
     "workers_paused": Row("paused", (STANDING,)),
-    "cheaper_starts_slowly": Row("cheaper", (*causes.LOADING, causes.FULL)),
+    "cheaper_starts_slowly": Row("cheaper", (causes.LOADING_SECONDS, causes.LOADING_PART, causes.FULL)),
     "signal_handlers": Row("handlers", (causes.HANDLING,)),
     "start_hangs": Row("hangs? at the start|accepts nothing", (causes.HANGS,)),
     "reload_waits": Row("reload waits|not replaced", (figures.RELOAD_WAITS, STANDING)),
@@ -88,7 +84,7 @@ ROWS = {
     "requests_rejected": Row("requests (that are |are )?(refused|rejected)|refuses", log.MANY_REFUSED),
     "requests_unanswered": Row("without (a byte of )?an answer|unanswered", log.MANY_REFUSED),
     "saturation": Row("threads (are |is )?(busy|in use)|busy threads", (limits.THREADS_BUSY, limits.THREADS_FULL)),
-    "interpreter_bound": Row("async cores", (polling.OF_KERNEL,)),
+    "interpreter_bound": Row("async cores", (figures.OF_KERNEL,)),
     "interpreter_lock_held": Row(
         "lock of an interpreter", (round(lock_waits.LITTLE, 1), wait_states.MOSTLY, MOST_WAIT, shortages.LOCKED)
     ),
@@ -104,14 +100,14 @@ ROWS = {
     "cpu_wait": Row("waits? for a CPU", (wait_states.MOSTLY, load.FELT, load.LEAST_REQUESTS)),
     "cpu_used_by_others": Row("other programs", (load.LOW_CPU, LEAST_OWN, CPU_WAIT / 2)),
     "queue_filling": Row("filling", (queue.FILLING,)),
-    "memory_headroom_low": Row("no other worker fits", (memory.SCARCE,)),
+    "memory_headroom_low": Row("no other worker fits", (parts.SCARCE,)),
     "accept_blocked": Row("although threads are free", (IDLE_WHILE_WAITING,)),
     "cheaper_does_not_scale": Row("in reserve", (limits.RESERVE_UNUSED,)),
-    "role_takes_memory": Row("mules|spoolers", (memory.LARGE_ROLE, memory.FEW_WORKERS)),
+    "role_takes_memory": Row("mules|spoolers", (parts.LARGE_ROLE, parts.FEW_WORKERS)),
     "cache_full": Row("cache", (parts.REFUSED,)),
     "spooler_behind": Row("spooler", (parts.MANY_TASKS, parts.LATE)),
-    "threads_growing": Row("threads that (do not end|serve no request)", (*health.THREADS, *health.NEAR_TASKS)),
-    "memory_growing": Row("memory of a worker", (*health.GROWTH, processes.LOW_SECONDS)),
+    "threads_growing": Row("threads that (do not end|serve no request)", (*parts.THREADS, *parts.NEAR_TASKS)),
+    "memory_growing": Row("memory of a worker", (*parts.GROWTH, processes.LOW_SECONDS)),
     "noticed": Row("notice|listen queue|wait noticeably", (WAIT_RATIO, LEAST_WAIT, MOST_WAIT)),
     "reached": Row("reached|saturated|interpreter|of a CPU|first limit", (REACHED, round(1 / REACHED, 1))),
     "compute": Row("interpreter|compute", (INTERPRETERS_BUSY,)),
@@ -121,7 +117,7 @@ ROWS = {
 }
 """By code, and by word: the rows that have a number."""
 
-BY_TEXT = {"workers_share_one_cpu": (setup.BUSY,), "vassals_throttled": ()}
+BY_TEXT = {"workers_share_one_cpu": (parts.BUSY,), "vassals_throttled": ()}
 """Findings that warn and stand in the text below the tables."""
 
 ON_CALL = {

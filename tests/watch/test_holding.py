@@ -11,7 +11,7 @@ from tests.analysis.test_findings import AT
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
-from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings
+from uwsgi_headroom.analysis.findings import ROWS, SEVERITIES, Finding, collect_findings
 from uwsgi_headroom.analysis.findings.hold import HOLD_SECONDS, Hold
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.journal import recorder
@@ -86,9 +86,9 @@ def test_the_order_of_what_is_seen_now_is_kept():
 def test_lost_requests_are_no_wait():
     """A block of workers that keep restarting, with the requests that they lost, does not stand for a wait."""
     (wait,) = [each for each in SLEEPS if each.harms]
-    lost = replace(
-        wait, code="respawn_loop", severity="critical", harms=(replace(wait, code="requests_lost", harms=()),)
-    )
+    loops, loses = (next(row for row in ROWS if row.code == code) for code in ("respawn_loop", "requests_lost"))
+    requests = replace(wait, code="requests_lost", kind=loses, harms=())
+    lost = replace(wait, code="respawn_loop", kind=loops, severity="critical", harms=(requests,))
     hold = seen([lost])
     look(hold, [wait], 105.0)
     assert {each.code for each in look(hold, [wait], 110.0)} == {"respawn_loop", wait.code}
@@ -123,7 +123,7 @@ def test_nothing_is_held_from_a_part_of_a_window():
     assert hold.alerts(106.0) == []
 
 
-PAGED = Kind("queue_wait", "critical", "Requests wait.", "{n} wait.", page_after=60.0)
+PAGED = Kind("queue_wait", "critical", "Requests wait.", "{n} wait.", waiting=2, page_after=60.0)
 CAUSE = Kind("application_lock", "critical", "A lock is held.", "{n} wait for it.", page_after=60.0)
 
 

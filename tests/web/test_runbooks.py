@@ -16,7 +16,7 @@ from tests.support.captured_documents import document
 from tests.support.real_uwsgi import accepting, wait_until
 from tests.support.web_server import get, serving
 from tools.environments import ROOT
-from uwsgi_headroom.analysis.findings.kind import RUNBOOKS
+from uwsgi_headroom.analysis.findings import RUNBOOKS
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.kernel.facts import HostFacts

@@ -1,7 +1,6 @@
 """Advises what to change for more capacity, depending on the scarce resource: CPUs, interpreters or threads.
 
-Here it is decided whether there is evidence for an advice. Every text that advises more threads or processes comes from
-`advise_capacity`, or rests on a measured load of the interpreters.
+Every text that advises more threads or processes comes from `advise_capacity`, or rests on a measured load.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.demand import count_refused, write_at_once
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.shortages import LOCKED, UNLESS_LIMITED, are_waits_known, mean_load, mostly_sleeps
+from uwsgi_headroom.analysis.shortages import LOCKED, are_waits_known, mean_load, mostly_sleeps
 from uwsgi_headroom.analysis.sizing import (
     Step,
     Stop,
@@ -27,7 +26,7 @@ from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import ASYNC, ASYNC_FULL, name_slots, show_calls
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import counted
-from uwsgi_headroom.words.template import fill
+from uwsgi_headroom.words.template import Facts, fill
 
 LEAST_BACKEND = 0.05
 """Below this share of the time, a backend is not named beside others."""
@@ -49,19 +48,17 @@ INTERPRETERS_COMPUTE = Reason(
     "{more}. Additional {slots} would wait for the interpreter lock: each interpreter already uses {load} of a CPU.",
 )
 SEE_WAITS = (
-    "Run {how} to see what the threads wait for. If threads wait for a lock of the application, change the code so "
-    "that it holds the lock for less time; more processes help only if each process has its own lock. If threads wait "
-    "for a backend, make the backend faster, or let it take more requests at once. If threads wait for slow clients, "
-    "let the web server in front of uWSGI buffer requests and responses. Until you know what the threads wait for, do "
-    "not change `threads` or `processes`: more threads might also wait."
+    "Run {how} to see what the threads wait for. For a lock of the application, change the code so that it holds the "
+    "lock for less time; more processes help only if each has its own. For a backend, make it faster, or let it take "
+    "more requests at once. For slow clients, let the web server in front of uWSGI buffer requests and responses. "
+    "Until you know, do not change `threads` or `processes`: more threads might also wait."
 )
 """Where it is not known what helps."""
 
 RAISE_PROCESSES = "Raise `processes` from {now:plain} to {then:plain} ({room})"
 SERVES = "After this step, uWSGI can serve at least {most:rate} (it serves {now:rate} now)"
 NOT_COUNTED = (
-    "How long requests will wait after this step is not known: the clients that the full queue turned away were not "
-    "counted"
+    "How long requests will wait after this step is not known: clients that the full queue refused were not counted"
 )
 STOPS: dict[Stop, str] = {
     "memory": "There is not enough memory for the {wanted:plain} {unit} that the load needs",
@@ -84,25 +81,22 @@ BURSTS_NEED_MORE = (
     "on average, requests need [floor? at least ]{number} of the {all} of all workers, but bursts would need more than "
     "all {ceiling:plain}"
 )
-ONLY_BURSTS_NEED_MORE = "bursts would need more than the {all} of all workers"
-
-UNLESS_SHARED = ", unless requests wait for the same program, or for programs that wait for each other"
+"""Why a step is needed."""
 
 LOCK_TOO = (
-    "Threads spend {share:percent} of their time waiting for a lock of the application, for which additional threads "
-    "will also wait."
+    "Threads spend {share:percent} of their time waiting for a lock of the application: more threads would also wait."
 )
 SLEEP_TOO = (
     "Threads spend {share:percent} of their time in calls that sleep. If requests sleep because of a rate limit, or "
-    "before they try something again that failed, additional threads would also sleep."
+    "before they try something again that failed, more of them would also sleep."
 )
 PROGRAMS_TOO = (
     "For {share:percent} of their time, threads wait for programs that they start, or for a pipe. With more threads, "
-    "more of these programs run at once, and each needs memory and CPU of its own."
+    "more of these programs run at once, and each needs memory and CPU of its own. If they wait for each other, or all "
+    "threads for the same one, more threads would also wait."
 )
 DISK_TOO = (
-    "For {share:percent} of their time, threads wait for a disk: more threads help only if the disk can serve more at "
-    "once."
+    "For {share:percent} of their time, threads wait for a disk: more threads help only if it can serve more at once."
 )
 ANY_BACKEND = (
     "If all requests wait for the same backend, such as a database, make this backend faster before you add threads."
@@ -120,54 +114,42 @@ TURNS_TOO = "Threads wait for {label} for {share:percent} of their time. More `t
 
 def advise_capacity(figures: Figures) -> Advice:
     """One step to take: for more capacity where evidence shows which helps, else to get it."""
-    return find_proven_step(figures) or Advice(_see_waits_first(figures))
+    if step := find_proven_step(figures):
+        return step
+    waits, server = figures.server.waits, figures.server
+    how = _check_as_root(server) if waits is None or waits.needs_right else show_calls(server)
+    return Advice(fill(SEE_WAITS, {"how": how}))
 
 
 def find_proven_step(figures: Figures) -> Advice | None:
     """The step that the evidence shows to help; None if that depends on what the threads wait for, and it is unknown.
 
-    More threads help requests that wait for a backend with room to spare. For one lock, a backend at its limit or slow
-    clients, they would wait as well. So advice to add threads needs to know the waits; advice to add processes needs
-    that, or interpreters that compute much of the time.
+    More threads help requests that wait for a backend with room to spare; for one lock, a backend at its limit or slow
+    clients, they would wait as well. More processes help interpreters that compute much of the time.
     """
-    if other := find_bottleneck(figures) or _find_busy_interpreters(figures):
+    if other := find_bottleneck(figures):
         return other
-    slots = name_slots(figures.server)
+    load, slots = mean_load(figures), name_slots(figures.server)
+    if load is not None and load > INTERPRETERS_BUSY:
+        more = raise_processes(figures)
+        facts = {"more": more.change, "slots": slots, "load": f"{load:.2f}"}
+        found = INTERPRETERS_COMPUTE.advise(more.settings, all_busy=True, **facts)
+        return found._replace(serves=more.serves)
     if slots == ASYNC:
         return _explain_coroutines(figures)
     if not are_waits_known(figures):
         return None
-    more = _more_workers_or_threads(figures, mean_load(figures))
-    return more._replace(cause=f"all {slots} are busy", all_busy=True)
-
-
-def _find_busy_interpreters(figures: Figures) -> Advice | None:
-    """What to do if the interpreters compute for so much of the time that more threads would wait for them."""
-    load = mean_load(figures)
-    if load is None or load <= INTERPRETERS_BUSY:
-        return None
-    more, slots = raise_processes(figures), name_slots(figures.server)
-    found = INTERPRETERS_COMPUTE.advise(more.settings, all_busy=True, more=more.change, slots=slots, load=f"{load:.2f}")
-    return found._replace(serves=more.serves)
-
-
-def _see_waits_first(figures: Figures) -> str:
-    """How to see what the threads wait for, and what to do in each case."""
-    waits = figures.server.waits
-    is_hidden = waits is None or waits.needs_right
-    return fill(SEE_WAITS, {"how": _check_as_root(figures.server) if is_hidden else show_calls(figures.server)})
+    return _more_workers_or_threads(figures, load)._replace(cause=f"all {slots} are busy", all_busy=True)
 
 
 def _check_as_root(server: ServerRecord) -> str:
-    """The command that shows once what only another user may see."""
     address = server.address.removeprefix("unix://")
     which = shlex.quote(address) if address and "?" not in address else "--all"
     return f"`sudo $(command -v uwsgi-headroom) check {which}` on uWSGI's host"
 
 
 def _explain_coroutines(figures: Figures) -> Advice:
-    """What to do on a server with coroutines. One thread serves many requests there, so nothing shows what each waits
-    for."""
+    """What to do on a server with coroutines, where it is unknown what each request waits for."""
     if figures.polling or (figures.flow.observed or 0.0) >= ASYNC_FULL * (figures.ceiling or 0):
         return CORES_BUSY.advise(all_busy=True)
     server = figures.server
@@ -179,19 +161,21 @@ def _more_workers_or_threads(figures: Figures, load: float | None) -> Advice:
     """The advice to add workers or threads. load: mean load of an interpreter; None if unknown."""
     each = figures.threads_each
     if each <= 1:
-        reserve = " Raise `threads` only if the application is safe to run in several threads." * bool(each)
-        more = raise_processes(figures)
-        return more._replace(change=f"{more.change}.{reserve}")
+        more, reserve = (
+            raise_processes(figures),
+            "Raise `threads` only if the application is safe to run in several threads.",
+        )
+        cautions = [_say_unless(figures), reserve * bool(each)]
+        return more._replace(change=" ".join([f"{more.change}.", *filter(None, cautions)]))
     step = more_threads(figures, each)
     if step.stopped_by == "interpreters":
         more, most = raise_processes(figures), more_processes(figures).most
         if most and step.most and most > WORTH_PROCESSES * step.most:
             return more._replace(change=f"{more.change}. Additional `threads` would wait for the interpreter lock.")
     parts = [
-        f"Raise `threads` from {each} to {step.threads}{_say_why(figures)}.",
-        *(f"{part}." for part in _say_effect(figures, step)),
+        *(f"{part}." for part in _say_step(figures, step, f"Raise `threads` from {each} to {step.threads}")),
         "" if load is None else f"Each interpreter uses {load:.2f} of a CPU.",
-        _what_they_wait_for(figures),
+        _say_unless(figures) or _say_backends(figures),
     ]
     return Advice(" ".join(filter(None, parts)), (("threads", step.threads),), _promise(figures, step))
 
@@ -201,66 +185,26 @@ WORTH_PROCESSES = 1.1
 
 
 def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
-    """The advice to add workers, without the full stop. is_modelled: whether threads, interpreters and CPUs are what
-    limits the server: the model knows no other limit, and then promises nothing."""
+    """The advice to add workers, without the full stop. is_modelled: the model knows the limit."""
     processes, step = len(figures.server.workers), more_processes(figures)
     room = fits(figures.server.memory, step.processes - processes)
     change = fill(RAISE_PROCESSES, {"now": processes, "then": step.processes, "room": room})
     settings = (("processes", step.processes),)
     if not is_modelled:
         return Advice(change, settings)
-    sentences = [f"{change}{_say_why(figures)}", *_say_effect(figures, step)]
-    return Advice(". ".join(sentences), settings, _promise(figures, step))
+    return Advice(". ".join(_say_step(figures, step, change)), settings, _promise(figures, step))
 
 
 def _promise(figures: Figures, step: Step) -> float | None:
-    """What a step serves at least, if that is more than now; None where requests sleep, because the model takes a rate
-    limit for a sleep, or wait for programs, because these may wait for each other."""
+    """What a step serves at least, if that is more than now; None where requests sleep or wait for programs."""
     promised = None if mostly_sleeps(figures) or _share_of_programs(figures) >= MOSTLY else step.most
     return promised if promised and promised > (figures.flow.throughput or 0.0) else None
 
 
-def _say_why(figures: Figures) -> str:
-    """When a step changes nothing, if anything says so, and the offered work, if it is known; to follow the step."""
+def _say_step(figures: Figures, step: Step, change: str) -> Iterator[str]:
+    """A step, why it is needed, what it will do, and what keeps it from doing more: sentences without full stops."""
     demand = _say_demand(figures)
-    if _share_of_programs(figures) >= MOSTLY:
-        unless = UNLESS_SHARED
-    elif mostly_sleeps(figures):
-        unless = UNLESS_LIMITED
-    else:
-        return fill("[demand? : {demand}]", {"demand": demand})
-    return fill("{unless}[demand? . {demand}]", {"unless": unless, "demand": f"{demand[:1].upper()}{demand[1:]}"})
-
-
-def _say_demand(figures: Figures) -> str:
-    """The offered work, as a clause; empty if it is unknown."""
-    if overload := find_overload(figures):
-        is_counted, is_slight = bool(count_refused(figures.window, figures.server.queues)), overload < 1.05
-        facts = {"retries": is_counted, "about": not (is_counted or is_slight), "slightly": is_slight}
-        return fill(OVERLOADED, {**facts, "times": not is_slight and f"{overload:.1f}"})
-    slots, in_bursts, at_once = name_slots(figures.server), count_at_once_in_bursts(figures), figures.demand.at_once
-    ceiling = figures.ceiling or 0
-    if in_bursts > (at_once or 0.0):
-        more = max(1, round(in_bursts - ceiling))
-        return fill(FULL_IN_BURSTS, {"ceiling": ceiling, "slots": slots, "more": more})
-    if at_once is None or not ceiling:
-        return ""
-    if at_once < ceiling and (mean_load(figures) or 0.0) > INTERPRETERS_BUSY:
-        return ""  # the reason is the interpreters
-    text = BURSTS_NEED_MORE if at_once >= ceiling / 2 else ONLY_BURSTS_NEED_MORE
-    return fill(
-        MORE_THAN_SLOTS if at_once >= ceiling else text,
-        {
-            "floor": figures.demand.is_floor,
-            "number": write_at_once(at_once),
-            "all": counted(ceiling, slots.removesuffix("s")),
-            "ceiling": ceiling,
-        },
-    )
-
-
-def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
-    """What a step will do, and what keeps it from doing more, as sentences without their full stops."""
+    yield f"{change}: {demand}" if demand else change
     if promised := _promise(figures, step):
         yield fill(SERVES, {"most": promised, "now": figures.flow.throughput or 0.0})
     if figures.demand.queue_was_full:
@@ -270,27 +214,53 @@ def _say_effect(figures: Figures, step: Step) -> Iterator[str]:
         yield fill(STOPS[step.stopped_by], {"wanted": step.wanted, "unit": unit})
 
 
+def _say_demand(figures: Figures) -> str:
+    """The offered work, as a clause; empty if it is unknown, or the interpreters are the reason."""
+    if overload := find_overload(figures):
+        is_counted, is_slight = bool(count_refused(figures.window, figures.server.queues)), overload < 1.05
+        facts = {"retries": is_counted, "about": not (is_counted or is_slight), "slightly": is_slight}
+        return fill(OVERLOADED, {**facts, "times": not is_slight and f"{overload:.1f}"})
+    slots, in_bursts, at_once = name_slots(figures.server), count_at_once_in_bursts(figures), figures.demand.at_once
+    ceiling = figures.ceiling or 0
+    if in_bursts > (at_once or 0.0):
+        more = max(1, round(in_bursts - ceiling))
+        return fill(FULL_IN_BURSTS, {"ceiling": ceiling, "slots": slots, "more": more})
+    if at_once is None or not ceiling or (at_once < ceiling and (mean_load(figures) or 0.0) > INTERPRETERS_BUSY):
+        return ""
+    return fill(
+        MORE_THAN_SLOTS if at_once >= ceiling else BURSTS_NEED_MORE,
+        {
+            "floor": figures.demand.is_floor,
+            "number": write_at_once(at_once),
+            "all": counted(ceiling, slots.removesuffix("s")),
+            "ceiling": ceiling,
+        },
+    )
+
+
 def _share_of_programs(figures: Figures) -> float:
-    """The part of the threads' time in which they wait for programs that they start, or for a pipe, as from one."""
+    """The part of the threads' time in which they wait for programs, or for a pipe as from one."""
     return figures.share("child") + figures.share("pipe")
 
 
-def _what_they_wait_for(figures: Figures) -> str:
-    """What to do before there are more threads."""
+def _say_unless(figures: Figures) -> str:
+    """Why the step may change nothing; empty if nothing says so."""
     rows = (
         (LOCK_TOO, figures.share("lock"), LOCKED),
         (SLEEP_TOO, figures.share("sleep"), MOSTLY),
         (PROGRAMS_TOO, _share_of_programs(figures), MOSTLY),
         (DISK_TOO, figures.share("disk"), LOCKED),
     )
-    for text, share, least in rows:
-        if share >= least:
-            return fill(text, {"share": share})
+    return next((fill(text, {"share": share}) for text, share, least in rows if share >= least), "")
+
+
+def _say_backends(figures: Figures) -> str:
     if figures.waits is None or figures.share("backend") < MOSTLY:
         return ANY_BACKEND
     own = [each for each in figures.waits.destinations if each.state == "backend" and (each.name or each.address)]
     largest = next((each for each in own[:1] if each.share >= LEAST_BACKEND), None)
+    if largest and largest.share >= MOSTLY:
+        facts: Facts = {"label": largest.label, "share": largest.share}
+        return fill(TURNS_TOO if is_one_at_a_time(largest) else BACKEND_TOO, facts)
     label, part = (largest.label, largest.share) if largest else ("", 0.0)
-    if largest and part >= MOSTLY:
-        return fill(TURNS_TOO if is_one_at_a_time(largest) else BACKEND_TOO, {"label": label, "share": part})
     return fill(BACKENDS_TOO, {"label": label, "part": part, "share": figures.share("backend")})

@@ -1,27 +1,18 @@
 """Judges whether a backend is saturated: the more requests are in it at once, the longer it takes for each of them.
 
-A backend with room to spare answers as fast with many requests at once as with few: requests per second grow in
-proportion to the requests in it. A saturated one completes hardly more of them, and its time grows instead (bottleneck
-analysis: E. D. Lazowska et al., "Quantitative System Performance", 1984, chapter 5). By Little's law, the time in a
-backend is the mean number of threads that wait for it over the requests per second.
-
-A backend that is slow for another reason has the same long times and as many requests in it. What tells them apart is
-the cause of the change: the load. So the last hour is cut into slices, and those with a low rate of completed requests
-are compared with those with a high one. If the backend is slow now and then by itself, or always, the rate of requests
-does not grow with its time: it stays, or falls. (To compare slices by the number of requests in the backend would not
-do: that number is large whenever the backend is slow, for any reason.)
-
-Slices beside each other are alike, so a row of slices with a low, or a high, rate counts as one observation. While the
-load hardly changes, as when all threads wait all the time, nothing is known.
+A backend with room to spare answers as fast with many requests at once; a saturated one completes hardly more of them
+(E. D. Lazowska et al., "Quantitative System Performance", 1984, chapter 5). One that is slow for another reason has the
+same long times: the load tells them apart. So the slices of the last hour with a low rate of completed requests are
+compared with those with a high one. While the load hardly changes, nothing is known.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from math import fsum, inf, sqrt
+from math import fsum, sqrt
 from statistics import fmean, variance
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -34,8 +25,7 @@ SLICE_SECONDS = 2.0
 """Length of a slice as it is kept."""
 
 LEAST_LENGTH = 3.0
-"""Slices are joined until each lasts this many times as long as a request in the backend: requests that begin in one
-slice and end in the next one count in both, which hides the relation."""
+"""Slices are joined until each lasts this many times as long as a request in the backend."""
 
 LEAST_SLICES = 12
 """The fewest slices that can show a relation."""
@@ -44,8 +34,7 @@ APART = 1 / 3
 """The part of the range of the rates that is low, and the part that is high."""
 
 LEAST_OBSERVATIONS = 4
-"""How often the rate has to have been low, and high, at least: by chance, all four times with a high rate are slower
-than all four with a low one once in seventy times."""
+"""How often the rate has to have been low, and high, at least."""
 
 LEAST_REQUESTS = 20
 """The fewest requests of an observation."""
@@ -54,26 +43,23 @@ LEAST_GROWTH = 1.2
 """The least ratio of the high rate to the low one."""
 
 LEAST_SLOWER = 2.0
-"""The least ratio of the time at a high rate to that at a low one: half of the time is spent waiting. Of the requests
-that come in addition, the backend then completes less than half of what one with room to spare would."""
+"""The least ratio of the time at a high rate to that at a low one: half of the time is spent waiting."""
 
 SLOWER_NOW, WAITING_NOW = 1.5, 1.0
-"""In a window, such a backend is saturated if its time is this multiple of that at a low rate, and so many requests
-wait in it on average. A single server with random arrivals has one that waits at 62 % of its limit."""
+"""A backend is saturated now if its time is this multiple of that at a low rate, and so many requests wait."""
 
 LEAST_SIGNIFICANCE = 3.0
 """The least t-statistic (B. L. Welch, Biometrika 34, 1947) of the difference between the times."""
 
 MOST_UNKNOWN = 0.1
-"""The largest part of the threads' time of which it may be unknown what they waited for, as at first it is."""
+"""The largest part of the threads' time of which it may be unknown what they waited for."""
 
 ALL = ""
 """Stands for all backends together, in the place of a name."""
 
 
 class Saturation(Struct, frozen=True):
-    """How a saturated backend answered at a low and at a high rate of requests. few, many: the mean number of requests
-    in it at once; few_seconds, many_seconds: how long each was in it; low, high: requests per second of the server."""
+    """A saturated backend at a low and at a high rate: requests in it at once, and their time; requests per second."""
 
     name: str
     """Of the backend; `ALL` if it has none."""
@@ -97,6 +83,11 @@ class _Slice(NamedTuple):
     def rate(self) -> float:
         return self.requests / self.seconds
 
+    @property
+    def time(self) -> float:
+        """Seconds of a request in the backend."""
+        return self.waiting / self.requests
+
 
 class BackendSlices:
     """The slices of the last hour."""
@@ -108,7 +99,7 @@ class BackendSlices:
         self._added = 0
 
     def add(self, window: Window) -> None:
-        """Add the slice that follows the last one. One with a reload, or that is not known well, is left out."""
+        """Add the next slice. One with a reload, or that is not known well, is left out."""
         waits = window.waits
         if waits is None or window.reloads or window.observed_seconds < window.seconds / 2 or not window.seconds:
             return
@@ -132,8 +123,7 @@ class BackendSlices:
                 del column[: len(column) // 10]
 
     def find_saturation(self, name: str = ALL) -> Saturation | None:
-        """What shows that this backend was saturated in the last hour; None if that is not known. It is judged anew
-        once there is a hundredth more to judge: an hour takes some milliseconds."""
+        """What shows that this backend was saturated in the last hour; None if unknown."""
         if name not in self._waiting:
             return None
         at, found = self._judged.get(name, (-1, None))
@@ -145,8 +135,7 @@ class BackendSlices:
 
 
 def find_saturated(waits: WaitFigures | None, slices: BackendSlices | None) -> Saturation | None:
-    """What shows that the backend for which the threads mostly wait is saturated in a window; None if it is not, or if
-    that is not known. A backend that is as fast as at a low rate is not."""
+    """What shows that the backend for which the threads mostly wait is saturated in a window, if anything."""
     if waits is None or slices is None or waits.share("backend") < MOSTLY:
         return None
     name = main_backend(waits)
@@ -161,50 +150,30 @@ def find_saturated(waits: WaitFigures | None, slices: BackendSlices | None) -> S
 
 def judge_slices(name: str, slices: Sequence[_Slice]) -> Saturation | None:
     """What slices in the order of time show of a backend; None if that is not enough."""
-    slices = list(_join(slices, LEAST_LENGTH * _longest_time(slices)))
+    # Seconds of a request in the backend in the quarter of the slices with most requests in it.
+    fullest = _sum(sorted(slices, key=lambda each: each.waiting / each.seconds)[-max(1, len(slices) // 4) :])
+    slices = list(_join(slices, LEAST_LENGTH * (ratio(fullest.waiting, fullest.requests) or 0.0)))
     if len(slices) < LEAST_SLICES:
         return None
     low, high = _observe(slices)
-    if min(len(low), len(high)) < LEAST_OBSERVATIONS:
-        return None
     few, many = _sum(low), _sum(high)
-    if not few.waiting or not few.requests:
+    if min(len(low), len(high)) < LEAST_OBSERVATIONS or not few.waiting or not few.requests:
         return None
-    growth = many.rate / few.rate
-    slower = (many.waiting / many.requests) / (few.waiting / few.requests)
-    if growth < LEAST_GROWTH or slower < LEAST_SLOWER:
+    if many.rate < LEAST_GROWTH * few.rate or many.time < LEAST_SLOWER * few.time:
         return None
-    if _significance([_time(each) for each in low], [_time(each) for each in high]) < LEAST_SIGNIFICANCE:
+    times = [[each.time for each in side] for side in (low, high)]
+    error = sqrt(fsum(variance(side) / len(side) for side in times))
+    if error and (fmean(times[1]) - fmean(times[0])) / error < LEAST_SIGNIFICANCE:
         return None
-    return Saturation(
-        name=name,
-        few=few.waiting / few.seconds,
-        few_seconds=_time(few),
-        low=few.rate,
-        many=many.waiting / many.seconds,
-        many_seconds=_time(many),
-        high=many.rate,
-    )
-
-
-def _time(part: _Slice) -> float:
-    """Seconds of a request in the backend."""
-    return part.waiting / part.requests
+    at_once = few.waiting / few.seconds, many.waiting / many.seconds
+    return Saturation(name, at_once[0], few.time, few.rate, at_once[1], many.time, many.rate)
 
 
 def _sum(slices: Sequence[_Slice]) -> _Slice:
-    return _Slice(*[fsum(column) for column in zip(*slices, strict=True)])
-
-
-def _longest_time(slices: Sequence[_Slice]) -> float:
-    """Seconds of a request in the backend in the quarter of the slices with most requests in it."""
-    fullest = sorted(slices, key=lambda each: each.waiting / each.seconds)[-max(1, len(slices) // 4) :]
-    total = _sum(fullest) if fullest else _Slice(0.0, 0.0, 0.0)
-    return ratio(total.waiting, total.requests) or 0.0
+    return _Slice(*[fsum(column) for column in zip(*slices, strict=True)]) if slices else _Slice(0.0, 0.0, 0.0)
 
 
 def _join(slices: Sequence[_Slice], seconds: float) -> Iterator[_Slice]:
-    """The slices, joined until each lasts this long."""
     parts: list[_Slice] = []
     for each in slices:
         parts.append(each)
@@ -213,33 +182,21 @@ def _join(slices: Sequence[_Slice], seconds: float) -> Iterator[_Slice]:
             parts = []
 
 
-Level = Literal["low", "high"]
-
-
 def _observe(slices: Sequence[_Slice]) -> tuple[list[_Slice], list[_Slice]]:
-    """The observations with a low rate, and with a high one: neighbouring slices are one, also with slices in between
-    that are neither."""
+    """The observations with a low rate, and with a high one: neighbours are one."""
     rates = sorted(each.rate for each in slices)
     tenth = max(1, len(rates) // 10)
     least, most = fsum(rates[:tenth]) / tenth, fsum(rates[-tenth:]) / tenth
     margin = APART * (most - least)
-    found: dict[Level, list[list[_Slice]]] = {"low": [], "high": []}
-    before: Level | None = None
+    found: tuple[list[list[_Slice]], list[list[_Slice]]] = [], []
+    before = None
     for each in slices:
         if least + margin < each.rate < most - margin:
             continue
-        level: Level = "low" if each.rate <= least + margin else "high"
-        if level != before:
-            found[level].append([])
-        found[level][-1].append(each)
-        before = level
-    low, high = (list(map(_sum, rows)) for rows in found.values())
-    return [each for each in low if each.requests >= LEAST_REQUESTS], [
-        each for each in high if each.requests >= LEAST_REQUESTS
-    ]
-
-
-def _significance(low: Sequence[float], high: Sequence[float]) -> float:
-    """Welch's t-statistic of the difference between the means of two samples."""
-    error = sqrt(fsum(variance(sample) / len(sample) for sample in (low, high)))
-    return (fmean(high) - fmean(low)) / error if error else inf
+        is_high = each.rate > least + margin
+        if is_high != before:
+            found[is_high].append([])
+        found[is_high][-1].append(each)
+        before = is_high
+    low, high = ([each for each in map(_sum, rows) if each.requests >= LEAST_REQUESTS] for rows in found)
+    return low, high

@@ -1,8 +1,7 @@
 """Computes how evenly the workers share the requests, and the cost of unevenness.
 
-Shares alone show no harm: workers of one socket take requests in the order in which the kernel wakes them, so an idle
-uWSGI is always uneven. The response time of each worker, together with the load of its interpreter, distinguishes harm
-from chance.
+Shares alone show no harm: an idle uWSGI is always uneven. The response time of each worker, together with the load of
+its interpreter, distinguishes harm from chance.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from uwsgi_headroom.analysis.littles_law import ratio, response_time
 from uwsgi_headroom.history.window import Window, WorkerWindow
 
 ACTIVE = 0.9
-"""The fraction of the window in which a worker must have accepted requests to be compared with the others. Cheaper mode
-spawns workers during the window, and these have small shares for that reason alone."""
+"""A worker that accepted requests for this fraction of the window is active."""
 
 ENOUGH_REQUESTS = 100
 """The fewest requests, in all calm workers together, for a comparison of response times."""
@@ -60,7 +58,7 @@ class Balance(Struct, frozen=True, gc=False):
 
     @property
     def active(self) -> tuple[WorkerFigures, ...]:
-        """The workers that can be compared: those that accepted requests for nearly the whole window."""
+        """The workers that accepted requests for nearly the whole window."""
         return tuple([worker for worker in self.workers if worker.active])
 
     @property
@@ -72,9 +70,9 @@ class Balance(Struct, frozen=True, gc=False):
 
 
 def compute_balance(window: Window) -> Balance:
-    """Compare the workers of a window. A worker is active if it accepted requests for nearly the whole window."""
+    """Compare the active workers of a window."""
     requests = sum(worker.requests for worker in window.workers)
-    figures = tuple(_figures(window, worker, requests) for worker in window.workers)
+    figures = tuple(compute_worker(window, worker, requests) for worker in window.workers)
     active = [worker for worker in figures if worker.active]
     counts = [worker.requests for worker in active]
     calm = _calm_response_time(window, active)
@@ -91,13 +89,9 @@ def compute_balance(window: Window) -> Balance:
 
 
 def noise_floor(workers: int, requests: int) -> float | None:
-    """The hot ratio that random assignment exceeds once in several hundred windows, for any number of workers.
-
-    A worker's count is binomial with p = 1/N, mean R/N and standard deviation sqrt(R (N-1)) / N. The largest of N
-    counts exceeds z standard deviations as rarely as the larger of two exceeds three if z² = 9 + 2 ln(N/2). The last
-    term corrects for the skew of small counts: E. A. Cornish, R. A. Fisher, "Moments and Cumulants in the Specification
-    of Distributions", Revue de l'Institut International de Statistique 5 (4), 1938.
-    """
+    """The hot ratio that random assignment exceeds once in several hundred windows. A count is binomial with p = 1/N,
+    and the largest of N exceeds z standard deviations as rarely as the larger of two exceeds three if z² = 9 + 2
+    ln(N/2). The last term corrects for the skew of small counts (Cornish, Fisher 1938)."""
     if workers < 1 or requests < 1:
         return None
     if workers == 1:
@@ -107,39 +101,29 @@ def noise_floor(workers: int, requests: int) -> float | None:
 
 
 def fairness(counts: list[int]) -> float | None:
-    """Jain's index: (Σx)² / (n Σx²). It is 1 for equal counts and 1/n if one worker takes everything.
-
-    R. Jain, D. Chiu, W. Hawe, DEC Research Report TR-301, 1984.
-    """
+    """Jain's index, (Σx)² / (n Σx²): 1 for equal counts (R. Jain et al., DEC TR-301, 1984)."""
     return ratio(sum(counts) ** 2, len(counts) * sum(count * count for count in counts))
 
 
-def _figures(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigures:
-    cpu, busy, running = worker.cpu_seconds, worker.busy_seconds, worker.running_time
-    return WorkerFigures(
-        worker_id=worker.worker_id,
-        requests=worker.requests,
-        share=ratio(worker.requests, requests),
-        response_time=None if running is None else ratio(running, worker.requests - worker.static_requests),
-        interpreter_load=None if cpu is None else ratio(cpu, window.seconds),
-        concurrency=None if busy is None else ratio(busy, window.observed_seconds),
-        active=worker.up_seconds >= ACTIVE * window.observed_seconds > 0,
-        lock_waiters=ratio(worker.interpreter_lock_seconds, window.waits.observed_seconds)
-        if window.waits and worker.interpreter_lock_seconds is not None
-        else None,
-    )
-
-
 def _calm_response_time(window: Window, active: list[WorkerFigures]) -> float | None:
-    """Response time of the half of the active workers (two of three) that served fewer requests; None if these are too
-    few.
-
-    It is not the half with less CPU time, which by chance has the cheaper requests, so that unevenness would always
-    seem to cost something (simulated with random assignment, 8 workers, 250 requests of mixed cost: a cost of 0.1 or
-    more in 92 % of windows, against 28 %).
-    """
+    """Response time of the half of the active workers that served fewer requests; None if these are too few."""
     busiest = sorted((worker.requests, worker.worker_id) for worker in active)
     calm = {worker_id for _, worker_id in busiest[: min(len(busiest) - 1, (len(busiest) + 1) // 2)]}
     workers = tuple(worker for worker in window.workers if worker.worker_id in calm)
     enough = sum(worker.requests - worker.static_requests for worker in workers) >= ENOUGH_REQUESTS
     return response_time(workers) if enough else None
+
+
+def compute_worker(window: Window, worker: WorkerWindow, requests: int) -> WorkerFigures:
+    """The figures of a worker. requests: of all workers."""
+    cpu, busy, running, waits = worker.cpu_seconds, worker.busy_seconds, worker.running_time, window.waits
+    return WorkerFigures(
+        worker_id=worker.worker_id,
+        requests=worker.requests,
+        share=ratio(worker.requests, requests),
+        response_time=ratio(running, worker.requests - worker.static_requests),
+        interpreter_load=ratio(cpu, window.seconds),
+        concurrency=ratio(busy, window.observed_seconds),
+        active=worker.up_seconds >= ACTIVE * window.observed_seconds > 0,
+        lock_waiters=ratio(worker.interpreter_lock_seconds, waits.observed_seconds) if waits else None,
+    )

@@ -1,5 +1,4 @@
-"""Finds what makes requests wait although threads are free, or would make more threads wait as well: a lack that more
-threads do not remove, and what to do about it.
+"""Finds what makes requests wait that more threads do not remove, and what to do about it.
 
 Each reason rests on positive evidence: a state of the threads that was measured, a counter, an option. What helps where
 there is none is in `advice`.
@@ -12,19 +11,11 @@ from typing import NamedTuple
 
 from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.capacity import fits
-from uwsgi_headroom.analysis.destinations import (
-    UNKNOWN,
-    list_main,
-)
+from uwsgi_headroom.analysis.destinations import UNKNOWN, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import is_standing, shows_a_limit
 from uwsgi_headroom.analysis.log_words import ENDS, STARTS, see_log
-from uwsgi_headroom.analysis.shortages import (
-    CPU_FULL,
-    find_cpu_of_own_threads,
-    list_loads,
-    mean_load,
-)
+from uwsgi_headroom.analysis.shortages import CPU_FULL, find_cpu_of_own_threads, list_loads, mean_load
 from uwsgi_headroom.analysis.sizing import count_needed_threads
 from uwsgi_headroom.analysis.wait_states import MOSTLY, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import (
@@ -33,6 +24,7 @@ from uwsgi_headroom.analysis.worker_states import (
     are_reloaded,
     are_reloaded_at_once,
     are_stopped_when_idle,
+    count_lost,
     find_ends,
     name_slots,
     part_away,
@@ -47,8 +39,7 @@ INTERPRETERS_BUSY = 0.45
 """Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
 
 MOSTLY_BUSY = 0.75
-"""Below this mean fraction of busy threads, threads are free; requests that wait nevertheless may have a reason of
-their own."""
+"""Below this mean fraction of busy threads, threads are free."""
 
 WORKER_FULL = 0.9
 """At or above this mean fraction of its busy threads, a worker leaves requests of its own sockets waiting."""
@@ -58,8 +49,7 @@ Settings = tuple[tuple[str, int], ...]
 
 
 class Advice(NamedTuple):
-    """A change, with the options of uWSGI that it sets to a number, and the requests per second that the server then
-    serves at least, None if unknown. The names of these three are those of a finding's fields."""
+    """A change, the options of uWSGI that it sets to a number, and the requests per second that it serves at least."""
 
     change: str
     settings: Settings = ()
@@ -71,8 +61,7 @@ class Advice(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """A row of words, which are templates: why requests wait, as a clause; the first thing to do about it; and what
-    else. Findings about the same reason take their words from here."""
+    """A row of templates: why requests wait, as a clause; the first thing to do about it; and what else."""
 
     cause: str
     act: str
@@ -87,12 +76,11 @@ class Reason(NamedTuple):
 FORK = "[lazy? Alternatively, remove `lazy-apps`: uWSGI then loads the application once, before it forks the workers.]"
 _CHAIN_RELOAD = "a chain reload (`lazy-apps` and `touch-chain-reload`): it replaces one worker after another."
 _LOAD_FASTER = "let the application load faster: each worker was down for {each:duration}."
-
 WORKERS_DOWN = Reason("workers are down part of the time", "{look}")
 STOPPED_WHEN_IDLE = Reason(
     "uWSGI stops its workers when it is idle",
     "Remove `idle`, or raise it: after {idle:plain} s without a request, uWSGI stops all workers, and the next request "
-    "waits until a worker is up again.",
+    "waits for one.",
     FORK,
 )
 STARTED_ON_DEMAND = Reason(
@@ -117,8 +105,7 @@ RELOADED = Reason(
 RELOADED_AGAIN = Reason(
     "uWSGI is reloaded again and again",
     "Find out what reloads uWSGI: SIGHUP, `master-fifo`, or a file that is touched.",
-    "The file is the one of `touch-reload`, or a module that `py-autoreload` watches. At each reload, requests wait "
-    "until the application is loaded.",
+    "The file is the one of `touch-reload`, or a module that `py-autoreload` watches. At each reload, requests wait.",
 )
 SOCKETS_OF_THEIR_OWN = Reason(
     "a worker with sockets of its own has no free thread",
@@ -131,20 +118,17 @@ CHEAPER_IS_LATE = Reason(
 )
 DO_NOT_END = Reason(
     "the requests in service do not end, and hold the {slots}",
-    "Run {calls} to see what the requests in service wait for: no request was completed, and additional {slots} would "
-    "most likely also wait.",
+    "Run {calls} to see what the requests in service wait for: none was completed, and more {slots} would also wait.",
 )
 KEPT_CONNECTIONS = Reason(
     "clients that keep connections open hold the threads between requests",
     "Let a web server, or uWSGI's `http` router with `http-keepalive`, hold the connections of clients.",
-    "With `http11-socket`, each connection holds a thread until it is closed. `http-socket`, in contrast, closes it "
-    "after each response.",
+    "With `http11-socket`, each connection holds a thread until it is closed; `http-socket` closes it at once.",
 )
 STAY_OPEN = Reason(
     "connections that stay open, such as WebSockets, hold the threads",
     "Serve these connections from a uWSGI of their own with `gevent`.",
-    "There, each connection takes only an async core. Or raise `threads` by as many as stay open at once: a web server "
-    "in front cannot buffer them.",
+    "There, each takes only an async core. Or raise `threads` by as many as stay open: nothing can buffer them.",
 )
 SLOW_CLIENTS = Reason(
     "slow clients hold the threads",
@@ -160,36 +144,33 @@ OWN_THREADS_COMPUTE = Reason(
 )
 
 UNREACHABLE = (
-    "`map-socket` gives workers sockets of their own: a free thread cannot take a request that waits at the socket of "
-    "another worker."
+    "`map-socket` gives workers sockets of their own: a free thread cannot take a request from the socket of another "
+    "worker."
 )
 """What such sockets mean."""
 
+AGAIN_AND_AGAIN = 3
+"""From so many full reloads in a window on, it matters what reloads uWSGI, more than how."""
+
 
 def find_bottleneck(figures: Figures) -> Advice | None:
-    """What makes requests wait, and what to do about it; None if the server may lack only threads or interpreters.
-    Of several, the first is what the others follow from."""
-    reasons = (
-        bring_workers_back,
-        why_free_threads_do_not_serve,
-        _why_requests_do_not_end,
-        _explain_clients,
-        _find_own_threads,
-    )
+    """What makes requests wait, the first of several; None if the server may lack only threads or interpreters."""
+    reasons = (bring_workers_back, why_free_threads_do_not_serve, _find_requests_without_end, _explain_clients, _own)
     return next(filter(None, (reason(figures) for reason in reasons)), None)
 
 
 def bring_workers_back(figures: Figures) -> Advice | None:
     """What to do first, if workers are down part of the time."""
-    away = part_away(figures) or 0.0
+    away, options = part_away(figures) or 0.0, figures.server.setup.options
     if away < AWAY and not _lacks_the_replaced(figures, away):
         return None
-    if known := _explain_idle(figures) or _explain_replacement(figures, away):
+    if are_stopped_when_idle(figures):
+        reason = STOPPED_WHEN_IDLE if options.idle else STARTED_ON_DEMAND
+        return reason.advise(idle=options.idle, lazy=options.lazy_apps)
+    if known := _explain_replacement(figures, away):
         return known
-    if away < AWAY:
-        return None
     why = f"the reason why workers are down {percent(away)} of the time"
-    return WORKERS_DOWN.advise(look=see_log(figures.server, why, (*ENDS, *STARTS)))
+    return None if away < AWAY else WORKERS_DOWN.advise(look=see_log(figures.server, why, (*ENDS, *STARTS)))
 
 
 def _lacks_the_replaced(figures: Figures, away: float) -> bool:
@@ -200,19 +181,9 @@ def _lacks_the_replaced(figures: Figures, away: float) -> bool:
     return is_long and MOSTLY_BUSY * left <= busy < WORKER_FULL * threads and shows_a_limit(figures.flow)
 
 
-def _explain_idle(figures: Figures) -> Advice | None:
-    """What to do about workers that uWSGI stops while no request comes, or starts only when one comes."""
-    options = figures.server.setup.options
-    if not are_stopped_when_idle(figures):
-        return None
-    reason = STOPPED_WHEN_IDLE if options.idle else STARTED_ON_DEMAND
-    return reason.advise(idle=options.idle, lazy=options.lazy_apps)
-
-
 def _explain_replacement(figures: Figures, away: float) -> Advice | None:
-    """What to do about workers that are away only because they were reloaded, or reached `max-requests`."""
     ended, log, processes = find_ends(figures), figures.server.log, len(figures.window.workers)
-    is_lossy = figures.window.harakiris or any(worker.lost for worker in figures.window.workers)
+    is_lossy = figures.window.harakiris or count_lost(figures)
     if is_lossy or (log and any(code in log.messages for code in ENDS)):
         return None
     if not ended:
@@ -230,12 +201,7 @@ def _explain_replacement(figures: Figures, away: float) -> Advice | None:
 
 
 def find_reload(figures: Figures) -> Advice:
-    """What to do about full reloads."""
     return (RELOADED_AGAIN if figures.window.reloads >= AGAIN_AND_AGAIN else RELOADED).advise()
-
-
-AGAIN_AND_AGAIN = 3
-"""From so many full reloads in a window on, it matters what reloads uWSGI, more than how."""
 
 
 def why_free_threads_do_not_serve(figures: Figures) -> Advice | None:
@@ -244,21 +210,16 @@ def why_free_threads_do_not_serve(figures: Figures) -> Advice | None:
         return None
     if _is_mapped_to_a_full_worker(figures):
         return SOCKETS_OF_THEIR_OWN.advise()
-    if waits_for_a_reload(figures):
-        return find_reload(figures)
-    return spawn_earlier(figures)
+    return find_reload(figures) if waits_for_a_reload(figures) else spawn_earlier(figures)
 
 
 def spawn_earlier(figures: Figures) -> Advice | None:
     """What to do if cheaper mode keeps workers in reserve while requests wait."""
-    workers = figures.server.workers
-    reserve = [worker for worker in workers if worker.state == "reserve"]
-    each = figures.threads_each
-    if not reserve or not each or starts_on_demand(figures.server.setup.options):
+    workers, options, each = figures.server.workers, figures.server.setup.options, figures.threads_each
+    up = sum(worker.state != "reserve" for worker in workers)
+    if up == len(workers) or not each or starts_on_demand(options):
         return None
-    up = len(workers) - len(reserve)
-    needed = math.ceil((count_needed_threads(figures) or 0.0) / each)
-    count, options = min(len(workers) - 1, max(up, needed)), figures.server.setup.options
+    count = min(len(workers) - 1, max(up, math.ceil((count_needed_threads(figures) or 0.0) / each)))
     if count <= (options.cheaper or 0):
         return CHEAPER_IS_LATE.advise(all=True, count=None, initial=False)
     names = ("cheaper",) if count <= (options.cheaper_initial or 0) else ("cheaper", "cheaper-initial")
@@ -267,8 +228,7 @@ def spawn_earlier(figures: Figures) -> Advice | None:
 
 
 def waits_for_a_reload(figures: Figures) -> bool:
-    """Whether requests wait although threads are free, in a window with a full reload, and are completed, and no worker
-    is paused, down or the only one that takes them. They most likely waited while it loaded the application."""
+    """Whether requests wait although threads are free and workers are up, most likely for a full reload."""
     if not figures.window.reloads or is_standing(figures.flow) or not waits_while_threads_are_free(figures):
         return False
     return not (_is_mapped_to_a_full_worker(figures) or bring_workers_back(figures))
@@ -281,7 +241,6 @@ def waits_while_threads_are_free(figures: Figures) -> bool:
 
 
 def _is_mapped_to_a_full_worker(figures: Figures) -> bool:
-    """Whether workers have sockets of their own, and the threads of a worker are nearly always busy."""
     if not figures.server.setup.mapped:
         return False
     threads = {worker.worker_id: worker.threads for worker in figures.server.workers}
@@ -291,31 +250,25 @@ def _is_mapped_to_a_full_worker(figures: Figures) -> bool:
     )
 
 
-def _why_requests_do_not_end(figures: Figures) -> Advice | None:
-    """What to do instead of adding threads, if the present ones are held by requests that do not end."""
-    slots = name_slots(figures.server)
+def _find_requests_without_end(figures: Figures) -> Advice | None:
     if not is_standing(figures.flow) or (figures.flow.observed or 0.0) < MANY_STUCK * (figures.ceiling or 0):
         return None
-    return DO_NOT_END.advise(slots=slots, calls=show_calls(figures.server))
+    return DO_NOT_END.advise(slots=name_slots(figures.server), calls=show_calls(figures.server))
 
 
 def connections_hold_threads(figures: Figures) -> bool:
-    """Whether clients that keep their connections hold threads that are free by uWSGI's count: it counts no request in
-    service while it waits for the next one on a connection (`http11-socket`). How many they hold is not known."""
+    """Whether clients that keep their connections hold threads that are free by uWSGI's count (`http11-socket`)."""
     return figures.share("client") >= MOSTLY and waits_while_threads_are_free(figures)
 
 
 def killed_fill_threads(figures: Figures) -> bool:
-    """Whether the threads were busy, most of the time, with requests that were never completed, because `harakiri` or
-    anything else ended their workers. What the completed ones took says little of these."""
-    flow, window = figures.flow, figures.window
-    ended = window.harakiris + sum(worker.lost for worker in window.workers)
-    never = (flow.observed or 0.0) - (flow.littles_law or 0.0)
-    return ended > 0 and never >= MANY_STUCK * (figures.ceiling or math.inf)
+    """Whether the threads were mostly busy with requests that were never completed, as their workers ended."""
+    never = (figures.flow.observed or 0.0) - (figures.flow.littles_law or 0.0)
+    has_ended = figures.window.harakiris + count_lost(figures) > 0
+    return has_ended and never >= MANY_STUCK * (figures.ceiling or math.inf)
 
 
 def _explain_clients(figures: Figures) -> Advice | None:
-    """What to do if most threads in use wait for clients."""
     if figures.share("client") < MOSTLY:
         return None
     if connections_hold_threads(figures):
@@ -325,21 +278,19 @@ def _explain_clients(figures: Figures) -> Advice | None:
 
 def name_saturated(figures: Figures, saturation: Saturation) -> str:
     """The saturated backend by its name and address; empty if it is not known which one it is."""
-    found = [each for each in (figures.waits.destinations if figures.waits else ()) if each.state == "backend"]
+    found = [each for each in figures.destinations if each.state == "backend"]
     if saturation.name:
         return next((each.label for each in found if each.name == saturation.name), saturation.name)
     main = [each.label for each in list_main(found)]
-    return main[0] if len(main) == 1 and main != [UNKNOWN] else ""
+    return "".join(main) if len(main) == 1 and main != [UNKNOWN] else ""
 
 
 def fills_threads(figures: Figures, saturation: Saturation) -> bool:
-    """Whether half of the threads waited for a saturated backend, on average, while the rate was high. It is then close
-    to what the backend completes at most; else it is the mean of short bursts and the time between them."""
+    """Whether half of the threads waited for a saturated backend at a high rate, which is then close to its most."""
     return saturation.many >= MOSTLY * (figures.ceiling or math.inf)
 
 
-def _find_own_threads(figures: Figures) -> Advice | None:
-    """What to do if the interpreters or CPUs are busy with threads that serve no request."""
+def _own(figures: Figures) -> Advice | None:
     cpus, used = figures.server.cpus, sum(list_loads(figures))
     is_busy = (mean_load(figures) or 0.0) > INTERPRETERS_BUSY or (cpus is not None and used >= CPU_FULL * cpus.count)
     if not is_busy or not find_cpu_of_own_threads(figures):

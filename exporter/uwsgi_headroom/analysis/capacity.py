@@ -1,34 +1,21 @@
 """Computes headroom: the factor by which load can grow before a limit is reached, and which limit that is.
 
-By the utilization law, the use of each resource grows in proportion to throughput, so a resource with utilization U is
-full at 1/U times the present load (bottleneck analysis: P. J. Denning, J. P. Buzen, "The Operational Analysis of
-Queueing Network Models", Computing Surveys 10 (3), 1978; E. D. Lazowska et al., "Quantitative System Performance",
-1984, chapters 3 and 5). This holds as long as the mix of requests does not change.
+By the utilization law, a resource with utilization U is full at 1/U times the present load, as long as the mix of
+requests does not change (P. J. Denning, J. P. Buzen, Computing Surveys 10 (3), 1978). The limits are the hottest
+worker's interpreter (beyond it, latency degrades), all interpreters, the threads, the CPUs, and a lock of the
+application; the smallest factor of the last four is the hard ceiling. If several are reached, the CPUs come first and
+the threads last: threads wait for a lock or an interpreter, and interpreters for a CPU.
 
-There are five limits: the hottest worker's interpreter at the present shares (beyond it, latency degrades), all
-interpreters (beyond them, throughput does not grow), the threads, the CPUs, and a lock of the application, if one was
-seen and is used enough to know its limit (`locks`). The smallest factor of the last four is the hard ceiling. If
-several limits are reached, the CPUs come first and the threads last: threads are busy because they wait for a lock or
-an interpreter, and interpreters because they wait for a CPU.
-
-Other programs also use the CPUs. If idle CPU time is known, the server's own use can grow by it: (own + idle) / own.
-The kernel shares CPUs fairly, so a server that uses less than LEAST_OWN of them gets that much from other programs if
-it needs it: a server at rest beside a batch job has no less headroom for it. Other programs whose use grows with the
-server's requests (see `follow_requests`) take their part of the idle time: (own + others + idle) / (own + others),
-which is never more. If idle time is unknown, all usable CPUs count as the server's.
-
-Where workers have sockets of their own (`map-socket`), a request waits for the threads of its socket's workers, so the
-limit of threads is that of the socket whose workers are busiest. Without any request, there is no load that could grow:
-the headroom is not known.
-
-Memory limits how many workers can be added; it stands last.
+The server's own use of CPU can grow by the idle time: (own + idle) / own, and to LEAST_OWN of the CPUs in any case.
+Programs whose use grows with the requests (`follow_requests`) take their part of the idle time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from math import fsum, inf, sqrt
+from math import inf, sqrt
+from statistics import correlation, fmean, pstdev
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -52,22 +39,18 @@ ONE_INTERPRETER = 1.0
 """CPUs that one worker's interpreter can use: CPython's global lock lets one thread run at a time."""
 
 REACHED = 0.85
-"""A limit counts as reached at or above this utilization. Eight threads that always computed used 0.86 to 0.94 of a CPU
-in their interpreter, and 0.88 if requests also waited for something else."""
+"""A limit counts as reached at or above this utilization: eight threads that computed used 0.86 to 0.94 of a CPU."""
 
 LEAST_LOAD = 0.01
-"""Below this utilization, headroom is beyond any plan and mostly noise: `far`. For CPUs, the capacity is the server's
-use plus idle time, so a server that uses little of a saturated machine may have no headroom."""
+"""Below this utilization, headroom is beyond any plan and mostly noise: `far`."""
 
 
 LEAST_OWN = 0.05
-"""The fraction of the usable CPUs that the workers get whatever other programs do: twenty programs that always compute
-leave this much to another. A server that uses less cannot lack CPU."""
+"""The fraction of the usable CPUs that the workers get whatever other programs do."""
 
 
 class OtherLimit(Struct, frozen=True, gc=False):
-    """What limits a server, if it is none of its resources. code: of the finding about it, or `errors`; why: as a
-    clause."""
+    """What limits a server beside its resources. code: of the finding about it, or `errors`; why: a clause."""
 
     code: str
     why: str
@@ -85,16 +68,13 @@ class Headroom(Struct, frozen=True, gc=False):
     far: tuple[Limit, ...] = ()
     """Limits beyond 100 times the present load; no other field includes them."""
     idle: tuple[Limit, ...] = ()
-    """Limits of known use that say nothing about load, so the headroom is not known: no request was completed or in
-    service, or they are far, and how many threads are busy is not known. No other field includes them."""
+    """Limits of known use that say nothing about load, so the headroom is not known. No other field includes them."""
     no_requests: bool = False
     """Whether the headroom is not known because no request was completed, and those in service use no limit."""
     unknown: tuple[Limit, ...] = ()
-    """Limits that were seen, and whose factor is not known: of a lock that is used too little, or in which it cannot be
-    seen if it is held."""
+    """Limits that were seen, and whose factor is not known, as of a lock that is used too little."""
     sleeps: bool = False
-    """Whether the threads come first, and are filled by requests that mostly sleep: under a rate limit, more threads
-    would only sleep as well, and there is no headroom."""
+    """Whether the threads come first, and are filled by requests that mostly sleep: a rate limit leaves no headroom."""
     other: OtherLimit | None = None
     """None unless something else limits the server. Its factor is in `by_limit`; else the headroom is not known."""
 
@@ -127,29 +107,29 @@ def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
     lock_is_seen: bool = False,
     held_up: bool = False,
 ) -> Headroom:
-    """The headroom of a server at the load of a window. Limits with unknown use are left out. others_follow: whether
-    the CPU use of other programs grows with the server's requests. by_socket: of sockets that only some workers serve;
-    the threads of these workers are a limit, however many others are free. lock: of the application, if it is known how
-    much it is used; lock_is_seen: whether requests wait for one; held_up: whether requests wait for something that is
-    none of the limits, so that free threads do not serve, or no worker is there."""
+    """The headroom of a server at the load of a window. others_follow: whether the CPU use of other programs grows with
+    the requests. by_socket: of sockets that only some workers serve. lock_is_seen: whether requests wait for a lock;
+    held_up: or for none of the limits."""
     loads = [worker.interpreter_load for worker in balance.active]
     hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
     concurrency = flow.observed if flow.observed is not None else flow.littles_law
+    of_all, sockets = _find_use(concurrency, available_threads or None), [socket.used for socket in by_socket]
     uses: dict[Limit, float | None] = {
-        "hottest_interpreter": _use(hottest, ONE_INTERPRETER),
-        "interpreters": _use(used, ONE_INTERPRETER * len(loads)),
-        "threads": _threads_use(_use(concurrency, available_threads or None), by_socket),
-        "cpu": _use(used, usable_cpus or None)
+        "hottest_interpreter": _find_use(hottest, ONE_INTERPRETER),
+        "interpreters": _find_use(used, ONE_INTERPRETER * len(loads)),
+        "threads": max([each for each in (of_all, *sockets) if each is not None], default=None),
+        "cpu": _find_use(used, usable_cpus or None)
         if cpu is None
-        else _use(*_cpu_room(cpu, usable_cpus or 0.0, others_follow=bool(others_follow))),
+        else _find_use(*_cpu_room(cpu, usable_cpus or 0.0, others_follow=bool(others_follow))),
         "lock": lock.use if lock and lock.is_known else None,
     }
     # Threads that are free while requests wait do not serve: they are no headroom.
     is_free = (uses["threads"] or 0.0) < REACHED
-    if is_free and (is_standing(flow) or (held_up and max(use or 0.0 for use in uses.values()) < REACHED)):
-        return Headroom({}, None, None, idle=tuple(limit for limit, use in uses.items() if use is not None))
-    if not flow.requests and (not concurrency or all((use or 0.0) < LEAST_LOAD for use in uses.values())):
-        known_limits = tuple(limit for limit, use in uses.items() if use is not None)
+    known_limits = tuple(limit for limit, use in uses.items() if use is not None)
+    most = max(filter(None, uses.values()), default=0.0)
+    if is_free and (is_standing(flow) or (held_up and most < REACHED)):
+        return Headroom({}, None, None, idle=known_limits)
+    if not flow.requests and (not concurrency or most < LEAST_LOAD):
         return Headroom({}, None, None, idle=known_limits, no_requests=True)
     known = sorted((1 / use, limit) for limit, use in uses.items() if use is not None and use >= LEAST_LOAD)
     by_limit = {limit: factor for factor, limit in known}
@@ -172,8 +152,7 @@ _CAUSES: tuple[Limit, ...] = ("cpu", "interpreters", "hottest_interpreter", "loc
 
 
 def list_causes(cpu: CpuShares | None) -> tuple[Limit, ...]:
-    """The same for a server. If other programs use most of the CPUs, requests may just as well wait for something
-    else."""
+    """The same for a server: beside other programs that use most of the CPUs, requests may wait for something else."""
     return _CAUSES if cpu is None or cpu.own >= cpu.idle + (cpu.others or 0.0) else _CAUSES[1:]
 
 
@@ -188,12 +167,6 @@ def find_ceiling(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Lim
     return find_first({limit: by_limit[limit] for limit in by_limit if limit != "hottest_interpreter"}, causes)
 
 
-def _threads_use(of_all: float | None, by_socket: Sequence[SocketDemand]) -> float | None:
-    """The utilization of the threads: of those that reach their limit first, if some serve a socket of their own."""
-    uses = [socket.used for socket in by_socket]
-    return max(uses if of_all is None else [of_all, *uses], default=None)
-
-
 def _cpu_room(cpu: CpuShares, usable: float, *, others_follow: bool) -> tuple[float, float]:
     """The CPUs that the server, and the other programs that grow with it, use now, and those that they can use."""
     used = cpu.own + cpu.others if others_follow and cpu.own and cpu.others is not None else cpu.own
@@ -205,16 +178,8 @@ def usable_beside_others(cpu: CpuShares, usable: float) -> float:
     return _cpu_room(cpu, usable, others_follow=False)[1]
 
 
-def _use(used: float | None, capacity: float | None) -> float | None:
-    """The utilization of a resource; None if unknown."""
-    if used is None or capacity is None:
-        return None
-    return ratio(used, capacity) or 0.0
-
-
 class CpuShares(Struct, frozen=True, gc=False):
-    """CPUs used by the server's workers, idle, and used by others (None: unknown). Together they are the CPUs that the
-    server could use if it were alone."""
+    """CPUs used by the server's workers, idle, and used by others (None: unknown)."""
 
     own: float
     idle: float
@@ -240,21 +205,17 @@ LEAST_SLICES = 20
 """The fewest slices that can show a connection."""
 
 LEAST_SPREAD = 0.1
-"""The smallest standard deviation of the changes in requests per second, over their mean. A load that is steady, or
-grows steadily, shows neither a connection nor the absence of one."""
+"""The smallest standard deviation of the changes in requests per second, over their mean."""
 
 LEAST_SIGNIFICANCE = 4.0
-"""At or above this t-statistic, others follow the requests. Without a connection, chance reaches it once in four
-hundred times with 20 slices, and once in a thousand with 60 (simulated with normal values: each is in two changes)."""
+"""At or above this t-statistic, others follow the requests: chance reaches it once in 400 times with 20 slices."""
 
 LEAST_EFFECT = 0.25
-"""The smallest fraction of the others' CPU time that must be proportional to the requests. Below it, most of their use
-does not grow with the load."""
+"""The smallest fraction of the others' CPU time that must be proportional to the requests."""
 
 
 def extract_pair(window: Window) -> tuple[float, float] | None:
-    """The figures of a slice for `follow_requests`; None if unknown, or if samples cover less than half of the
-    slice."""
+    """The figures of a slice for `follow_requests`; None if unknown, or if samples cover less than half of it."""
     shares, throughput = compute_shares(window.cpu), compute_flow(window).throughput
     if throughput is None or shares is None or shares.others is None:
         return None
@@ -263,45 +224,21 @@ def extract_pair(window: Window) -> tuple[float, float] | None:
 
 def follow_requests(slices: Sequence[tuple[float, float]]) -> bool | None:
     """Whether the CPU use of other programs grows with the requests; None if there are too few slices, or the load is
-    too steady. Each slice: requests per second, and CPUs used by others.
-
-    A batch job does not change when the server gets more requests. An nginx in front of the server, or a database
-    behind it, on the same host, grows with the server. From minute to minute, the CPU use of others then rises and
-    falls with the server's requests.
-
-    The test is the correlation of the *changes* from slice to slice, not of the values: two series that both drift
-    often correlate without any connection (C. W. J. Granger, P. Newbold, "Spurious Regressions in Econometrics",
-    Journal of Econometrics 2, 1974). For n changes with correlation r, t = r sqrt((n - 2) / (1 - r²)).
-    """
+    too steady. Each slice: requests per second, and CPUs used by others. The test is the correlation of the *changes*
+    from slice to slice, since two series that both drift often correlate (C. W. J. Granger, P. Newbold, 1974): for n
+    changes, t = r sqrt((n - 2) / (1 - r²))."""
     if len(slices) < LEAST_SLICES:
         return None
-    requests, others = [pair[0] for pair in slices], [pair[1] for pair in slices]
-    mean_requests, mean_others = fsum(requests) / len(slices), fsum(others) / len(slices)
-    changes, others_changes = _changes(requests), _changes(others)
-    together, alone = _covariance(changes, others_changes), _covariance(changes, changes)
-    spread = ratio(sqrt(alone), mean_requests)
-    if spread is None or spread < LEAST_SPREAD:
+    requests, others = zip(*slices, strict=True)
+    changes, of_others = ([after - before for before, after in pairwise(each)] for each in (requests, others))
+    alone, spread = pstdev(changes), pstdev(of_others)
+    if not any(requests) or alone < LEAST_SPREAD * fmean(requests):
         return None
-    if together <= 0:
-        return False
-    effect = ratio(together / alone * mean_requests, mean_others) or 0.0
-    return effect >= LEAST_EFFECT and _significance(changes, others_changes) >= LEAST_SIGNIFICANCE
-
-
-def _significance(first: Sequence[float], second: Sequence[float]) -> float:
-    """The t-statistic of the correlation of two series."""
-    explained = _covariance(first, second) ** 2
-    unexplained = _covariance(first, first) * _covariance(second, second) - explained
-    return sqrt((len(first) - 2) * explained / unexplained) if unexplained > 0 else inf
-
-
-def _changes(values: Sequence[float]) -> list[float]:
-    return [after - before for before, after in pairwise(values)]
-
-
-def _covariance(first: Sequence[float], second: Sequence[float]) -> float:
-    mean_first, mean_second = fsum(first) / len(first), fsum(second) / len(second)
-    return fsum((a - mean_first) * (b - mean_second) for a, b in zip(first, second, strict=True)) / len(first)
+    together = correlation(changes, of_others) if spread else 0.0
+    effect = ratio(together * spread / alone * fmean(requests), fmean(others)) or 0.0
+    unexplained = 1 - together**2
+    significance = together * sqrt((len(changes) - 2) / unexplained) if unexplained > 0 else inf
+    return effect >= LEAST_EFFECT and significance >= LEAST_SIGNIFICANCE
 
 
 def count_more_workers(memory: Memory) -> int:
@@ -317,8 +254,7 @@ NONE_FITS = "for which there [exact? is][bound? may be] no room" + _REST
 
 
 def fits(memory: Memory | None, more_processes: int) -> str:
-    """Whether this many more processes (at least 1) fit into memory, as a clause for parentheses or after a comma:
-    `2 more workers of 180 MB each fit into the 1.2 GB available`."""
+    """Whether so many more processes fit into memory: `2 more workers of 180 MB each fit into the 1.2 GB available`."""
     if memory is None:
         return f"check first that memory suffices for {counted(more_processes, 'more worker')}"
     room = count_more_workers(memory)
@@ -327,3 +263,7 @@ def fits(memory: Memory | None, more_processes: int) -> str:
     if room >= more_processes:
         return fill(FIT, facts)
     return fill(SOME_FIT if room else NONE_FITS, facts)
+
+
+def _find_use(used: float | None, capacity: float | None) -> float | None:
+    return None if used is None or capacity is None else ratio(used, capacity) or 0.0

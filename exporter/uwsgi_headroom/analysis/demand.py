@@ -1,23 +1,15 @@
 """Computes offered work: how many requests are in the system at once, in service and in the listen queues.
 
-By Little's law (J. D. C. Little, "A Proof for the Queuing Formula: L = λW", Operations Research 9 (3), 1961), the mean
-number in the system is the arrival rate times the time from arrival to response. It is measured here as its two parts,
-the mean of the busy threads and the mean length of the queues, so it needs no rate: threads that are all busy cut the
-completed rate off, but not the number of requests that wait for them.
-
-In an overload the number is a floor. A full queue turns clients away, and these are in no queue; and clients who wait
-for an answer before they ask again ask more often once they get it sooner. So with the same clients, at least this many
-threads would be busy at once if every request found one.
-
-What cannot be seen: refused attempts at a UNIX socket are counted nowhere. Those at TCP sockets are counted for all
-listeners of a network namespace together (ListenOverflows), and each SYN that a waiting client sends again counts
-again. So they are kept apart, as a rate, and only from windows in which a TCP queue of this server was full.
+It is the mean of the busy threads and the mean length of the queues, so that threads that are all busy do not cut it
+off. In an overload the number is a floor: a full queue turns clients away, and clients who wait for an answer ask more
+often once they get it sooner. Refused attempts are counted for all TCP listeners of a network namespace together, and
+not at UNIX sockets. So they are kept apart, from windows in which a TCP queue of this server was full.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,12 +21,10 @@ from uwsgi_headroom.record import Backlog, ServerRecord, SocketHolders, is_tcp
 from uwsgi_headroom.words.formats import fixed
 
 SATURATED = 0.97
-"""At or above this mean fraction of busy threads, the threads cut the completed rate off: below it, random arrivals
-that are all served have queues of their own."""
+"""At or above this mean fraction of busy threads, the threads cut the completed rate off."""
 
 RETRY_SECONDS = 1.0
-"""The least time that a client whose SYN was dropped waits until it sends the next one (RFC 6298, section 2: initial
-timeout of a retransmission; Linux: TCP_TIMEOUT_INIT)."""
+"""The least time until a client whose SYN was dropped sends the next one (RFC 6298, section 2)."""
 
 
 class SocketDemand(Struct, frozen=True):
@@ -67,72 +57,52 @@ class Demand(Struct, frozen=True):
     """The offered work of a server in a window."""
 
     at_once: float | None
-    """The mean number of requests in the system: busy threads, and requests in the queues that are measured. None if
-    the number of busy threads is unknown."""
+    """The mean number of requests in the system; None if the number of busy threads is unknown."""
     is_floor: bool
-    """Whether more was offered than was seen: a queue was full, or all threads were busy and requests waited, or may
-    have waited."""
+    """Whether more was offered than was seen: a queue was full, or all threads were busy."""
     queue_was_full: bool
     """Whether a queue turned clients away for a part of the window."""
     refused_attempts: float | None
-    """Attempts per second that found a TCP queue of the network namespace full, retries included; 0 unless a queue of
-    this server was full, None if unknown, as for UNIX sockets."""
+    """Attempts per second that found a TCP queue full, retries included; 0 unless a queue was full, None if unknown."""
     by_socket: tuple[SocketDemand, ...] = ()
     """Of the sockets that only some of the workers serve."""
 
     @property
     def retrying(self) -> float:
-        """The mean number of refused clients that wait to try again, at least. By Little's law: each refused attempt
-        begins a wait of RETRY_SECONDS or more, unless the client gives up sooner."""
+        """The mean number of refused clients that wait to try again, at least, by Little's law."""
         return (self.refused_attempts or 0.0) * RETRY_SECONDS
 
 
 def compute_demand(window: Window, server: ServerRecord, flow: Flow, threads: int | None) -> Demand:
     """The offered work in a window. threads: the most that can serve, `count_ceiling`; None if unknown."""
-    busy = flow.observed if flow.observed is not None else flow.littles_law
+    busy, setup = flow.observed if flow.observed is not None else flow.littles_law, server.setup
     full = [name for name in window.queue_full_seconds if was_full(window, name)]
-    by_socket = _by_socket(window, server)
+    accepting = {worker.worker_id: worker.threads for worker in server.workers if worker.state == "accepting"}
+    holders = setup.socket_holders if setup.mapped else None
+    by_socket = split_by_socket(window, holders, accepting, server.queues) if holders else ()
     may_wait = flow.queue_length is None or shows_a_limit(flow)
     cut_off = bool(threads) and busy is not None and busy >= SATURATED * (threads or 0) and may_wait
+    is_counted = window.overflows is not None and any(map(is_tcp, full))
     return Demand(
         at_once=None if busy is None else busy + (flow.queue_length or 0.0),
         is_floor=bool(full) or cut_off or any(socket.is_floor for socket in by_socket),
         queue_was_full=bool(full),
-        refused_attempts=_refused_attempts(window, full),
+        refused_attempts=(ratio(window.overflows or 0, window.seconds) if is_counted else None) if full else 0.0,
         by_socket=by_socket,
     )
 
 
 def was_full(window: Window, socket: str) -> bool:
-    """Whether a socket's queue was at its limit for a part of the window, so that it turned clients away. A TCP queue
-    that reached its limit without an overflow did not."""
+    """Whether a socket's queue was at its limit for a part of the window, and turned clients away."""
     return window.queue_full_seconds.get(socket, 0.0) > 0 and not (is_tcp(socket) and window.overflows == 0)
 
 
 def count_refused(window: Window, sockets: Collection[str]) -> float | None:
-    """Connections per second that were refused at these sockets of a server, and clients' further attempts; None if
-    unknown: the kernel counts none at UNIX sockets."""
+    """Connections per second that were refused at these sockets, with retries; None if unknown, as at UNIX sockets."""
     is_uncounted = any(not is_tcp(name) and was_full(window, name) for name in sockets)
     if window.refused is None or is_uncounted or not any(map(is_tcp, sockets)):
         return None
     return ratio(window.refused, window.seconds)
-
-
-def _refused_attempts(window: Window, full: Sequence[str]) -> float | None:
-    """See `Demand.refused_attempts`. full: the sockets whose queue was full."""
-    if not full:
-        return 0.0
-    if window.overflows is None or not any(map(is_tcp, full)):
-        return None
-    return ratio(window.overflows, window.seconds)
-
-
-def _by_socket(window: Window, server: ServerRecord) -> tuple[SocketDemand, ...]:
-    """The offered work of each socket of a server that only some of its accepting workers serve."""
-    if not server.setup.mapped or not server.setup.socket_holders:
-        return ()
-    threads = {worker.worker_id: worker.threads for worker in server.workers if worker.state == "accepting"}
-    return split_by_socket(window, server.setup.socket_holders, threads, server.queues)
 
 
 def split_by_socket(
@@ -141,36 +111,28 @@ def split_by_socket(
     threads: Mapping[int, int | None],
     queues: Mapping[str, Backlog] | None = None,
 ) -> tuple[SocketDemand, ...]:
-    """The offered work of each socket that some of the accepting workers do not serve, and whose workers have a known
-    number of threads and of busy threads. threads: of the accepting workers, by id; queues: see `compute_flow`."""
-    return tuple(_split_by_socket(window, holders, threads, queues))
-
-
-def _split_by_socket(
-    window: Window, holders: SocketHolders, threads: Mapping[int, int | None], queues: Mapping[str, Backlog] | None
-) -> Iterator[SocketDemand]:
+    """The offered work of each socket that some of the accepting workers do not serve. threads: by worker."""
     busy_seconds = {worker.worker_id: worker.busy_seconds for worker in window.workers}
     sockets_of = Counter(worker_id for workers in holders.values() for worker_id in workers)
+    found = []
     for socket, workers in holders.items():
         able = sum_if_all_known([threads.get(worker_id) for worker_id in workers])
         busy = sum_if_all_known([busy_seconds.get(worker_id) for worker_id in workers])
-        mean = None if busy is None else ratio(busy, window.observed_seconds)
+        mean = ratio(busy, window.observed_seconds)
         if len(workers) == len(threads) or not able or mean is None:
             continue
         area = window.queue_seconds.get(socket)
-        waiting = None if area is None else ratio(area, window.observed_seconds)
-        waits = waiting is None or waiting >= WAITING
-        is_floor = was_full(window, socket) or (mean >= SATURATED * able and waits)
-        flow = None
+        flow, waiting = None, ratio(area, window.observed_seconds)
+        is_floor = was_full(window, socket) or (mean >= SATURATED * able and (waiting is None or waiting >= WAITING))
         if area is not None and all(sockets_of[worker_id] == 1 for worker_id in workers):
             own = tuple([worker for worker in window.workers if worker.worker_id in workers])
             flow = compute_flow(replace(window, workers=own, queue_seconds={socket: area}), queues)
-        yield SocketDemand(socket, tuple(workers), able, mean, waiting, is_floor, flow)
+        found.append(SocketDemand(socket, tuple(workers), able, mean, waiting, is_floor, flow))
+    return tuple(found)
 
 
 def find_longest_wait(flow: Flow, by_socket: Sequence[SocketDemand]) -> tuple[Flow, str]:
-    """The flow whose requests wait the longest, as users feel it, and the name of its socket: that of a whole server
-    has the mean over all sockets, and an empty name."""
+    """The flow whose requests wait the longest, and the name of its socket, empty for that of the whole server."""
     flows = [(flow, ""), *[(each.flow, each.socket) for each in by_socket if each.flow]]
     return max(flows, key=lambda each: (WAITINGS.index(judge_waiting(each[0])), each[0].queue_wait or 0.0))
 

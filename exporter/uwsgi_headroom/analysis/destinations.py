@@ -1,7 +1,6 @@
 """Names what threads wait for outside of the server, and divides their time among it.
 
-A destination has the name that the operator gave it (`--backends`), or else that of the service whose well-known port
-or socket it is; its address says the rest.
+A destination has the name that the operator gave it (`--backends`), or that of the service whose port it is.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import os
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -20,35 +19,14 @@ from uwsgi_headroom.record import Destination, State
 from uwsgi_headroom.words.formats import listed
 from uwsgi_headroom.words.template import Facts, fill
 
-PORTS: Mapping[int, str] = {
-    389: "LDAP",
-    636: "LDAP",
-    25: "SMTP",
-    465: "SMTP",
-    587: "SMTP",
-    1433: "SQL Server",
-    1521: "oracle",
-    2181: "zookeeper",
-    2379: "etcd",
-    3306: "mysql",
-    4222: "nats",
-    5432: "postgres",
-    5672: "rabbitmq",
-    6379: "redis",
-    6432: "pgbouncer",
-    8200: "vault",
-    8500: "consul",
-    8983: "solr",
-    9042: "cassandra",
-    9092: "kafka",
-    9200: "elasticsearch",
-    11211: "memcached",
-    26379: "redis sentinel",
-    27017: "mongodb",
-    33060: "mysql",
-}
-"""The services at ports that are registered with IANA for them, or are their own default. Ports that many services
-use, such as 8080, are left out."""
+_PORTS = """
+LDAP 389 636, SMTP 25 465 587, SQL-Server 1433, oracle 1521, zookeeper 2181, etcd 2379, mysql 3306 33060, nats 4222,
+postgres 5432, rabbitmq 5672, redis 6379, pgbouncer 6432, vault 8200, consul 8500, solr 8983, cassandra 9042,
+kafka 9092, elasticsearch 9200, memcached 11211, redis-sentinel 26379, mongodb 27017"""
+"""The services at ports that are registered for them, or are their own default; not those of many, such as 8080."""
+
+_SERVICES = [row.split() for row in _PORTS.split(",")]
+PORTS: Mapping[int, str] = {int(port): name.replace("-", " ") for name, *ports in _SERVICES for port in ports}
 
 _SOCKETS: Sequence[tuple[re.Pattern[str], str]] = tuple(
     (re.compile(pattern, re.IGNORECASE), name)
@@ -66,8 +44,7 @@ _SOCKETS: Sequence[tuple[re.Pattern[str], str]] = tuple(
 """The services by the last part of the path of a UNIX socket."""
 
 LEAST_SILENT = 0.75
-"""A destination does not answer if at least this share of the time that threads wait for it goes into connections that
-are not made yet. A connection over a long line takes one round trip, and the request after it another one."""
+"""A destination does not answer if this share of the time that threads wait for it goes into making connections."""
 
 UNKNOWN = "backends"
 
@@ -129,11 +106,18 @@ def divide(
     own: Collection[str] = (),
 ) -> tuple[DestinationFigures, ...]:
     """Divides the threads in `backend` and `dns` among what they wait for; most threads first. destinations: in any
-    unit, such as thread seconds; empty if only the named ones are known. named: mean threads of those that are
-    configured; addresses: the address of each. threads, per_request: mean threads, and seconds of a request, by
-    state. own: the names of the server's own sockets, and those of its router."""
-    names = {address: name for name, address in addresses.items()} | _name_own(own)
-    seconds = _by_name(destinations, names) or _only_named(named, addresses, threads.get("backend", 0.0))
+    unit; empty if only the named ones are known. named: mean threads of those that are configured."""
+    names = {address: name for name, address in addresses.items()}
+    for socket in own:
+        host, colon, port = socket.rpartition(":")
+        hosts = ("127.0.0.1", "[::1]") if colon and host in _ANY_HOST else (host,)
+        names |= {f"{each}{colon}{port}": ITSELF for each in hosts}
+    seconds = _by_name(destinations, names)
+    if not seconds:  # only the named ones are known, and how many threads wait for a backend
+        seconds = {_Key("backend", name, addresses.get(name, "")): part for name, part in named.items() if part}
+        backend = threads.get("backend", 0.0)
+        if (rest := backend - sum(seconds.values())) > _ROUNDING * backend:
+            seconds[_Key("backend", "", "")] = rest
     connecting = _by_name({each: part for each, part in destinations.items() if each.connecting}, names)
     sums: dict[str, float] = defaultdict(float)
     for key, part in seconds.items():
@@ -162,19 +146,8 @@ def divide(
 _ANY_HOST = ("", "*", "0.0.0.0", "[::]")  # noqa: S104 - compared with, not bound to
 
 
-def _name_own(sockets: Iterable[str]) -> dict[str, str]:
-    """The name of the server's own sockets, by the addresses at which its workers reach them."""
-    found = {}
-    for socket in sockets:
-        host, colon, port = socket.rpartition(":")
-        hosts = ("127.0.0.1", "[::1]") if colon and host in _ANY_HOST else (host,)
-        found.update({f"{each}{colon}{port}": ITSELF for each in hosts})
-    return found
-
-
 def _by_name(destinations: Mapping[Destination, float], names: Mapping[str, str]) -> dict[_Key, float]:
-    """The parts of destinations by their name and address. names: those that are configured, by address. A name for any
-    host has the address, if there is only one."""
+    """The parts of destinations by their name and address. names: those that are configured, by address."""
     places: dict[tuple[str, str], set[str]] = defaultdict(set)
     rows = []
     for (state, addresses, _), part in destinations.items():
@@ -196,28 +169,17 @@ def _by_name(destinations: Mapping[Destination, float], names: Mapping[str, str]
 
 
 def _find_name(state: str, address: str, names: Mapping[str, str]) -> tuple[str, bool]:
-    """The name of an address, and whether it is configured."""
     name = names.get(address) or names.get(f"*:{address.rpartition(':')[2]}")
     if name:
         return name, True
     return "DNS" if state == "dns" else name_service(address), False
 
 
-def _only_named(named: Mapping[str, float], addresses: Mapping[str, str], backend: float) -> dict[_Key, float]:
-    """The same from the names alone, and the rest of the threads that wait for a backend."""
-    parts = {_Key("backend", name, addresses.get(name, "")): part for name, part in named.items() if part}
-    rest = backend - sum(parts.values())
-    if rest > _ROUNDING * backend:
-        parts[_Key("backend", "", "")] = rest
-    return parts
-
-
 _ROUNDING = 1e-6
 
 
 def list_main(destinations: Sequence[DestinationFigures]) -> list[DestinationFigures]:
-    """Those that a sentence names: each that has at least `MAIN` of the time. They are in the order of their labels,
-    so that a sentence stays as it is while their shares change."""
+    """Those that a sentence names, in the order of their labels, so that it stays as it is while shares change."""
     total = sum(each.threads for each in destinations)
     return sorted((each for each in destinations if each.threads >= MAIN * total), key=lambda each: each.label)
 
@@ -242,8 +204,7 @@ def join_labels(destinations: Sequence[DestinationFigures]) -> str:
 
 
 HANGING = 0.25
-"""The share of the available threads in connections that are not answered, or in lookups of names, from which on that
-is a problem by itself: both usually take a few milliseconds."""
+"""The share of the available threads in connections that are not answered, or in lookups, that is a problem."""
 
 LEAST_THREADS = 1.0
 """Fewer threads than this, on average, are none."""
@@ -253,8 +214,7 @@ MOST_LABELS = 3
 
 
 def list_hanging(destinations: Sequence[DestinationFigures], available: float) -> list[DestinationFigures]:
-    """The name servers, and the backends that do not answer, that hold many of the available threads; in the order of
-    their labels."""
+    """The name servers, and the backends that do not answer, that hold many of the available threads."""
     candidates = [each for each in destinations if each.is_silent or each.state == "dns"]
     together = sum(each.threads for each in candidates)
     if together < max(LEAST_THREADS, HANGING * available):
@@ -296,8 +256,7 @@ def see_backends(destinations: Sequence[DestinationFigures]) -> str:
 
 
 _NOT_FOR_SS = re.compile(r"[\s`\\[]")
-"""What a filter of `ss` does not take as it is in the path of a UNIX socket: white space ends a filter, also in quotes,
-and the path is a pattern, in which `?` is any character. A backtick would end the command in the sentence."""
+"""What a filter of `ss` does not take in the path of a UNIX socket, or what would end the command."""
 
 _LOOKS: Mapping[str, str] = {
     "postgres": "`pg_stat_activity` to see what {label} runs",

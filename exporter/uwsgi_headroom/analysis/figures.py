@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import ceil
+from math import ceil, inf
 from typing import NamedTuple
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.backends import BackendSlices, Saturation, find_saturated
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.demand import Demand, compute_demand, find_longest_wait
+from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio, shows_a_limit, waits_beside_free
 from uwsgi_headroom.analysis.locks import LockFigures, compute_lock, compute_pool
 from uwsgi_headroom.analysis.objective import ObjectiveFigures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes, compute_percentiles
-from uwsgi_headroom.analysis.polling import find_polling, without_cpu
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
 from uwsgi_headroom.analysis.usable import Usable, compute_usable, variation
 from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits, count_websockets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.totals import sum_if_all_known
-from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window
+from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window, WorkerWindow
 from uwsgi_headroom.record import WORKING, Destination, Outage, ServerRecord, State, WorkerRecord
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
@@ -34,10 +35,7 @@ LEAST_SERVING = 0.05
 
 
 class Figures(Struct, frozen=True):
-    """The figures of one window.
-
-    configured, available: threads; None if uWSGI omits them. cpu, waits: None if the kernel does not report them.
-    """
+    """The figures of one window. configured, available: threads. What is None is unknown."""
 
     window: Window
     server: ServerRecord
@@ -49,8 +47,7 @@ class Figures(Struct, frozen=True):
     configured: int | None
     available: int | None
     ceiling: int | None
-    """The most threads that can serve at the end of the window. The threads of a worker that is gone by then count in
-    proportion to its presence in the window."""
+    """The most threads that can serve at the end of the window; those of a worker that is gone count in part."""
     cpu: CpuShares | None
     usable: Usable | None = None
     """How far load can grow until requests wait; None if that is not known."""
@@ -76,20 +73,22 @@ class Figures(Struct, frozen=True):
     outage: Outage | None = None
     """The last outage in the time that was asked for; the window begins after it. None without one."""
     threads: float | None = None
-    """The mean number of threads over the window, beside which other means of it are shown, where `available` is of its
-    end. None if unknown."""
+    """The mean number of threads over the window, where `available` is of its end. None if unknown."""
 
     growth: float = GROWTH
-    """The factor by which a load that is all served may grow after an advised step, until the finding about busy
-    threads warns. A floor has no such factor: how much more comes is not known until it is served."""
+    """The factor by which a load that is all served may grow after an advised step."""
 
     polling: Mapping[int, float] = field(default_factory=dict)
-    """By worker with coroutines whose loop only looks for a free core: the CPUs that it uses. Its CPU time counts as
-    unknown."""
+    """By worker with coroutines whose loop only looks for a free core: the CPUs that it uses, which say nothing."""
 
     def share(self, state: State) -> float:
         """The share of the threads' time in a state; 0 if it is not known what they wait for."""
         return self.waits.share(state) if self.waits else 0.0
+
+    @property
+    def destinations(self) -> tuple[DestinationFigures, ...]:
+        """What the threads wait for outside of the server; empty if unknown."""
+        return self.waits.destinations if self.waits else ()
 
     @property
     def longest_wait(self) -> tuple[Flow, str]:
@@ -118,24 +117,29 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     code: CodeWindow | None = None,
 ) -> Figures:
     """The figures of a window that ends with this record of a server. others_follow: whether the CPU use of other
-    programs grows with the server's requests. response_times, routes: of the same window; None if they are unknown or
-    off. outage: the last one in the time that was asked for. backends: what the last hour shows of the backends.
-    wait_factor: see `variation`, by default that of response_times. destinations: the thread seconds of each in the
-    window. queue_waits: all requests of the window by their wait; None if none was seen waiting. code: of the same
-    window; None while it is not looked at."""
+    programs grows with the requests. response_times, routes, code, queue_waits: of the window. backends: of the last
+    hour. wait_factor: see `variation`. destinations: the thread seconds of each."""
     workers, cpus = server.workers, server.cpus
     seconds, polling = window.observed_seconds, find_polling(window, server)
-    window = without_cpu(window, polling)
+    if polling:  # they would use this CPU time with any load
+        known = [replace(each, cpu_seconds=None) if each.worker_id in polling else each for each in window.workers]
+        window = replace(window, workers=tuple(known), cpu=None)
     presence = _find_presence(window, workers)
     ceiling = count_ceiling(workers, presence)
     flow, balance, cpu = compute_flow(window, server.queues), compute_balance(window), compute_shares(window.cpu)
     handlers = mean_handlers(window, server)
     serving = ceiling and max(1, round(ceiling - handlers))
     demand = compute_demand(window, server, flow, serving)
-    stuck = _stuck_threads(server, stuck_seconds, seconds)
+    ages = [age for worker in workers for age in worker.ages.values() if age is not None]
+    stuck = [min(1.0, age / seconds) for age in ages if age >= stuck_seconds] if seconds else []
+    stuck_threads = sum(stuck) if len(stuck) > count_websockets(server) else 0.0
+    old = sum(age >= seconds for age in ages) if seconds else 0
     own = [*server.queues, *(server.setup.options.http or ())]
-    waits = compute_waits(window, flow, stuck, destinations, server.waits, own, _count_old(server, seconds))
+    waits = compute_waits(window, flow, stuck_threads, destinations, server.waits, own, old)
     lock = _compute_lock(window, server, waits)
+    present = [worker.threads and worker.threads * presence.get(worker.worker_id, 0.0) for worker in workers]
+    is_seen = waits is not None and waits.share("lock") >= LOCK_SEEN
+    is_held_up = sum_if_all_known([each.available_threads for each in workers]) == 0 or waits_beside_free(window, flow)
     usable_cpus, reload_wait = cpus.count if cpus else None, find_reload_wait(workers, window)
     headroom = compute_headroom(
         flow,
@@ -146,11 +150,8 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         others_follow,
         demand.by_socket,
         lock,
-        lock_is_seen=waits is not None
-        and waits.share("lock") >= LOCK_SEEN
-        and not (server.waits and server.waits.holder in ("thread", "nobody")),
-        held_up=shows_a_limit(flow)
-        and (sum_if_all_known([each.available_threads for each in workers]) == 0 or waits_beside_free(window, flow)),
+        lock_is_seen=is_seen and not (server.waits and server.waits.holder in ("thread", "nobody")),
+        held_up=shows_a_limit(flow) and is_held_up,
     )
     return Figures(
         window=window,
@@ -186,56 +187,26 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         stuck_seconds=stuck_seconds,
         outage=outage,
         polling=polling,
-        threads=sum_if_all_known(
-            [worker.threads and worker.threads * presence.get(worker.worker_id, 0.0) for worker in workers]
-        )
-        if seconds
-        else None,
+        threads=sum_if_all_known(present) if seconds else None,
     )
 
 
 def _compute_lock(window: Window, server: ServerRecord, waits: WaitFigures | None) -> LockFigures | None:
-    """The lock that is closest to its limit, or the pool for which threads wait as for a lock."""
-    pools = server.waits.pools if server.waits else {}
+    pools, pool = server.waits.pools if server.waits else {}, None
     if pools and waits and waits.share("lock") >= LOCK_SEEN:
-        return compute_pool(
-            window, max(pools.values()), sum(waits.threads.get(state, 0.0) for state in WORKING)
-        ) or compute_lock(window)
-    return compute_lock(window)
+        busy = sum(waits.threads.get(state, 0.0) for state in WORKING)
+        pool = compute_pool(window, max(pools.values()), busy)
+    return pool or compute_lock(window)
 
 
 def _find_presence(window: Window, workers: Sequence[WorkerRecord]) -> Mapping[int, float]:
-    """The part of a window for which the threads of each worker counted, by its id: it accepted requests, or, as before
-    its end, still served some."""
-    threads = {worker.worker_id: worker.threads or 0 for worker in workers}
-    seconds = window.observed_seconds
-    return {
-        each.worker_id: min(
-            1.0,
-            max(
-                ratio(each.up_seconds, seconds) or 0.0,
-                ratio(each.busy_seconds or 0.0, threads.get(each.worker_id, 0) * seconds) or 0.0,
-            ),
-        )
-        for each in window.workers
-    }
-
-
-def _stuck_threads(server: ServerRecord, stuck_seconds: float, seconds: float) -> float:
-    """The mean number of threads, over the last `seconds`, with requests that are stuck at the end."""
-    ages = [age for age in _ages(server) if age >= stuck_seconds]
-    return (
-        sum([min(1.0, age / seconds) for age in ages]) if seconds > 0 and len(ages) > count_websockets(server) else 0.0
-    )
-
-
-def _count_old(server: ServerRecord, seconds: float) -> int:
-    """The number of threads whose requests were in service for the last `seconds`."""
-    return sum([age >= seconds for age in _ages(server)]) if seconds > 0 else 0
-
-
-def _ages(server: ServerRecord) -> list[float]:
-    return [age for worker in server.workers for age in worker.ages.values() if age is not None]
+    """The part of a window for which the threads of each worker counted, by its id: it accepted or served requests."""
+    threads, seconds = {worker.worker_id: worker.threads or 0 for worker in workers}, window.observed_seconds
+    presence = {}
+    for each in window.workers:
+        served = ratio(each.busy_seconds or 0.0, threads.get(each.worker_id, 0) * seconds) or 0.0
+        presence[each.worker_id] = min(1.0, max(ratio(each.up_seconds, seconds) or 0.0, served))
+    return presence
 
 
 RELOAD_WAITS = 3.0
@@ -243,9 +214,7 @@ RELOAD_WAITS = 3.0
 
 
 class ReloadWait(NamedTuple):
-    """A full reload, or a stop, that waits for requests. gone: how many workers it has ended; left: those that it waits
-    for, which take no other request; away, oldest: seconds since it ended the others, and that the oldest request in
-    each of those left has been in service at least."""
+    """A full reload, or a stop, that waits for requests of the workers that are left, after it ended the others."""
 
     gone: int
     left: tuple[WorkerRecord, ...]
@@ -254,8 +223,7 @@ class ReloadWait(NamedTuple):
 
 
 def find_reload_wait(workers: Sequence[WorkerRecord], window: Window) -> ReloadWait | None:
-    """The reload that waits at the end of a window: uWSGI has ended the workers that served no request, and starts no
-    other before the rest have ended. At any other time it replaces a worker within a second or two."""
+    """The reload that waits at the end of a window: uWSGI starts no other worker before the rest have ended."""
     gone = [worker for worker in workers if worker.state == "down" and worker.pid is None]
     left = tuple(worker for worker in workers if worker.state == "accepting" and not worker.ended)
     oldest = min((max((age for age in worker.ages.values() if age), default=0.0) for worker in left), default=0.0)
@@ -267,20 +235,45 @@ def find_reload_wait(workers: Sequence[WorkerRecord], window: Window) -> ReloadW
 
 
 def mean_handlers(window: Window, server: ServerRecord) -> float:
-    """The mean number of threads that run a handler of a uWSGI signal instead of requests. Coroutines have none: there,
-    a handler is one more of them, and what it blocks is seen as a held loop."""
+    """The mean number of threads that run a handler of a uWSGI signal instead of requests. Coroutines have none."""
     if not window.observed_seconds or server.setup.concurrency_kind == "async":
         return 0.0
     return (window.handler_seconds or 0.0) / window.observed_seconds
 
 
 def count_ceiling(workers: Sequence[WorkerRecord], up: Mapping[int, float] | None = None) -> int | None:
-    """The most threads that can serve: available ones, and those of workers that cheaper mode keeps in reserve. None if
-    uWSGI omits threads. up: the fraction for which the threads of an absent worker count, by worker id."""
-    parts = [None if worker.threads is None else worker.threads * _part(worker, up or {}) for worker in workers]
-    threads = sum_if_all_known(parts)
+    """The most threads that can serve; None if uWSGI omits threads. up: the part of absent workers' that counts."""
+
+    def part(worker: WorkerRecord) -> float:
+        return 1.0 if worker.state in ("accepting", "reserve") else min(1.0, (up or {}).get(worker.worker_id, 0.0))
+
+    threads = sum_if_all_known([worker.threads and worker.threads * part(worker) for worker in workers])
     return None if threads is None else ceil(threads)
 
 
-def _part(worker: WorkerRecord, up: Mapping[int, float]) -> float:
-    return 1.0 if worker.state in ("accepting", "reserve") else min(1.0, up.get(worker.worker_id, 0.0))
+POLL_FULL, POLL_AT_TIMES = 0.9, 0.1
+"""The part of a worker's async cores that is in use on average, and of the time in which those of all workers are."""
+
+OF_KERNEL = 0.25
+"""The part of a worker's CPU time that is the kernel's: 0.42 or more where it only looked, 0.15 if all compute."""
+
+LEAST_POLLING = 0.1
+"""CPUs below which a worker hardly polls: others take what waits. What it uses is near no limit either."""
+
+
+def find_polling(window: Window, server: ServerRecord) -> dict[int, float]:
+    """By worker with coroutines: the CPUs that it uses only to look for a free core. While all cores of a worker are in
+    use and a request waits in the listen queue, uWSGI's event loop finds its socket readable, cannot take the request,
+    and looks again without a pause (core/async.c and plugins/gevent of uWSGI 2.0.31)."""
+    seconds = window.observed_seconds
+    if server.setup.concurrency_kind != "async" or not seconds:
+        return {}
+    cores = {worker.worker_id: worker.threads or inf for worker in server.workers}
+    least = 0.0 if window.full_seconds >= POLL_AT_TIMES * seconds else POLL_FULL * seconds
+
+    def polls(worker: WorkerWindow) -> bool:
+        is_full = (worker.busy_seconds or 0.0) >= least * cores.get(worker.worker_id, inf)
+        return is_full and (ratio(worker.system_seconds or 0.0, worker.cpu_seconds or 0.0) or 0.0) >= OF_KERNEL
+
+    used = {each.worker_id: (each.cpu_seconds or 0.0) / window.seconds for each in window.workers if polls(each)}
+    return {worker_id: cpus for worker_id, cpus in used.items() if cpus >= LEAST_POLLING}

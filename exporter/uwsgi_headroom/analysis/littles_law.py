@@ -1,15 +1,8 @@
 """Computes throughput, response time and concurrency by Little's law (L = λ W), and judges waits in the listen queue.
 
-J. D. C. Little, "A Proof for the Queuing Formula: L = λW", Operations Research 9 (3), 1961. The law holds for any
-stable system over a long window, whatever the distributions. uWSGI counts a request, and adds its time, when the
-request ends, so the law's L does not include requests in service, and never includes killed ones. Concurrency observed
-by sampling includes both; the difference is work in service, or stuck.
-
-In a queue that fills, or that hardly moves, the law gives a wait that nobody has had: few requests have left it, and
-those that are still there have waited most of the time. Then the mean over all of them, up to now, is a lower bound.
-
-A wait in the listen queue is compared with the time in service, between absolute bounds: users do not notice 10 ms
-before an answer that takes 2 ms, and they notice 0.1 s before any.
+J. D. C. Little, Operations Research 9 (3), 1961. uWSGI counts a request when it ends, so the law's L has no requests in
+service, and never killed ones, as sampled concurrency has. In a queue that fills, the law gives a wait that nobody has
+had: then the mean over all requests, up to now, is a lower bound.
 """
 
 from __future__ import annotations
@@ -23,13 +16,11 @@ from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.history.window import Window, WorkerWindow
 from uwsgi_headroom.record import Backlog
 from uwsgi_headroom.words.formats import duration, least
+from uwsgi_headroom.words.template import fill
 
 
 class Flow(Struct, frozen=True, gc=False):
-    """The flow of requests in a window.
-
-    littles_law, observed: concurrency, the mean number of requests in service, by Little's law and as sampled.
-    """
+    """The flow of requests in a window. littles_law, observed: the mean number in service."""
 
     requests: int
     """Completed ones."""
@@ -44,8 +35,7 @@ class Flow(Struct, frozen=True, gc=False):
     queue_length: float | None
     """Mean number of requests in the listen queues."""
     wait_is_floor: bool = False
-    """Whether queue_wait is a lower bound: of the requests that were completed and of those that still wait, how long
-    they have waited in the window up to now."""
+    """Whether queue_wait is a lower bound: the wait up to now of requests that were completed or still wait."""
 
     @property
     def total_time(self) -> float | None:
@@ -59,18 +49,21 @@ def add_wait(response_time: float | None, queue_wait: float | None) -> float | N
 
 
 def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) -> Flow:
-    """The flow of requests through a server in a window. queues: the listen queues at its end; without them, the law
-    is taken to hold for the wait."""
+    """The flow of requests through a server in a window. queues: the listen queues at its end."""
     requests = sum(worker.requests for worker in window.workers)
     running = sum_if_all_known([worker.running_time for worker in window.workers])
     busy = sum_if_all_known([worker.busy_seconds for worker in window.workers])
-    observed = None if busy is None else ratio(busy, window.observed_seconds)
-    floor = _find_floor(window, requests, observed or 0.0, queues or {})
+    observed = ratio(busy, window.observed_seconds)
+    waiting = sum([each.queue or 0 for name, each in (queues or {}).items() if name in window.queue_seconds])
+    floor = None
+    if requests and requests < STEADY * waiting:  # the wait up to now of those that were completed, are served or wait
+        seconds = sum(window.queue_seconds.values()) / (requests + (observed or 0.0) + waiting)
+        floor = min(seconds, window.observed_seconds)  # more if most of those left without being counted
     return Flow(
         requests=requests,
         throughput=ratio(requests, window.seconds),
         response_time=response_time(window.workers),
-        littles_law=None if running is None else ratio(running, window.seconds),
+        littles_law=ratio(running, window.seconds),
         observed=observed,
         queue_wait=queue_wait(window, requests) if floor is None else floor,
         queue_length=queue_length(window),
@@ -79,35 +72,18 @@ def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) ->
 
 
 STEADY = 2.0
-"""Little's law holds for a queue of which at least so many times as many requests were completed in the window as wait
-at its end: at fewer, those that wait are a large part of all, and the law leaves out that they have not left."""
-
-
-def _find_floor(window: Window, requests: int, serving: float, queues: Mapping[str, Backlog]) -> float | None:
-    """The mean seconds for which those that were completed, are served or wait have waited in the window up to now;
-    None if Little's law holds, or none was completed. serving: the mean number in service."""
-    waiting = sum([queues[name].queue or 0 for name in window.queue_seconds if name in queues])
-    if not requests or requests >= STEADY * waiting:
-        return None
-    seconds = sum(window.queue_seconds.values()) / (requests + serving + waiting)
-    return min(seconds, window.observed_seconds)  # more if most of those that waited left without being counted
+"""Little's law holds for a queue of which at least so many times as many requests were completed as wait at its end."""
 
 
 def response_time(workers: Iterable[WorkerWindow]) -> float | None:
     """Mean seconds in service per request of the workers with a known running time, without static files."""
-    known = [
-        (worker.running_time, worker.requests - worker.static_requests)
-        for worker in workers
-        if worker.running_time is not None
-    ]
-    return ratio(sum(running for running, _ in known), sum(timed for _, timed in known))
+    known = [worker for worker in workers if worker.running_time is not None]
+    running = sum(worker.running_time or 0.0 for worker in known)
+    return ratio(running, sum(worker.requests - worker.static_requests for worker in known))
 
 
 def queue_wait(window: Window, requests: int) -> float | None:
-    """Little's law on the listen queues: mean length over the rate of requests that left them. Seconds.
-
-    Samples cover observed_seconds, but requests cover the whole window, so each is divided by its own time.
-    """
+    """Little's law on the listen queues. Samples cover observed_seconds, but requests cover the whole window."""
     length = queue_length(window)
     return None if length is None or not window.seconds else ratio(length, requests / window.seconds)
 
@@ -119,24 +95,21 @@ def queue_length(window: Window) -> float | None:
     return ratio(sum(window.queue_seconds.values()), window.observed_seconds)
 
 
-def ratio(part: float, whole: float) -> float | None:
-    """part / whole; None unless the whole is positive."""
-    return part / whole if whole > 0 else None
+def ratio(part: float | None, whole: float) -> float | None:
+    """part / whole; None unless the part is known and the whole is positive."""
+    return part / whole if part is not None and whole > 0 else None
 
 
 WAIT_RATIO, LEAST_WAIT, MOST_WAIT = 0.25, 0.02, 0.1
 """Requests wait noticeably if their mean wait is at least this multiple of the response time; but no wait below the
-second value, in seconds, counts, and every wait from the third on does. A limit is then reached: simultaneous arrivals
-explain a shorter wait. The longest waits are several times the mean."""
+second value, in seconds, counts, and every wait from the third on does."""
 
 SEVERE = (0.5, 1.0)
-"""At or above this mean wait, in seconds and as a multiple of the response time, users spend most of their time in the
-queue."""
+"""At or above this mean wait, in seconds and as a multiple of the response time, users mostly wait in the queue."""
 
 STANDING = 0.5
 """If no request is completed and the mean length of the queue is at least this, requests are blocked. With a shorter
-queue no wait is severe: in a minute of a quiet server, two or three requests that met by chance make the mean wait as
-long as the response time."""
+one no wait is severe: two or three requests of a quiet server may have met by chance."""
 
 Waiting = Literal["none", "noticed", "severe"]
 WAITINGS: tuple[Waiting | None, ...] = (None, *get_args(Waiting))
@@ -175,8 +148,7 @@ def shows_a_limit(flow: Flow) -> bool:
 
 
 IDLE_WHILE_WAITING = 0.2
-"""From this fraction of the time on in which requests wait beside a free thread, capacity is not what they wait for.
-Raise it if all CPUs are so busy that workers take long to wake."""
+"""From this fraction of the time on in which requests wait beside a free thread, capacity is not what they wait for."""
 
 
 def waits_beside_free(window: Window, flow: Flow) -> bool:
@@ -189,16 +161,19 @@ EMPTY, NEARLY_EMPTY = 0.001, 0.01
 """Mean waits in seconds below which texts call the listen queue empty, and nearly empty."""
 
 
+STANDS = "requests wait, and none is completed"
+UNMEASURED = "it is not known whether requests wait in the listen queue"
+QUEUE_IS = "the listen queue is [nearly? nearly ]empty"
+WAITS = "requests wait {wait} in the listen queue"
+
+
 def waiting_clause(flow: Flow) -> str:
     """The wait as a clause, to follow a semicolon."""
+    wait = flow.queue_wait
     if is_standing(flow):
-        return "requests wait, and none is completed"
-    if flow.queue_wait is None:  # as of a server that completes no request
-        if flow.queue_length is None:
-            return "it is not known whether requests wait in the listen queue"
-        return "the listen queue is " + ("nearly empty" if flow.queue_length else "empty")
-    if flow.queue_wait < EMPTY:
-        return "the listen queue is empty"
-    if flow.queue_wait < NEARLY_EMPTY:
-        return "the listen queue is nearly empty"
-    return f"requests wait {least(duration(flow.queue_wait), flow.wait_is_floor)} in the listen queue"
+        return STANDS
+    if wait is None and flow.queue_length is None:
+        return UNMEASURED
+    if wait is None or wait < NEARLY_EMPTY:  # None as of a server that completes no request
+        return fill(QUEUE_IS, {"nearly": bool(flow.queue_length) if wait is None else wait >= EMPTY})
+    return fill(WAITS, {"wait": least(duration(wait), flow.wait_is_floor)})

@@ -1,15 +1,10 @@
 """Computes which load a lock of the application permits: it serves one request at a time.
 
-By the utilization law, a request of the mean mix holds the lock for (share of the time in which it is held) /
-throughput, and the limit is the load at which it is always held. Each worker process has its own lock, so the limit of
-a server is the number of its workers over that time; the lock of a file is one for all of them. uWSGI fills its first
-workers first: one worker's lock may be nearly always held, and make its requests wait, while all together are far from
-their limit. A pool of connections, which serves a few requests at a time, is computed in the same way.
-
-Where it may not be read whether a lock is held, who waits for it still tells a range. A lock for which someone waits is
-held. How often someone waits follows from its use if requests come at random: with use u, it is u² if the times for
-which requests hold it are spread as an exponential distribution, and 1 - (1 - u) e^u if they are all alike (D. Gross et
-al., "Fundamentals of Queueing Theory", 2008, chapters 2 and 5).
+By the utilization law, a mean request holds the lock for (share of the time in which it is held) / throughput, and the
+limit is the load at which it is always held. Each worker process has its own lock; the lock of a file is one for all. A
+pool of connections is computed in the same way. Where it may not be read whether a lock is held, who waits for it tells
+a range: with use u, someone waits for u² of the time if requests hold it for exponential times, and 1 - (1 - u) e^u if
+these are alike (D. Gross et al., "Fundamentals of Queueing Theory", 2008).
 """
 
 from __future__ import annotations
@@ -22,8 +17,7 @@ from msgspec import Struct
 from uwsgi_headroom.history.window import Window, WorkerWindow
 
 LEAST_USE = 0.4
-"""The use of a lock, in the worker that uses it most, from which on its limit is known. Below it, too few samples find
-the lock held."""
+"""The use of a lock, in the worker that uses it most, from which on enough samples find it held to know its limit."""
 
 LEAST_KNOWN = 0.5
 """The part of a window in which a lock has to be known."""
@@ -37,8 +31,7 @@ Scope = Literal["worker", "file"]
 
 
 class LockFigures(Struct, frozen=True):
-    """The lock that is closest to its limit in a window. scope: whether each worker process has its own, or all use
-    the lock of one file."""
+    """The lock that is closest to its limit in a window. scope: whether each worker has its own."""
 
     scope: Scope
     seconds: float
@@ -61,14 +54,23 @@ class LockFigures(Struct, frozen=True):
 
 def compute_lock(window: Window) -> LockFigures | None:
     """The figures of the lock that is closest to its limit; None if none was seen."""
-    found = [lock for lock in (_of_workers(window), _of_file(window)) if lock]
+    known, of_file = window.file_lock_seconds, None
+    if known and window.file_lock_held_seconds is not None and _is_enough(known, window):
+        of_file = _of_shared(window, window.file_lock_held_seconds / known)
+    found = [lock for lock in (_of_workers(window), of_file) if lock]
     return max(found, key=lambda lock: (lock.is_known, lock.use), default=None)
 
 
+def _of_shared(window: Window, use: float) -> LockFigures | None:
+    requests, used = sum(worker.requests for worker in window.workers), min(1.0, use)
+    if requests < LEAST_REQUESTS or not used:
+        return None
+    limit = requests / window.seconds / used
+    return LockFigures("file", 1 / limit, used, used, limit, limit, limit)
+
+
 def compute_pool(window: Window, size: int, busy: float) -> LockFigures | None:
-    """The figures of a pool that each worker has, of which so many requests can have a connection at once: it is as a
-    lock that each request holds for a part of its time, one for each connection. size: of the pool of one worker; busy:
-    the mean number of threads, of all workers, that have a connection. None with too few requests."""
+    """The figures of a pool of connections that each worker has. busy: the mean number of threads with one."""
     requests, observed = sum(worker.requests for worker in window.workers), window.observed_seconds
     up = sum(min(1.0, worker.up_seconds / observed) for worker in window.workers) if observed else 0.0
     if requests < LEAST_REQUESTS or observed < LEAST_SECONDS or not up or not busy:
@@ -76,18 +78,6 @@ def compute_pool(window: Window, size: int, busy: float) -> LockFigures | None:
     use, throughput = min(1.0, busy / (size * up)), requests / window.seconds
     limit = throughput / use
     return LockFigures("worker", up / limit, use, use, limit, limit, limit)
-
-
-def _of_file(window: Window) -> LockFigures | None:
-    known, held = window.file_lock_seconds, window.file_lock_held_seconds
-    requests = sum(worker.requests for worker in window.workers)
-    if held is None or not _is_enough(known, window) or not known or requests < LEAST_REQUESTS:
-        return None
-    use, throughput = min(1.0, held / known), requests / window.seconds
-    if not use:
-        return None
-    limit = throughput / use
-    return LockFigures("file", use / throughput, use, use, limit, limit, limit)
 
 
 def _of_workers(window: Window) -> LockFigures | None:
@@ -115,25 +105,17 @@ def _of_workers(window: Window) -> LockFigures | None:
 
 
 def _is_enough(known: float | None, window: Window) -> bool:
-    """Whether a lock was known for long enough."""
     return known is not None and known >= max(LEAST_SECONDS, LEAST_KNOWN * window.observed_seconds)
 
 
 def _use_of(worker: WorkerWindow) -> tuple[float, float]:
-    """The least and the most use of a worker's lock, which is known for a part of the window."""
+    """The least and the most use of a worker's lock, from the part of the known time in which someone waits."""
     known = worker.lock_seconds or 1.0
     if worker.lock_held_seconds is not None:
         use = min(1.0, worker.lock_held_seconds / known)
         return use, use
-    waited = min(1.0, (worker.lock_waited_seconds or 0.0) / known)
-    return sqrt(waited), _use_of_alike(waited)
-
-
-def _use_of_alike(waited: float) -> float:
-    """The use of a lock at which someone waits for this part of the time, if requests hold it for times that are all
-    alike."""
-    low, high = 0.0, 1.0
-    for _ in range(_ROUNDS):
+    waited, low, high = min(1.0, (worker.lock_waited_seconds or 0.0) / known), 0.0, 1.0
+    for _ in range(_ROUNDS):  # if all requests hold it for as long
         use = (low + high) / 2
         low, high = (use, high) if 1 - (1 - use) * exp(use) < waited else (low, use)
-    return (low + high) / 2
+    return sqrt(waited), (low + high) / 2

@@ -1,7 +1,6 @@
 """Finds what uWSGI's log says about a finding, or how to read it: the facts of every advice that would name the log.
 
-A message is *proven* if a counter or a process agreed with it (`record.LogMessage.agreed`). Other messages are only
-said by the log, to which the application writes too; the words keep the two apart.
+A message is *proven* if a counter or a process agreed with it (`record.LogMessage.agreed`).
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections.abc import Sequence
 from uwsgi_headroom.record import LogMessage, LogRecord, ServerRecord
 from uwsgi_headroom.uwsgi_log.messages import SIGNALS, advise, describe, name_signal
 from uwsgi_headroom.words.formats import numbered
-from uwsgi_headroom.words.template import Facts, fill
+from uwsgi_headroom.words.template import Facts, Private, fill
 
 ENDS = (
     "killed_by_signal",
@@ -42,9 +41,8 @@ LOG = (
 """What a row says about uWSGI's log, by the facts of `read_log`."""
 
 
-def read_log(server: ServerRecord, codes: Sequence[str]) -> dict[str, str | bool]:
-    """What uWSGI's log says by these messages: the facts of `LOG`; `fix`, what to do about the first one, empty if that
-    is unknown; and `look`, whether it is."""
+def read_log(server: ServerRecord, codes: Sequence[str]) -> Facts:
+    """What uWSGI's log says by these messages: the facts of `LOG`; and `killed` and `place`, if proven."""
     log = server.log or LogRecord()
     found = [code for code in codes if code in log.messages][:_MOST_QUOTED]
     fix = next(map(advise, found), "")
@@ -57,6 +55,8 @@ def read_log(server: ServerRecord, codes: Sequence[str]) -> dict[str, str | bool
         "silent": bool(server.log and not found and not log.off),
         "turn_on": log.turn_on,
         "log_off": (not log.turn_on and log.off) or "",
+        "killed": proven_signal(server),
+        "place": Private(_find_place(log, codes)),
     }
 
 
@@ -67,7 +67,6 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str]) -> str:
 
 
 def _quote(code: str, message: LogMessage) -> str:
-    """What a message says, and how often, as a clause."""
     worker = message.workers[0] if len(message.workers) == 1 else None
     signal = message.signals[0] if len(message.signals) == 1 else None
     clause = describe(code, worker, signal, message.limit)
@@ -79,20 +78,18 @@ def _quote(code: str, message: LogMessage) -> str:
 
 def is_proven(server: ServerRecord, code: str) -> bool:
     """Whether the log has a message with which something agrees."""
-    message = (server.log or LogRecord()).messages.get(code)
+    message = server.messages.get(code)
     return message is not None and message.agreed > 0
 
 
 def proven_signal(server: ServerRecord) -> str:
-    """The signal that ended workers, if the log names one alone and their processes agree: ` by signal 11 (SIGSEGV)`;
-    else empty."""
+    """The signal that ended workers, if it is one alone, and proven: ` by signal 11 (SIGSEGV)`; else empty."""
     signals = _find_signals(server.log or LogRecord(), is_proven=True)
     return f" by signal {name_signal(signals[0])}" if len(signals) == 1 else ""
 
 
 def _find_signals(log: LogRecord, *, is_proven: bool = False) -> Sequence[int]:
-    """The signals that the log names for ends of workers. uWSGI catches two of them, and its master then sees no
-    signal."""
+    """The signals that the log names for ends of workers, with those that uWSGI itself catches."""
     signals = set[int]()
     for code, caught in (("segmentation_fault", 11), ("floating_point_exception", 8), ("killed_by_signal", None)):
         message = log.messages.get(code)
@@ -101,8 +98,6 @@ def _find_signals(log: LogRecord, *, is_proven: bool = False) -> Sequence[int]:
     return sorted(signals)
 
 
-def proven_place(server: ServerRecord, codes: Sequence[str]) -> str:
-    """The exception that a proven message names: `KeyError at shop/views.py:12`; empty if there is none."""
-    messages = (server.log or LogRecord()).messages
-    found = (messages[code] for code in codes if code in messages)
+def _find_place(log: LogRecord, codes: Sequence[str]) -> str:
+    found = (log.messages[code] for code in codes if code in log.messages)
     return next((message.place for message in found if message.agreed and message.place), "")

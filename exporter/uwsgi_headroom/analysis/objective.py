@@ -1,8 +1,7 @@
 """Judges a service level objective: how fast its error budget is used, and at what load it would be missed.
 
 The burn rate is the share of bad requests divided by the share that the objective permits: at 1, a month's budget lasts
-a month (The Site Reliability Workbook, chapter 5, "Alerting on SLOs"). `response_times.misses` says which requests are
-bad, and counts them.
+a month (The Site Reliability Workbook, chapter 5, "Alerting on SLOs").
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.config.slo import INTERVALS, Slo
 from uwsgi_headroom.response_times.totals import SlowRequests
-from uwsgi_headroom.words.formats import duration
+from uwsgi_headroom.words.template import fill
 
 FAST_BURN, SLOW_BURN = 14.4, 6.0
 """Burn rates over the short and the long window that use 2 % of a month's budget in an hour, and 5 % in six hours."""
@@ -35,8 +34,7 @@ _FEWEST_MINUTES, _GROUPS = 12, 6
 
 
 class Burn(Struct, frozen=True):
-    """The use of the error budget over a window. slow, waited, lost, refused: bad requests, the first two as expected
-    numbers. Requests that waited were quick enough in service, but not with the wait in the listen queue before."""
+    """The use of the error budget over a window. slow, waited, lost, refused: bad requests, and why."""
 
     seconds: float
     """Its length."""
@@ -86,40 +84,37 @@ class ObjectiveFigures(Struct, frozen=True):
 
 
 def judge_objective(
-    slo: Slo,
-    windows: Sequence[SlowRequests],
-    interval: float,
-    load_limit: LoadLimit | None = None,
+    slo: Slo, windows: Sequence[SlowRequests], interval: float, load_limit: LoadLimit | None = None
 ) -> ObjectiveFigures:
     """Judge an objective from the requests of its windows, which end now. interval: seconds between two samples."""
     unjudged = None
     if slo.threshold < INTERVALS * interval * 0.9:
-        unjudged = (
-            f"not judged: the server is sampled every {duration(interval)}, which shows thresholds from "
-            f"{duration(INTERVALS * interval)} on"
-        )
-    return ObjectiveFigures(slo, tuple(_burn(slo, window) for window in windows), unjudged, load_limit)
+        unjudged = fill(UNJUDGED, {"interval": interval, "least": INTERVALS * interval})
+    burns = []
+    for each in windows:
+        requests = each.requests + each.lost + each.refused
+        bad = each.slower + each.waited + each.lost + each.refused
+        share = min(1.0, bad / requests) if requests >= FEWEST_REQUESTS else None
+        rate = None if share is None else round(share / (1 - slo.objective), 9)  # 0.99 has no exact form
+        burns.append(Burn(each.seconds, requests, each.slower, each.lost, each.waited, each.refused, share, rate))
+    return ObjectiveFigures(slo, tuple(burns), unjudged, load_limit)
 
 
-def _burn(slo: Slo, window: SlowRequests) -> Burn:
-    requests = window.requests + window.lost + window.refused
-    bad = window.slower + window.waited + window.lost + window.refused
-    share = min(1.0, bad / requests) if requests >= FEWEST_REQUESTS else None
-    rate = None if share is None else round(share / (1 - slo.objective), 9)  # 0.99 has no exact form
-    return Burn(window.seconds, requests, window.slower, window.lost, window.waited, window.refused, share, rate)
+UNJUDGED = (
+    "not judged: the server is sampled every {interval:duration}, which shows thresholds from {least:duration} on"
+)
 
 
 def find_load_limit(minutes: Iterable[SlowRequests], load: float | None) -> LoadLimit | None:
-    """At what multiple of the present load (requests per second) the 95th percentile crosses the threshold, from the
-    minutes of the last hour; None unless their load varied by a quarter, or where requests were slow at low load, too.
-    Nothing is concluded about loads that were not seen."""
-    busy = sorted((minute for minute in minutes if minute.requests), key=_load)
+    """At what multiple of the present load the 95th percentile crosses the threshold; None unless load varied."""
+    busy = sorted((minute for minute in minutes if minute.requests), key=_load_of)
     if not load or len(busy) < _FEWEST_MINUTES:
         return None
     size = -(-len(busy) // _GROUPS)
-    groups = [_add_up(busy[start : start + size]) for start in range(0, len(busy), size)]
-    lowest, highest = _load(groups[0]), _load(groups[-1])
-    if any(group.requests < FEWEST_REQUESTS for group in groups) or highest < _LEAST_VARIATION * lowest:
+    parts = (busy[start : start + size] for start in range(0, len(busy), size))
+    groups = [SlowRequests(*map(sum, zip(*part, strict=True))) for part in parts]
+    loads = [_load_of(group) for group in groups]
+    if any(group.requests < FEWEST_REQUESTS for group in groups) or loads[-1] < _LEAST_VARIATION * loads[0]:
         return None
     slower = [(group.slower + group.waited) / group.requests for group in groups]
     over = [share > 1 - _SHARE for share in slower]
@@ -127,16 +122,11 @@ def find_load_limit(minutes: Iterable[SlowRequests], load: float | None) -> Load
     if first == 0 or not all(over[first:]):
         return None  # slow at low load, or at a load, but not at a higher one: load is not the cause
     if first == len(over):
-        return LoadLimit(highest / load, reached=False) if highest >= load else None
+        return LoadLimit(loads[-1] / load, reached=False) if loads[-1] >= load else None
     part = (1 - _SHARE - slower[first - 1]) / (slower[first] - slower[first - 1])
-    below = _load(groups[first - 1])
-    return LoadLimit((below + part * (_load(groups[first]) - below)) / load, reached=True)
+    below = loads[first - 1]
+    return LoadLimit((below + part * (loads[first] - below)) / load, reached=True)
 
 
-def _load(requests: SlowRequests) -> float:
-    """Requests per second."""
+def _load_of(requests: SlowRequests) -> float:
     return requests.requests / requests.seconds
-
-
-def _add_up(minutes: Sequence[SlowRequests]) -> SlowRequests:
-    return SlowRequests(*map(sum, zip(*minutes, strict=True)))

@@ -1,8 +1,7 @@
 """Computes percentiles of response times, with an interval each, from the requests by bin.
 
-A percentile of the requests that were completed in the window, not of all that might have been: there is no doubt about
-a request whose response time is known exactly. The interval contains the true percentile of these requests in 19 of 20
-cases (`tests/response_times/test_accuracy.py`).
+The interval contains the true percentile of the requests that were completed in the window in 19 of 20 cases
+(`tests/response_times/test_accuracy.py`).
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ RESOLUTION = 0.8
 """Samples determine no percentile below this part of the time between two of them."""
 
 _WEAK, _UNSURE = 1.5, 2.0
-"""In times between two samples: below the first, samples give no lower bound; below the second, the interval is wider
-on both sides by _WIDER."""
+"""In times between two samples: below the first, there is no lower bound; below the second, the interval is wider."""
 
 _WIDER = 0.25
 """In times between two samples."""
@@ -39,15 +37,11 @@ _NEGLIGIBLE = 0.05
 """The expected number of slower requests below which there is taken to be none: one case of twenty."""
 
 _SPREAD = 1.96 * math.sqrt(6.0)
-"""Standard deviations on each side of an interval for 19 of 20 cases. The variance of a division that takes the
-estimate as certain is too small by a factor of 2 to 6, by simulation."""
+"""Standard deviations on each side of an interval. The variance of a division is too small by a factor of 2 to 6."""
 
 
 class Percentile(Struct, frozen=True):
-    """A percentile of response times in seconds.
-
-    low, high: the interval around the estimate; low is 0 if it is below what samples show.
-    """
+    """A percentile of response times in seconds, with an interval; low is 0 if it is below what samples show."""
 
     seconds: float | None
     """The estimate; None if it is too short for one, and is only known to be below `under`."""
@@ -61,8 +55,7 @@ FAR_SLOWER = 10.0
 
 
 class Slow(NamedTuple):
-    """The requests that are far slower than half of all: how many there are, an expected number; the seconds that each
-    takes at least, and those that they take together at least."""
+    """The requests that are far slower than half of all: an expected number; seconds of each, and of all, at least."""
 
     number: float
     least: float
@@ -82,8 +75,7 @@ class ResponseTimes(Struct, frozen=True):
 
 
 def compute_percentiles(window: ResponseTimeWindow | None, mean: float | None = None) -> ResponseTimes | None:
-    """The percentiles of a window; None without completed requests. mean: the mean response time beside which they are
-    shown, which may be of a few seconds more or less; None if unknown."""
+    """The percentiles of a window; None without completed requests. mean: of the response times."""
     if window is None or not window.requests:
         return None
     distribution = _Distribution(window)
@@ -92,31 +84,18 @@ def compute_percentiles(window: ResponseTimeWindow | None, mean: float | None = 
         share: _limit(distribution.percentile(share, window.interval), _find_most(window, share, mean), window.interval)
         for share in enough
     }
-    half = percentiles.get(0.5)
-    return ResponseTimes(
-        requests=window.requests,
-        interval=window.interval,
-        percentiles=percentiles,
-        slow=_find_slow(window, FAR_SLOWER * half.high) if half else None,
-    )
-
-
-def _find_slow(window: ResponseTimeWindow, bound: float) -> Slow | None:
-    """The requests that take at least `bound` seconds, by the lower edges of their bins."""
-    first = window.bins.find(bound) + 1
-    found = [
-        (number, window.bins.edges_of(place)[0])
-        for place, number in enumerate(window.counts[first:], first)
-        if number > _NEGLIGIBLE
-    ]
-    if not found:
-        return None
-    return Slow(sum(number for number, _ in found), found[0][1], sum(number * low for number, low in found))
+    slow = None
+    if half := percentiles.get(0.5):
+        first = window.bins.find(FAR_SLOWER * half.high) + 1
+        numbers = [(number, place) for place, number in enumerate(window.counts[first:], first) if number > _NEGLIGIBLE]
+        found = [(number, window.bins.edges_of(place)[0]) for number, place in numbers]
+        if found:
+            slow = Slow(sum(number for number, _ in found), found[0][1], sum(number * low for number, low in found))
+    return ResponseTimes(window.requests, window.interval, percentiles, slow)
 
 
 def _find_most(window: ResponseTimeWindow, share: float, mean: float | None) -> float:
-    """The most that a percentile can be. Those that are no faster took at least as long, each of them, so that together
-    they took no longer than all requests did: A. Markov's inequality."""
+    """The most that a percentile can be, by A. Markov's inequality: all the slower ones took at least as long."""
     most = mean / (1 - share) if mean else math.inf
     if not window.running:
         return most

@@ -1,13 +1,9 @@
 """The closed form of a server: how many requests per second a setting serves at most, and how long they take at a load.
 
-The threads of a worker alternate between its interpreter and waiting: the machine repairman's model, a closed network
-of one server and a delay, solved exactly (M. Reiser, S. S. Lavenberg, "Mean-Value Analysis of Closed Multichain Queuing
-Networks", Journal of the ACM 27 (2), 1980). A known lock of the application is one more server, of each worker or of
-all. Workers that compute at the same time share the CPUs evenly, so computing takes longer.
-
-A load is served by a birth-death chain of the requests in the system, whose service rate with n requests is the
-throughput X(n) of the closed network with n: the flow-equivalent server (E. D. Lazowska, J. Zahorjan, G. S. Graham,
-K. C. Sevcik, "Quantitative System Performance", 1984, chapter 8, "Hierarchical Modeling").
+The threads of a worker alternate between its interpreter and waiting: a closed network of one server and a delay (M.
+Reiser, S. S. Lavenberg, Journal of the ACM 27 (2), 1980). A known lock is one more server. Workers share the CPUs
+evenly. A load is served by a birth-death chain whose service rate with n requests is the throughput X(n) of the closed
+network: the flow-equivalent server (E. D. Lazowska et al., "Quantitative System Performance", 1984, chapter 8).
 """
 
 from __future__ import annotations
@@ -58,8 +54,7 @@ class Model(Struct, frozen=True):
         return self.cpus / seconds if seconds else inf
 
     def of_worker(self, threads: int, slower: float = 1.0) -> list[float]:
-        """Requests per second that one worker serves with 1, 2, ... `threads` of them. slower: the factor by which
-        computing takes longer, because other workers compute at the same time; 1 if there is always a CPU."""
+        """Requests per second that one worker serves with 1, 2, ... `threads`. slower: see `slow_down`."""
         delay = max(_LEAST_DELAY, self.waiting + self.unlocked * slower)
         rates = _add_server((number / delay for number in range(1, threads + 1)), self.computing * slower)
         return list(rates if self.serial_is_shared else _add_server(rates, self.serial))
@@ -75,8 +70,7 @@ class Model(Struct, frozen=True):
         return min(processes * rates[-1], self.of_cpus)
 
     def slow_down(self, served: float, slower: float, workers: float, requests: float) -> float:
-        """The factor by which computing takes longer, from `served` requests per second at a factor of `slower`, with
-        so many workers and requests that compute independently of each other."""
+        """The factor by which computing takes longer, from `served` requests per second at a factor of `slower`."""
         locked = min(1.0, served * slower * self.computing / workers)
         unlocked = min(1.0, served * slower * self.unlocked / requests)
         mean = workers * locked + requests * unlocked
@@ -94,8 +88,7 @@ _LARGE = 1e200
 
 
 def _add_server(rates: Iterable[float], seconds: float) -> Iterator[float]:
-    """The throughputs with 1, 2, ... requests of a closed network with one more server, at which each request spends
-    `seconds`. rates: those without it. idle: the probability that the server has no request."""
+    """The throughputs with 1, 2, ... requests of a closed network with one more server, for `seconds` a request."""
     idle = 1.0
     for rate in rates:
         most = idle + rate * seconds
@@ -104,11 +97,7 @@ def _add_server(rates: Iterable[float], seconds: float) -> Iterator[float]:
 
 
 def _share_cpus(mean: float, variance: float, slower: float, cpus: float) -> float:
-    """The number of threads that compute, over that of the CPUs that they use. mean, variance: of threads that compute
-    without regard to each other, each for a time that is longer by `slower`.
-
-    They are the machines of another repairman, with as many servers as there are CPUs.
-    """
+    """The number of threads that compute, over that of the CPUs that they use: another repairman's machines."""
     part = max(_RARE, 1 - variance / mean)
     machines = mean / part
     few, some = int(machines), machines % 1
@@ -124,8 +113,7 @@ def _share_cpus(mean: float, variance: float, slower: float, cpus: float) -> flo
 
 
 def _repair(machines: int, odds: float, cpus: float) -> tuple[float, float]:
-    """The mean number of machines that are broken, and of the servers that repair them. odds: that a machine is broken,
-    with a server of its own."""
+    """The mean number of machines that are broken, and of the servers that repair them. odds: that one is broken."""
     weight, whole, present, used = 1.0, 1.0, 0.0, 0.0
     for number in range(1, machines + 1):
         change = (machines - number + 1) * odds / min(number, cpus)
@@ -139,7 +127,6 @@ def _repair(machines: int, odds: float, cpus: float) -> tuple[float, float]:
 
 
 def _group(shares: Sequence[float], processes: int) -> tuple[tuple[float, int], ...]:
-    """Workers with about the same share: the share, as a multiple of an even one, and how many have it."""
     if not shares:
         return ((1.0, processes),)
     return tuple(Counter(max(0.1, round(share * processes, 1)) for share in shares).items())
@@ -159,8 +146,7 @@ class _Closed(NamedTuple):
 def flow_equivalent(
     model: Model, processes: int, threads: int, shares: tuple[float, ...] = ()
 ) -> tuple[tuple[float, float], ...]:
-    """X(n) and the factor by which computing takes longer, for n = 1 to all threads. The last is what is served at
-    most. shares: of the workers, if they are uneven."""
+    """X(n) and the factor by which computing takes longer, for n = 1 to all threads. shares: of uneven workers."""
     most = model.most_throughput(processes, threads)
     in_all = processes * threads
     closed = [*_solve(model, processes, threads, _group(shares, processes)), _Closed(in_all, most, 1.0)]
@@ -177,11 +163,8 @@ def flow_equivalent(
 
 
 def _solve(model: Model, processes: int, threads: int, groups: Sequence[tuple[float, int]]) -> Iterator[_Closed]:
-    """The network with ever more requests, up to nearly all threads; of a single worker with each number.
-
-    Workers get requests at random, each in proportion to its share unless its threads are all busy. Then their numbers
-    are independent but for their sum (product form), and the sum of the others is about normal.
-    """
+    """The network with ever more requests, up to nearly all threads; of a single worker with each number. Workers get
+    requests at random, by their shares; their numbers are independent but for the sum (product form)."""
     slower, rates = 1.0, model.of_worker(threads)
     if processes == 1:
         for number in range(1, threads + 1):
@@ -217,9 +200,7 @@ def _solve(model: Model, processes: int, threads: int, groups: Sequence[tuple[fl
 
 
 def _others(mean: float, variance: float, requests: int, threads: int) -> list[float]:
-    """For 0, 1, ... requests of one worker: the logarithm of how likely the others have the rest, but for a constant.
-    Their number is binomial, Poisson, or negative binomial: that of single threads, of requests that only wait, and of
-    those that only compute."""
+    """For 0, 1, ... requests of one worker: the logarithm of how likely the others have the rest: a binomial."""
     part = 1 - variance / mean
     part = part if abs(part) > _RARE else _RARE
     most = mean / part
@@ -236,7 +217,6 @@ def _sum(groups: Sequence[tuple[float, int]], values: Sequence[float]) -> float:
 
 
 def _distribute(logs: Sequence[float]) -> list[float]:
-    """Probabilities in proportion to the exponentials of these."""
     highest = max(logs)
     likely = [exp(each - highest) for each in logs]
     total = fsum(likely)
@@ -250,12 +230,7 @@ def _describe(likely: Sequence[float]) -> tuple[float, float]:
 
 
 def find_times(chain: Sequence[tuple[float, float]], rate: float, spread: float = 1.0) -> Times:
-    """The times at `rate` requests per second that arrive at random. chain: `flow_equivalent`, whose last rate is
-    larger.
-
-    spread: the coefficient of variation of a request's time. The wait in the queue is (1 + spread²) / 2 times as long
-    as an exponential one (A. O. Allen, "Probability, Statistics, and Queueing Theory", 1990: Allen-Cunneen formula).
-    """
+    """The times at `rate` requests per second at random. chain: `flow_equivalent`; spread: of a request's time."""
     weight = whole = 1.0
     busy = slowed = 0.0
     for number, (served, slower) in enumerate(chain, 1):

@@ -1,7 +1,4 @@
-"""Computes which routes hold the busy threads, and puts that into a sentence.
-
-The share of the *requests* by route is unknown: a sample sees long requests more often than short ones.
-"""
+"""Computes which routes hold the busy threads, and puts that into a sentence."""
 
 from __future__ import annotations
 
@@ -37,7 +34,6 @@ def compute_routes(window: RouteWindow | None) -> RouteFigures | None:
 
 
 def find_ages(server: ServerRecord) -> dict[str, list[float | None]]:
-    """The ages in seconds of the requests in service now, by route; None for one that uWSGI does not report."""
     ages: dict[str, list[float | None]] = {}
     for worker in server.workers:
         for thread, route in worker.routes.items():
@@ -51,8 +47,7 @@ def oldest(ages: list[float | None]) -> float | None:
 
 
 def describe_route(routes: RouteFigures | None, server: ServerRecord, route: str | None = None) -> str:
-    """A sentence about a route, or about the one that holds most threads, with a space before it; empty if there is
-    none with a name. It is evidence of a finding."""
+    """A sentence about a route, or the one that holds most threads, with a space before it; empty without a name."""
     if routes is None:
         return ""
     named = [name for name in routes.threads if name != OTHER_ROUTE]

@@ -1,9 +1,7 @@
-"""The rules of the review: each is a row, which says when it speaks about a uWSGI's options and what is
-seen of it, and what it says.
+"""The rules of the review: each is a row, which says when it speaks about a uWSGI's options, and what.
 
 A rule that needs to know that an option is *not* set speaks only where every option is known (`Options.complete`). The
-defaults and versions are those of uWSGI's source, 2.0.17 to 2.0.31. Nothing here repeats a value of an option, other
-than a number.
+defaults and versions are those of uWSGI's source, 2.0.17 to 2.0.31. No value of an option is repeated but numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import inf
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -57,13 +54,9 @@ _LONG_WITHOUT_LIMITS = 60
 
 
 class Evidence(Struct, frozen=True):
-    """What is seen of a uWSGI that runs; None where it is unknown, as for a file alone.
-
-    threads: of each worker; mounted: how many applications a worker has; extensions: names of loaded modules in C that
-    are known to fail beside a second interpreter; descriptors: the limit of open files of the master; is_first: whether
-    the master is the first process of its container; unit: its systemd service; logs_to_pipe: whether its standard
-    error is a pipe; is_vassal: whether an emperor runs it.
-    """
+    """What is seen of a uWSGI that runs; None where it is unknown, as for a file alone. threads: of each worker;
+    mounted: how many applications it has; extensions: loaded modules in C that fail beside a second interpreter;
+    descriptors: the limit of open files of the master; is_first: in its container; unit: of systemd."""
 
     version: tuple[int, ...] | None = None
     workers: int | None = None
@@ -89,14 +82,13 @@ class Evidence(Struct, frozen=True):
 
 def review(options: Options, seen: Evidence) -> list[Advice]:
     """All advice on these options, warnings first."""
-    case = Case(options, seen)
+    case = make_case(options, seen)
     placed = [_place(rule.fill(case), options) for rule in RULES if rule.when(case)]
     return sorted(placed, key=lambda advice: advice.severity == "info")
 
 
 def review_server(server: ServerRecord) -> Sequence[Advice] | None:
-    """All advice on the settings of a uWSGI that runs, as far as an exporter knows it; None if its options are not
-    known. What the command `review` reads besides (the systemd unit, modules in C, where the log goes) is not seen."""
+    """All advice on the settings of a uWSGI that runs, as far as an exporter knows; None if its options are unknown."""
     options = server.setup.options
     if not (options.complete or options.source):
         return None
@@ -130,7 +122,6 @@ def _review_once(same: _Same, seen: Evidence) -> tuple[Advice, ...]:
 
 
 def _place(advice: Advice, options: Options) -> Advice:
-    """Say where the options are set that the advice is about."""
     sources = {name: options.source[name] for name in advice.sets if name in options.source}
     places = [
         f"`{spell_option(name)}` is set {'on the' if source == 'command line' else 'in'} {source}"
@@ -140,11 +131,21 @@ def _place(advice: Advice, options: Options) -> Advice:
     return replace(advice, seen=seen.strip()) if places else advice
 
 
-class Case(NamedTuple):
-    """A uWSGI under review, and what follows from its options and defaults; None where it is unknown."""
+class Case(Struct, frozen=True):
+    """A uWSGI under review, and what follows from its options and defaults; None where it is unknown. least_life,
+    mercy, patience: seconds of `min-worker-lifetime`, `worker-reload-mercy`, and for which the router waits; queue: the
+    length of the listen queue; reserve: the workers that cheaper mode can add; scales: whether it is on."""
 
     options: Options
     seen: Evidence
+    workers: int | None
+    threads: int | None
+    least_life: int | None
+    mercy: int | None
+    patience: int
+    queue: int | None
+    reserve: int
+    scales: bool
 
     def lacks(self, name: str) -> bool:
         """Whether an option is known to be missing, or off."""
@@ -154,62 +155,14 @@ class Case(NamedTuple):
         """Whether all workers reach a limit at about the same time."""
         return bool(getattr(self.options, limit)) and (self.workers or 1) > 1 and self.lacks(f"{limit}_delta")
 
-    def default(self, value: int | None, default: int) -> int | None:
-        """The value of an option, or uWSGI's default where the option is known to be missing."""
-        return default if value is None and self.options.complete else value
-
-    @property
-    def workers(self) -> int | None:
-        return self.seen.workers or self.default(self.options.processes or None, 1)
-
-    @property
-    def threads(self) -> int | None:
-        """Of each worker."""
-        return self.seen.threads or self.default(self.options.threads or None, 1)
-
-    @property
-    def least_life(self) -> int | None:
-        """Seconds of `min-worker-lifetime`."""
-        return self.default(self.options.min_worker_lifetime, DEFAULT_MIN_LIFETIME)
-
-    @property
-    def mercy(self) -> int | None:
-        """Seconds of `worker-reload-mercy`."""
-        return self.default(self.options.worker_reload_mercy, DEFAULT_MERCY)
-
-    @property
-    def patience(self) -> int:
-        """Seconds for which the router waits for a response."""
-        return self.options.http_timeout or DEFAULT_HTTP_TIMEOUT
-
-    @property
-    def queue(self) -> int | None:
-        """The length of the listen queue."""
-        return self.default(self.options.listen or None, DEFAULT_LISTEN)
-
     @property
     def has_router(self) -> bool:
         return bool(self.options.http) and self.options.complete
 
     @property
-    def is_threaded(self) -> bool:
-        return not (self.options.async_cores or self.options.gevent or self.options.asyncio)
-
-    @property
-    def scales(self) -> bool:
-        """Whether cheaper mode is on, and the number of workers is known."""
-        return bool(self.options.cheaper) and bool(self.options.processes or self.seen.workers)
-
-    @property
     def is_initial_ignored(self) -> bool:
-        least, initial = self.options.cheaper or 0, self.options.cheaper_initial
-        return self.scales and bool(initial) and not least <= (initial or 0) <= least + self.reserve
-
-    @property
-    def reserve(self) -> int:
-        """The workers that cheaper mode can add; negative if `cheaper` is too large, 0 if their number is unknown."""
-        workers = self.options.processes or self.seen.workers
-        return workers - (self.options.cheaper or 0) if workers else 0
+        least, initial = self.options.cheaper or 0, self.options.cheaper_initial or 0
+        return self.scales and initial > 0 and not least <= initial <= least + self.reserve
 
     def name_set(self, *names: str) -> str:
         """Those of the options that are set, for a sentence."""
@@ -221,10 +174,38 @@ class Case(NamedTuple):
         return getattr(part, name) if part else _compute(self)[name]
 
 
+def make_case(options: Options, seen: Evidence) -> Case:
+    """What follows from options: a default applies where one is known to be missing."""
+
+    def default(value: int | None, default: int) -> int | None:
+        return default if value is None and options.complete else value
+
+    most = options.processes or seen.workers
+    return Case(
+        options,
+        seen,
+        workers=seen.workers or default(options.processes or None, 1),
+        threads=seen.threads or default(options.threads or None, 1),
+        least_life=default(options.min_worker_lifetime, DEFAULT_MIN_LIFETIME),
+        mercy=default(options.worker_reload_mercy, DEFAULT_MERCY),
+        patience=options.http_timeout or DEFAULT_HTTP_TIMEOUT,
+        queue=default(options.listen or None, DEFAULT_LISTEN),
+        reserve=most - (options.cheaper or 0) if most else 0,
+        scales=bool(options.cheaper and most),
+    )
+
+
+_LIMITS = ("max_requests", "reload_on_rss", "reload_on_as")
+_CHEAPER_OPTIONS = ("cheaper_initial", "cheaper_step", "cheaper_overload", "cheaper_algo")
+
+
 def _compute(case: Case) -> dict[str, Fact]:
-    """What only texts need."""
-    options, seen, workers = case.options, case.seen, case.workers or 1
-    most = case.reserve + (options.cheaper or 0)
+    options, seen, workers, most = (
+        case.options,
+        case.seen,
+        case.workers or 1,
+        case.reserve + (case.options.cheaper or 0),
+    )
     return {
         "size": f"{counted(workers, 'worker')} of {counted(case.threads or 1, 'thread')}.",
         "master_unit": "" if seen.is_first else seen.unit,
@@ -232,8 +213,8 @@ def _compute(case: Case) -> dict[str, Fact]:
         "modules": ", ".join(seen.extensions) if seen.mounted else "",
         "requests_apart": max(1, (options.max_requests or 0) // workers),
         "seconds_apart": max(1, (options.max_worker_lifetime or 0) // workers),
-        "life_is_default": options.min_worker_lifetime is None,
         "half_life": (options.max_worker_lifetime or 0) // 2,
+        "life_is_default": options.min_worker_lifetime is None,
         "set_limits": case.name_set(*(name for name in _LIMITS if getattr(options, name))),
         "mercy_is_default": options.worker_reload_mercy is None,
         "longer": min(1024, seen.somaxconn or 1024),
@@ -249,19 +230,11 @@ def _compute(case: Case) -> dict[str, Fact]:
     }
 
 
-_LIMITS = ("max_requests", "reload_on_rss", "reload_on_as")
-_CHEAPER_OPTIONS = ("cheaper_initial", "cheaper_step", "cheaper_overload", "cheaper_algo")
-
-
 class Advice(Struct, frozen=True, kw_only=True):
-    """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may.
-
-    In a rule, which is a row, reason, lines and seen are templates. rule: a stable name; when: whether it speaks;
-    warns: whether what is seen makes a warning of an info; title: what hurts, as one sentence; reason: why; lines: to
-    write into the configuration; change: what to do if a line is not enough; needs: the first version that has the
-    lines, empty if all have; unless: when it does not matter; seen: the evidence; sets: the options that the rule read,
-    to say where they are set.
-    """
+    """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may. In a rule,
+    texts are templates. when: whether it speaks; warns: whether it is a warning then; title: what hurts; lines: for the
+    configuration; change: what else to do; needs: the first version that has the lines; unless: when it does not
+    matter; seen: the evidence; sets: the options that the rule read."""
 
     rule: str
     when: Callable[[Case], object] = lambda _: False
@@ -270,8 +243,8 @@ class Advice(Struct, frozen=True, kw_only=True):
     title: str
     reason: str = ""
     lines: tuple[str, ...] = ()
-    unless: str = ""
-    source: str = ""
+    unless: str = NEVER
+    source: str = SOURCE
     change: str = ""
     needs: str = ""
     seen: str = ""
@@ -301,7 +274,6 @@ _REQUESTS_TOGETHER = Advice(
     lines=("max-requests-delta = {requests_apart:plain}",),
     needs="2.0.29",
     unless="the workers start in milliseconds, or their shares of the requests differ a lot.",
-    source=SOURCE,
     seen="{size}",
     sets=("max_requests",),
 )
@@ -341,7 +313,6 @@ RULES: tuple[Advice, ...] = (
         reason="`chmod-socket` is one option for all UNIX sockets: those of the application and that of the stats.",
         change="Keep only the value that fits all sockets.",
         unless="the last value is meant to replace the earlier ones, for example those of a file that you include.",
-        source=SOURCE,
         seen="It is set {times_set:time}.",
         sets=("chmod_socket",),
     ),
@@ -350,11 +321,9 @@ RULES: tuple[Advice, ...] = (
         when=lambda case: case.options.stats and not _is_local(case.options.stats),
         severity="warning",
         title="The stats server shows the cookies and passwords of requests to everybody who can reach it.",
-        reason="Its document contains all variables of each request in service, and the stats server asks for no "
-        "login.",
+        reason="Its document has all variables of each request in service, and the server asks for no login.",
         lines=("stats = 127.0.0.1:1717",),
         unless="a firewall, or a network namespace of its own, keeps others away from the stats server.",
-        source=SOURCE,
         seen="Other machines may reach this address.",
         sets=("stats",),
     ),
@@ -374,8 +343,7 @@ RULES: tuple[Advice, ...] = (
         rule="listen",
         when=lambda case: 0 < (case.queue or 0) <= min(DEFAULT_LISTEN, case.seen.somaxconn or inf),
         title="The listen queue is short: if it is full, further connections are refused.",
-        reason="It holds the connections that no thread has accepted yet. A burst of requests, or a pause of the "
-        "workers, fills it.",
+        reason="It holds the connections that no thread has accepted yet. A burst, or a pause, fills it.",
         lines=("listen = {longer:plain}",),
         unless="the proxy in front limits or retries connections.",
         source=OPTIONS,
@@ -401,7 +369,6 @@ RULES: tuple[Advice, ...] = (
         title="The next start of uWSGI will fail: `cheaper` is not below `processes`.",
         reason="`cheaper` is the number of workers that keep running when there is little to do.",
         lines=("cheaper = {half:plain}",),
-        unless=NEVER,
         source=CHEAPER,
         seen="`cheaper` is {cheaper:plain}, and there are {most_workers:worker}.",
         sets=("cheaper", "processes"),
@@ -412,7 +379,6 @@ RULES: tuple[Advice, ...] = (
         title="`cheaper-initial` is ignored: it is below `cheaper`, or above the number of workers.",
         reason="uWSGI takes only a value in this range.",
         lines=("cheaper-initial = {nearest:plain}",),
-        unless=NEVER,
         source=CHEAPER,
         seen="`cheaper-initial` is {cheaper_initial:plain}, outside of the range from `cheaper` ({cheaper:plain}) to "
         "{most_workers:worker}.",
@@ -463,13 +429,11 @@ RULES: tuple[Advice, ...] = (
         rule="max_worker_lifetime_delta",
         when=lambda case: case.reach_together("max_worker_lifetime") and case.seen.knows(*_AGE_DELTA),
         severity="warning",
-        title="All workers reach `max-worker-lifetime` at the same time, and no requests are served while they "
-        "restart.",
+        title="All workers reach `max-worker-lifetime` together, and no requests are served while they restart.",
         reason="The workers started together, so they reach this age together.",
         lines=("max-worker-lifetime-delta = {seconds_apart:plain}",),
         needs="2.0.20",
         unless="the workers start in milliseconds.",
-        source=SOURCE,
         seen="{size}",
         sets=("max_worker_lifetime",),
     ),
@@ -482,8 +446,6 @@ RULES: tuple[Advice, ...] = (
         title="The next start of uWSGI will fail: `max-worker-lifetime` is not above `min-worker-lifetime`.",
         reason="A worker would have to end before it is allowed to.",
         lines=("min-worker-lifetime = {half_life:plain}",),
-        unless=NEVER,
-        source=SOURCE,
         seen="`min-worker-lifetime` is {least_life:plain} s[life_is_default? , the default]; `max-worker-lifetime` is "
         "{max_worker_lifetime:plain} s.",
         sets=("min_worker_lifetime", "max_worker_lifetime"),
@@ -494,11 +456,9 @@ RULES: tuple[Advice, ...] = (
             any(getattr(case.options, name) for name in _LIMITS) and (case.least_life or 0) > _LONG_WITHOUT_LIMITS
         ),
         title="A worker that has just started may grow far beyond the limits at which uWSGI replaces workers.",
-        reason="uWSGI does not replace a worker that is younger than `min-worker-lifetime`, however many requests it "
-        "has served and however much memory it takes.",
+        reason="uWSGI replaces no worker that is younger than `min-worker-lifetime`, whatever it has served or takes.",
         lines=(f"min-worker-lifetime = {DEFAULT_MIN_LIFETIME}",),
         unless="memory grows slowly.",
-        source=SOURCE,
         seen="`min-worker-lifetime` is {least_life:plain} s; limits: {set_limits}.",
         sets=("min_worker_lifetime",),
     ),
@@ -510,7 +470,6 @@ RULES: tuple[Advice, ...] = (
         reason="A worker has one timer for all its threads, and each request that completes on any thread stops it.",
         change="Set a timeout on every call to a backend, or use processes with one thread each.",
         unless="each worker has one thread.",
-        source=SOURCE,
         seen="{size}",
         sets=("harakiri",),
     ),
@@ -562,8 +521,7 @@ RULES: tuple[Advice, ...] = (
         when=lambda case: case.options.evil_reload_on_rss,
         severity="warning",
         title="A worker that exceeds `evil-reload-on-rss` is killed in the middle of its requests.",
-        reason="`evil-reload-on-rss` sends SIGKILL; `reload-on-rss` waits until the request has completed, and the "
-        "worker is as old as `min-worker-lifetime`.",
+        reason="It sends SIGKILL; `reload-on-rss` waits for the request, and for the age of `min-worker-lifetime`.",
         lines=("reload-on-rss = {evil_reload_on_rss:plain}",),
         unless="a single request can fill the memory.",
         source=OPTIONS,
@@ -600,8 +558,7 @@ RULES: tuple[Advice, ...] = (
         ),
         warns=lambda case: case.seen.version,
         title="Threads that the application starts never run, because Python's threads are off.",
-        reason="Before uWSGI 2.0.27, Python's threads are off unless an option turns them on. Client libraries for "
-        "metrics, tracing and error reports use threads.",
+        reason="Before uWSGI 2.0.27, Python's threads are off by default. Libraries for metrics and tracing need them.",
         lines=("enable-threads = true",),
         unless="this is uWSGI 2.0.27 or later, where threads are on.",
         source=THINGS_TO_KNOW,
@@ -611,8 +568,7 @@ RULES: tuple[Advice, ...] = (
         rule="single_interpreter",
         when=lambda case: case.lacks("single_interpreter") and (case.seen.mounted or 2) > 1,
         warns=lambda case: case.seen.extensions,
-        title="Each application after the first runs in an interpreter of its own, where modules in C may fail or "
-        "hang.",
+        title="Each further application runs in an interpreter of its own, where modules in C may fail or hang.",
         reason="Many modules in C support one interpreter per process only.",
         lines=("single-interpreter = true",),
         unless="a worker has one application: the first runs in the main interpreter.",
@@ -623,11 +579,10 @@ RULES: tuple[Advice, ...] = (
         rule="lazy_apps",
         when=lambda case: case.lacks("lazy_apps") and (case.workers or 1) > 1,
         title="Connections that the application opens while it is imported are shared by all workers.",
-        reason="The application is imported once, then the workers are forked. Two workers that use one connection "
-        "read each other's responses, or wait for each other.",
+        reason="Workers are forked after the import. Two that use one connection read each other's responses.",
         lines=("lazy-apps = true",),
-        unless="the application opens its connections in requests or in a function with `@postfork`. With `lazy-apps`, "
-        "the workers take more memory, and start more slowly.",
+        unless="it opens them in requests or with `@postfork`. With `lazy-apps`, workers take more memory, and start "
+        "later.",
         source=THINGS_TO_KNOW,
         seen="[is_running? {size}]",
     ),
@@ -635,8 +590,7 @@ RULES: tuple[Advice, ...] = (
         rule="buffer_size",
         when=lambda case: case.options.complete and (case.options.buffer_size or 0) <= DEFAULT_BUFFER,
         title="uWSGI drops requests with large headers, and no counter shows them.",
-        reason="Cookies and tokens make the headers larger than the default of 4,096 bytes. uWSGI only writes a line "
-        "to its log.",
+        reason="Cookies and tokens make headers larger than the default of 4,096 bytes. uWSGI only writes to its log.",
         lines=("buffer-size = 32768",),
         unless="your cookies and tokens are short.",
         source=THINGS_TO_KNOW,
@@ -649,8 +603,7 @@ RULES: tuple[Advice, ...] = (
         title="uWSGI ignores a misspelt option without a message.",
         reason="With `strict`, uWSGI names the misspelt option, and does not start.",
         lines=("strict = true",),
-        unless="no option is misspelt. If the configuration has variables of its own, write them as `set-placeholder = "
-        "name=value` before you set `strict`.",
+        unless="no option is misspelt. Write variables of your own as `set-placeholder = name=value` first.",
         source=PRODUCTION,
     ),
     Advice(
@@ -676,8 +629,7 @@ RULES: tuple[Advice, ...] = (
         when=lambda case: case.options.thunder_lock and (case.threads or 1) > 1,
         title="`thunder-lock` costs throughput with threads.",
         reason="Every accepted request takes a lock that all threads of all workers share: in one measurement, this "
-        "cost a tenth of the throughput. If the process that holds the lock is paused (SIGSTOP), no requests are "
-        "served.",
+        "cost a tenth of the throughput. If its holder is paused (SIGSTOP), nothing is served.",
         change="Remove `thunder-lock`.",
         unless="the workers' shares of the requests have to be exactly even.",
         source=THUNDER,
@@ -690,8 +642,7 @@ RULES: tuple[Advice, ...] = (
         title="Clients that send or read slowly hold the threads.",
         reason="With `http-socket`, workers read requests directly from the clients[unbuffered? , and the application "
         "waits for each part of a body]. `post-buffering` does not change who waits: the thread does.",
-        change="Put a proxy such as nginx in front of uWSGI, or replace `http-socket` by `http`, whose router reads "
-        "the requests.",
+        change="Put a proxy such as nginx in front of uWSGI, or replace `http-socket` by `http`, which has a router.",
         unless="only a proxy can reach the socket.",
         source=HTTP,
         seen="Other machines may reach this address.",
@@ -709,7 +660,10 @@ RULES: tuple[Advice, ...] = (
     ),
     Advice(
         rule="one_request_at_a_time",
-        when=lambda case: (case.workers, case.threads) == (1, 1) and case.is_threaded,
+        when=lambda case: (
+            (case.workers, case.threads) == (1, 1)
+            and not (case.options.async_cores or case.options.gevent or case.options.asyncio)
+        ),
         title="One slow request holds up all others.",
         reason="One process with one thread serves one request at a time.",
         lines=("processes = 4",),
@@ -723,16 +677,14 @@ RULES: tuple[Advice, ...] = (
         title="If the program that reads uWSGI's log stops, every request stops with it.",
         reason="The log is a pipe, and a worker waits until its line fits into this pipe.",
         lines=("disable-logging = true", "log-5xx = true"),
-        unless="the reader is the service manager or the container's runtime, and never stops reading. With fewer "
-        "lines, the pipe takes longer to fill.",
-        source=SOURCE,
+        unless="the reader is the service manager or the container's runtime, and never stops reading.",
         seen="The master's standard error is a pipe.",
     ),
 )
 """All rules, those that stop uWSGI or show secrets first."""
 
 
-_EXAMPLE = Case(
+_EXAMPLE = make_case(
     Options(
         processes=4,
         max_requests=1000,
@@ -748,8 +700,7 @@ _EXAMPLE = Case(
 
 
 def describe_rule(name: str, severity: AdviceSeverity) -> Advice | None:
-    """What a rule says in general, with this severity; None if there is no such rule in this version. The numbers in
-    its lines are examples."""
+    """What a rule says in general, with this severity and numbers as examples; None if there is no such rule."""
     rows = [rule for rule in RULES if rule.rule == name]
     found = next((rule for rule in rows if rule.severity == severity), next(iter(rows), None))
     return replace(found.fill(_EXAMPLE), severity=severity) if found else None

@@ -9,7 +9,6 @@ from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.wait_states import MOSTLY
-from uwsgi_headroom.record import Holder
 
 CPU_FULL = 0.90
 """CPU is scarce if the workers use at least this fraction of the usable CPUs."""
@@ -18,8 +17,7 @@ CPU_WAIT = 0.2
 """The share of the threads' time in the wait for a CPU from which on requests lack one."""
 
 LOCKED = 0.25
-"""The share of the threads' time in locks of the application from which on they limit the server, if it is known that
-they are nearly always held; and from which on nothing is promised of more threads."""
+"""The share of the threads' time in locks of the application from which on they limit the server, if always held."""
 
 
 def are_waits_known(figures: Figures) -> bool:
@@ -40,8 +38,7 @@ def mean_load(figures: Figures) -> float | None:
 
 
 def lacks_cpu(figures: Figures, cpus: float) -> bool:
-    """Whether the workers use CPU while no CPU is idle and other processes use the rest; where it is measured, only if
-    requests spend their time waiting for a CPU. Requests that sleep, or wait for a backend, do not need one."""
+    """Whether the workers use CPU while no CPU is idle, and, where it is measured, requests wait for one."""
     cpu = figures.cpu
     if cpu is None or cpu.own < LEAST_OWN * cpus or not is_hardly_any_idle(cpu.idle, cpus):
         return False
@@ -49,8 +46,7 @@ def lacks_cpu(figures: Figures, cpus: float) -> bool:
 
 
 def are_children_busy(figures: Figures) -> bool:
-    """Whether requests mostly wait for programs that they started, and these use most of the CPU time that counts as
-    the workers' own: the kernel adds it when they end."""
+    """Whether requests mostly wait for programs that they started, which use most of the CPU time."""
     if not figures.cpu or figures.share("child") < MOSTLY:
         return False
     return figures.cpu.own - sum(list_loads(figures)) >= MOSTLY * figures.cpu.own
@@ -61,20 +57,16 @@ OWN_THREADS = 0.2
 
 
 def find_cpu_of_own_threads(figures: Figures) -> float:
-    """The CPUs that threads use which serve no request, if that is most of what the workers use: the rest beside what
-    the request threads were seen to use. 0 if it is less, or not known."""
-    if figures.waits is None or not are_waits_known(figures):
-        return 0.0
+    """The CPUs that threads use which serve no request, if that is most of what the workers use; else 0."""
     used = sum(list_loads(figures))
-    rest = used - figures.waits.threads.get("cpu", 0.0)
-    return rest if rest >= max(OWN_THREADS, MOSTLY * used) else 0.0
+    rest = used - (figures.waits.threads.get("cpu", 0.0) if figures.waits else used)
+    return rest if are_waits_known(figures) and rest >= max(OWN_THREADS, MOSTLY * used) else 0.0
 
 
 def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) -> bool:
     """Whether requests were measured to wait for a CPU for at least this part of their time in service. Where no CPU is
-    idle, or a quota stops the workers, and some wait for a CPU, the holders of an interpreter's lock lack one, too:
-    what waits for the lock waits for a CPU for the same part of the time as they do, and for the rest for a holder that
-    runs. Where the workers themselves use most of the CPUs, all of it is a wait for CPUs: nothing else is scarce."""
+    idle, or a quota stops the workers, the holders of an interpreter's lock lack one, too: what waits for the lock
+    waits for a CPU for the same part of the time as they do."""
     waits = figures.waits
     if waits is None:
         return False
@@ -105,22 +97,8 @@ def is_hardly_any_idle(idle: float, cpus: float) -> bool:
     return idle <= (1 - CPU_FULL) * cpus
 
 
-def have_no_other_threads(figures: Figures) -> bool:
-    """Whether the workers are known to have no threads but those that serve requests: what a request waits for there,
-    another request, another process or a timeout has to end."""
-    serving = {worker.worker_id: worker.threads for worker in figures.server.workers}
-    numbers = [(worker.process_threads, serving.get(worker.worker_id)) for worker in figures.window.workers]
-    return all(all_ is not None and own is not None and all_ <= own for all_, own in numbers)
-
-
-def find_holder(figures: Figures) -> Holder | None:
-    """Who holds what most threads in `lock` wait for; None if that is not known."""
-    return figures.server.waits.holder if figures.server.waits else None
-
-
 NAPS = 4.0
-"""From so many naps of a request on, it tries something again. That a thread wakes up at the end of a sleep, or is
-preempted, counts as a nap too."""
+"""From so many naps of a request on, it tries something again: one that wakes up at the end of a sleep counts too."""
 
 
 def mostly_sleeps(figures: Figures) -> bool:
@@ -133,8 +111,7 @@ UNLESS_LIMITED = ", unless a rate limit or retries make requests wait"
 
 
 def tries_again(figures: Figures) -> bool:
-    """Whether requests mostly sleep, and do so again and again: those that are completed, or those in service now, if
-    some of them never have their turn."""
+    """Whether requests mostly sleep, and do so again and again: those that are completed, or those in service now."""
     waits = figures.waits
     if waits is None or waits.nap is None or not mostly_sleeps(figures):
         return False
@@ -144,24 +121,19 @@ def tries_again(figures: Figures) -> bool:
 
 
 SOLE, MAIN = 0.9, 0.8
-"""The part of the threads beside those that wait for a lock from which on one thing is all that they do, and from which
-on it is what the holder does, if it is a pipe or a disk: others may be on their way to the lock."""
-
-
-def _count_holders(figures: Figures) -> float:
-    """The mean number of threads that may hold the lock of a worker for which others wait; infinite if it is not known
-    that one does."""
-    waits = figures.waits
-    if waits is None or waits.share("lock") < LOCKED or find_holder(figures) != "request":
-        return inf
-    return waits.total - waits.threads.get("lock", 0.0)
+"""The part of the threads beside those that wait for a lock that does one thing, as a backend, or a pipe or disk."""
 
 
 def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:
-    """What the thread waits for that holds the lock of a worker for which others wait: it is none of these, so if all
-    the rest wait for one backend, it does, too. None if that is not known."""
-    main = next(iter(figures.waits.destinations), None) if figures.waits else None
+    """What the thread waits for that holds the lock for which others wait: one backend, if all the rest wait for it."""
+    main = next(iter(figures.destinations), None)
     return main if main and main.address and main.threads >= SOLE * _count_holders(figures) else None
+
+
+def _count_holders(figures: Figures) -> float:
+    waits, now = figures.waits, figures.server.waits
+    is_known = waits and waits.share("lock") >= LOCKED and now and now.holder == "request"
+    return waits.total - waits.threads.get("lock", 0.0) if waits and is_known else inf
 
 
 def name_wait_of_holder(figures: Figures) -> str:

@@ -1,12 +1,8 @@
 """Sizes the next step: how many threads or processes the offered work needs, what they serve, and what stops the step.
 
-The step is for the offered work (`demand`) with a reserve: where all of it was served, it may grow by half
-(`Figures.growth`), and random arrivals must wait less than the threshold of a wait that shows a limit, by Erlang's
-formula for M/M/c (L. Kleinrock, "Queueing Systems", volume 1, 1975, section 3.5). Where it is a floor, every request in
-the system must find a thread.
-
-What a setting serves at most is the closed form of `repairman`, with the CPUs that the workers use now or that are
-idle.
+Where all of the offered work was served (`demand`), it may grow by half (`Figures.growth`), and random arrivals must
+not wait noticeably, by Erlang's formula for M/M/c. Where it is a floor, every request must find a thread. What a
+setting serves at most is the closed form of `repairman`.
 """
 
 from __future__ import annotations
@@ -32,24 +28,20 @@ from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import State
 
 RESERVE = 0.75
-"""The part of the threads, and of the most throughput, that the offered work takes after the step. At or above it the
-finding about busy threads warns."""
+"""The part of the threads, and of the most throughput, that the offered work takes after the step."""
 
 LARGEST_STEP = 8
-"""The largest factor by which a step raises processes for a floor: a queue that is full nearly all the time says little
-of how many more are needed, and each takes memory that grows."""
+"""The largest factor by which a step raises processes for a floor, which says little of how many more are needed."""
 
 MARGIN = 0.93
-"""The part of the model's most throughput that is promised. On a quiet machine (`make bench-model`, ten settings of a
-real uWSGI, docs/evidence.md), one served 59.5 requests/s where the model has 63.7, and the others up to 6 %
-less than the model."""
+"""The part of the model's most throughput that is promised: of ten settings of a real uWSGI, one served 59.5 requests/s
+where the model has 63.7, and the others up to 6 % less (`make bench-model`, docs/evidence.md)."""
 
 WORTH = 0.97
 """The part of what a larger setting would serve for which a smaller one does as well."""
 
 CONTENDED = 0.9
-"""Below this part of what the threads would serve if none waited for an interpreter or a CPU, one of these is the
-limit."""
+"""Below this part of what the threads would serve by themselves, an interpreter or a CPU is the limit."""
 
 BURSTY = 2.0
 """A wait of more than this multiple of Erlang's is not that of random arrivals: they come in bursts."""
@@ -75,54 +67,41 @@ class Step(Struct, frozen=True):
     """Why the step is smaller, or serves less, than the offered work needs; None if nothing stops it."""
 
 
-def promise(model: Model, processes: int, threads: int) -> float:
-    """Requests per second that a setting serves at least."""
-    return min(MARGIN, model.efficiency) * model.most_throughput(processes, threads)
-
-
-def find_limit(model: Model, processes: int, threads: int) -> Stop | None:
-    """The resource that keeps a setting below what its threads alone would serve; None if they do."""
-    alone = processes * threads / (model.computing + model.waiting)
-    if model.most_throughput(processes, threads) >= CONTENDED * alone:
-        return None
-    return "cpu" if WORTH * model.cpus <= processes else "interpreters"
-
-
 def more_threads(figures: Figures, each: int) -> Step:
-    """The step to more threads per process. each: threads per process now, at least 1."""
-    processes = len(figures.server.workers)
+    """The step to more threads per process. each: threads per process now. An interpreter or a CPU may stop it."""
+    processes, model = len(figures.server.workers), measure(figures)
     largest = max(each + 1, min(MOST_THREADS, MOST_IN_ALL // processes))
     wanted = max(each + 1, ceil((count_needed_threads(figures) or 0.0) / processes))
-    threads, stop = min(wanted, largest), _too_large(wanted, largest)
-    model = measure(figures)
+    threads, stop = min(wanted, largest), _stop_at(wanted, largest)
     if model is None:
         return Step(processes, threads, None, wanted, stop)
-    if limit := find_limit(model, processes, threads):
-        enough = WORTH * model.most_throughput(processes, threads)
+    serve = partial(model.most_throughput, processes)
+    if serve(threads) < CONTENDED * processes * threads / (model.computing + model.waiting):
+        stop = "cpu" if WORTH * model.cpus <= processes else "interpreters"
         larger = range(each + 1, threads)
-        threads = larger.start + bisect_left(larger, enough, key=partial(model.most_throughput, processes))
-        stop = limit
+        threads = larger.start + bisect_left(larger, WORTH * serve(threads), key=serve)
     return Step(processes, threads, _promise(figures, model, processes, threads), wanted, stop)
+
+
+def _stop_at(wanted: int, largest: int) -> Stop | None:
+    return None if wanted <= largest else "size"
 
 
 def more_processes(figures: Figures) -> Step:
     """The step to more processes, of as many threads as now."""
-    processes = len(figures.server.workers)
-    each = figures.threads_each
+    processes, each, model = len(figures.server.workers), figures.threads_each, measure(figures)
     largest = max(processes + 1, min(MOST_PROCESSES, MOST_IN_ALL // max(1, each)))
     wanted = max(processes + 1, ceil((count_needed_threads(figures) or 0.0) / each) if each else 0)
-    model = measure(figures)
     lacks_cpu = False
     if model is not None and each:
-        rate = _find_wanted_rate(figures, model)
-        most = WORTH * model.of_cpus
-        lacks_cpu = most < rate
-        counts = range(processes + 1, largest)
-        enough = counts.start + bisect_left(counts, min(rate, most), key=partial(_serve, model, each))
+        rate, most = _find_wanted_rate(figures, model), WORTH * model.of_cpus
+        lacks_cpu, counts = most < rate, range(processes + 1, largest)
+        serve = partial(model.most_throughput, threads=each)
+        enough = counts.start + bisect_left(counts, min(rate, most), key=serve)
         # If the CPUs are the limit, more workers than use them up would only share them.
         wanted = enough if lacks_cpu else max(wanted, enough)
     count = min(wanted, largest)
-    stop: Stop | None = "cpu" if lacks_cpu else _too_large(wanted, largest)
+    stop: Stop | None = "cpu" if lacks_cpu else _stop_at(wanted, largest)
     if figures.demand.is_floor and count > LARGEST_STEP * processes:
         count, stop = LARGEST_STEP * processes, "step"
     memory = figures.server.memory
@@ -133,11 +112,10 @@ def more_processes(figures: Figures) -> Step:
 
 
 def _promise(figures: Figures, model: Model, processes: int, threads: int) -> float | None:
-    """What a setting serves at least; None where requests wait for a lock of the application, a disk, programs that
-    they start, or something unknown, of which the model knows nothing. A lock permits no more than it does."""
+    """What a setting serves at least; None where requests wait for something of which the model knows nothing."""
     if figures.waits and sum(map(figures.waits.share, UNKNOWN_TO_MODEL)) >= LOCKED:
         return None
-    promised, lock = promise(model, processes, threads), figures.lock
+    promised, lock = min(MARGIN, model.efficiency) * model.most_throughput(processes, threads), figures.lock
     if lock is None or not lock.is_known:
         return promised
     more = processes / len(figures.server.workers) if lock.scope == "worker" else 1.0
@@ -148,14 +126,6 @@ UNKNOWN_TO_MODEL: tuple[State, ...] = ("lock", "disk", "child", "unknown")
 """What requests wait for of which there may be little: a promise would suppose that it never runs out."""
 
 
-def _serve(model: Model, threads: int, processes: int) -> float:
-    return model.most_throughput(processes, threads)
-
-
-def _too_large(wanted: int, largest: int) -> Stop | None:
-    return None if wanted <= largest else "size"
-
-
 def count_needed_threads(figures: Figures) -> float | None:
     """The threads that the offered work needs, with the reserve; None if the offered work is unknown."""
     demand, flow = figures.demand, figures.flow
@@ -163,10 +133,9 @@ def count_needed_threads(figures: Figures) -> float | None:
         return None
     in_bursts = count_at_once_in_bursts(figures)
     if demand.is_floor:
-        overload = find_overload(figures)
-        at_once = demand.at_once + demand.retrying
+        overload, at_once = find_overload(figures), demand.at_once + demand.retrying
         if overload is not None:
-            at_once = _growth(figures) * overload * (figures.ceiling or 0)
+            at_once = _expect(figures, overload) * (figures.ceiling or 0)
         return max(at_once / RESERVE, in_bursts)
     offered = flow.observed if flow.observed is not None else flow.littles_law or 0.0
     needed = max(1, ceil(figures.growth * offered / RESERVE))
@@ -181,15 +150,11 @@ def find_overload(figures: Figures) -> float | None:
     """How many times as many requests arrive as the threads serve, by the part of the time for which a queue takes no
     more; None if the threads are not all busy, no queue was full, or the number in the system says less than that.
 
-    Each request that is served leaves a place in the queue, until the next one arrives. Of random arrivals at r times
-    the rate of service, a place is free for 1/r of the time, since arrivals fill places at their own rate, whatever the
-    times in service are: by simulation of 8 threads and a queue of 100, to within 2 % for r from 1.05 to 3. More even
-    arrivals leave fewer places, and the factor is too large: 1.3 to 1.6 for intervals that vary by half at r = 1.2. The
-    last place is the one beyond the limit, which Linux gives. Clients who were refused and try again count as arrivals,
-    and those that wait for a place in a TCP queue take it at once: where the kernel counts refusals, the factor is at
-    most that of all attempts. Of a history without these times, the part follows from that of the last two places,
-    1 - 1/r² (the limit of the M/M/c/K queue for large K: D. Gross et al., "Fundamentals of Queueing Theory", 2008,
-    chapter 2).
+    Each request that is served leaves a place in the queue, until the next one arrives: at r times the rate of service,
+    for 1/r of the time, whatever the times in service are (by simulation to within 2 % for r from 1.05 to 3). Clients
+    who were refused and try again count as arrivals: where the kernel counts refusals, the factor is at most that of
+    all attempts. Of a history without these times, the part follows from that of the last two places, 1 - 1/r² (the
+    limit of the M/M/c/K queue for large K).
     """
     window, busy, demand = figures.window, figures.flow.observed, figures.demand
     if busy is None or not figures.ceiling or busy < SATURATED * figures.ceiling or not window.observed_seconds:
@@ -209,19 +174,16 @@ def find_overload(figures: Figures) -> float | None:
 
 
 UNSURE = 1.2
-"""By how much more than `find_overload` says the step is larger: its samples are few, and a queue that fills during the
-window is full for a part of it."""
+"""By how much more than `find_overload` says the step is larger: its samples are few."""
 
 
-def _growth(figures: Figures) -> float:
-    """How much more to expect than `find_overload` says. Counted attempts have the retries in them, which end once all
-    are served; an estimate may be too small."""
-    return UNSURE if count_refused(figures.window, figures.server.queues) is None else 1.0
+def _expect(figures: Figures, overload: float) -> float:
+    """The overload to expect: counted attempts have the retries in them, which end once all are served."""
+    return overload * (UNSURE if count_refused(figures.window, figures.server.queues) is None else 1.0)
 
 
 def count_at_once_in_bursts(figures: Figures) -> float:
-    """The mean number of requests in the system while all threads are busy, if requests wait longer than random
-    arrivals would: they come in bursts. Else 0."""
+    """The mean number of requests in the system while all threads are busy, if requests come in bursts; else 0."""
     flow, threads, window = figures.flow, figures.ceiling, figures.window
     if not threads or flow.observed is None or not flow.response_time or not shows_a_limit(flow):
         return 0.0
@@ -234,19 +196,18 @@ def count_at_once_in_bursts(figures: Figures) -> float:
 
 def measure(figures: Figures) -> Model | None:
     """The model of a server; None if its throughput or its response time is unknown."""
-    flow, processes = figures.flow, len(figures.server.workers)
+    flow, processes, cpus, each = figures.flow, len(figures.server.workers), figures.server.cpus, figures.threads_each
     if not flow.response_time or not flow.throughput or not processes:
         return None
     cpu = sum_if_all_known([worker.cpu_seconds for worker in figures.window.workers])
     computing = min(cpu / flow.requests, flow.response_time) if cpu else 0.0
-    waits = figures.waits.per_request if figures.waits else None
-    waiting = (
-        own_waiting(waits, flow.response_time) if waits and any(waits.values()) else flow.response_time - computing
-    )
-    if not computing + waiting:
-        waiting = flow.response_time
-    model = Model(computing, waiting, _count_usable_cpus(figures))
-    each = figures.threads_each
+    waits, waiting = (figures.waits and figures.waits.per_request) or {}, flow.response_time - computing
+    if any(waits.values()):
+        waiting = own_waiting(waits, flow.response_time)
+    usable = cpus.count if cpus else inf
+    if cpus and figures.cpu:
+        usable = usable_beside_others(figures.cpu, cpus.count)
+    model = Model(computing, waiting if computing + waiting else flow.response_time, usable)
     if not each or (flow.observed or 0.0) < SATURATED * (figures.ceiling or inf):
         return model
     served = flow.throughput / model.most_throughput(processes, each)
@@ -254,27 +215,15 @@ def measure(figures: Figures) -> Model | None:
 
 
 LEAST_EFFICIENCY = 0.5
-"""A server that serves a smaller part of the model's throughput while all its threads are busy is limited by something
-that the model does not know, and that more threads may pass by."""
-
-
-def _count_usable_cpus(figures: Figures) -> float:
-    """The CPUs that the workers can use beside other programs; all that they may use if idle ones are unknown."""
-    cpus, shares = figures.server.cpus, figures.cpu
-    if cpus is None:
-        return inf
-    if shares is None:
-        return cpus.count
-    return usable_beside_others(shares, cpus.count)
+"""A server that serves a smaller part of the model's throughput is limited by what the model does not know."""
 
 
 def _find_wanted_rate(figures: Figures, model: Model) -> float:
-    """Requests per second that a setting must serve at most. Of a floor: what the clients would ask for if each
-    request found a thread at once."""
+    """Requests per second that a setting must serve at most; of a floor, if each request found a thread at once."""
     demand, throughput = figures.demand, figures.flow.throughput or 0.0
     if not demand.is_floor or demand.at_once is None:
         return figures.growth * throughput / RESERVE
     if overload := find_overload(figures):
-        return _growth(figures) * overload * throughput / RESERVE
+        return _expect(figures, overload) * throughput / RESERVE
     at_once = (demand.at_once + demand.retrying) / RESERVE
     return max(throughput / RESERVE, at_once / (model.computing + model.waiting))

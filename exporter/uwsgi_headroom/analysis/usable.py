@@ -1,23 +1,11 @@
 """Computes usable headroom: the factor by which load can grow until requests wait noticeably (`noticed_wait`).
 
-A limit of throughput is reached at a utilization of 1, but random arrivals wait long before: with one thread, the wait
-is a quarter of the service time at a utilization of 0.2; with 8 threads at 0.79, with 32 at 0.93. Each limit is taken
-as a queue of its own, and the usable headroom is that of the queue whose mean wait reaches the threshold first.
-
-The mean wait is that of M/M/c by Erlang's formula (L. Kleinrock, "Queueing Systems", volume 1, 1975, section 3.5). For
-threads, it is multiplied by (1 + cv²) / 2 (A. O. Allen, "Probability, Statistics, and Queueing Theory", 1990, section
-5.3.3, for random arrivals), where cv is the coefficient of variation of the response times, as estimated from samples;
-1 if they are too short to be estimated. Requests that compute share CPUs and interpreters in turns, and the mean wait
-does not depend on the variation then (L. Kleinrock, volume 2, 1976, section 4.4: processor sharing).
-
-* Threads: all that serve a socket are one pool, since any free thread takes the next request.
-* CPUs: one pool of as many servers as the workers can use.
-* Interpreters: one pool of as many servers as there are workers; and that of the hottest worker, at today's shares.
-* A lock of the application: a queue in each worker, at even shares, or one queue for the lock of a file.
-
-Arrivals are taken as random. Where they come in bursts, requests wait sooner than computed; so what is measured goes
-first: if requests wait noticeably now, the usable headroom is 1 at most, and if they do not wait for threads now, that
-of the threads is 1 at least. The same holds for what they wait for in service, where that is measured.
+Random arrivals wait long before a limit is reached: with one thread, a quarter of the service time at a utilization of
+0.2; with 8 threads at 0.79. Each limit is taken as a queue of its own, and the usable headroom is that of the queue
+whose mean wait reaches the threshold first. The mean wait is that of M/M/c by Erlang's formula (L. Kleinrock, "Queueing
+Systems", volume 1, 1975, section 3.5); for threads, times (1 + cv²) / 2 (A. O. Allen, "Probability, Statistics, and
+Queueing Theory", 1990, section 5.3.3). What is measured goes first: if requests wait noticeably now, the usable
+headroom is 1 at most, and if they do not, 1 at least.
 """
 
 from __future__ import annotations
@@ -45,8 +33,7 @@ LEAST_REQUESTS = 100
 """The fewest requests that show how much response times vary."""
 
 MOST_VARIATION = 5.0
-"""The largest squared coefficient of variation that is used. A few requests that take a hundred times the mean make
-any number; the wait behind them is not that of a mean request."""
+"""The largest squared coefficient of variation that is used: a few requests of a hundred times the mean make any."""
 
 
 class Usable(Struct, frozen=True, gc=False):
@@ -59,8 +46,7 @@ class Usable(Struct, frozen=True, gc=False):
 
 
 class Queue(NamedTuple):
-    """A limit as a queue. use: its utilization; seconds: how long a mean request takes one of the servers; variation:
-    the factor of the wait beside that of M/M/c."""
+    """A limit as a queue. use: its utilization; seconds: of a mean request; variation: the factor beside M/M/c."""
 
     limit: Limit
     servers: int
@@ -83,11 +69,13 @@ def compute_usable(  # noqa: PLR0913 - each is known or unknown by itself
     waits: WaitFigures | None = None,
 ) -> Usable | None:
     """The usable headroom at the load of a window; None if the headroom or the response time is not known. threads: the
-    most that can serve; the other arguments are as for `compute_headroom`. wait_factor: see `variation`. waits: what
-    the response time has of waits for a CPU, an interpreter or a lock is no part of what requests ask for."""
+    most that can serve; wait_factor: see `variation`; the other arguments are as for `compute_headroom`."""
     if room.factor is None or not flow.response_time or not flow.throughput:
         return None
-    waiting = _waiting_in_service(waits, room)
+    waiting = None  # for a CPU, an interpreter, or the lock that is a limit; another may be what a request asks for
+    if waits is not None and waits.per_request is not None:
+        states: tuple[State, ...] = ("cpu_wait", "interpreter_lock", *(("lock",) if "lock" in room.by_limit else ()))
+        waiting = sum([waits.per_request.get(state, 0.0) for state in states])
     # The wait for a thread is beside the response time, and is compared with all of it; these waits are in it.
     in_queue, in_service = noticed_wait(flow.response_time), noticed_wait(flow.response_time - (waiting or 0.0))
     judged = judge_waiting(find_longest_wait(flow, by_socket)[0])
@@ -96,7 +84,7 @@ def compute_usable(  # noqa: PLR0913 - each is known or unknown by itself
     for queue in (
         *_of_threads(flow, room, balance, threads, by_socket, wait_factor),
         *_of_resources(flow, room, balance, threads, usable_cpus, in_service),
-        *_of_lock(room, lock),
+        *([Queue("lock", 1, 1 / room.by_limit["lock"], lock.seconds)] if lock and "lock" in room.by_limit else ()),
     ):
         allowed = in_queue if queue.limit == "threads" else in_service
         used = highest_utilization(queue.servers, _round(allowed / (queue.seconds * queue.variation)))
@@ -114,15 +102,6 @@ def compute_usable(  # noqa: PLR0913 - each is known or unknown by itself
     return Usable(factor, first)
 
 
-def _waiting_in_service(waits: WaitFigures | None, room: Headroom) -> float | None:
-    """Seconds of a mean request in waits for a CPU, an interpreter, or the lock of the application if it is known as a
-    limit; None if they are not measured. Waiting for other locks may be what a request asks for."""
-    if waits is None or waits.per_request is None:
-        return None
-    states: tuple[State, ...] = ("cpu_wait", "interpreter_lock", *(("lock",) if "lock" in room.by_limit else ()))
-    return sum([waits.per_request.get(state, 0.0) for state in states])
-
-
 def _of_threads(
     flow: Flow,
     room: Headroom,
@@ -131,7 +110,6 @@ def _of_threads(
     by_socket: Sequence[SocketDemand],
     wait_factor: float,
 ) -> Iterator[Queue]:
-    """The threads that serve a socket that some workers do not serve; without such sockets, all of them."""
     if "threads" not in room.by_limit or not flow.response_time:
         return
     if threads and not by_socket:
@@ -148,9 +126,7 @@ def _of_threads(
 def _of_resources(
     flow: Flow, room: Headroom, balance: Balance, threads: int | None, cpus: float | None, allowed: float
 ) -> Iterator[Queue]:
-    """CPUs and interpreters. Requests wait for an interpreter only where a worker has several threads, and enough of
-    them to reach the threshold: if n compute all the time, each waits for n - 1 at most, and half of them on average
-    of random arrivals."""
+    """CPUs and interpreters. Of n threads that always compute, each waits for n - 1 at most, and half on average."""
     active = balance.active
     used = sum_if_all_known([worker.interpreter_load for worker in active])
     if not used or not flow.throughput:
@@ -168,22 +144,15 @@ def _of_resources(
             yield Queue("hottest_interpreter", 1, hottest.interpreter_load / ONE_INTERPRETER, seconds)
 
 
-def _of_lock(room: Headroom, lock: LockFigures | None) -> Iterator[Queue]:
-    if lock is not None and "lock" in room.by_limit:
-        yield Queue("lock", 1, 1 / room.by_limit["lock"], lock.seconds)
-
-
 def variation(window: ResponseTimeWindow | None) -> float:
-    """The factor (1 + cv²) / 2 of response times by bin; 1, which is that of an exponential distribution, if there are
-    too few requests or most are too short for the time between two samples."""
+    """The factor (1 + cv²) / 2 of response times by bin; 1, as of exponential ones, if they are too few or short."""
     if window is None or window.requests < LEAST_REQUESTS:
         return 1.0
     return variation_of(window.counts, window.bins.middles, RESOLUTION * window.interval / 2)
 
 
 def variation_of(counts: Sequence[float], middles: Sequence[float], least: float) -> float:
-    """The same of numbers of requests by bin, with the middles of the bins. least: the mean, in seconds, below which
-    the response times are too short to say."""
+    """The same of numbers of requests by bin. middles: of the bins; least: the mean that is long enough, in seconds."""
     seconds = list(map(mul, counts, middles))
     number, total, squares = sum(counts), sum(seconds), sum(map(mul, seconds, middles))
     if not number or total < least * number or not total:
@@ -193,10 +162,7 @@ def variation_of(counts: Sequence[float], middles: Sequence[float], least: float
 
 
 def erlang_wait(threads: int, offered: float, seconds: float) -> float:
-    """The mean wait of random arrivals, in seconds; infinite if the threads are too few for them.
-
-    offered: the mean number of busy threads if all is served; seconds: the mean time in service.
-    """
+    """The mean wait of random arrivals, in seconds. offered: the mean number of busy threads; seconds: in service."""
     if offered >= threads:
         return inf
     return waiting_share(threads, offered) * seconds / (threads - offered)
@@ -221,8 +187,7 @@ _NEGLIGIBLE, _HUGE = 1e-7, 1e100
 
 
 def _round(wait: float) -> float:
-    """A wait to the nearest hundredth of itself: neighbouring windows of a server then find their answer in the cache,
-    and the utilization is within half a hundredth."""
+    """A wait to the nearest hundredth of itself, so that neighbouring windows find their answer in the cache."""
     return exp(round(_STEPS_OF_WAIT * log(wait)) / _STEPS_OF_WAIT)
 
 
@@ -231,12 +196,7 @@ _STEPS_OF_WAIT = 100
 
 @lru_cache(maxsize=4096)
 def highest_utilization(servers: int, wait: float) -> float:
-    """The utilization of M/M/c at which the mean wait is this multiple of the mean service time.
-
-    It solves an approximation (H. Sakasegawa, "An approximation formula", Annals of the Institute of Statistical
-    Mathematics 29, 1977), compares it with the exact wait there, and corrects what it asks of the approximation by the
-    secant method; a few steps are enough for a thousandth.
-    """
+    """The utilization of M/M/c with this mean wait in mean service times (corrects H. Sakasegawa 1977)."""
     power = sqrt(2 * (servers + 1)) - 1
     aim = log(wait)
     asked, before = aim + log(servers), (0.0, 0.0)

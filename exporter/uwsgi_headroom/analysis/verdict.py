@@ -10,13 +10,13 @@ from uwsgi_headroom.analysis.findings.kind import Finding
 from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.words.formats import factor
 from uwsgi_headroom.words.states import LIMITS
+from uwsgi_headroom.words.template import Facts, fill
 
 Status = Literal["ok", "warning", "critical", "unknown"]
 """unknown: the server cannot be read, or was not watched for long enough."""
 
 NO_ROOM = 1.1
-"""CPU headroom below which the verdict says that no CPU is idle. Without any finding, other programs use the CPUs: a
-server that uses them itself is `cpu_bound`."""
+"""CPU headroom below which the verdict says that no CPU is idle. Without any finding, other programs use the CPUs."""
 
 
 def gives_out(limit: Limit, slots: str = "threads") -> str:
@@ -34,8 +34,7 @@ WITH_MORE, ALREADY = "requests wait with more load", "requests wait already"
 
 
 def usable_clause(usable: float | None, hard: float | None, *, waiting: bool = False) -> str:
-    """The usable headroom as a clause, to stand beside the headroom until a limit is reached (`hard`); empty if it is
-    not known or the same. waiting: whether requests wait noticeably now."""
+    """The usable headroom as a clause, beside the headroom (`hard`); empty if unknown or the same."""
     if usable is None or hard is None or factor(usable) == factor(hard):
         return ""
     if usable > 1:
@@ -45,47 +44,41 @@ def usable_clause(usable: float | None, hard: float | None, *, waiting: bool = F
 
 def worst_status(findings: Sequence[Finding]) -> Status:
     """The severity of the worst finding; ok if no finding is worse than info."""
-    severities = {finding.severity for finding in findings}
-    return "critical" if "critical" in severities else "warning" if "warning" in severities else "ok"
+    severities = {finding.severity for finding in findings} - {"info"}
+    return "critical" if "critical" in severities else "warning" if severities else "ok"
+
+
+ROOM = "Headroom [most? at most ]{hard:factor}: {first} first{unseen}."
+ROOM_LEFT = "Headroom [most? at most ]{until}; {hard:factor} until {first}{unseen}."
+NO_ROOM_LEFT = "{until}; headroom [most? at most ]{hard:factor} until {first}{unseen}."
+CPU_TAKEN = "No CPU is idle: other programs use the rest, and more load competes with them."
+IDLE = "Nearly idle: headroom over 100x{unseen}."
+NO_REQUESTS = "No requests yet: headroom not known."
+THREADS_HIDDEN = "Headroom not known: how many threads are busy is not visible from here."
+ALL_HIDDEN = "Headroom not known: neither threads nor CPU are visible from here."
 
 
 def verdict_sentence(
     room: Headroom, findings: Sequence[Finding], slots: str = "threads", usable: Usable | None = None
 ) -> str:
-    """The verdict in one sentence: the title of the worst finding (`findings` are sorted, worst first), or the
-    headroom, the usable one if it is known, and the limit that comes first. slots: the name of the slots, from
-    `name_slots`."""
+    """The verdict in one sentence: the title of the worst finding, the first one, or the headroom. slots: their
+    name."""
     if worst_status(findings) != "ok":
         return findings[0].title
-    seen = {*room.by_limit, *room.far, *room.idle}
-    unseen = ""
-    if room.is_upper_bound:
-        unseen = " (busy threads are not visible from here)" if "cpu" in seen else " (CPU is not visible from here)"
+    unseen = " (busy threads are not visible from here)" * room.is_upper_bound
+    if "cpu" not in {*room.by_limit, *room.far, *room.idle}:
+        unseen = " (CPU is not visible from here)" * room.is_upper_bound
     if room.other and room.first in (None, "other"):
         return f"Headroom {name_other(room.factor, room.other)}."
-    if room.first is not None and room.factor is not None:
-        if room.first == "cpu" and room.factor <= NO_ROOM:
-            return "No CPU is idle: other programs use the rest, and more load competes with them."
-        return f"{_room_clause(room.factor, gives_out(room.first, slots), room.is_upper_bound, usable)}{unseen}."
-    if room.far and not room.no_requests:
-        return f"Nearly idle: headroom over 100x{unseen}."
-    return _name_not_known(room)
-
-
-def _name_not_known(room: Headroom) -> str:
-    if room.no_requests:
-        return "No requests yet: headroom not known."
-    if room.idle:
-        return "Headroom not known: how many threads are busy is not visible from here."
-    return "Headroom not known: neither threads nor CPU are visible from here."
-
-
-def _room_clause(hard: float, first: str, is_upper_bound: bool, usable: Usable | None) -> str:
-    """The headroom as a clause. first: what happens at the limit."""
-    most = "at most " if is_upper_bound else ""
-    until = usable_clause(usable.factor if usable else None, hard)
-    if usable is None or not until:
-        return f"Headroom {most}{factor(hard)}: {first} first"
-    if usable.factor <= 1:
-        return f"{WITH_MORE.capitalize()}; headroom {most}{factor(hard)} until {first}"
-    return f"Headroom {most}{until}; {factor(hard)} until {first}"
+    if room.first is None or room.factor is None:
+        if room.far and not room.no_requests:
+            return fill(IDLE, {"unseen": unseen})
+        return NO_REQUESTS if room.no_requests else THREADS_HIDDEN if room.idle else ALL_HIDDEN
+    if room.first == "cpu" and room.factor <= NO_ROOM:
+        return CPU_TAKEN
+    until = usable_clause(usable.factor if usable else None, room.factor)
+    row = ROOM if usable is None or not until else ROOM_LEFT if usable.factor > 1 else NO_ROOM_LEFT
+    until = until.capitalize() if row is NO_ROOM_LEFT else until
+    first = gives_out(room.first, slots)
+    facts: Facts = {"hard": room.factor, "first": first, "until": until, "most": room.is_upper_bound, "unseen": unseen}
+    return fill(row, facts)

@@ -1,13 +1,13 @@
 """Computes what requests spend their time on, and judges whether they wait for their interpreter's lock.
 
-Both rest on what the threads were seen to wait for. Where the kernel does not show that, the wait for the lock is
-inferred: an interpreter that uses nearly a whole CPU is saturated, because CPython's lock lets one thread run at a
-time. That is wrong for work that a library does without the lock.
+Where the kernel does not show what the threads wait for, the wait for the lock is inferred: an interpreter that uses
+nearly a whole CPU is saturated. That is wrong for work that a library does without the lock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from math import inf
 
 from msgspec import Struct
 
@@ -28,10 +28,8 @@ class WaitFigures(Struct, frozen=True):
     """The same for configured backends, by name."""
     per_request: Mapping[State, float] | None
     """Seconds of a mean request in each state; None without completed requests, and where nearly all of the threads'
-    time is that of others: of static files, whose time is not measured, or of requests that last. They add up to the
-    mean response time, which is uWSGI's own, of completed requests without static files: it is divided by the shares of
-    the threads' time, without that of requests that last. Where uWSGI's times are not known, a mean of L threads in a
-    state at λ requests per second is L/λ per request (J. D. C. Little, Operations Research 9 (3), 1961)."""
+    time is that of static files, or of requests that last. They add up to the mean response time, which is uWSGI's own,
+    divided by the shares of the threads' time, or else to L/λ (Little's law)."""
     backends_per_request: Mapping[str, float] | None
     total: float
     disagreement: float
@@ -71,8 +69,7 @@ def of_request(waits: WaitFigures, seconds: float | None) -> str:
 
 
 def list_gaps(server: ServerRecord) -> tuple[str, ...]:
-    """Why it is unknown, at all or in part, what the threads wait for, as sentences for an operator; empty if it is
-    known."""
+    """Why it is unknown, at all or in part, what the threads wait for, as sentences; empty if it is known."""
     if server.waits is None:
         return (server.processes_off or "off: run the exporter with --waits true",)
     return (server.waits.off,) if server.waits.off else server.waits.gaps
@@ -80,9 +77,8 @@ def list_gaps(server: ServerRecord) -> tuple[str, ...]:
 
 def main_backend(waits: WaitFigures) -> str | None:
     """The named backend for which most of the threads wait that wait for one; None if no name has as many."""
-    name = max(waits.backends, key=lambda name: waits.backends[name], default=None)
-    threads = waits.backends[name] if name else 0.0
-    return name if threads and threads >= MOSTLY * waits.threads.get("backend", 0.0) else None
+    least = MOSTLY * waits.threads.get("backend", 0.0)
+    return next((name for name, threads in waits.backends.items() if threads and threads >= least), None)
 
 
 def compute_waits(
@@ -94,34 +90,39 @@ def compute_waits(
     own: Collection[str] = (),
     old: int = 0,
 ) -> WaitFigures | None:
-    """The figures of a window; None unless the kernel said for the whole window what the threads wait for. stuck: mean
-    number of threads with stuck requests. destinations: the thread seconds of each. now: the last sample, which has the
-    addresses of named backends. own: the names of the server's own sockets, and those of its router. old: the threads
-    whose requests were in service for the whole window."""
+    """The figures of a window; None unless the kernel said for all of it what the threads wait for. stuck: mean number
+    of threads with stuck requests. destinations: the thread seconds of each. now: the last sample. old: the threads
+    whose requests last."""
     waits = window.waits
     if waits is None:
         return None
     threads = {state: seconds / waits.observed_seconds for state, seconds in waits.seconds.items()}
     backends = {name: seconds / waits.observed_seconds for name, seconds in waits.backends.items()}
-    total = sum(threads.values())
+    total, requests = sum(threads.values()), flow.requests
     stuck = min(stuck, total)
-    are_files = _are_mostly_files(window, flow)
+    # What the threads do may be mostly that of static files, which have no part in the mean response time.
+    files = sum(worker.static_requests for worker in window.workers)
+    timed = inf if flow.littles_law is None else flow.littles_law
+    are_files = files >= max(1, MOSTLY_FILES * requests) and timed < (1 - MOSTLY_FILES) * (flow.observed or 0.0)
     lasting = stuck if are_files else min(total, max(stuck, _count_lasting(flow, total, old)))
     moving = _without_lasting(threads, lasting)
     is_hidden = lasting > 0 and total - lasting <= _LEAST_MOVING * total
-    is_unknown = is_hidden or are_files or (lasting > stuck and _loses_many(window, flow))
-    per_thread = None if is_unknown else _seconds_per_thread(flow, sum(moving.values()))
+    loses_many = sum(worker.lost for worker in window.workers) >= MANY_LOST * requests
+    per_thread = None
+    if flow.throughput and not (is_hidden or are_files or (lasting > stuck and loses_many)):
+        is_timed = flow.response_time is not None and sum(moving.values()) > 0
+        per_thread = (flow.response_time or 0.0) / sum(moving.values()) if is_timed else 1 / flow.throughput
     # Of the backends, the same part is without stuck requests as of all threads that wait for one.
-    waiting = threads.get("backend", 0.0)
-    unstuck = moving.get("backend", 0.0) / waiting if waiting else 1.0
-    per_request = None if per_thread is None else {state: number * per_thread for state, number in moving.items()}
+    unstuck = moving.get("backend", 0.0) / threads["backend"] if threads.get("backend") else 1.0
+    per_request, of_backends = None, None
+    if per_thread is not None:
+        per_request = {state: number * per_thread for state, number in moving.items()}
+        of_backends = {name: number * unstuck * per_thread for name, number in backends.items()}
     return WaitFigures(
         threads=threads,
         backends=backends,
         per_request=per_request,
-        backends_per_request=None
-        if per_thread is None
-        else {name: number * unstuck * per_thread for name, number in backends.items()},
+        backends_per_request=of_backends,
         total=total,
         disagreement=ratio(waits.disagreement_seconds, waits.observed_seconds) or 0.0,
         stuck=stuck,
@@ -133,66 +134,37 @@ def compute_waits(
     )
 
 
+MANY_LOST = 0.05
+"""From this many lost requests for each completed one on, they may be what most threads serve."""
+
 LASTING = 2.0
 """If so many times as many threads are busy as the completed requests occupied, most serve requests that last."""
 
 
 def _count_lasting(flow: Flow, threads: float, old: int) -> float:
-    """The mean number of threads whose requests were not completed, such as long polls: what these threads wait for is
-    no part of the time of the completed requests. Those are certain that were in service all the time: samples may miss
-    some of the others. Where they are few, a difference may also be that of requests that began before the window or
-    end after it."""
+    """The mean number of threads whose requests were not completed; those are certain that lasted all the time."""
     if flow.littles_law is None:
         return 0.0
     beside = max(0.0, threads - flow.littles_law)
     return max(float(old), beside) if threads >= LASTING * flow.littles_law else min(float(old), beside)
 
 
-MANY_LOST = 0.05
-"""From this many lost requests for each completed one on, these may be what most threads serve."""
-
-
-def _loses_many(window: Window, flow: Flow) -> bool:
-    """Whether workers end so often that what their threads do, and new ones at their start, may hide what the completed
-    requests spend their time on."""
-    return sum(worker.lost for worker in window.workers) >= MANY_LOST * flow.requests
-
-
 MOSTLY_FILES = 0.5
 """From this share of the requests, and of the threads' time, on, the threads mostly serve static files."""
 
 
-def _are_mostly_files(window: Window, flow: Flow) -> bool:
-    """Whether what the threads do is mostly that of static files, which have no part in the mean response time."""
-    files = sum(worker.static_requests for worker in window.workers)
-    if not files or files < MOSTLY_FILES * flow.requests or flow.observed is None or flow.littles_law is None:
-        return False
-    return flow.littles_law < (1 - MOSTLY_FILES) * flow.observed
-
-
 _LEAST_MOVING = 0.02
-"""The share of the threads' time that is not that of requests that last, from which on it is known what the others do:
-the age of a stuck request is known to the second, and a WebSocket takes a moment for each message."""
+"""The share of the threads' time that is not that of requests that last, from which on it is known what these do."""
 
 
 def _without_lasting(threads: Mapping[State, float], lasting: float) -> dict[State, float]:
-    """The threads in each state without those of requests that last. Nobody knows in which state these are; but each
-    stays in its own, so they are most likely in the states with most threads."""
+    """The threads in each state without those of requests that last, most likely in the states with most threads."""
     left = dict(threads)
     for state in sorted(threads, key=lambda state: -threads[state]):
         taken = min(lasting, left[state])
         left[state] -= taken
         lasting -= taken
     return left
-
-
-def _seconds_per_thread(flow: Flow, moving: float) -> float | None:
-    """How many seconds of a mean request a mean of one thread is; None without completed requests."""
-    if not flow.throughput:
-        return None
-    if flow.response_time is not None and moving > 0:
-        return flow.response_time / moving
-    return 1 / flow.throughput
 
 
 MOSTLY = 0.5
@@ -215,12 +187,10 @@ def count_websockets(server: ServerRecord) -> int:
 
 
 LOCK_SEEN = 0.05
-"""The share of the threads' time in waits for locks of the application from which on there is one that may limit the
-load."""
+"""The share of the threads' time in locks of the application from which on there is one that may limit the load."""
 
 LOCK_WAIT = 1.0
-"""At or above this mean number of waiting threads, requests queue for the interpreter. Where that is not measured, it
-is the number of requests in service beyond the one that the interpreter runs."""
+"""At or above this mean number of waiting threads, or of requests beyond one, they queue for the interpreter."""
 
 CONTENDED = 0.05
 """The share of a worker's requests in service below which hardly any waits for the lock."""
@@ -230,8 +200,7 @@ BEYOND_ONE = 1.2
 
 
 def is_contended(worker: WorkerFigures) -> bool | None:
-    """Whether the lock limits a worker that uses nearly a whole CPU; None if that is not measured, or if it has too few
-    requests at once to tell: a single thread saturates an interpreter without waiting."""
+    """Whether the lock limits a worker that uses nearly a whole CPU; None if unknown."""
     waiting, load = worker.lock_waiters, worker.interpreter_load or 0.0
     if waiting is None or (worker.concurrency or 0.0) < load + LOCK_WAIT:
         return None

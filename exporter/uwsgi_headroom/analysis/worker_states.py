@@ -1,7 +1,4 @@
-"""Finds the workers and slots that cannot serve as they should: down, paused, ended, stuck, pinned to one CPU.
-
-Findings and advice share these facts. Each is about the workers of one server, in a window or at its end.
-"""
+"""Finds the workers and slots that cannot serve as they should: down, paused, ended, stuck, pinned to one CPU."""
 
 from __future__ import annotations
 
@@ -17,21 +14,22 @@ from uwsgi_headroom.analysis.wait_states import count_websockets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
 from uwsgi_headroom.words.formats import name_pids
+from uwsgi_headroom.words.template import Private
 
 AWAY = 0.15
 """If workers are down for at least this fraction of the time, that is why capacity is short."""
 
 
 def show_calls(server: ServerRecord, worker_id: int | None = None) -> str:
-    """The command that shows what the threads of a worker do, in backticks: of this one, or of the one with the most
-    requests in service."""
+    """The command that shows what the threads of a worker do, in backticks: of this one, or of the busiest one."""
     workers = [worker for worker in server.workers if worker_id in (None, worker.worker_id)]
     busiest = max(workers, key=lambda worker: len(worker.ages), default=None)
     return f"`py-spy dump --pid {name_pids([busiest.local_pid if busiest else None])}`"
 
 
-ANY_CALLS = "`py-spy dump`"
-"""The same for people who may not read PIDs."""
+def see_calls(server: ServerRecord, worker_id: int | None = None) -> Private:
+    """The same as a fact."""
+    return Private(show_calls(server, worker_id), "`py-spy dump --pid PID`")
 
 
 def kill(signal: str, workers: Iterable[WorkerRecord]) -> str:
@@ -40,14 +38,12 @@ def kill(signal: str, workers: Iterable[WorkerRecord]) -> str:
 
 
 def end(server: ServerRecord, workers: Iterable[WorkerRecord]) -> str:
-    """The command that ends workers at once, in backticks. A worker with coroutines acts on SIGTERM only when its event
-    loop goes on."""
+    """The command that ends workers at once: one with coroutines acts on SIGTERM only when its event loop goes on."""
     return kill("KILL" if name_slots(server) == ASYNC else "TERM", workers)
 
 
 def find_outside_holder(server: ServerRecord) -> int | None:
-    """The PID of the process that holds the lock for which requests wait, that of a file or of `uwsgi.lock()`, if it is
-    known to be no worker of the server."""
+    """The PID of the process that holds the lock for which requests wait, if it is known to be no worker."""
     if server.waits and server.waits.uwsgi_lock_holder:
         return server.waits.uwsgi_lock_holder.pid
     holder = server.waits.file_lock_holder if server.waits else None
@@ -56,8 +52,7 @@ def find_outside_holder(server: ServerRecord) -> int | None:
 
 
 def print_pids(figures: Figures, workers: Sequence[int]) -> str:
-    """The command that prints how to restart these workers, which have stuck requests, in backticks. They are named
-    where another age than the default counts as stuck, which the command does not know."""
+    """The command that prints how to restart these workers, which are named where `--stuck` is not the default."""
     server = shlex.quote(figures.server.address.removeprefix("unix://") or "NAME")
     which = "--stuck" if figures.stuck_seconds == STUCK_SECONDS else f"--worker {','.join(map(str, workers))}"
     return f"`uwsgi-headroom pids {server} {which}`"
@@ -73,14 +68,8 @@ def part_away(figures: Figures) -> float | None:
     return None if not observed else max(0.0, 1 - sum(up) / observed)
 
 
-def find_paused(workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
-    """The workers that are paused: they take no request until they are resumed."""
-    return [worker for worker in workers if worker.state == "paused"]
-
-
 def find_without_application(server: ServerRecord) -> tuple[list[WorkerRecord], list[WorkerRecord]] | None:
-    """The accepting workers, and those among them without a loaded application; None if the configuration names no
-    application or cannot be read."""
+    """The accepting workers, and those without a loaded application; None if no application is known."""
     if not server.setup.options.names_application:
         return None
     accepting = [worker for worker in server.workers if worker.state == "accepting" and not worker.ended]
@@ -88,16 +77,13 @@ def find_without_application(server: ServerRecord) -> tuple[list[WorkerRecord], 
 
 
 FEWEST = 3
-"""The fewest workers whose times show a reload: three that crash end in the order of a chain reload in one of six
-cases, two in half of them."""
+"""The fewest workers whose times show a reload: two that crash end in its order in half of the cases."""
 
 AT_ONCE_SECONDS = 2
-"""The longest time between the first and the last new process of workers that are reloaded at once. A worker with a
-request in service is replaced when that has ended."""
+"""The longest time between the first and the last new process of workers that are reloaded at once."""
 
 TURN_SECONDS = 60.0
-"""The longest time between the new processes of two neighbours in a chain reload: the one loads the application, and
-the other ends its request."""
+"""The longest time between the new processes of two neighbours in a chain reload."""
 
 UNDER_WAY_SECONDS = 10.0
 """For so long after the last new process the next worker may still follow."""
@@ -116,26 +102,36 @@ def find_ends(figures: Figures) -> Ends:
     ]
 
 
+def count_respawns(figures: Figures) -> int:
+    """The ends of workers that `harakiri` does not explain."""
+    return sum(times for _, times, _ in find_ends(figures)) - figures.window.harakiris
+
+
+def count_lost(figures: Figures) -> int:
+    """The requests that were lost with workers that ended, at least."""
+    return sum(worker.lost for worker in figures.window.workers)
+
+
+def mean_life(figures: Figures) -> float:
+    """How many seconds a worker lives on average; infinite if none ended."""
+    respawns = count_respawns(figures)
+    return figures.window.seconds * len(figures.window.workers) / respawns if respawns > 0 else math.inf
+
+
 def find_unexplained_ends(figures: Figures) -> Ends:
-    """The ended workers, if nothing explains their ends: no option, harakiri, cheaper mode, or reload (which ends each
-    worker equally often, or each in its turn)."""
-    ended = find_ends(figures)
+    """The ended workers, if nothing explains their ends: no option, harakiri, cheaper mode, or reload."""
+    ended, options = find_ends(figures), figures.server.setup.options
     reloaded = len(ended) == len(figures.window.workers) > 1 and len({times for _, times, _ in ended}) == 1
-    explained = (
-        reloaded
-        or are_reloaded(figures, ended)
-        or scales(figures)
-        or figures.window.harakiris
-        or not _is_unexplained(figures.server.setup.options)
-    )
-    return [] if explained else ended
+    limits = (options.max_requests, options.max_worker_lifetime, options.reload_on_rss, options.reload_on_as)
+    is_limited = not options.complete or any((*limits, options.evil_reload_on_rss, options.ends_workers))
+    is_reload = reloaded or are_reloaded(figures, ended)
+    return [] if is_limited or is_reload or scales(figures) or figures.window.harakiris else ended
 
 
 def are_reloaded(figures: Figures, ended: Ends) -> bool:
-    """Whether the workers were replaced as in a reload of all workers, of which the window may have a part: at once,
-    or one after another in the order of their numbers; without a lost request, and none more than once more often
-    than another. False if no option allows for one. Of one or two workers, that shows in the others: those before them
-    were replaced just before, or those behind them may follow within seconds."""
+    """Whether the workers were replaced as in a reload of all workers: at once, or one after another; without a lost
+    request, and none more than once more often than another. False if no option allows for one. Of one or two workers,
+    that shows in the others, just before or after them."""
     workers = figures.window.workers
     options = figures.server.setup.options
     if options.complete and not options.can_reload_workers:
@@ -154,15 +150,13 @@ def are_reloaded(figures: Figures, ended: Ends) -> bool:
 
 
 RECYCLED = 0.7
-"""A worker that served at least this fraction of `max-requests` has reached it: `max-requests-delta` varies it by
-worker."""
+"""A worker that served at least this fraction of `max-requests`, which `max-requests-delta` varies, has reached it."""
 
 
 def reach_max_requests(figures: Figures) -> bool:
     """Whether the workers that ended serve so many requests that `max-requests` ends them as often as they ended."""
-    most, ended = figures.server.setup.options.max_requests, find_ends(figures)
-    respawns = sum(times for _, times, _ in ended) - figures.window.harakiris
-    return bool(most) and 0 < RECYCLED * (most or 0) * respawns / 2 <= sum(requests for _, _, requests in ended)
+    most, served = figures.server.setup.options.max_requests, sum(requests for _, _, requests in find_ends(figures))
+    return bool(most) and 0 < RECYCLED * (most or 0) * count_respawns(figures) / 2 <= served
 
 
 def are_reloaded_at_once(figures: Figures) -> bool:
@@ -172,8 +166,7 @@ def are_reloaded_at_once(figures: Figures) -> bool:
 
 
 def starts_on_demand(options: Options) -> bool:
-    """Whether uWSGI has no worker until a request comes, or when none has come for some time. Then it starts all
-    workers at once, as no mode of `cheaper` does."""
+    """Whether uWSGI has no worker until a request comes, or when none has come for some time."""
     return bool(options.idle or options.cheap) and not options.cheaper
 
 
@@ -185,7 +178,6 @@ def are_stopped_when_idle(figures: Figures) -> bool:
 
 
 def _begin_or_end_a_reload(server: ServerRecord, ended: Ends) -> bool:
-    """Whether these workers are the first ones of a chain reload that goes on, or its last ones."""
     workers = [worker.worker_id for worker in server.workers]
     spawned = [worker.last_spawn or 0 for worker in server.workers]
     ids, number = [worker_id for worker_id, _, _ in ended], len(ended)
@@ -202,86 +194,57 @@ def scales(figures: Figures) -> bool:
     return in_reserve or bool(figures.server.setup.options.cheaper)
 
 
-def _is_unexplained(options: Options) -> bool:
-    """Whether all options are known and none of them ends healthy workers."""
-    if not options.complete:
-        return False
-    ends = (options.max_requests, options.max_worker_lifetime, options.reload_on_rss, options.reload_on_as)
-    return not any((*ends, options.evil_reload_on_rss, options.ends_workers))
-
-
 ASYNC = "async cores"
 
 ASYNC_FULL = 0.9
 """Async cores are scarce if at least this fraction of them is in use. uWSGI then spins, like a busy worker."""
 
 
-def name_slots(server: ServerRecord) -> str:
-    """The name of the slots in texts: `threads`, or `async cores` with gevent and the like, of which one thread has
-    many."""
-    return ASYNC if server.setup.concurrency_kind == "async" else "threads"
+def name_slots(server: ServerRecord, number: int = 2) -> str:
+    """The name of so many slots in texts: `threads`, or `async cores` with gevent and the like."""
+    name = ASYNC if server.setup.concurrency_kind == "async" else "threads"
+    return name if number != 1 else name.removesuffix("s")
 
 
 MANY_STUCK = 0.5
 """If at least this fraction of the threads is stuck, many requests find no free thread."""
 
 
-def find_stuck_requests(workers: Iterable[WorkerRecord], stuck_seconds: float) -> list[tuple[float, int]]:
-    """Age in seconds and worker id of each request in these workers that is at least this old, oldest first.
-
-    uWSGI reports the start of each request in service, so one instant is enough. The age from which on a request
-    counts as stuck is a setting, `--stuck`: some requests last by nature.
-    """
-    requests = ((age, worker.worker_id) for worker in workers for age in worker.ages.values() if age is not None)
-    return sorted(((age, worker_id) for age, worker_id in requests if age >= stuck_seconds), reverse=True)
-
-
 def find_harmful_requests(figures: Figures) -> list[tuple[float, int]]:
-    """The stuck requests, if they take what other requests need; else none.
-
-    A stuck request takes a thread. An async core costs next to nothing, and event streams, WebSockets and long polls
-    hold one for as long as the client stays. So they do harm only if without them cores would be free, or if requests
-    wait and none is completed. On threads, WebSockets are not stuck.
-    """
+    """Age and worker id of the stuck requests that take what others need, oldest first; WebSockets are not stuck."""
     are_harmful = name_slots(figures.server) != ASYNC or is_standing(figures.flow) or fill_cores(figures)
-    stuck = find_stuck_requests(figures.server.workers, figures.stuck_seconds)
+    stuck = _list_stuck(figures.server, figures.stuck_seconds)
     return stuck if are_harmful and len(stuck) > count_websockets(figures.server) else []
 
 
+def _list_stuck(server: ServerRecord, seconds: float) -> list[tuple[float, int]]:
+    requests = [(age or 0.0, worker.worker_id) for worker in server.workers for age in worker.ages.values()]
+    return sorted([(age, worker_id) for age, worker_id in requests if age >= seconds], reverse=True)
+
+
 def count_harmful_now(server: ServerRecord, stuck_seconds: float) -> int:
-    """The number of stuck requests at one instant that take what other requests need: `find_harmful_requests` without
-    a window."""
-    stuck = len(find_stuck_requests(server.workers, stuck_seconds))
+    """The number of stuck requests at one instant, by `find_harmful_requests` without a window."""
+    stuck, used = len(_list_stuck(server, stuck_seconds)), sum(len(worker.ages) for worker in server.workers)
     if name_slots(server) != ASYNC:
-        return stuck if stuck > count_websockets(server) else 0
-    used = sum(len(worker.ages) for worker in server.workers)
-    return stuck if _fill_cores(stuck, used, count_ceiling(server.workers)) else 0
+        return stuck * (stuck > count_websockets(server))
+    return stuck * (used >= ASYNC_FULL * (count_ceiling(server.workers) or math.inf) > used - stuck)
 
 
 def fill_cores(figures: Figures) -> bool:
     """Whether hardly any async core is free, because of stuck requests."""
-    stuck = find_stuck_requests(figures.server.workers, figures.stuck_seconds)
-    return _fill_cores(len(stuck), figures.flow.observed or 0.0, figures.ceiling)
-
-
-def _fill_cores(stuck: int, used: float, ceiling: int | None) -> bool:
-    return used >= ASYNC_FULL * (ceiling or math.inf) > used - stuck
+    stuck, used = len(_list_stuck(figures.server, figures.stuck_seconds)), figures.flow.observed or 0.0
+    return used >= ASYNC_FULL * (figures.ceiling or math.inf) > used - stuck
 
 
 def count_workers_sharing_one_cpu(server: ServerRecord) -> int:
-    """The number of workers that are pinned to a single CPU together with another worker of the server.
-
-    An affinity mask equal to the master's is inherited (from a host or container with one CPU, or `taskset`), so it
-    does not count as pinning.
-    """
+    """The number of workers that are pinned to a single CPU together with another one, but for an inherited mask."""
     masks = [worker.affinity for worker in server.workers]
     pinned = Counter(mask for mask in masks if mask and len(mask) == 1 and mask != server.master_affinity)
     return sum(workers for workers in pinned.values() if workers > 1)
 
 
 def count_workers_with_own_sockets(setup: Setup) -> int | None:
-    """The number of workers that take requests only from sockets that no other worker has; None without `map-socket`,
-    and if it is not known which worker has which socket."""
+    """How many workers have sockets of their own alone; None if unknown."""
     if not setup.mapped or not setup.socket_holders:
         return None
     alone, sharing = set[int](), set[int]()

@@ -23,7 +23,7 @@ from uwsgi_headroom.analysis.what_if.measured import (
     parse_setting,
     parse_settings,
 )
-from uwsgi_headroom.analysis.what_if.predict import WhatIf, calibrate, predict_settings, propose
+from uwsgi_headroom.analysis.what_if.predict import WhatIf, calibrate, predict_settings
 from uwsgi_headroom.documents.what_if import build_what_if, describe_memory
 from uwsgi_headroom.numbers import percentile
 
@@ -284,25 +284,6 @@ def test_requests_without_cpu_time():
     (found,) = _predict(measured, Setting(1, 16)).predictions
     assert found.most_throughput == pytest.approx(160, rel=0.05)
     assert found.limit == "threads"
-
-
-def test_the_most_promising_settings_come_first():
-    """Of the settings that serve more than today's peak, those with the shortest time, then with fewer threads."""
-    measured = replace(_measured(), memory_per_worker=1e8, memory_available=4.5e8)
-    found = propose(measured)
-    assert len(found) == 5
-    assert all(each.setting != OBSERVED and each.fits for each in found)
-    times = [each.at[0].total_time for each in found if each.at[0].total_time is not None]
-    assert times[0] < 1.05 * min(times)
-    assert not any(each.at[0].sustained for each in found[len(times) :])
-
-
-def test_without_a_load_the_most_throughput_counts():
-    """Clients that repeat their request without a pause ask for as much as there is."""
-    most = [each.most_throughput for each in propose(_measured(), 3, None)]
-    assert most[0] > 0.97 * max(most)
-    cut_off = replace(_measured(), window=replace(_measured().window, offered_at_least=30.0))
-    assert propose(cut_off, 3)[0].most_throughput > 0.97 * max(most)
 
 
 SERIAL = Work(locked=0.001, unlocked=0.0, waiting=0.008, serial=0.048, factors=exponential_factors())

@@ -28,6 +28,7 @@ from uwsgi_headroom.analysis.capacity import follow_requests
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, Hold, collect_findings, hold
 from uwsgi_headroom.analysis.findings.evenness import LOADED
+from uwsgi_headroom.analysis.findings.kind import PAGE_AFTER
 from uwsgi_headroom.analysis.littles_law import SEVERE
 from uwsgi_headroom.analysis.objective import BURN_WINDOWS, FAST_BURN, judge_objective
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, DEFAULT_WINDOWS
@@ -78,7 +79,7 @@ class Episode:
     start: float
     end: float
     hurt: Hurt
-    page_after: float = hold.PAGE_AFTER
+    page_after: float = PAGE_AFTER
 
 
 FIGURES = (
@@ -329,7 +330,7 @@ def _judge_once(course: Course) -> Iterator[Episode]:
         for finding in findings:
             assert hurt is not None
             key = finding.code, finding.severity
-            after = min(hold.find_paging(finding).values(), default=hold.PAGE_AFTER)
+            after = min(hold.find_paging(finding).values(), default=PAGE_AFTER)
             if key not in shown:
                 shown[key] = Episode(course.day.seed, *key, finding.title, finding.evidence, now, now, hurt, after)
             soonest = min(after, shown[key].page_after)

@@ -1,7 +1,4 @@
-"""Explains a deploy: in which parts of a request the time was spent before and after, and what the load alone explains.
-
-What is here is not judged: it says where a judged change comes from.
-"""
+"""Explains a deploy: in which parts of a request time was spent before and after, and what the load explains."""
 
 from __future__ import annotations
 
@@ -67,7 +64,13 @@ def list_parts(before: Side, after: Side) -> tuple[Part, ...]:
 
 def list_routes(before: Side, after: Side) -> tuple[Part, ...]:
     """By how much each route adds to the time of a mean request; empty where routes are off."""
-    return _compare(_find_routes(before), _find_routes(after))
+
+    def find(side: Side) -> dict[str, float]:
+        time = compute_flow(side.window).response_time
+        routes = side.routes if time is not None else None
+        return {route: (time or 0.0) * routes.share(route) for route in routes.threads} if routes else {}
+
+    return _compare(find(before), find(after))
 
 
 def _compare(before: dict[str, float], after: dict[str, float]) -> tuple[Part, ...]:
@@ -116,55 +119,33 @@ def _name_function(part: Part, before: Mapping[tuple[str, str], float], after: M
     return part._replace(function=function, function_growth=growths[function])
 
 
-def _find_routes(side: Side) -> dict[str, float]:
-    time = compute_flow(side.window).response_time
-    if side.routes is None or time is None:
-        return {}
-    return {route: time * side.routes.share(route) for route in side.routes.threads}
-
-
 _CONTENDED: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
 _FULLEST = 0.95
 
 
 def expect_time(before: Window, after: Window) -> float:
-    """The factor by which the load alone changes the time of a request, if nothing else changes.
-
-    Requests that compute wait for each other in proportion to u / (1 - u), where u is the share of the CPUs, or of
-    their interpreter, that is in use (the M/M/1 queue with processor sharing: Kleinrock 1976). u grows with the load.
-    1 if it is not known what requests wait for."""
-    then, now = compute_flow(before), compute_flow(after)
+    """The factor by which the load alone changes the time of a request; 1 if it is not known what requests wait for.
+    Those that compute wait for each other in proportion to u / (1 - u), where u is the share of the CPUs, or of their
+    interpreter, that is in use (the M/M/1 queue with processor sharing: Kleinrock 1976)."""
+    then, now, cpu = compute_flow(before), compute_flow(after), before.cpu
     waits = compute_waits(before, then)
     if waits is None or not waits.total or not then.throughput or not now.throughput:
         return 1.0
-    load = now.throughput / then.throughput
-    factor = 1.0
-    for state, use in zip(_CONTENDED, (_find_cpu_use(before), _find_interpreter_use(before)), strict=True):
+    taken = cpu.own_seconds + (cpu.others_seconds or 0.0) if cpu else 0.0
+    served = [worker for worker in before.workers if worker.requests and worker.cpu_seconds is not None]
+    computed = sum((worker.cpu_seconds or 0.0) * worker.requests for worker in served)  # each by its requests
+    uses = (
+        ratio(taken, taken + cpu.idle_seconds) if cpu else None,
+        ratio(computed, before.seconds * sum(worker.requests for worker in served)),
+    )
+    load, factor = now.throughput / then.throughput, 1.0
+    for state, use in zip(_CONTENDED, uses, strict=True):
         if use:
             used, later = min(use, _FULLEST), min(use * load, _FULLEST)
-            grown = later / (1 - later) * (1 - used) / used
-            factor += waits.share(state) * (grown - 1)
+            factor += waits.share(state) * (later / (1 - later) * (1 - used) / used - 1)
     return max(0.1, factor)
 
 
-def _find_cpu_use(window: Window) -> float | None:
-    cpu = window.cpu
-    if cpu is None:
-        return None
-    used = cpu.own_seconds + (cpu.others_seconds or 0.0)
-    return ratio(used, used + cpu.idle_seconds)
-
-
-def _find_interpreter_use(window: Window) -> float | None:
-    """The use of the interpreters, each by the requests that it serves."""
-    served = [worker for worker in window.workers if worker.requests and worker.cpu_seconds is not None]
-    requests = sum(worker.requests for worker in served)
-    used = sum((worker.cpu_seconds or 0.0) * worker.requests for worker in served)
-    return ratio(used, window.seconds * requests)
-
-
 def name_growth(parts: Sequence[Part], change: float, most: int = 3) -> list[Part]:
-    """The parts that make up a change of so many seconds: those that changed in its direction by at least a tenth of
-    it, most first."""
-    named = [part for part in parts if part.growth * change > 0 and abs(part.growth) >= 0.1 * abs(change)]
-    return named[:most]
+    """The parts that make up a change of so many seconds, most first: those that are at least a tenth of it."""
+    return [part for part in parts if part.growth * change > 0 and abs(part.growth) >= 0.1 * abs(change)][:most]

@@ -1,8 +1,7 @@
 """Judges a deploy: each quantity beside what it was before, and whether it is known by now.
 
-Four quantities are judged: time and CPU time per request, errors per request, and how fast the memory of a worker
-grows. The permitted errors of the four add up to one false "worse" in 200 deploys (Bonferroni), and each holds for all
-looks at a deploy together (`spread`).
+Time and CPU time per request, errors per request, and how fast the memory of a worker grows. Their permitted errors add
+up to one false "worse" in 200 deploys (Bonferroni), for all looks at a deploy together (`spread`).
 """
 
 from __future__ import annotations
@@ -14,15 +13,9 @@ from typing import Literal, NamedTuple, get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.deploys.spread import (
-    FEWEST_BATCHES,
-    Pair,
-    Side,
-    compare,
-    find_boundary,
-    from_normal,
-)
+from uwsgi_headroom.analysis.deploys.spread import FEWEST_BATCHES, Pair, Side, compare, find_boundary, from_normal
 from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.words.template import Facts, fill
 
 
 class Batch(NamedTuple):
@@ -60,8 +53,7 @@ _MORE_ERRORS = 1.2
 """The least factor by which errors grow."""
 
 LEAST_BEFORE, LEAST_AFTER, FEWEST_REQUESTS = 600.0, 120.0, 100
-"""Seconds and requests from which on sides are compared. Loads drift over some ten seconds: a shorter time may lie
-wholly in one such drift, which nothing in it shows."""
+"""Seconds and requests from which on sides are compared: loads drift over some ten seconds."""
 
 MEMORY_SECONDS = 20.0
 """The least length of a batch in which memory grows: pages that come and go cancel out."""
@@ -70,12 +62,10 @@ _KNOWN = 0.9
 """The least share of a side's time in which a quantity has to be known."""
 
 _FINE_SECONDS = 5.0
-"""Batches of one second and more are compared as they are; if half of the time is in batches longer than this, as those
-of a history file are, all are joined to that length: sides whose batches differ in length differ in their spread."""
+"""If half of the time is in batches longer than this, all are joined to that length: it changes their spread."""
 
 _FILLS_SECONDS = 120.0
-"""The memory of a new process is taken to fill up with the logarithm of its age plus a minute, from a minute on: half
-of what it will take in ten minutes is there after two."""
+"""The memory of a new process is taken to fill up with the logarithm of its age plus a minute, from a minute on."""
 
 _LEAST_GROWTH = 1e6 / 60
 """Bytes a second of a mean worker from which on memory grows: 1 MB a minute."""
@@ -89,16 +79,12 @@ ENOUGH = 0.2
 State = Literal["worse", "better", "unclear"]
 
 Status = Literal["worse", "better", "same", "early", "unknown"]
-"""same: changes above `Judgement.bound` are excluded. early: more requests are needed. unknown: this cannot be judged,
-`Judgement.reason` says why."""
+"""same: changes above `Judgement.bound` are excluded. early: more requests are needed. unknown: see `reason`."""
 
 
 class Change(Struct, frozen=True):
-    """One quantity on both sides.
-
-    before, after: seconds per request, errors per request, or bytes a second of a mean worker. low, high: what the
-    change is between; of times in parts of `before`, else in the quantity's own unit.
-    """
+    """One quantity on both sides. before, after: seconds per request, errors per request, or bytes a second of a mean
+    worker. low, high: what the change is between; of times in parts of `before`, else in the quantity's own unit."""
 
     subject: Subject
     before: float
@@ -109,8 +95,7 @@ class Change(Struct, frozen=True):
 
 
 class Judgement(Struct, frozen=True):
-    """What a deploy changed. requests, seconds: before and after. expected: the factor by which the load alone changes
-    the time of a request."""
+    """What a deploy changed. requests, seconds: before and after. expected: the factor of time by the load alone."""
 
     status: Status
     changes: tuple[Change, ...] = ()
@@ -142,8 +127,7 @@ _PAIRS: Mapping[Subject, Callable[[Batch], tuple[float | None, float]]] = {
 
 
 class Sides:
-    """The batches of one side, by quantity. What is known of a side is computed once. least: the length in seconds to
-    which batches are joined."""
+    """The batches of one side, by quantity. least: the length in seconds to which batches are joined."""
 
     def __init__(self, batches: Sequence[Batch], least: float = 0.0) -> None:
         self.batches = batches
@@ -197,19 +181,11 @@ def _join_to(least: float, pairs: Sequence[tuple[float, Pair]]) -> list[Pair]:
     return joined
 
 
-def _make_alike(before: Sides, after: Sides) -> tuple[Sides, Sides]:
-    """Both sides with batches of the length of the longer ones, if these are long."""
-    step = max(before.step, after.step)
-    if step <= _FINE_SECONDS:
-        return before, after
-    least = 0.8 * step  # a minute of a history file may be a second short
-    return Sides(before.batches, least), Sides(after.batches, least)
-
-
 def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: bool = False) -> Judgement:
-    """Judge what is after a deploy by what was before it. expected: the factor by which the load alone changes the time
-    of a request. overloaded: whether the server was before, so that requests are not faster for being fewer."""
-    before, after = _make_alike(before, after)
+    """Judge what is after a deploy by what was before. expected: see `expect_time`. overloaded: before."""
+    step = max(before.step, after.step)
+    if step > _FINE_SECONDS:  # both sides get batches of one length; a minute of a history file may be a second short
+        before, after = Sides(before.batches, 0.8 * step), Sides(after.batches, 0.8 * step)
     judgement = Judgement(
         "early",
         requests=(round(before.requests), round(after.requests)),
@@ -217,7 +193,15 @@ def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: boo
         expected=expected,
     )
     if before.seconds < LEAST_BEFORE or before.requests < FEWEST_REQUESTS:
-        return replace(judgement, status="unknown", reason=_too_little_before(before))
+        text = TOO_SHORT if before.seconds < LEAST_BEFORE else TOO_FEW
+        minutes, number = f"{before.seconds / 60:.0f}", f"{before.requests:.0f}"
+        facts: Facts = {
+            "minutes": minutes,
+            "of": f"{LEAST_BEFORE / 60:.0f}",
+            "number": number,
+            "least": FEWEST_REQUESTS,
+        }
+        return replace(judgement, status="unknown", reason=fill(text, facts))
     changes = [change for subject in SUBJECTS if (change := _judge_subject(subject, before, after, expected))]
     for place, change in enumerate(changes):
         if overloaded and (change.subject, change.state) == ("time", "better"):  # the end of an overload brings it
@@ -231,10 +215,20 @@ def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: boo
     needed = max([_find_needed(subject, before, after) for subject in spent], default=inf)
     judgement = replace(judgement, bound=bound, needed=None if needed == inf else round(needed))
     if not is_like_load(before, after) and after.requests >= FEWEST_REQUESTS and after.seconds >= LEAST_AFTER:
-        return replace(judgement, status="unknown", reason=_unlike(before, after))
+        factor = ratio(after.load, before.load) or inf
+        facts = {"less": factor < 1 and f"{100 * factor:.0f} %", "times": f"{factor:.1f}", "most": f"{LIKE_LOAD:g}"}
+        return replace(judgement, status="unknown", reason=fill(UNLIKE, facts))
     if bound is not None and any(change.state == "better" for change in changes):
         return replace(judgement, status="better")
     return replace(judgement, status="same") if bound is not None and bound <= ENOUGH else judgement
+
+
+TOO_SHORT = "only {minutes} of the {of} min before this time are known"
+TOO_FEW = "there were only {number} requests before this time, and {least} are needed"
+UNLIKE = (
+    "the load is [less? {less}][not less? {times} times] the load before, and times are compared up to a factor of "
+    "{most}"
+)
 
 
 def is_like_load(before: Sides, after: Sides) -> bool:
@@ -242,20 +236,7 @@ def is_like_load(before: Sides, after: Sides) -> bool:
     return before.load <= LIKE_LOAD * after.load and after.load <= LIKE_LOAD * before.load
 
 
-def _too_little_before(before: Sides) -> str:
-    if before.seconds < LEAST_BEFORE:
-        return f"only {before.seconds / 60:.0f} of the {LEAST_BEFORE / 60:.0f} min before this time are known"
-    return f"there were only {before.requests:.0f} requests before this time, and {FEWEST_REQUESTS} are needed"
-
-
-def _unlike(before: Sides, after: Sides) -> str:
-    factor = ratio(after.load, before.load) or inf
-    words = f"{factor:.1f} times" if factor >= 1 else f"{100 * factor:.0f} %"
-    return f"the load is {words} the load before, and times are compared up to a factor of {LIKE_LOAD:g}"
-
-
 def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: float) -> Change | None:
-    """The change of a quantity; None if it is not known on both sides yet."""
     if subject == "memory":
         return _judge_memory(before, after)
     if after.seconds < LEAST_AFTER or after.requests < FEWEST_REQUESTS:
@@ -287,10 +268,7 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: floa
 
 
 def _judge_memory(before: Sides, after: Sides) -> Change | None:
-    """The steady growth of a mean worker's memory, without that by which a new process fills up.
-
-    If it fills up with the logarithm of its age, and grows by c a second besides, then the two halves of the time have
-    both in known parts, which gives c."""
+    """The steady growth of a mean worker's memory, which besides fills up with the logarithm of its age."""
     one, first, later = before.of("memory"), after.half(0).of("memory"), after.half(1).of("memory")
     difference = compare(one, later) if one and later else None
     if difference is None or one is None or later is None or first is None:
@@ -308,8 +286,7 @@ def _judge_memory(before: Sides, after: Sides) -> Change | None:
 
 
 def _find_needed(subject: Subject, before: Sides, after: Sides) -> float:
-    """About how many requests after a deploy exclude a change of ENOUGH, if there is none; infinite if no number
-    does."""
+    """About how many requests after a deploy exclude a change of ENOUGH; infinite if no number does."""
     one, other = before.of(subject), after.of(subject)
     if one is None:
         return inf

@@ -8,14 +8,7 @@ from math import ceil
 from uwsgi_headroom.analysis.deploys.explanation import Part, Side, name_growth
 from uwsgi_headroom.analysis.deploys.judgement import Change, Judgement
 from uwsgi_headroom.analysis.deploys.usual import DAYS, UsualTime, is_usual
-from uwsgi_headroom.words.formats import (
-    counted,
-    duration,
-    factor,
-    percent,
-    short_function,
-    signed_duration,
-)
+from uwsgi_headroom.words.formats import duration, factor, percent, short_function, signed_duration
 from uwsgi_headroom.words.states import WAITS
 from uwsgi_headroom.words.template import Facts, fill
 
@@ -27,27 +20,48 @@ _NOTED_ROOM = 0.1
 
 _BOUNDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
 
+SINCE = "Since {since}[ago?  ({ago} ago)] "
+UNKNOWN = "nothing can be said: {reason}."
+SAME = "there is no change above {bound:percent} in the time or CPU time of a request."
+EARLY = "it is too early: {early}."
+NONE_DONE = "no request was completed since then"
+NONE_COMPARED = "the first minute and the first 100 requests are not compared"
+NEVER_KNOWN = "the requests before it differ too much from each other to compare {done:request}"
+DIFFER = "so far, {done:request} differ too much from each other"
+OF_ABOUT = "{done} of about {needed} requests"
+ROOM = " Headroom {changed}."
+MEMORY = "memory grows {growth:bytes} a minute in a mean worker"
+ERRORS = "{after:fine_percent} of the requests fail or lose their answer, and {before:fine_percent} did before"
+SPENT = (
+    "a request takes {size:percent} {word} (likely {low} to {high:percent}; {before:duration} → {after:duration})"
+    "[why? : {why}]"
+)
+PART = "{name} {growth}[function?  (`{function}` {of_function})]"
+USUAL = (
+    "At this hour of [whole? the last {days:plain} days][some? {days:plain} of the last {DAYS:plain} days] a request "
+    "took {mean:duration} (between {low:duration} and {high:duration}).[usual?  The change is as on other days.]"
+)
+
+_LONGER, _SHORTER = {"time": "longer", "cpu": "more CPU time"}, {"time": "less", "cpu": "less CPU time"}
+
 
 def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequence[Part] = ()) -> str:
-    """What a deploy changed, as a sentence or two. since: what the deploy was, such as `the reload at 14:02`. ago:
-    seconds since then, None where its time stands beside the sentence. parts: of a request, the one that changed most
-    first."""
-    opening = f"Since {since}" + ("" if ago is None else f" ({duration(max(1.0, ago))} ago)")
-    match judgement.status:
-        case "unknown":
-            return f"{opening} nothing can be said: {judgement.reason}."
-        case "early":
-            return f"{opening} it is too early: {_too_early(judgement)}."
-        case "same":
-            return f"{opening} there is no change above {_bound(judgement)} in the time or CPU time of a request."
+    """What a deploy changed. since: such as `the reload at 14:02`; ago: seconds since then, or None."""
+    opening = fill(SINCE, {"since": since, "ago": ago is not None and duration(max(1.0, ago))})
+    if judgement.status == "unknown":
+        return opening + fill(UNKNOWN, {"reason": judgement.reason})
+    if judgement.status == "early":
+        return opening + fill(EARLY, {"early": _too_early(judgement)})
+    if judgement.status == "same":
+        bound = judgement.bound or 0.0
+        return opening + fill(SAME, {"bound": next((each for each in _BOUNDS if bound <= each), bound)})
     found = [change for change in judgement.changes if change.state == judgement.status]
     first, *rest = [_describe_change(change, judgement, parts) for change in found]
-    return f"{opening} {first}." + "".join(f" {text[:1].upper()}{text[1:]}." for text in rest)
+    return f"{opening}{first}." + "".join(f" {text[:1].upper()}{text[1:]}." for text in rest)
 
 
 def describe_room(judgement: Judgement, before: Side | None, after: Side | None) -> str:
-    """How the headroom changed with what was judged, as a sentence that begins with a space; empty if it did not, or is
-    not known on both sides."""
+    """How the headroom changed with what was judged, as a sentence that begins with a space; empty if it did not."""
     if judgement.status not in ("worse", "better") or before is None or after is None:
         return ""
     rooms = ("until requests wait", before.usable, after.usable), ("until a limit", before.headroom, after.headroom)
@@ -57,49 +71,23 @@ def describe_room(judgement: Judgement, before: Side | None, after: Side | None)
         for name, then, now in rooms
         if then and now and sign * (now / then - 1) >= _NOTED_ROOM
     ]
-    return f" Headroom {', '.join(changed)}." if changed else ""
+    return fill(ROOM, {"changed": ", ".join(changed)}) if changed else ""
 
 
 def _too_early(judgement: Judgement) -> str:
-    done = judgement.requests[1]
-    if not done and judgement.seconds[1]:
-        return "no request was completed since then"
+    done, needed = judgement.requests[1], judgement.needed
     if not done:
-        return "the first minute and the first 100 requests are not compared"
-    if judgement.needed is None:
-        return f"the requests before it differ too much from each other to compare {counted(done, 'request')}"
-    if done >= judgement.needed:
-        return f"so far, {counted(done, 'request')} differ too much from each other"
-    return f"{done:,} of about {_round_up(judgement.needed):,} requests"
-
-
-def _round_up(number: int) -> int:
-    """To two digits."""
-    unit = int(10.0 ** max(0, len(str(number)) - 2))
-    return ceil(number / unit) * unit
-
-
-def _bound(judgement: Judgement) -> str:
-    bound = judgement.bound or 0.0
-    return percent(next((each for each in _BOUNDS if bound <= each), bound))
-
-
-MEMORY = "memory grows {growth:bytes} a minute in a mean worker"
-ERRORS = "{after:fine_percent} of the requests fail or lose their answer, and {before:fine_percent} did before"
-SPENT = (
-    "a request takes {size:percent} {word} (likely {low} to {high:percent}; {before:duration} → {after:duration})"
-    "[why? : {why}]"
-)
-
-_LONGER, _SHORTER = {"time": "longer", "cpu": "more CPU time"}, {"time": "less", "cpu": "less CPU time"}
+        return NONE_DONE if judgement.seconds[1] else NONE_COMPARED
+    if needed is None or done >= needed:
+        return fill(NEVER_KNOWN if needed is None else DIFFER, {"done": done})
+    unit = int(10.0 ** max(0, len(str(needed)) - 2))  # to two digits
+    return fill(OF_ABOUT, {"done": done, "needed": ceil(needed / unit) * unit})
 
 
 def _describe_change(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
     facts: Facts = {"before": change.before, "after": change.after, "growth": 60 * change.after}
-    if change.subject == "memory":
-        return fill(MEMORY, facts)
-    if change.subject == "errors":
-        return fill(ERRORS, facts)
+    if change.subject in ("memory", "errors"):
+        return fill(MEMORY if change.subject == "memory" else ERRORS, facts)
     low, high = sorted((abs(change.low), abs(change.high)))
     why = _name_cpu if change.subject == "cpu" else _explain_time
     return fill(
@@ -116,11 +104,15 @@ def _describe_change(change: Change, judgement: Judgement, parts: Sequence[Part]
 
 
 def _explain_time(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
-    """The parts in which a request takes longer, and what the load explains; empty if neither is known."""
-    reasons = [", ".join(map(_describe_part, name_growth(parts, change.after - change.before)))]
+    reasons = [", ".join(fill(PART, _describe(part)) for part in name_growth(parts, change.after - change.before))]
     if abs(judgement.expected - 1) >= _NOTED:
         reasons.append(f"load alone would make {signed_duration((judgement.expected - 1) * change.before)}")
     return "; ".join(filter(None, reasons))
+
+
+def _describe(part: Part) -> Facts:
+    growths = {"growth": signed_duration(part.growth), "of_function": signed_duration(part.function_growth)}
+    return {"name": part.name, "function": short_function(part.function), **growths}
 
 
 def _name_cpu(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
@@ -128,21 +120,8 @@ def _name_cpu(change: Change, judgement: Judgement, parts: Sequence[Part]) -> st
     if any(each.subject == "time" and each.state == change.state for each in judgement.changes):
         return ""
     grown = (part for part in parts if part.name == WAITS["cpu"].name and part.function)
-    return "".join(_describe_function(part) for part in grown if part.growth * (change.after - change.before) > 0)
-
-
-def _describe_part(part: Part) -> str:
-    return f"{part.name} {signed_duration(part.growth)}" + f" ({_describe_function(part)})" * bool(part.function)
-
-
-def _describe_function(part: Part) -> str:
-    return f"`{short_function(part.function)}` {signed_duration(part.function_growth)}"
-
-
-USUAL = (
-    "At this hour of [whole? the last {days:plain} days][some? {days:plain} of the last {DAYS:plain} days] a request "
-    "took {mean:duration} (between {low:duration} and {high:duration}).[usual?  The change is as on other days.]"
-)
+    found = (part for part in grown if part.growth * (change.after - change.before) > 0)
+    return "".join(fill("`{function}` {of_function}", _describe(part)) for part in found)
 
 
 def describe_usual(usual: UsualTime, judgement: Judgement) -> str:

@@ -1,11 +1,8 @@
-"""Estimates how much an amount per request differs between two sides, how far that may be from the truth, and
-from which distance on the difference counts.
+"""Estimates how much an amount per request differs between two sides, and from which distance on that counts.
 
-The exporter has sums and counts, not the time of each request, so the spread comes from batches of a second and more.
-The amount per request is the ratio of two sums over the batches, and its variance is that of the residuals (the ratio
-estimator by the delta method: Cochran 1977, chapter 6). Requests of neighbouring batches resemble each other: batches
-are joined, two by two, until their residuals are no longer correlated (Fishman and Yarberry 1997), and what is left of
-the correlation is added to the variance.
+The spread comes from batches of a second and more. The amount per request is the ratio of two sums over the batches,
+and its variance is that of the residuals (Cochran 1977, chapter 6). Batches are joined, two by two, until these are no
+longer correlated (Fishman and Yarberry 1997); what is left of the correlation is added to the variance.
 """
 
 from __future__ import annotations
@@ -19,23 +16,16 @@ from msgspec import Struct
 
 def find_boundary(information: float, tuned: float, error: float) -> float:
     """The number of standard errors that a difference stays below at all times with a probability of 1 - `error` if
-    there is none. information: how much is known, in any unit; tuned: that at which the boundary is about the narrowest
-    over 12, in the same unit.
-
-    A test with a fixed critical value errs once in so many looks; a deploy is looked at every few seconds for an hour.
-    The mixture sequential probability ratio test errs once in so many deploys, whenever one stops (Robbins 1970; for
-    A/B tests Johari, Koomen, Pekelis and Walsh 2017; the one-sided form is the half-normal mixture of Howard, Ramdas,
-    McAuliffe and Sekhon 2021). The difference of a growing side and a fixed one has independent increments in its
-    information, 1 / variance, so one boundary serves both sides' errors.
-    """
+    there is none. information: how much is known, in any unit; tuned: about 12 times that of the narrowest boundary. A
+    deploy is looked at every few seconds: the mixture sequential probability ratio test errs once in so many deploys,
+    whenever one stops (Robbins 1970; Johari et al. 2017; the one-sided form: Howard et al. 2021)."""
     if information <= 0:
         return float("inf")
     return sqrt((1 + tuned / information) * (log1p(information / tuned) - 2 * log(2 * error)))
 
 
 def from_normal(z: float, freedom: float) -> float:
-    """Student's t with so many degrees of freedom that is as improbable as `z` standard deviations (Wallace 1959; the
-    inverse is within 0.02 from 3 degrees on)."""
+    """Student's t with so many degrees of freedom that is as improbable as `z` standard deviations (Wallace 1959)."""
     size = abs(z) * (8 * freedom + 3) / (8 * freedom + 1)
     if size * size / freedom > 500:
         return float("inf")
@@ -50,8 +40,7 @@ FEWEST_BATCHES = 6
 """The fewest batches on a side, after neighbours were joined until they were not correlated."""
 
 _CORRELATED, _STILL_CORRELATED = 1.0, 0.5
-"""The correlation of neighbours from which on they are joined, in standard errors of none (1 / square root of the
-batches): at first, and where they have been joined before. Where some was found, more is likely."""
+"""The correlation of neighbours from which on they are joined, in standard errors of none: at first, and later."""
 
 
 class Residuals(Struct, frozen=True):
@@ -63,8 +52,7 @@ class Residuals(Struct, frozen=True):
 
 
 class Side:
-    """The batches of one side that have any weight. relative: whether their spread is taken to grow with the amount per
-    unit of weight, so that residuals are parts of it."""
+    """The batches of one side that have any weight. relative: whether their spread grows with the amount per weight."""
 
     def __init__(self, pairs: Sequence[Pair], *, relative: bool) -> None:
         pairs = [pair for pair in pairs if pair[1] > 0]
@@ -91,12 +79,7 @@ def _describe(residuals: Sequence[float]) -> Residuals:
 
 
 class Difference(Struct, frozen=True):
-    """How much an amount per unit of weight differs between two sides.
-
-    estimate: the logarithm of their ratio if they are relative, else after - before. variances: of the estimate, the
-    parts that each side adds. freedom: the degrees of freedom of their sum. joined: how many batches were joined to
-    one.
-    """
+    """How much an amount per unit of weight differs: the logarithm of the ratio if relative, else the difference."""
 
     estimate: float
     variances: tuple[float, float]
@@ -110,11 +93,7 @@ class Difference(Struct, frozen=True):
 
 def compare(before: Side, after: Side) -> Difference | None:
     """Compares two sides. None if a side has fewer than FEWEST_BATCHES that do not depend on each other, or, if they
-    are relative, no amount.
-
-    The side with fewer batches counts as spread no less than both together: the spread of a few lucky batches is too
-    small.
-    """
+    are relative, no amount. The side with fewer batches counts as spread no less than both together."""
     sides = before, after
     if before.relative and min(side.ratio for side in sides) <= 0:
         return None
@@ -131,10 +110,12 @@ def compare(before: Side, after: Side) -> Difference | None:
         if own.count < max(counts):
             square = max(square, pooled)
         variances.append((1 + 2 * correlation) * square / side.weight)
+    # The degrees of freedom of a sum of variances (Satterthwaite 1946, Welch 1947).
+    below = fsum([variance**2 / (count - 1) for variance, count in zip(variances, counts, strict=True)])
     return Difference(
         estimate=log(after.ratio / before.ratio) if before.relative else after.ratio - before.ratio,
         variances=(variances[0], variances[1]),
-        freedom=_combine_freedom(variances, counts),
+        freedom=fsum(variances) ** 2 / below if below > 0 else sum(counts) - 2.0,
         joined=2**doublings,
     )
 
@@ -150,10 +131,3 @@ def _find_doublings(sides: Sequence[Side]) -> tuple[int, float]:
         if correlation * sqrt(count) <= (_STILL_CORRELATED if doublings else _CORRELATED):
             return doublings, max(0.0, correlation)
         doublings += 1
-
-
-def _combine_freedom(variances: Sequence[float], counts: Sequence[int]) -> float:
-    """The degrees of freedom of a sum of variances (Satterthwaite 1946, Welch 1947)."""
-    total = fsum(variances)
-    below = fsum([variance**2 / (count - 1) for variance, count in zip(variances, counts, strict=True)])
-    return total**2 / below if below > 0 else sum(counts) - 2.0

@@ -1,7 +1,4 @@
-"""What is usual at an hour: the time of a request at the same hour of the days before.
-
-It explains a change, and judges nothing. The alert UwsgiSlower takes its days and fewest requests from here.
-"""
+"""Finds what is usual at an hour: the time of a request at the same hour of the days before. It judges nothing."""
 
 from __future__ import annotations
 
@@ -22,13 +19,11 @@ FEWEST = 100
 _FEWEST_DAYS = 3
 
 _ERRORS = 1.96
-"""Standard errors of a day's difference from the mean of the others that are usual, with as many days as one likes. The
-alert's are more: it looks at each hour of each day."""
+"""Standard errors of a day's difference from the mean of the others that are usual."""
 
 
 class UsualTime(NamedTuple):
-    """Seconds of a mean request at the same hour of other days. low, high: of the fastest day and of the slowest.
-    whole: whether these are the last `days` days, without one between them that is not known."""
+    """Seconds of a mean request at the same hour of other days, and of two of these. whole: whether all are known."""
 
     days: int
     mean: float
@@ -40,8 +35,7 @@ class UsualTime(NamedTuple):
 
 
 def find_usual(days: Sequence[Sequence[Batch]]) -> UsualTime | None:
-    """What is usual: from the batches of the same hour, yesterday's first. None with fewer than 3 days that are known
-    and had FEWEST requests."""
+    """What is usual, from the batches of the same hour, yesterday's first; None with too few days."""
     means, last = [], 0
     for day, batches in enumerate(days, 1):
         pairs = [(batch.time, batch.requests) for batch in batches if batch.time is not None]

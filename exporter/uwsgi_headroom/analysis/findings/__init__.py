@@ -1,49 +1,60 @@
-"""Turns figures into findings about a window, worst first."""
+"""Turns figures into findings about a window, worst first, and corrects the headroom by them.
+
+Free threads, interpreters and CPUs are no headroom while requests wait for a saturated backend, take turns on one
+connection, or fail. Where it is known how much of that other limit is used, it stands beside the resources, as the
+limit `other`; else the headroom is not known.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 
+from msgspec.structs import replace
+
+from uwsgi_headroom.analysis.bottlenecks import fills_threads
+from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_ceiling, find_first, list_causes
+from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import (
-    accepting,
     backend_waits,
     causes,
     clients,
     code_lines,
     diagnosis,
     evenness,
-    health,
     limits,
     load,
     lock_waits,
     log,
-    loops,
-    memory,
-    objective,
     parts,
     queue,
-    setup,
-    static_files,
     waits,
     workers,
 )
 from uwsgi_headroom.analysis.findings.diagnosis import find_harm
 from uwsgi_headroom.analysis.findings.evenness import COSTLY
 from uwsgi_headroom.analysis.findings.hold import Held, Hold
-from uwsgi_headroom.analysis.findings.kind import RUNBOOKS, SEVERITIES, Finding, Severity, first_act
-from uwsgi_headroom.analysis.findings.objective import WAITED
+from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Kind, Severity, first_act
+from uwsgi_headroom.analysis.findings.queue import WAITED
+from uwsgi_headroom.analysis.littles_law import is_standing
+from uwsgi_headroom.analysis.shortages import mostly_sleeps
+from uwsgi_headroom.analysis.usable import Usable
+from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.analysis.worker_states import find_without_application
 from uwsgi_headroom.record import EmperorRecord
 
-RULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
+Rule = Callable[[Figures], Iterable[Finding]]
+
+RULES: tuple[Rule, ...] = (
     causes.find,
-    memory.find_open_files,
+    parts.find_open_files,
     waits.find_blocked_output,
-    accepting.find,
-    loops.find,
-    health.find_stuck,
+    causes.find_idle,
+    waits.find_held_loops,
+    waits.find_stuck,
     queue.find,
-    objective.find,
+    queue.find_missed,
     log.find,
     log.find_unanswered,
     workers.find,
@@ -52,30 +63,39 @@ RULES: tuple[Callable[[Figures], Iterable[Finding]], ...] = (
     clients.find_server_errors,
     parts.find_full_caches,
     parts.find_late_spoolers,
-    health.find_growing_memory,
-    health.find_growing_threads,
+    parts.find_growing_memory,
+    parts.find_growing_threads,
     load.find_throttled,
     load.find_full_cpus,
     evenness.find,
     load.find_full_interpreters,
-    static_files.find,
+    clients.find_static_files,
     waits.find,
     lock_waits.find,
     backend_waits.find,
     limits.find_busy_threads,
     limits.find_cheaper,
     load.find_other_programs,
-    memory.find_large_roles,
-    memory.find_low_headroom,
-    setup.find,
+    parts.find_large_roles,
+    parts.find_low_headroom,
+    parts.find_setup,
 )
 """In order of urgency: first harm that users feel now, then harm that may come, then uWSGI's setup."""
 
+ROWS = [
+    row for each in list(vars().values()) for row in getattr(each, "__dict__", {}).values() if isinstance(row, Kind)
+]
+"""The rows of all modules of rules."""
+
+RUNBOOKS = {row.code: row.runbook for row in ROWS if row.runbook}
+"""Names of runbooks by the finding's code. Other findings need none."""
+
+OTHER_LIMITS = sorted({row.code for row in ROWS if row.limits in ("waits", "always")})
+"""The causes of waiting that free threads, interpreters and CPUs do not remove."""
+
 
 def collect_findings(figures: Figures, known_harms: Sequence[Finding] = ()) -> list[Finding]:
-    """The findings about a server, worst first; among equally severe ones, those that users feel first come first, and
-    those that only uWSGI's log supports come last. Harms are joined to their cause. known_harms: harms that the figures
-    do not have, such as those of a review's range."""
+    """The findings about a server, worst first, harms joined to their cause. known_harms: of a review's range."""
     collected = [*known_harms, *(finding for rule in RULES for finding in rule(figures))]
     kept = code_lines.name_lines(figures, [each for each in collected if not _is_said(each, collected)])
     ranked = sorted(kept, key=lambda each: (SEVERITIES.index(each.severity), log.UNPROVEN in each.evidence))
@@ -91,12 +111,99 @@ def _is_said(finding: Finding, others: Sequence[Finding]) -> bool:
 
 
 def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
-    """The findings about an emperor."""
     return list(parts.find_of_emperor(record))
+
+
+_LIMITING: tuple[Rule, ...] = (
+    causes.find,
+    parts.find_open_files,
+    waits.find_blocked_output,
+    causes.find_idle,
+    waits.find_held_loops,
+    workers.find,
+    waits.find,
+    lock_waits.find,
+    backend_waits.find,
+)
+"""The rules whose findings may limit a server."""
+
+
+def correct_headroom(figures: Figures) -> Figures:
+    """The figures with the headroom, and the usable one, that the findings about them leave."""
+    room = figures.headroom
+    if room.no_requests:
+        return figures
+    reached = {limit for limit, factor in room.by_limit.items() if factor <= 1 / REACHED}
+    order = list_causes(figures.cpu)
+    errors, cause = _describe_errors(figures), None
+    if not errors and not reached.intersection(order[: order.index("other")]):
+        cause = _find_cause(figures)
+    if not errors and cause is None:
+        sleeps = room.first == "threads" and room.by_limit["threads"] <= 1 / waits.USED and mostly_sleeps(figures)
+        return replace(figures, headroom=replace(room, sleeps=True)) if sleeps else figures
+    of_threads = room.by_limit["threads"] if "threads" in reached else None
+    known = (of_threads, _compute_factor(figures, cause)) if cause else ()
+    factor = min((each for each in known if each is not None), default=None)
+    other = OtherLimit(cause.code, cause.clause) if cause else OtherLimit("errors", errors)
+    if factor is None or (is_standing(figures.flow) and factor > 1 / REACHED):
+        idle = (*room.by_limit, *room.far, *room.idle)
+        return replace(figures, headroom=Headroom({}, None, None, idle=idle, other=other), usable=None)
+    name: Limit = "lock" if cause and cause.kind.limits == "lock" else "other"
+    by_limit = dict(sorted([*room.by_limit.items(), (name, factor)], key=lambda pair: pair[1]))
+    first, usable = find_first(by_limit, order), figures.usable
+    if first == name and usable is not None:
+        usable = Usable(min(factor, usable.factor), name)
+    far, ceiling = tuple(limit for limit in room.far if limit != name), find_ceiling(by_limit, order)
+    room = replace(room, by_limit=by_limit, first=first, ceiling=ceiling, far=far, unknown=(), other=other)
+    return replace(figures, headroom=room, usable=usable)
+
+
+def _find_cause(figures: Figures) -> Finding | None:
+    known = {"lock": "lock" not in figures.headroom.by_limit, "turns": _wait_for_turns(figures)}
+    return diagnosis.find_cause(each for rule in _LIMITING for each in rule(figures) if _limits(each, known))
+
+
+def _limits(finding: Finding, known: Mapping[str, bool]) -> bool:
+    """Whether a cause limits the server, also where hardly any request waits. known: whether some limits apply."""
+    when = finding.kind.limits
+    return known.get(when, when != "") and (finding.severity != "info" or when in ("always", "turns"))
+
+
+LEAST_WAITING = 2.0
+"""With so many threads in a backend that runs one command at a time, on average, all but one wait for their turn."""
+
+
+def _wait_for_turns(figures: Figures) -> bool:
+    """Whether threads mostly wait for one backend that runs one command at a time."""
+    main = list_main(figures.destinations)
+    return len(main) == 1 and is_one_at_a_time(main[0]) and main[0].threads >= LEAST_WAITING
+
+
+def _describe_errors(figures: Figures) -> str:
+    """Why requests that take little now would take more without their errors, as a clause; empty if most are well."""
+    accepting, without = find_without_application(figures.server) or ([], [])
+    window, least = figures.window, MOSTLY * figures.flow.requests or inf
+    if without and len(accepting) == len(without):
+        return "uWSGI answers every request with an error"
+    if (window.unanswered or 0) >= least:
+        return "uWSGI closes most requests without a response"
+    return "most requests raise exceptions" * (window.exceptions - clients.count_left(figures) >= least)
+
+
+def _compute_factor(figures: Figures, cause: Finding) -> float | None:
+    """By how much load can grow until this limit is reached; None if that is not known."""
+    saturation, throughput = figures.saturation, figures.flow.throughput
+    if cause.code == "loop_held":
+        return 1 / part if (part := waits.find_part_held(figures)) else None
+    if cause.code == "backend_saturated" and saturation and throughput and fills_threads(figures, saturation):
+        return max(1.0, saturation.high / throughput)
+    return None
 
 
 __all__ = [
     "COSTLY",
+    "OTHER_LIMITS",
+    "ROWS",
     "RUNBOOKS",
     "SEVERITIES",
     "WAITED",
@@ -106,6 +213,7 @@ __all__ = [
     "Severity",
     "collect_emperor_findings",
     "collect_findings",
+    "correct_headroom",
     "find_harm",
     "first_act",
 ]

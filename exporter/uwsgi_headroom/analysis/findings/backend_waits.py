@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from uwsgi_headroom.analysis.advice import LEAST_BACKEND
-from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.bottlenecks import fills_threads, name_saturated
 from uwsgi_headroom.analysis.destinations import (
     DestinationFigures,
@@ -25,13 +24,11 @@ from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, USED
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.shortages import find_wait_of_holder
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures
-from uwsgi_headroom.analysis.worker_states import name_slots
 from uwsgi_headroom.words.formats import listed, percent, rate
 from uwsgi_headroom.words.template import Facts, Private
 
 OWN_USED = 0.25
-"""The share of the threads that wait for requests to their own server from which on that is a warning: as many serve
-these requests, and random arrivals soon take the rest."""
+"""The share of the threads that wait for requests to their own server from which on that is a warning."""
 
 MOST_DESTINATIONS = 4
 """The most destinations that evidence lists."""
@@ -42,16 +39,17 @@ BACKEND = Kind(
     title="Requests spend most of their time waiting for {what}.",
     evidence="{waiting:mean} of {busy:mean} busy {slots} wait for {each}[part? , for {part:duration} of the "
     "{whole:duration} of a request].",
-    meaning="A request that waits for a backend holds a thread, but uses no CPU. These figures do not show whether the "
-    "backend is always this slow, or only because it is overloaded: an overloaded backend gets faster when the load "
-    "falls.",
+    meaning="A waiting request holds a thread, and uses no CPU. An overloaded backend gets faster when load falls.",
     act="{look}.",
     then="Check whether the backend is overloaded, or waits for a lock. [turns? Redis runs one command at a time: "
-    "`SLOWLOG GET` shows what holds it up. Connections with `flags=b` (BLPOP) or `flags=P` (SUBSCRIBE) wait for the "
-    "result of a job: look at the job workers. ]If the problem began with a deploy, roll the deploy back. Then make "
-    "the queries faster or fewer. More `threads` [turns? would also wait for their turn][not turns? help only if "
-    "{what} can take more requests at once]. More CPU does not help.",
+    "`SLOWLOG GET` shows what holds it up. Connections with `flags=b` or `flags=P` wait for the result of a job: look "
+    "at the job workers. ]Make the queries faster or fewer. More `threads` [turns? would also wait for their turn][not "
+    "turns? help only if {what} can take more requests at once]. More CPU does not help.",
     clause="the {slots} wait for {what}",
+    runbook="UwsgiConcurrencyNearCapacity",
+    fills_threads=True,
+    limits="turns",
+    states=("backend", "dns"),
 )
 NO_ANSWER = replace(
     BACKEND,
@@ -63,17 +61,15 @@ NO_ANSWER = replace(
     act="[silent? Find out why {silent} does not answer.][not silent? Run a DNS resolver with a cache on this host, "
     "and check the name servers in /etc/resolv.conf.]",
     then="[silent? It may be down, a firewall may drop packets, or its listen queue may be full. Set a connect timeout "
-    "of a second or two in the application, and let it wait for a while after a failure before it retries. More "
-    "`threads` would also hang.][not silent? Keep connections open: an open connection needs no lookup. More `threads` "
-    "would also wait.]",
+    "of a second or two, and pause before a retry. More `threads` would also hang.][not silent? Keep connections open: "
+    "an open connection needs no lookup. More `threads` would also wait.]",
     clause="[is_cause? the {slots} wait for {what}]",
 )
 CALLS_ITSELF = replace(
     BACKEND,
     severity="warning or info",
     title="Requests call the uWSGI that serves them, and wait for the response.",
-    meaning="Each of these requests needs a second thread, for the request that it makes. If all threads wait for such "
-    "a second thread, no request continues before a timeout.",
+    meaning="Each of these requests needs a second thread. If all wait for one, nothing continues before a timeout.",
     act="Call the code behind the second requests instead, or let another uWSGI serve them.",
     then="More `threads` only make it rarer that all threads wait for second requests.",
     clause="requests call the uWSGI that serves them",
@@ -85,88 +81,68 @@ SATURATED = Kind(
     title="A backend is saturated[named?  ({named})].",
     evidence="At {low:rate}, the backend worked on {few:mean} requests at a time, and each took "
     "{few_seconds:duration}; at {high:rate}, on {many:mean} at a time, and each took {many_seconds:duration}.[part?  "
-    "{waiting:mean} of {busy:mean} busy {slots} wait for {each}, for {part:duration} of the {whole:duration} of a "
+    "{waiting:mean} of {busy:mean} busy {slots} wait for {each}, {part:duration} of the {whole:duration} of a "
     "request.]",
-    meaning="If the backend had free capacity, more requests at once would not slow it down. Here, they do slow it "
-    "down, so requests wait for each other in the backend.",
+    meaning="With free capacity, more requests at once would not slow it down: they wait for each other there.",
     act="{look}.",
-    then="If the problem began with a deploy, roll the deploy back. Then make the queries faster or fewer, or give the "
+    then="Make the queries faster or fewer, or give the "
     "backend more capacity. More threads or processes would also wait[most? , and uWSGI can hardly serve more than "
     "{most}].[not named?  To see which backend the threads wait for, give your backends names (`--backends`).]",
     clause="a backend is saturated[named?  ({named})]",
+    runbook="UwsgiConcurrencyNearCapacity",
+    fills_threads=True,
+    limits="always",
+    states=("backend",),
 )
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about what the threads wait for outside of their process, by address and name."""
     waits, known, available = figures.waits, figures.saturation, figures.threads or 0
     if waits is None:
         return
-    behind = find_wait_of_holder(figures)
+    behind, facts = find_wait_of_holder(figures), _list(waits)
     is_used = waits.outside * waits.total >= max(LEAST_THREADS, USED * available)
     is_locked = behind is not None and behind.is_silent  # it holds a lock, for which all others wait
     hanging = [behind] if behind and is_locked else list_hanging(waits.destinations, available)
-    are_most = waits.outside >= MOSTLY and is_used
+    are_most, main = waits.outside >= MOSTLY and is_used, list_main(waits.destinations)
     if own := find_own(waits.destinations):
         worse = own.threads >= OWN_USED * available or shows_a_limit(figures.flow)
-        yield CALLS_ITSELF.found(_list(figures, waits), worse=worse)
+        yield CALLS_ITSELF.found(figures, facts, worse=worse)
     elif hanging:
-        is_cause = are_most or is_locked or sum(each.threads for each in hanging) >= MOSTLY * waits.total
-        yield _hangs(figures, waits, hanging, is_cause=is_cause, is_locked=is_locked)
+        silent = [each for each in hanging if each.is_silent]
+        yield NO_ANSWER.found(
+            figures,
+            facts,
+            what=_say(describe, hanging),
+            is_cause=are_most or is_locked or sum(each.threads for each in hanging) >= MOSTLY * waits.total,
+            locked=is_locked and Private(waits.threads["lock"]),
+            silent=bool(silent) and _say(join_labels, silent),
+        )
     elif known and waits.share("backend") >= MOSTLY and (is_used or fills_threads(figures, known)):
-        yield _saturated(figures, waits, known, is_used=is_used)
+        named = name_saturated(figures, known)
+        facts |= asdict(known) | {"named": Private(named, known.name)}
+        del facts["name"]
+        most = fills_threads(figures, known) and rate(known.high)
+        look = _say(see_backends, [each for each in waits.destinations if each.label == named])
+        yield SATURATED.found(figures, facts, most=most, look=look, worse=is_used)
     elif are_most:
-        main = list_main(waits.destinations)
         turns = bool(main) and all(map(is_one_at_a_time, main))
-        facts = _list(figures, waits) | {"what": _say(describe, main), "turns": turns}
-        yield BACKEND.found(facts, look=_say(see_backends, main))
+        yield BACKEND.found(figures, facts, what=_say(describe, main), turns=turns, look=_say(see_backends, main))
 
 
-def _hangs(
-    figures: Figures, waits: WaitFigures, hanging: Sequence[DestinationFigures], *, is_cause: bool, is_locked: bool
-) -> Finding:
-    """Backends that do not answer, or slow name servers."""
-    facts = _list(figures, waits) | {"what": _say(describe, hanging), "is_cause": is_cause}
-    facts["locked"] = is_locked and Private(waits.threads["lock"])
-    silent = [each for each in hanging if each.is_silent]
-    return NO_ANSWER.found(facts, silent=bool(silent) and _say(join_labels, silent))
-
-
-def _saturated(figures: Figures, waits: WaitFigures, saturation: Saturation, *, is_used: bool) -> Finding:
-    named = name_saturated(figures, saturation)
-    found = [each for each in waits.destinations if each.label == named]
-    return SATURATED.found(
-        _list(figures, waits),
-        worse=is_used,
-        named=Private(named, saturation.name),
-        low=saturation.low,
-        few=saturation.few,
-        few_seconds=saturation.few_seconds,
-        high=saturation.high,
-        many=saturation.many,
-        many_seconds=saturation.many_seconds,
-        most=fills_threads(figures, saturation) and rate(saturation.high),
-        look=_say(see_backends, found),
-    )
-
-
-def _list(figures: Figures, waits: WaitFigures) -> Facts:
-    """The busy threads that wait for destinations, the share of each, and its part of the response time."""
+def _list(waits: WaitFigures) -> Facts:
     named = [each for each in waits.destinations if each.share >= LEAST_BACKEND][:MOST_DESTINATIONS]
-    per_request = [each.per_request for each in named if each.per_request is not None]
+
+    def list_shares(shown: Sequence[DestinationFigures]) -> str:
+        return listed([f"{each.label} ({percent(each.share)})" for each in shown] or ["many backends"])
+
     return {
         "waiting": sum(each.threads for each in named) or waits.outside * waits.total,
         "busy": waits.total,
-        "slots": name_slots(figures.server),
-        "each": _say(_list_shares, named),
-        "part": Private(sum(per_request) or None),
+        "each": _say(list_shares, named),
+        "part": Private(sum(each.per_request or 0.0 for each in named) or None),
         "whole": sum((waits.per_request or {}).values()),
     }
-
-
-def _list_shares(destinations: Sequence[DestinationFigures]) -> str:
-    """The destinations and their shares; each of many has a small one."""
-    return listed([f"{each.label} ({percent(each.share)})" for each in destinations] or ["many backends"])
 
 
 def _say(write: Callable[[Sequence[DestinationFigures]], str], destinations: Sequence[DestinationFigures]) -> Private:

@@ -1,13 +1,8 @@
-"""Findings about clients that leave before their answer, about exceptions, which are counted together with them, and
-about responses that say that the application failed, which only uWSGI's log shows.
+"""Findings about what clients get: none of the response, because they left; an exception, an error, a static file.
 
-uWSGI learns that a client has left when it writes the answer or reads the request's body. For each answer that it
-cannot write, it counts a write error and, unless `write-errors-tolerance` allows for it, an exception as well, though
-the application raised none (measured on uWSGI 2.0.31: 5 write errors, 5 exceptions; also with
-`disable-write-exception`). So write errors are taken from the exceptions before these are judged.
-
-A client that closes a TCP connection without a reset is not noticed if its whole answer fits into one write: both
-counts are lower bounds.
+For each answer that uWSGI cannot write, it counts a write error and mostly an exception as well, though the application
+raised none (measured on uWSGI 2.0.31). So write errors are taken from the exceptions. A client that closes a TCP
+connection without a reset may not be noticed: both counts are lower bounds.
 """
 
 from __future__ import annotations
@@ -21,34 +16,35 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
-from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
-from uwsgi_headroom.analysis.log_words import LOG, read_log
-from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.analysis.littles_law import shows_a_limit
+from uwsgi_headroom.analysis.log_words import LOG
+from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES
+from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import is_tcp
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.template import Facts, Private
 
 EXCEPTIONS = (3, 0.01)
-"""Requests with an exception are a warning at or above this number and, surely, this fraction of all requests: the
-application decides what is an error."""
+"""Requests with an exception are a warning at or above this number and, surely, this fraction of all requests."""
 
 SURELY = 1.5
-"""By so many standard deviations (the square root of a count that is random) the number has to be above that fraction:
-3 exceptions in 40 requests, 6 in 200. Without it, three in a minute of 300 requests were a warning, which
-chance brings several times a day where one request in 1,000 raises one. If surely most requests raise one, from nine
-of nine on, hardly anybody is served, which is critical."""
+"""By so many standard deviations the number has to be above that fraction: 3 exceptions in 40 requests."""
 
 STATUS_5XX = r"\|app: .*\(HTTP/[0-9.]+ 5[0-9]{2}\)"
 """What the lines of requests with such a status have, for grep."""
 
 LEFT = (3, 0.05)
-"""Clients that left are a warning at or above this number and this fraction of all requests: a few people always close
-a page before it is loaded."""
-
+"""Clients that left are a warning at or above this number and this fraction of all requests: a few always leave."""
 
 PATIENCE, TIMELY = 2.0, 0.8
 """For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""
+
+ENOUGH = 50
+"""Fewer requests in a window show no share."""
+
+HOLD_MUCH, HOLD_MOST = 0.25, 0.5
+"""From these fractions of the threads on, files take what other requests could use, and most of what there is."""
 
 LEFT_EARLY = Kind(
     code="clients_left",
@@ -56,16 +52,15 @@ LEFT_EARLY = Kind(
     severity="warning or info",
     title="[info? A few clients disconnect before they get their response.]"
     "[warning? Clients disconnect before they get their response: a timeout is too short.]",
-    evidence="In at least {number} of {requests:request} ({part:fine_percent}), the client left before uWSGI had "
-    "written the response[unread? , or stopped sending the request ({unread})][time? ; a request takes "
-    "{time:duration} in uWSGI][wait? ; {wait}].",
-    meaning="The work for these requests is wasted, and is done again if the clients retry. The disconnects are not a "
-    "failure of the application. For each client that disconnects, uWSGI's log has a line with `write error`, and "
-    "uWSGI counts an exception.",
+    evidence="In at least {number} of {requests:request} ({part:fine_percent}), the client left before the "
+    "response[unread? , or stopped sending the request ({unread})][time? ; a request takes {time:duration} in "
+    "uWSGI][wait? ; {wait}].",
+    meaning="The work for these requests is wasted, and is done again if the clients retry. It is no failure of the "
+    "application, although uWSGI logs a `write error` and counts an exception for each.",
     act="[warning? Compare the timeouts of clients and of the web server with the response times.]",
-    then="[warning? If requests wait in the listen queue, shorten that wait first. Then raise the timeouts that are "
-    "shorter (`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI's router), or make the "
-    "slowest requests shorter.]",
+    then="[warning? If requests wait in the listen queue, shorten that wait first. Then raise the shorter timeouts "
+    "(`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI), or make requests shorter.]",
+    runbook="UwsgiExceptionsHigh",
 )
 UPLOADS_LEFT = replace(
     LEFT_EARLY,
@@ -80,22 +75,25 @@ MOST_LEFT = replace(
     title="Most responses come too late: clients have left, and uWSGI still serves their requests.",
     act="[size? Lower `listen` to {size:plain}: a request then waits {short:duration} at most.]"
     "[not size? Shorten the wait in the listen queue.]",
-    then="[size? More clients are turned away, but the others get their response before they give up. ]Let clients "
-    "pause before they try again. Then add capacity.",
+    then="[size? More are turned away, but the others get their response in time. ]Let clients pause before a retry.",
     page_after=60,
 )
 
 RAISE = Kind(
     code="exceptions",
     role="harm",
-    severity="warning or info",
+    severity="warning",
     title="Requests raise exceptions that the application does not catch.",
     evidence="{number} of {requests:request} ({part:fine_percent}) raised an exception.",
     meaning="uWSGI counts each exception that the application does not catch.[uncounted?  uWSGI also counts an "
     "exception for each client that disconnects before it has the whole response.]",
     act="[look? Check uWSGI's log for the tracebacks.][fix? {fix}]",
     then=LOG,
+    runbook="UwsgiExceptionsHigh",
+    explained_by="descriptors_used_up",
+    log=("traceback", "client_left", "write_error"),
 )
+RAISE_FEW = replace(RAISE, severity="info", act="", then="", log=())
 MOST_RAISE = replace(
     RAISE,
     severity="critical",
@@ -108,8 +106,7 @@ FAIL = Kind(
     code="server_errors",
     role="harm",
     severity="critical, warning or info",
-    title="uWSGI's log says that [critical? most][warning? some][info? some] responses are server errors (status 500 "
-    "to 599).",
+    title="uWSGI's log says that [critical? most][warning? some][info? some] responses are server errors (status 5xx).",
     evidence="{number} of {requests:request} ({part:fine_percent}) got such a response; uWSGI counted "
     "{raised:exception}.[not proven?  " + UNPROVEN + "]",
     meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all exceptions "
@@ -121,10 +118,23 @@ FAIL = Kind(
     "rule of uWSGI's routing (`route`) that ends requests.]",
 )
 
+STATIC_FILES = Kind(
+    code="static_files",
+    severity="warning or info",
+    title="Most requests are for static files, which uWSGI's workers serve themselves.",
+    evidence="{files:percent} of {requests:request} are for static files"
+    "[held? , and occupy {held:mean} of {threads:threads} threads on average][wait? ; {wait}].",
+    meaning="uWSGI does not measure the time of static files: the response times shown are those of other requests.",
+    act="[takes_much? Let the web server in front of uWSGI serve the static files.]",
+    then="[takes_much? Alternatively, set `offload-threads` to 2: these then send the files, also to slow clients.]",
+    clause="[warning? static files hold the threads]",
+    replaces=("slow_clients",),
+    runbook="UwsgiConcurrencyNearCapacity",
+)
+
 
 def count_left(figures: Figures) -> int:
-    """The requests whose client had left, at least: one whose body could not be read may have no written answer
-    either."""
+    """The requests whose client had left, at least."""
     workers = figures.window.workers
     unwritten = sum_if_all_known([worker.write_errors for worker in workers])
     return max(unwritten or 0, _count_unread(figures))
@@ -135,37 +145,31 @@ def _count_unread(figures: Figures) -> int:
 
 
 def _count(number: int, requests: int) -> Facts:
-    """The facts of all rows: so many of these requests failed."""
     return {"number": number, "requests": requests, "part": number / max(number, requests)}
 
 
 def find_left(figures: Figures) -> Iterator[Finding]:
-    left, flow = count_left(figures), figures.flow
+    left, unread, flow = count_left(figures), _count_unread(figures), figures.flow
     if not left:
         return
-    unread = _count_unread(figures)
-    facts = _count(left, flow.requests) | {
-        "unread": Private(f"{unread:,}" * (unread > 0)),
-        "time": flow.response_time,
-        "wait": waiting_clause(flow),
-    }
+    facts = _count(left, flow.requests)
+    facts |= {"unread": Private(f"{unread:,}" * (unread > 0)), "time": flow.response_time}
     if wait_too_long(figures):
         size, served = _shorten_queue(figures), flow.throughput or 1.0
         settings = (("listen", size),) if size else ()
-        yield MOST_LEFT.found(facts, size=size, short=(size or 0) / served, settings=settings)
+        yield MOST_LEFT.found(figures, facts, size=size, short=(size or 0) / served, settings=settings)
         return
     are_many = left >= max(LEFT[0], LEFT[1] * flow.requests)
     if are_many and 2 * unread > left:
-        yield UPLOADS_LEFT.found(facts)
+        yield UPLOADS_LEFT.found(figures, facts)
     else:
-        yield LEFT_EARLY.found(facts, worse=are_many)
+        yield LEFT_EARLY.found(figures, facts, worse=are_many)
 
 
 def wait_too_long(figures: Figures) -> bool:
-    """Whether requests wait in the listen queue for longer than they are in service, and surely most clients have gone
-    once theirs is served. If these ask again, the queue is full of requests that nobody waits for: 60 clients with a
-    timeout of 1.5 s got 0.9 answers a second from four workers that served 16, and 15 with a queue of 16 (measured on
-    uWSGI 2.0.31)."""
+    """Whether requests wait in the queue for longer than they are in service, and surely most clients have gone once
+    theirs is served. If they ask again, the queue is full of requests that nobody waits for (measured: 60 clients with
+    a timeout of 1.5 s got 0.9 answers a second from a server of 16, and 15 with a queue of 16)."""
     left, flow = count_left(figures), figures.flow
     if not shows_a_limit(flow) or (flow.queue_wait or 0.0) < (flow.response_time or inf):
         return False
@@ -173,20 +177,13 @@ def wait_too_long(figures: Figures) -> bool:
 
 
 def _shorten_queue(figures: Figures) -> int | None:
-    """The size of a queue in which no request waits for longer than its client does; None if a full queue is no longer
-    than that."""
+    """The size of a queue in which no request waits for longer than its client does; None if it is no shorter."""
     served, own = figures.flow.throughput or 0.0, figures.flow.response_time or 0.0
-    queues = figures.server.queues
-    limit, name = max([(each.limit or 0, name) for name, each in queues.items()], default=(0, ""))
-    size = round(served * (TIMELY * _find_patience(figures, name) - own))
-    return size if 0 < size < limit else None
-
-
-def _find_patience(figures: Figures, name: str) -> float:
-    """How long clients wait at this socket until they leave: half of all that left the queue did so earlier. The queue
-    of a UNIX socket does not list clients that have gone, and most of these were not served before."""
+    limit, name = max([(each.limit or 0, name) for name, each in figures.server.queues.items()], default=(0, ""))
     median = figures.queue_waits.percentiles.get(0.5) if figures.queue_waits and not is_tcp(name) else None
-    return (median and median.seconds) or PATIENCE
+    patience = (median and median.seconds) or PATIENCE
+    size = round(served * (TIMELY * patience - own))
+    return size if 0 < size < limit else None
 
 
 def find_exceptions(figures: Figures) -> Iterator[Finding]:
@@ -195,31 +192,49 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
         return
     is_warning, are_most = _judge(raised, requests)
     uncounted = any(worker.write_errors is None for worker in figures.window.workers)
-
-    known = read_log(figures.server, ("traceback", "client_left", "write_error"))
-    facts = _count(raised, requests) | {"uncounted": uncounted} | (known if is_warning else dict.fromkeys(known))
-    yield MOST_RAISE.found(facts) if are_most else RAISE.found(facts, worse=is_warning)
+    facts = _count(raised, requests) | {"uncounted": uncounted}
+    if are_most:
+        yield MOST_RAISE.found(figures, facts)
+    else:
+        yield RAISE.found(figures, facts) if is_warning else RAISE_FEW.found(figures, facts)
 
 
 def _judge(number: int, requests: int) -> tuple[bool, bool]:
-    """Whether so many of these requests that failed are worth a warning, and whether surely most of all failed."""
     surely = number - SURELY * sqrt(number)
     return number >= EXCEPTIONS[0] and surely >= EXCEPTIONS[1] * requests, surely >= MOSTLY * requests
 
 
 def find_server_errors(figures: Figures) -> Iterator[Finding]:
-    """Responses of an application that catches its exceptions, as Flask and Django do, and of uWSGI itself. uWSGI also
-    writes a line with status 500 for an exception that is not caught, and for a request that it refuses: if these may
-    be half of the lines, their findings say enough."""
-    messages, requests = figures.server.log.messages if figures.server.log else {}, figures.flow.requests
+    """Responses of an application that catches its exceptions; uWSGI writes such a line for others, too."""
+    messages = figures.server.messages
     message = messages.get("status_5xx")
     raised = max(0, figures.window.exceptions - count_left(figures))
     said = raised + sum(each.agreed for code, each in messages.items() if BY_CODE[code].proof == "uncalled")
     if message is None or 2 * said >= message.count:
         return
-    number = message.count - said
+    number, requests = message.count - said, figures.flow.requests
     is_warning, are_most = _judge(number, requests)
     is_proven, path = message.agreed >= PROVEN * message.count, figures.server.setup.log_path
     facts = _count(number, max(number, requests)) | {"raised": raised, "proven": is_proven}
     grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * (is_warning and path.startswith("/"))
-    yield FAIL.found(facts, grep=grep, worse=is_warning + (are_most and is_proven))
+    yield FAIL.found(figures, facts, grep=grep, worse=is_warning + (are_most and is_proven))
+
+
+def find_static_files(figures: Figures) -> Iterator[Finding]:
+    """Static files that uWSGI's workers serve, whose time is not counted: running time does not explain it."""
+    requests, busy, timed = figures.flow.requests, figures.flow.observed, figures.flow.littles_law
+    files, held = min(requests, sum(worker.static_requests for worker in figures.window.workers)), None
+    if busy is not None and timed is not None and name_slots(figures.server) != ASYNC:
+        held = max(0.0, busy - timed)
+    share = held / figures.threads if held is not None and figures.threads else 0.0
+    if not files or files < MOSTLY_FILES * requests or (requests < ENOUGH and share < HOLD_MUCH):
+        return
+    yield STATIC_FILES.found(
+        figures,
+        worse=share >= HOLD_MOST and shows_a_limit(figures.flow),
+        files=files / requests,
+        held=held,
+        threads=figures.threads,
+        takes_much=share >= HOLD_MUCH,
+        settings=(("offload-threads", 2),) * (share >= HOLD_MUCH),
+    )

@@ -1,10 +1,9 @@
-"""Names the lines of code in findings that other modules of this room have made, where the code is looked at.
+"""Names the lines of code in findings of other modules, where the code is looked at.
 
-* A finding about threads in some state has the lines in which they are. If most are in one, a cause says so too.
-* A lock of the application also has the line of the thread that holds it, on positive evidence only: nearly always one
-  thread of the worker, and no more, is further down in the function in which the others wait.
-* Stuck requests have the lines of the threads that have been in one function for as long, where there are no more of
-  these in a worker than stuck requests.
+A finding about threads in some state has the lines in which they are; if most are in one, a cause says so too. A lock
+of the application also has the line of its holder, if nearly always one thread of the worker is further down in the
+function in which the others wait. Stuck requests have the lines of the threads that have been in one function for as
+long.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.diagnosis import CAUSES, Cause
 from uwsgi_headroom.analysis.findings.kind import Finding
 from uwsgi_headroom.analysis.wait_states import MOSTLY
-from uwsgi_headroom.history.window import CodeWindow, Lasting, LockedLine
-from uwsgi_headroom.record import Line, State
+from uwsgi_headroom.history.window import CodeWindow, Lasting
+from uwsgi_headroom.record import Line
 from uwsgi_headroom.words.formats import code_place, listed, percent
 from uwsgi_headroom.words.states import name_activity
 from uwsgi_headroom.words.template import Facts, fill
@@ -34,8 +32,7 @@ LEAST_LOCK_LOOKS = 10
 """Fewer looks at a worker whose threads wait at a line do not show who has the lock."""
 
 HELD, SEVERAL = 0.5, 0.1
-"""In how many of these looks, as a part of them, one thread must be further down for it to be the holder, and in how
-many more than one may be: a lock goes from one to the next while threads are looked at."""
+"""In what part of these looks one thread must be further down to be the holder, and several may be."""
 
 LEAST_STUCK = 0.5
 """For how much of the age from which on a request is stuck its thread must have been in one function."""
@@ -50,70 +47,40 @@ STUCK = "{number:stuck request} {number:is|are} in the function {line}[doing? , 
 
 
 def name_lines(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, with lines of code where these are known."""
     code = figures.code
-    if code is None or code.off is not None:
-        return list(findings)
-    return [_name(figures, code, finding) for finding in findings]
+    return list(findings) if code is None or code.off is not None else [_name(figures, code, each) for each in findings]
 
 
 def _name(figures: Figures, code: CodeWindow, finding: Finding) -> Finding:
     if finding.code == "request_stuck":
         return replace(finding, evidence=f"{finding.evidence}{_describe_stuck(figures, code)}")
-    lines = _share_out(code, CAUSES.get(finding.code, Cause()).states)
-    if not lines:
-        return finding
-    named = [f"{percent(share)} in {_describe(line)}" for line, share in lines[:MOST_NAMED] if share >= LEAST_SHARE]
-    where = fill(WHERE, {"named": ", ".join(named)})
-    if finding.code == "application_lock":
-        where += _describe_holder(code)
-    finding = replace(finding, evidence=f"{finding.evidence}{where}")
-    line, share = lines[0]
-    if not finding.clause or share < MOSTLY or not line.line:
-        return finding
-    return replace(finding, clause=f"{finding.clause}, mostly in {code_place(*line[:3])}")
-
-
-def _share_out(code: CodeWindow, states: Sequence[State]) -> list[tuple[Line, float]]:
-    """The lines of the threads that are in one of these states, and the share of each, largest first."""
-    looks = {use.line: sum(use.states.get(state, 0.0) for state in states) for use in code.lines}
-    whole = sum(looks.values())
+    looks = {use.line: sum(use.states.get(state, 0.0) for state in finding.kind.states) for use in code.lines}
+    whole, order = sum(looks.values()), sorted(looks, key=lambda line: -looks[line])
     if whole < LEAST_SEEN:
-        return []
-    return [(line, looks[line] / whole) for line in sorted(looks, key=lambda line: -looks[line]) if looks[line]]
+        return finding
+    shown = [line for line in order[:MOST_NAMED] if looks[line] >= LEAST_SHARE * whole]
+    named = ", ".join(f"{percent(looks[line] / whole)} in {_describe(line)}" for line in shown)
+    holder = _describe_holder(code) if finding.code == "application_lock" else ""
+    finding = replace(finding, evidence=f"{finding.evidence}{fill(WHERE, {'named': named})}{holder}")
+    if not finding.clause or looks[order[0]] < MOSTLY * whole or not order[0].line:
+        return finding
+    return replace(finding, clause=f"{finding.clause}, mostly in {code_place(*order[0][:3])}")
 
 
 def _describe_holder(code: CodeWindow) -> str:
-    """A sentence about the thread that holds the lock for which most threads wait; empty if it was not seen."""
     lock = next(iter(code.locks), None)
-    if lock is None or not _shows_holder(lock):
+    held = sum(use.looks for use in lock.holders) if lock else 0.0
+    if lock is None or lock.looks < LEAST_LOCK_LOOKS or held < HELD * lock.looks or lock.several > SEVERAL * lock.looks:
         return ""
     use = lock.holders[0]
     state = max(use.states, key=lambda state: use.states[state])
     address = max(use.addresses, key=lambda address: use.addresses[address], default="")
-    facts: Facts = {
-        "waited": code_place(*lock.waited[:3]),
-        "always": use.looks >= MOSTLY * _count_held(lock),
-        "line": _describe(use.line),
-        "doing": name_activity(state, address * (state in ("backend", "dns"))),
-    }
-    return fill(HOLDER, facts)
-
-
-def _shows_holder(lock: LockedLine) -> bool:
-    return (
-        lock.looks >= LEAST_LOCK_LOOKS
-        and _count_held(lock) >= HELD * lock.looks
-        and lock.several <= SEVERAL * lock.looks
-    )
-
-
-def _count_held(lock: LockedLine) -> float:
-    return sum(use.looks for use in lock.holders)
+    doing = name_activity(state, address * (state in ("backend", "dns")))
+    facts: Facts = {"waited": code_place(*lock.waited[:3]), "line": _describe(use.line), "doing": doing}
+    return fill(HOLDER, facts | {"always": use.looks >= MOSTLY * held})
 
 
 def _describe_stuck(figures: Figures, code: CodeWindow) -> str:
-    """A sentence about where stuck requests are; empty if that is not known."""
     least = LEAST_STUCK * figures.stuck_seconds
     lasting: dict[int, list[Lasting]] = defaultdict(list)
     for each in code.lasting:

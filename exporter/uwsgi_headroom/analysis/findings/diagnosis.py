@@ -1,18 +1,13 @@
 """Joins the harms that users feel with the cause that explains them: one block for each cause, and one change.
 
 A harm is what users feel: not served, refused, lost, waiting in the queue. A cause is what makes it, on positive
-evidence: a state of threads that was measured, a counter, an option. Findings of both kinds come from the modules of
-this room, and each says for itself whether it can be a cause (`Finding.clause`).
-
-Waiting has one cause at a time: the resource that is used up first makes all others wait. So of several, the deepest is
-taken: stuck requests also fill the threads, and threads that wait for a lock also fill the queue. Where none is seen,
-the block says so; no advice is given by default.
+evidence. Waiting has one cause at a time: the resource that is used up first makes all others wait. So of several, the
+deepest is taken. Where none is seen, the block says so; no advice is given by default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -23,105 +18,75 @@ from uwsgi_headroom.analysis.findings import queue
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Wording
 from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
-from uwsgi_headroom.record import STATES, State
 from uwsgi_headroom.words.formats import listed
 
-OF_WAITING = (
-    "clients_refused",
-    "queue_wait",
-    "queue_filling",
-    "saturation",
+CAUSES = [
+    "workers_paused",
+    "reload_waits",
+    "workers_ending",
+    "cheaper_starts_slowly",
+    "start_hangs",
+    "workers_stopped",
+    "accept_blocked",
+    "recycled_together",
+    "workers_missing",
+    "out_of_memory",
+    "respawn_loop",
+    "descriptors_used_up",
+    "output_blocked",
+    "connection_shared",
+    "harakiri",
+    "loop_held",
+    "waits_for_threads",
+    "signal_handlers",
+    "request_stuck",
+    "cpu_throttled",
+    "cpu_bound",
+    "cpu_wait",
+    "unevenness_hurts",
+    "interpreter_bound",
+    "interpreter_lock_held",
+    "pool_exhausted",
+    "application_lock",
+    "sleeps_again",
+    "static_files",
+    "slow_clients",
+    "backend_saturated",
+    "waits_for_backend",
     "cheaper_does_not_scale",
-    "objective_missed",
-)
-"""The harms that waiting does, in the order in which users feel them, worst first. `saturation` is one only while
-requests wait."""
-
-
-def find_harm(findings: Sequence[Finding]) -> str | None:
-    """The code of the worst harm of waiting in the finding that a verdict is about, the first one; None without."""
-    found = [each for finding in findings[:1] for each in (finding, *finding.harms)]
-    codes = {each.code for each in found if each.severity == "critical" or each.code != "saturation"}
-    return next((code for code in OF_WAITING if code in codes), None)
-
-
-class Cause(NamedTuple):
-    """What is known of a cause of waiting by its code. fills_threads: also while no request waits for one; limits: when
-    it limits a server whose threads, interpreters and CPUs are free (`other_limits`); states: what the threads do that
-    it is about, whose lines of code are named."""
-
-    fills_threads: bool = False
-    limits: Literal["", "waits", "always", "turns", "lock"] = ""
-    states: tuple[State, ...] = ()
-
-
-CAUSES: Mapping[str, Cause] = {
-    "workers_paused": Cause(),
-    "reload_waits": Cause(),
-    "workers_ending": Cause(),
-    "cheaper_starts_slowly": Cause(limits="waits"),
-    "start_hangs": Cause(),
-    "workers_stopped": Cause(),
-    "accept_blocked": Cause(limits="waits"),
-    "recycled_together": Cause(limits="waits"),
-    "workers_missing": Cause(),
-    "out_of_memory": Cause(),
-    "respawn_loop": Cause(limits="waits"),
-    "descriptors_used_up": Cause(limits="waits"),
-    "output_blocked": Cause(limits="waits", states=("pipe",)),
-    "connection_shared": Cause(limits="waits", states=("backend",)),
-    "harakiri": Cause(fills_threads=True),
-    "loop_held": Cause(limits="always"),
-    "waits_for_threads": Cause(fills_threads=True, limits="waits", states=("lock",)),
-    "signal_handlers": Cause(),
-    "request_stuck": Cause(fills_threads=True),
-    "cpu_throttled": Cause(fills_threads=True, states=("cpu", "cpu_wait")),
-    "cpu_bound": Cause(fills_threads=True, states=("cpu", "cpu_wait")),
-    "cpu_wait": Cause(),
-    "unevenness_hurts": Cause(states=("cpu",)),
-    "interpreter_bound": Cause(fills_threads=True, states=("cpu",)),
-    "interpreter_lock_held": Cause(fills_threads=True, limits="waits"),
-    "pool_exhausted": Cause(fills_threads=True, limits="lock", states=("lock",)),
-    "application_lock": Cause(fills_threads=True, limits="lock", states=("lock",)),
-    "sleeps_again": Cause(fills_threads=True, limits="waits", states=("sleep",)),
-    "static_files": Cause(),
-    "slow_clients": Cause(fills_threads=True, states=("client",)),
-    "backend_saturated": Cause(fills_threads=True, limits="always", states=("backend",)),
-    "waits_for_backend": Cause(fills_threads=True, limits="turns", states=("backend", "dns")),
-    "cheaper_does_not_scale": Cause(),
-    "saturation": Cause(states=STATES),
-}
-"""By code, the deepest first: each, where it is seen, causes those after it."""
+    "saturation",
+]
+"""The codes of the causes of waiting, the deepest first: each, where it is seen, causes those after it."""
 
 DEPTHS = {code: depth for depth, code in enumerate(CAUSES)}
 
 LACKS_CAPACITY = DEPTHS["request_stuck"]
 """The depth from which on a longer queue may help: before, it would only make clients wait longer."""
 
-EXPLAIN = {"requests_lost": ("respawn_loop",), "exceptions": ("descriptors_used_up",)}
-"""Harms other than waiting, and the causes that explain them: a worker that keeps restarting loses its requests, and
-nothing can be opened without a descriptor."""
-
 NOT_SEEN = "it is not known why"
 
 BURSTS = 0.05
-"""If all threads are in use for at least this part of the time, bursts make requests wait although threads are free on
-average."""
+"""If all threads are in use for at least this part of the time, bursts make requests wait."""
+
+
+def find_cause(findings: Iterable[Finding]) -> Finding | None:
+    """The deepest cause of waiting among them; None without one."""
+    return min((each for each in findings if each.clause), key=lambda each: DEPTHS[each.code], default=None)
+
+
+def find_harm(findings: Sequence[Finding]) -> str | None:
+    """The code of the worst harm of waiting in the first finding, which a verdict is about; None without."""
+    found = [each for finding in findings[:1] for each in (finding, *finding.harms) if each.kind.waiting]
+    harms = [each for each in found if each.severity == "critical" or each.code != "saturation"]
+    return min(harms, key=lambda each: each.kind.waiting).code if harms else None
 
 
 def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
-    """The findings, with the harms of waiting joined to their cause, in the order of urgency.
-
-    The block of a cause has the worst severity of what it joins. Without a cause, the worst harm heads the block.
-    """
-    cause = _find_cause(findings)
-    harms = [each for each in findings if cause and cause.code in EXPLAIN.get(each.code, ())]
-    harms += [
-        finding
-        for code in OF_WAITING
-        for finding in findings
-        if finding.code == code and (_hurts(figures, finding) or _is_explained(finding, cause))
-    ]
+    """The findings, worst first, with the harms of waiting joined to their cause, or to the worst of them."""
+    cause = find_cause(findings)
+    harms = [each for each in findings if cause and each.kind.explained_by == cause.code]
+    waiting = sorted((each for each in findings if each.kind.waiting), key=lambda each: each.kind.waiting)
+    harms += [each for each in waiting if _hurts(figures, each, cause)]
     if not harms:
         return list(findings)
     if cause is None:
@@ -165,8 +130,7 @@ def _join_wording(harm: Finding, head: Finding, clause: str, settings: Settings)
 
 
 def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tuple[Finding, list[Finding]]:
-    """A block's findings, of which one says how long requests wait; another may add how long they wait at a socket of
-    its own. Those that are joined are read first."""
+    """A block's findings, of which one says how long requests wait. Those that are joined are read first."""
     waits = [waiting_clause(flow) for flow in (figures.flow, figures.longest_wait[0])]
     is_said, block = any(each.code == "queue_wait" for each in (head, *joined)), list[Finding]()
     for each in (*joined, head):
@@ -177,31 +141,19 @@ def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tup
     return block[-1], block[:-1]
 
 
-def _hurts(figures: Figures, finding: Finding) -> bool:
-    """Whether users feel a harm of waiting now: most threads in use are none while no request waits, and an objective
-    that was missed by lost requests says nothing about waiting."""
+def _hurts(figures: Figures, finding: Finding, cause: Finding | None) -> bool:
+    """Whether users feel a harm of waiting now; full threads are one while requests wait."""
     if finding.code == "objective_missed" and figures.objective:
         last = figures.objective.windows[-1]
         if last.lost > last.slow + last.waited + last.refused:
             return False
-    return finding.severity == "critical" or (finding.severity == "warning" and finding.code != "saturation")
-
-
-def _is_explained(finding: Finding, cause: Finding | None) -> bool:
-    """Whether most threads are in use because they wait for a CPU, a backend, a pool or a lock, or hold stuck requests:
-    more threads, the advice for threads in use, may only wait as well."""
-    return finding.code == "saturation" and cause is not None and CAUSES[cause.code].fills_threads
-
-
-def _find_cause(findings: Sequence[Finding]) -> Finding | None:
-    by_code = {finding.code: finding for finding in findings if finding.clause}
-    return next((by_code[code] for code in CAUSES if code in by_code), None)
+    if finding.code == "saturation" and finding.severity != "critical":
+        return cause is not None and cause.kind.fills_threads
+    return finding.severity != "info"
 
 
 def _explain(figures: Figures) -> Advice:
-    """The cause, as a clause, and what to do, where no finding is the cause: by the evidence that advice on capacity
-    rests on. Where threads are free and nothing else is known, no cause is seen, and more of them would change
-    nothing."""
+    """The cause, as a clause, and what to do, where no finding is the cause, by the evidence for advice on capacity."""
     step = find_proven_step(figures)
     if step is None:
         return Advice(advise_capacity(figures).change, cause=NOT_SEEN)
@@ -214,6 +166,5 @@ def _explain(figures: Figures) -> Advice:
 
 
 def _look(figures: Figures) -> str:
-    """What to do while the cause is not seen; empty for a time in the past, of which no process is known."""
     is_now = any(worker.pid for worker in figures.server.workers)
     return f"Run {show_calls(figures.server)} to see what the workers do while requests wait." if is_now else ""

@@ -1,8 +1,7 @@
 """Findings about uneven workers: whether unevenness is chance, whether it hurts, and what helps.
 
-Uneven shares are normal for uWSGI: any free thread may take the next request, and the kernel wakes threads in its own
-order. They hurt if one worker's interpreter is nearly saturated while others have room, which shows in its response
-times.
+Uneven shares are normal for uWSGI. They hurt if one worker's interpreter is nearly saturated while others have room,
+which shows in its response times.
 """
 
 from __future__ import annotations
@@ -16,10 +15,9 @@ from uwsgi_headroom.analysis.bottlenecks import SOCKETS_OF_THEIR_OWN, UNREACHABL
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.waits import see_calls
 from uwsgi_headroom.analysis.littles_law import judge_waiting, noticed_wait, ratio, response_time, waiting_clause
-from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.shortages import lacks_cpu
+from uwsgi_headroom.analysis.worker_states import see_calls
 from uwsgi_headroom.words.formats import duration, percent
 from uwsgi_headroom.words.template import Facts, Private, fill
 
@@ -27,24 +25,24 @@ UNEVEN = 1.25
 """At or above this hot ratio, unevenness is a finding if it also exceeds the noise floor."""
 
 NAMED, COSTLY = 0.005, 0.10
-"""What balancing would save of the response time is named from the first fraction on; unevenness hurts from the second
-on."""
+"""What balancing would save of the response time is named from the first fraction on; it hurts from the second on."""
 
 LOADED = (0.5, 0.7)
-"""CPU seconds per second of the hot worker's interpreter. Below the first value, its threads hardly compete for its
-lock, so uneven shares do not make it slow; from the second on, it is nearly saturated."""
+"""CPU seconds per second of the hot worker's interpreter. From the second value on, it is nearly saturated."""
 
 SLOWER = (1.2, 1.5)
-"""The ratio of the hot worker's response time to the calm workers' that is a warning, and that is critical if its
-interpreter is also nearly saturated, and the difference is as long as a wait in the queue that users notice."""
+"""The ratio of the hot worker's response time to the calm workers' that is a warning, and that is critical."""
 
 MUCH_SLOWER = (3.0, 30)
-"""A worker with at least the second number of requests is much slower at or above this ratio of its response time to
-the others'."""
+"""A worker with at least the second number of requests is much slower at or above this ratio to the others' time."""
 
 HELD = (10.0, 0.5)
-"""So is one with fewer requests, which it may have because they are so slow, at or above this ratio of the time that
-they have taken up to now, and of so many busy threads on average."""
+"""So is one with fewer requests at or above this ratio of the time up to now, and of so many busy threads."""
+
+SHARE = (
+    "Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; this is "
+    "{ratio:factor} an even share (chance alone explains at most {floor:factor})]"
+)
 
 HURTS = Kind(
     code="unevenness_hurts",
@@ -54,9 +52,8 @@ HURTS = Kind(
     "requests take {slow:duration}, against {calm:duration} on less busy workers[mean?  ({mean} on average)][waiters? "
     "; {waiters:mean} of its threads wait for the interpreter lock (GIL)][spare? ; {spare} threads of other workers "
     "are idle].{route}",
-    meaning="In one process, only one thread at a time can run Python: the threads of this worker wait for one "
-    "interpreter lock (GIL). If all workers had equal shares, the mean response time would be {saved:duration} "
-    "({cost:percent}) shorter.",
+    meaning="In one process, only one thread at a time can run Python: the threads of this worker wait for it (GIL). "
+    "With equal shares, the mean response time would be {saved:duration} ({cost:percent}) shorter.",
     act="[mapped? Let the web server spread the load evenly over the sockets of `map-socket`, or remove "
     "`map-socket`.][not mapped, not split? Let every worker take requests from the same sockets.][split? Use more "
     "processes and fewer threads, such as {split} instead of {now}][fits?  ({fits})][split? .]",
@@ -64,124 +61,104 @@ HURTS = Kind(
     "time, and measure after each change.]",
     clause="the interpreter of worker {hot} is the limit",
     replaces=("interpreter_bound",),
+    runbook="UwsgiWorkersUneven",
+    states=("cpu",),
 )
 
 UNDECIDED = Kind(
     code="uneven",
     severity="info",
     title="Worker {hottest} takes more requests than the others.",
-    evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
-    "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})].[load?  The busiest "
-    "interpreter uses {load:cpu} of a CPU.]{route}",
-    meaning="It is not known whether the uneven shares make requests slower: the response times or the interpreter "
-    "loads of the workers are missing.",
+    evidence=SHARE + ".[load?  The busiest interpreter uses {load:cpu} of a CPU.]{route}",
+    meaning="Whether that makes requests slower is unknown: response times or interpreter loads are missing.",
     act="Look again under more load, or after a longer time: the missing figures need more requests.",
+    runbook="UwsgiWorkersUneven",
 )
 OWN_SOCKET_WAITS = replace(
-    UNDECIDED,
-    evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
-    "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})]; {waiting}.",
-    meaning=UNREACHABLE,
-    act=SOCKETS_OF_THEIR_OWN.act,
+    UNDECIDED, evidence=SHARE + "; {waiting}.", meaning=UNREACHABLE, act=SOCKETS_OF_THEIR_OWN.act
 )
 ONE_SLOW = replace(
     UNDECIDED,
     title="Requests of worker {slow} take much longer than requests of other workers.",
-    evidence="Requests of this worker take {times:factor} as long as requests of the other workers: {its:duration} on "
-    "average, against {rest:duration}. Worker {hottest} takes {share:percent} of the requests[next? , and each other "
-    "worker at most {next}; this is {ratio:factor} an even share (chance alone explains at most {floor:factor})].",
-    meaning="Either this worker served other kinds of requests than the other workers, or something in this worker "
-    "makes requests wait, such as a lock or a broken connection.",
+    evidence=SHARE
+    + ". Requests of worker {slow} take {times:factor} as long: {its:duration}, against {rest:duration}.",
+    meaning="Either it served other kinds of requests, or something makes them wait, as a lock or a broken connection.",
     act="Run {calls} to see what the requests of worker {slow} wait for.",
 )
 ONE_FAST = replace(
     UNDECIDED,
     title="Worker {hottest} takes more requests than the others, and responds much faster.",
-    evidence="Requests of this worker take {its:duration} on average, and requests of the other workers take "
-    "{rest:duration}. Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most "
-    "{next}; this is {ratio:factor} an even share (chance alone explains at most {floor:factor})].",
-    meaning="A worker that responds faster is free sooner for the next request. For example, if a worker has lost its "
-    "connection to a database, each of its requests may fail immediately, and this worker then takes most of the "
-    "requests. It is also possible that this worker served other kinds of requests than the other workers.",
+    evidence=SHARE + ". Its requests take {its:duration} on average, and those of the others {rest:duration}.",
+    meaning="A worker that responds faster is free sooner for the next request. If it has lost its connection to a "
+    "database, for example, each of its requests may fail at once. Or it served other kinds of requests.",
     act="Check the access log of the web server for failed requests.",
-    then="Also check uWSGI's log for errors of worker {hottest}. If requests of this worker fail, restart the worker: "
-    "run `kill -HUP` with its PID.",
+    then="Also check uWSGI's log for its errors. If its requests fail, restart it: `kill -HUP` with its PID.",
 )
 HARMLESS = replace(
     UNDECIDED,
     code="unevenness_harmless",
     title="Requests are spread unevenly, but this has no impact.",
-    evidence="Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; "
-    "this is {ratio:factor} an even share (chance alone explains at most {floor:factor})]. The busiest interpreter "
-    "uses {load:cpu} of a CPU[saved? ; even shares would save {saved:percent} of the response time].",
-    meaning="[mapped? `map-socket` gives workers sockets of their own, and the web server loads these sockets "
-    "unevenly. This is harmless here: the listen queues of these sockets are nearly empty.][not mapped? The kernel "
-    "does not choose evenly among the free threads. This is harmless here: another free thread serves a request just "
-    "as well.]",
+    evidence=SHARE
+    + ". The busiest interpreter uses {load:cpu} of a CPU[saved? ; even shares would save {saved:percent}].",
+    meaning="[mapped? The web server loads the sockets of `map-socket` unevenly. This is harmless here: the listen "
+    "queues of these sockets are nearly empty.][not mapped? The kernel does not choose evenly among the free threads. "
+    "Another one serves a request just as well.]",
     act="",
 )
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The finding about how evenly the workers share the requests."""
     balance = figures.balance
-    if len(balance.active) < 2:
+    if len(balance.active) < 2 or balance.hottest is None or balance.noise_floor is None or balance.hot_ratio is None:
         return
     known = [worker for worker in balance.active if worker.interpreter_load is not None]
-    loaded = max(known, key=lambda worker: worker.interpreter_load or 0, default=None)
-    is_uneven = balance.hot_ratio is not None and balance.hot_ratio >= max(UNEVEN, balance.noise_floor or 0.0)
-    if balance.hottest is None or balance.noise_floor is None or not is_uneven:
+    loaded, calm = max(known, key=lambda worker: worker.interpreter_load or 0, default=None), balance.calm_response_time
+    if balance.hot_ratio < max(UNEVEN, balance.noise_floor):
         return
     # Where shares are even, a worker is slow because it has some long requests, and nobody can spread those.
-    if loaded and balance.cost is not None and balance.cost >= COSTLY and _slower(figures, loaded):
+    is_slower = loaded and calm and (loaded.response_time or 0.0) >= SLOWER[0] * calm
+    is_costly = balance.cost is not None and balance.cost >= COSTLY
+    if loaded and is_slower and is_costly and (loaded.interpreter_load or 0) >= LOADED[0]:
         yield _hurts(figures, loaded)
     elif not any(worker.ending for worker in figures.server.workers):  # that is why they take none
         yield _explain(figures, balance.hottest, loaded)
 
 
 def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | None) -> Finding:
-    """What uneven shares come from, or why they do not matter."""
     cost, mapped = figures.balance.cost, bool(figures.server.setup.mapped)
     load = loaded.interpreter_load if loaded else None
-    facts = _share(figures, hottest)
-    if mapped and judge_waiting(figures.longest_wait[0]) != "none":
-        return OWN_SOCKET_WAITS.found(facts, waiting=waiting_clause(figures.longest_wait[0]))
-    if slow := _slow_worker(figures):
-        its, calls = slow[0].response_time or 0.0, see_calls(figures.server, slow[0].worker_id)
-        facts |= {"slow": slow[0].worker_id, "its": its, "rest": slow[1]}
-        return ONE_SLOW.found(facts, times=its / slow[1], calls=calls)
-    if (rest := _slower_rest(figures, hottest)) is not None:
-        return ONE_FAST.found(facts, its=hottest.response_time or 0.0, rest=rest)
-    if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
-        saved = cost if cost is not None and NAMED <= cost < COSTLY else None
-        return HARMLESS.found(facts, load=load, saved=saved, mapped=mapped)
-    return UNDECIDED.found(facts, load=load, route=Private(describe_route(figures.routes, figures.server)))
-
-
-def _share(figures: Figures, hottest: WorkerFigures) -> Facts:
-    """The share of the hottest worker, compared with those of the others and with chance."""
     others = [worker.share or 0.0 for worker in figures.balance.active if worker.worker_id != hottest.worker_id]
-    return {
+    facts: Facts = {
         "hottest": hottest.worker_id,
         "share": hottest.share or 0.0,
         "next": Private(percent(max(others))),
         "ratio": figures.balance.hot_ratio,
         "floor": figures.balance.noise_floor,
     }
-
-
-def _slower(figures: Figures, worker: WorkerFigures) -> bool:
-    calm = figures.balance.calm_response_time
-    loaded = (worker.interpreter_load or 0) >= LOADED[0]
-    return bool(loaded and calm and worker.response_time and worker.response_time >= SLOWER[0] * calm)
+    if mapped and judge_waiting(figures.longest_wait[0]) != "none":
+        return OWN_SOCKET_WAITS.found(figures, facts, waiting=waiting_clause(figures.longest_wait[0]))
+    if slow := _slow_worker(figures):
+        number, its = slow[0].worker_id, slow[0].response_time or 0.0
+        facts |= {"slow": number, "its": its, "rest": slow[1], "calls": see_calls(figures.server, number)}
+        return ONE_SLOW.found(figures, facts, times=its / slow[1])
+    if (rest := _slower_rest(figures, hottest)) is not None:
+        return ONE_FAST.found(figures, facts, its=hottest.response_time or 0.0, rest=rest)
+    if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
+        saved = cost if cost is not None and NAMED <= cost < COSTLY else None
+        return HARMLESS.found(figures, facts, load=load, saved=saved, mapped=mapped)
+    return UNDECIDED.found(figures, facts, load=load)
 
 
 def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     calm, mean = figures.balance.calm_response_time or 0.0, figures.flow.response_time or 0.0
-    load, slow, idle = hot.interpreter_load or 0.0, hot.response_time or 0.0, _idle_elsewhere(figures, hot)
-    is_noticed, cpus = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm), figures.server.cpus
+    load, slow, cpus = hot.interpreter_load or 0.0, hot.response_time or 0.0, figures.server.cpus
+    is_noticed = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm)
     is_slow = cpus and lacks_cpu(figures, cpus.count)  # all workers are, for that reason, and balancing helps little
+    others = [worker for worker in figures.balance.active if worker.worker_id != hot.worker_id]
+    each = ratio(figures.available or 0, len(figures.balance.active))
+    idle = each and each * len(others) - sum(worker.concurrency or 0.0 for worker in others)
     return HURTS.found(
+        figures,
         _split(figures),
         worse=load >= LOADED[1] and is_noticed and not is_slow,
         hot=hot.worker_id,
@@ -192,29 +169,18 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
         mean=Private(duration(mean)),
         waiters=hot.lock_waiters,
         spare=idle is not None and idle >= 1 and Private(f"{idle:.0f}"),
-        route=Private(describe_route(figures.routes, figures.server)),
         saved=mean - calm,
         cost=figures.balance.cost or 0,
         worker_id=hot.worker_id,
     )
 
 
-def _idle_elsewhere(figures: Figures, hot: WorkerFigures) -> float | None:
-    """The mean number of idle threads in the other active workers."""
-    others = [worker for worker in figures.balance.active if worker.worker_id != hot.worker_id]
-    busy = sum(worker.concurrency or 0.0 for worker in others)
-    each = ratio(figures.available or 0, len(figures.balance.active))
-    return None if each is None else each * len(others) - busy
-
-
 def even_out(figures: Figures) -> str:
-    """Advice to spread the load of the hottest worker."""
     facts = _split(figures)
     return f"{fill(HURTS.act, facts)} {fill(HURTS.then, facts)}".strip()
 
 
 def _split(figures: Figures) -> Facts:
-    """What spreads the load."""
     active, mapped = len(figures.balance.active), figures.server.setup.mapped
     threads = round((figures.available or 0) / active) if active else 0
     splits = not mapped and threads >= 2
@@ -228,29 +194,27 @@ def _split(figures: Figures) -> Facts:
 
 
 def _slow_worker(figures: Figures) -> tuple[WorkerFigures, float] | None:
-    """The slowest worker, if it is much slower than the others, and their response time in seconds."""
+    """The slowest worker, if it is much slower than the others, or busy with few requests, and their response time."""
+
+    def rest_of(worker: WorkerFigures) -> float | None:
+        return response_time(each for each in figures.window.workers if each.worker_id != worker.worker_id)
+
+    def is_held(worker: WorkerFigures) -> bool:
+        busy, rest, (least, threads) = worker.concurrency or 0.0, rest_of(worker), HELD
+        each = busy * figures.window.seconds / (worker.requests + 1)
+        return busy >= threads and rest is not None and each >= least * rest
+
     times = {
         worker.worker_id: worker.response_time or 0.0
         for worker in figures.balance.active
-        if worker.requests >= MUCH_SLOWER[1] or (worker.requests and _held(figures, worker))
+        if worker.requests >= MUCH_SLOWER[1] or (worker.requests and is_held(worker))
     }
     slowest = max(figures.balance.active, key=lambda worker: times.get(worker.worker_id, -1.0))
-    rest = response_time(worker for worker in figures.window.workers if worker.worker_id != slowest.worker_id)
+    rest = rest_of(slowest)
     return (slowest, rest) if rest and times.get(slowest.worker_id, 0.0) >= MUCH_SLOWER[0] * rest else None
 
 
-def _held(figures: Figures, worker: WorkerFigures) -> bool:
-    """Whether a worker's threads are busy with few requests: by Little's law, each takes much longer than those of the
-    other workers."""
-    rest = response_time(each for each in figures.window.workers if each.worker_id != worker.worker_id)
-    busy, (least, threads) = worker.concurrency or 0.0, HELD
-    each = busy * figures.window.seconds / (worker.requests + 1)
-    return busy >= threads and rest is not None and each >= least * rest
-
-
 def _slower_rest(figures: Figures, hottest: WorkerFigures) -> float | None:
-    """The response time of the other workers, in seconds, if they are much slower than the one that takes most
-    requests."""
     least, requests = MUCH_SLOWER
     others = [worker for worker in figures.window.workers if worker.worker_id != hottest.worker_id]
     rest = response_time(others)

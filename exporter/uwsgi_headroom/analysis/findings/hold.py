@@ -1,10 +1,8 @@
 """Holds findings for a while, so that what people read does not come and go at a steady load.
 
-A figure near its threshold fluctuates, and a finding with it: seen in one minute, not in the next, and joined to
-another cause in the third. So a finding that needs action begins when two looks agree, or 10 s after a look that no
-other followed, and ends when it was not seen for 60 s. Of the findings about waiting only the worst is held, with the
-deepest cause: they are one problem. What alerts say of a problem is fixed when it begins, and changes only with its row
-or severity; never while it is a page.
+A finding that needs action begins when two looks agree, or 10 s after a look that no other followed, and ends when it
+was not seen for 60 s. Of the findings about waiting only the worst is held, with the deepest cause. What alerts say of
+a problem changes only with its row or severity, and never while it is a page.
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ from types import MappingProxyType
 from msgspec import Struct
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.findings.diagnosis import DEPTHS, OF_WAITING
-from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding
+from uwsgi_headroom.analysis.findings.diagnosis import DEPTHS
+from uwsgi_headroom.analysis.findings.kind import PAGE_AFTER, SEVERITIES, Finding
 
 HOLD_SECONDS = 60.0
 """How long a finding stays after it was last seen: as long as the window that is judged."""
@@ -27,9 +25,6 @@ AGREE, BEGIN_SECONDS = 2, 10.0
 
 MOST_ALERTS = 5
 """The most problems of one server that alerts know: more say no more to the person who is called."""
-
-PAGE_AFTER = 300.0
-"""Seconds for which a finding without a row is critical before it is a page."""
 
 _WAITING = "waiting"
 
@@ -58,7 +53,7 @@ class Held(Struct, frozen=True):
         """Whether it was seen to be critical for as long as its row, or that of a harm, says: that it is held
         afterwards does not count."""
         since = {**self.harms, self.named.code: self.critical}
-        after = {**find_paging(self.finding), self.named.code: _page_after(self.named)}
+        after = {**find_paging(self.finding), self.named.code: self.named.kind.page_after}
         is_due = any(self.seen - since[code] >= after[code] for code in since.keys() & after)
         return self.named.severity == "critical" and is_due
 
@@ -76,8 +71,7 @@ class Hold:
         """The codes of the findings that there were when the server was last lost."""
 
     def look(self, findings: Sequence[Finding], at: float, epoch: float, *, is_whole: bool) -> list[Finding]:
-        """Take what is judged now, worst first, and return what has begun. is_whole: whether the window is known; of a
-        part of one, as after an outage, nothing is held."""
+        """Take what is judged now, worst first, and return what has begun. Of a part of a window, nothing is held."""
         keep = HOLD_SECONDS if is_whole else 0.0
         self._codes |= {code: (self._codes.get(code, (epoch, at))[0], at) for each in findings for code in codes(each)}
         self._codes = {code: held for code, held in self._codes.items() if at - held[1] < keep or held[1] == at}
@@ -125,12 +119,8 @@ class Hold:
 def find_paging(finding: Finding) -> Mapping[str, float]:
     """For how many seconds a finding, or a harm that it explains, is critical before it is a page, by code. A harm
     counts where the row of the cause has no time of its own: else a standstill would wait until its cause is old."""
-    harms = finding.harms if _page_after(finding) >= PAGE_AFTER else ()
-    return {each.code: _page_after(each) for each in (*harms, finding) if each.severity == "critical"}
-
-
-def _page_after(finding: Finding) -> float:
-    return finding.kind.page_after if finding.kind else PAGE_AFTER
+    harms = finding.harms if finding.kind.page_after >= PAGE_AFTER else ()
+    return {each.code: each.kind.page_after for each in (*harms, finding) if each.severity == "critical"}
 
 
 def _find_critical(finding: Finding, at: float, before: Mapping[str, float]) -> Mapping[str, float]:
@@ -159,29 +149,26 @@ def _list(
     """Problems, worst first and in the order in which they are judged now, then what is good to know."""
     places = {_problem(finding): place for place, finding in reversed(list(enumerate(findings)))}
     places |= {finding.code: place for place, finding in enumerate(findings)}
-    shown: list[Finding] = []
 
     def urgency(problem: str) -> tuple[int, int]:
         return SEVERITIES.index(held[problem].finding.severity), places.get(problem, len(findings))
 
-    for problem in sorted(held, key=urgency):
-        each = held[problem]
+    candidates: list[Finding] = []
+    for each in (held[problem] for problem in sorted(held, key=urgency)):
+        seen, finding = strftime("%H:%M:%S", localtime(epoch - (at - each.seen))), each.finding
+        if each.seen != at:
+            finding = replace(finding, evidence=f"{finding.evidence} Last seen at {seen}.".lstrip())
         if each.has_begun(at, at) or not begun_only:
-            _add(shown, each.finding if each.seen == at else _date(each.finding, epoch - (at - each.seen)))
-    for finding in findings:
-        if finding.severity == "info":
-            _add(shown, finding)
+            candidates.append(finding)
+    shown: list[Finding] = []
+    for finding in (*candidates, *(each for each in findings if each.severity == "info")):
+        if codes(finding).isdisjoint(code for each in shown for code in codes(each)):  # nothing says it already
+            shown.append(finding)
     return shown
 
 
-def _add(shown: list[Finding], finding: Finding) -> None:
-    """Add a finding, unless what is shown says it already."""
-    if codes(finding).isdisjoint(code for each in shown for code in codes(each)):
-        shown.append(finding)
-
-
 def _problem(finding: Finding) -> str:
-    return finding.code if codes(finding).isdisjoint(OF_WAITING) else _WAITING
+    return _WAITING if any(each.kind.waiting for each in (finding, *finding.harms)) else finding.code
 
 
 def codes(finding: Finding) -> set[str]:
@@ -190,10 +177,4 @@ def codes(finding: Finding) -> set[str]:
 
 
 def _rank(finding: Finding) -> tuple[int, int]:
-    """Smaller is worse, or deeper."""
     return SEVERITIES.index(finding.severity), DEPTHS.get(finding.code, len(DEPTHS))
-
-
-def _date(finding: Finding, epoch: float) -> Finding:
-    seen = strftime("%H:%M:%S", localtime(epoch))
-    return replace(finding, evidence=f"{finding.evidence} Last seen at {seen}.".lstrip())

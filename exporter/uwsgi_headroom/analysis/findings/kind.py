@@ -1,13 +1,13 @@
 """Defines what a finding is, and a kind of finding: a row of words. A rule finds the facts, and the row says them.
 
-A code, which scripts match, has a row for each wording. Nothing else holds a sentence about it: a row has no choice of
-words but those of `template`.
+A code, which scripts match, has a row for each wording. Nothing else holds a sentence about it, or says what else it
+is: a harm of waiting, a cause of it, or what a runbook is about.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -15,6 +15,21 @@ from typing import Literal, NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.littles_law import waiting_clause
+from uwsgi_headroom.analysis.log_words import read_log
+from uwsgi_headroom.analysis.routes import describe_route
+from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
+from uwsgi_headroom.analysis.worker_states import (
+    count_lost,
+    count_respawns,
+    mean_life,
+    name_slots,
+    part_away,
+    see_calls,
+)
+from uwsgi_headroom.record import State
+from uwsgi_headroom.words.formats import listed
 from uwsgi_headroom.words.template import Fact, Private, fill, names_in
 
 Severity = Literal["critical", "warning", "info"]
@@ -33,15 +48,16 @@ class Wording(NamedTuple):
 class Finding(Struct, frozen=True):
     """A finding about a server. critical: requests suffer now; warning: they will, or some do; info: good to know.
 
-    code: a stable name; title: one sentence; evidence: the figures behind it; meaning: why it matters; change: what to
-    do, with uWSGI's option; empty if there is nothing to do. A title has no measured figure, so that it is the same
-    from window to window while the load is steady.
+    title: one sentence, without a measured figure; evidence: the figures behind it; meaning: why it matters; change:
+    what to do, with uWSGI's option; empty if there is nothing to do.
     """
 
     code: str
     severity: Severity
     title: str
     evidence: str
+    kind: Kind
+    """The row that says it."""
     meaning: str = ""
     change: str = ""
     clause: str = ""
@@ -56,30 +72,48 @@ class Finding(Struct, frozen=True):
     """Whether the host lacks something, so that no setting of this uWSGI changes it."""
     wait: str = ""
     """How long requests wait: the clause after the semicolon in the evidence; empty without one."""
-    kind: Kind | None = None
-    """The row that says it."""
     worker_id: int | None = None
     """The worker that is meant, if it is one."""
     public: Wording = field(default_factory=Wording)
 
 
 Role = Literal["harm", "cause", "limit", "setting", "note"]
-"""harm: users feel it; cause: it makes requests wait or fail; limit: what ends first with more load; setting: an option
-that will hurt; note: good to know."""
+"""harm: users feel it; cause: it makes requests wait; limit: what ends first; setting: an option that will hurt."""
 
 Range = Literal["critical", "warning", "info", "critical or warning", "warning or info", "critical, warning or info"]
 """The severities that a row can have."""
 
 
-class Kind(Struct, frozen=True, dict=True):
-    """A row. All texts are templates.
+COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
+    "away": part_away,
+    "calls": lambda figures: see_calls(figures.server),
+    "completed": lambda figures: figures.flow.requests,
+    "cpu_wait": lambda figures: figures.waits is not None and figures.share("cpu_wait"),
+    "lazy": lambda figures: figures.server.setup.options.lazy_apps,
+    "lives": mean_life,
+    "lost": count_lost,
+    "mercy": lambda figures: figures.server.setup.options.worker_reload_mercy or DEFAULT_MERCY,
+    "options": lambda figures: listed([f"`{name}`" for name in figures.server.setup.options.ends_workers] or [""]),
+    "reloads": lambda figures: figures.window.reloads,
+    "requests": lambda figures: figures.flow.requests,
+    "respawns": count_respawns,
+    "route": lambda figures: Private(describe_route(figures.routes, figures.server)),
+    "seconds": lambda figures: figures.window.seconds,
+    "slots": lambda figures: name_slots(figures.server),
+    "wait": lambda figures: waiting_clause(figures.flow),
+    "workers": lambda figures: len(figures.server.workers),
+}
+"""Facts that many rows need, by the names that the rows call them."""
 
-    title: one sentence, without a figure that changes from window to window; evidence: the figures; meaning: why it
-    matters; act: the first thing to do, in 100 characters; then: what else to do; clause: the title of a cause, to
-    follow a harm and a colon. role: without one, a row with a clause is a cause, and another row a note. page_after:
-    seconds for which it is critical before it is a page. replaces: the codes of findings that are symptoms of this one,
-    where it has a clause, unless they are more severe.
-    """
+
+PAGE_AFTER = 300.0
+"""For how many seconds a finding is critical before it is a page, if its row says nothing."""
+
+
+class Kind(Struct, frozen=True, dict=True):
+    """A row. All texts are templates. title: one sentence, without a figure that changes from window to window;
+    evidence: the figures; meaning: why it matters; act: the first thing to do, in 100 characters; then: what else;
+    clause: the title of a cause, to follow a harm and a colon."""
 
     code: str
     severity: Range
@@ -90,8 +124,27 @@ class Kind(Struct, frozen=True, dict=True):
     then: str = ""
     clause: str = ""
     role: Role | None = None
-    page_after: float = 300.0
+    """Without one, a row with a clause is a cause, and another row a note."""
+    page_after: float = PAGE_AFTER
+    """Seconds for which it is critical before it is a page."""
+    runbook: str = ""
+    """The alert whose runbook is about it."""
+    log: tuple[str, ...] = ()
+    """The messages of uWSGI's log that may say why (`read_log`)."""
     replaces: tuple[str, ...] = ()
+    """The codes of findings that are symptoms of this one, where it has a clause, unless they are more severe."""
+    waiting: int = 0
+    """The place among the harms that waiting does, in the order in which users feel them, 1 the worst; 0 for others."""
+    explained_by: str = ""
+    """The code of the cause that explains this harm, if it is none of waiting."""
+    fills_threads: bool = False
+    """Whether this cause fills the threads, also while no request waits for one."""
+    limits: Literal["", "waits", "always", "turns", "lock"] = ""
+    """When this cause limits a server whose threads, interpreters and CPUs are free (`correct_headroom`)."""
+    states: tuple[State, ...] = ()
+    """What the threads do that it is about, whose lines of code are named."""
+    keeps_from_serving: bool = False
+    """Whether it explains why free threads take no request."""
 
     def __post_init__(self) -> None:
         force_setattr(self, "role", self.role or ("cause" if self.clause else "note"))
@@ -103,12 +156,12 @@ class Kind(Struct, frozen=True, dict=True):
 
     @cached_property
     def facts(self) -> frozenset[str]:
-        """The names of the facts that the row needs. It also has each severity as a fact, for parts that depend on the
-        severity that was found."""
+        """The names of the facts that the row needs, but for the severities, which it always has."""
         return frozenset().union(*map(names_in, self._texts())) - {*SEVERITIES}
 
     def found(
         self,
+        figures: Figures | None = None,
         known: Mapping[str, Fact | Private] = MappingProxyType({}),
         *,
         worse: int = 0,
@@ -118,11 +171,14 @@ class Kind(Struct, frozen=True, dict=True):
         serves: float | None = None,
         **more: Fact | Private,
     ) -> Finding:
-        """The finding with these facts, `known` and `more`: exactly those that the row needs. Where one is `wait`, a
-        clause that says how long requests wait, a block can leave it out. worse: how many of the reasons for a worse
-        severity than the mildest one hold. worker_id: the worker that is meant, if it is one, and no fact `ids` has it
-        alone; of_host, settings, serves: see `Finding`."""
+        """The finding with the facts that the row needs: `known` and `more`, and the rest from the figures, by their
+        names in COMMON, and from the log. worse: how many of the reasons for a worse severity than the mildest one
+        hold. worker_id: the worker that is meant, if no fact `ids` has it alone."""
         facts = {**known, **more}
+        if figures is not None:
+            of_log = read_log(figures.server, self.log) if self.log else {}
+            facts = {name: of_log[name] for name in self.facts & of_log.keys()} | facts
+            facts |= {name: COMMON[name](figures) for name in (self.facts & COMMON.keys()) - facts.keys()}
         if facts.keys() != self.facts:
             raise TypeError(f"{self.code}: {sorted(facts.keys() ^ self.facts)}")
         severity = self.severities[-1 - worse]
@@ -130,11 +186,13 @@ class Kind(Struct, frozen=True, dict=True):
         match facts.get("ids"):
             case [int(only)]:
                 worker_id = only
+        public = (fill(text, facts, public=True) for text in (self.title, self.evidence, self.act, self.clause))
         return Finding(
             code=self.code,
             severity=severity,
             title=fill(self.title, facts),
             evidence=fill(self.evidence, facts),
+            kind=self,
             meaning=fill(self.meaning, facts),
             change=f"{fill(self.act, facts)} {fill(self.then, facts)}".strip(),
             clause=fill(self.clause, facts),
@@ -142,11 +200,8 @@ class Kind(Struct, frozen=True, dict=True):
             serves=serves,
             of_host=of_host,
             wait=str(facts.get("wait") or ""),
-            kind=self,
             worker_id=worker_id,
-            public=Wording(
-                *(fill(text, facts, public=True) for text in (self.title, self.evidence, self.act, self.clause))
-            ),
+            public=Wording(*public),
         )
 
     def _texts(self) -> tuple[str, ...]:
@@ -158,37 +213,5 @@ _ENDS = re.compile(r"(?:(?<=\.)\s+(?=[A-Z`])|;)(?=(?:[^`]*`[^`]*`)*[^`]*$)")
 
 
 def first_act(change: str) -> str:
-    """The first act of an advice, without the full stop, and without how memory suffices for it (`fits`), which a
-    shortage is not."""
+    """The first act of an advice, without the full stop, and without how memory suffices for it (`fits`)."""
     return _ENDS.split(_HAS_ROOM.sub("", change), maxsplit=1)[0].rstrip(".")
-
-
-_EXPLAINED = {
-    "UwsgiDown": "was_down",
-    "UwsgiRequestStuck": "workers_paused request_stuck",
-    "UwsgiWorkersUneven": "unevenness_hurts uneven unevenness_harmless",
-    "UwsgiConcurrencyNearCapacity": "saturation static_files backend_saturated sleeps_again waits_for_backend",
-    "UwsgiQueueWaitHigh": "cheaper_does_not_scale cheaper_starts_slowly signal_handlers queue_wait recycled_together",
-    "UwsgiInterpreterBound": "interpreter_bound interpreter_lock_held computes_outside_the_lock",
-    "UwsgiClientsSlow": "slow_clients",
-    "UwsgiLockBound": "application_lock pool_exhausted waits_for_threads",
-    "UwsgiCpuBound": "cpu_throttled cpu_wait cpu_bound more_workers_than_cpus workers_share_one_cpu",
-    "UwsgiHostFull": "cpu_used_by_others",
-    "UwsgiListenQueueOverflowing": "clients_refused queue_filling",
-    "UwsgiSlower": "became_slower",
-    "UwsgiErrorBudgetBurning": "objective_missed",
-    "UwsgiRequestsLost": "harakiri out_of_memory requests_lost respawn_loop workers_ended workers_missing",
-    "UwsgiRequestsRejected": "requests_rejected",
-    "UwsgiNoApplication": "requests_unanswered no_application",
-    "UwsgiLoopHeld": "loop_held",
-    "UwsgiConnectionShared": "connection_shared",
-    "UwsgiDescriptorsLow": "descriptors_used_up",
-    "UwsgiOutputBlocked": "output_blocked",
-    "UwsgiWorkerMemoryGrowing": "memory_recycled memory_growing",
-    "UwsgiExceptionsHigh": "exceptions clients_left",
-    "UwsgiVassalThrottled": "vassals_throttled",
-}
-"""The codes of the findings that a runbook is about. Other findings need none."""
-
-RUNBOOKS = {code: runbook for runbook, codes in _EXPLAINED.items() for code in codes.split()}
-"""Names of runbooks by the finding's code."""

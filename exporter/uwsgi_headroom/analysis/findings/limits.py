@@ -16,22 +16,18 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.worker_states import name_slots, starts_on_demand
-from uwsgi_headroom.record import is_tcp
+from uwsgi_headroom.record import STATES, is_tcp
 from uwsgi_headroom.words.formats import duration, listed, mean_threads, numbered, percent
 from uwsgi_headroom.words.template import Facts, Private
 
 THREADS_BUSY = 0.75
-"""A mean fraction of busy threads at or above this is a warning: load can grow by a third. Raise it for a batch server
-whose clients can wait."""
+"""A mean fraction of busy threads at or above this is a warning. Raise it for a batch server whose clients can wait."""
 
 THREADS_FULL = 0.90
-"""At or above this mean fraction of busy threads the limit is reached, which is critical if requests wait: random
-arrivals then often find every thread busy. The time with all threads busy does not measure load: with one thread, it
-equals the utilization."""
+"""At or above this mean fraction of busy threads the limit is reached, which is critical if requests wait."""
 
 TAIL = (0.9, 0.3)
-"""The percentile from which on requests are the slowest ones, and the part of the busy threads from which on it is said
-that they occupy it: 0.23 at most if the times are distributed exponentially."""
+"""The percentile of the slowest requests, and their part of the threads: 0.23 at most if exponential."""
 
 FEWEST_SLOW = 3
 """Fewer slow requests than these may be chance."""
@@ -40,8 +36,7 @@ RESERVE_UNUSED = 0.2
 """If every thread is in use for at least this fraction of the time, cheaper mode should have spawned a worker."""
 
 MUCH_SLOWER = 3.0
-"""Requests are much slower in the last part of a window if they occupy the threads for so many times as long, by
-Little's law, as those of the whole window, while most threads are in use."""
+"""Requests are much slower in the last part of a window if they occupy the threads for so many times as long."""
 
 BACKLOGS = ("backlog", "backlog2")
 """Algorithms of cheaper mode that know nothing but the length of a listen queue."""
@@ -56,6 +51,7 @@ BECAME_SLOWER = Kind(
     evidence="In the last {late:duration}, a request occupies a thread for {now:duration}; on average over "
     "{whole:duration}, it was {before:duration}.",
     meaning="So all figures and findings here are those of the time since then, and none of the time before.",
+    runbook="UwsgiSlower",
 )
 
 IN_USE = Kind(
@@ -71,10 +67,12 @@ IN_USE = Kind(
     "{polled:cpu} CPUs.]",
     meaning="A request that finds {ceiling:this|all} {slots} busy waits in the listen queue.",
     act="{advice}",
-    then="[routes_off? You can also make the slowest requests faster: the exporter's flag `--routes` shows their "
-    "paths.]",
+    then="[routes_off? Or make the slowest requests faster: the exporter's flag `--routes` shows their paths.]",
     clause="[away? {away}][critical, not away? {ceiling:the only|all} {slots} {ceiling:is|are} busy]"
     "[warning, not away? {ceiling:the only|most} {slots} {ceiling:is|are} busy]",
+    runbook="UwsgiConcurrencyNearCapacity",
+    waiting=4,
+    states=STATES,
 )
 SOCKET_IN_USE = replace(
     IN_USE,
@@ -95,8 +93,7 @@ FEW_SLOW = Kind(
     "{slots} or more.{route} Half of all requests take at most {half:duration}.",
     meaning="The mean response time describes neither the slow nor the fast requests.",
     act="[routes_off? Run the exporter with `--routes` to see the paths of the slow requests.]",
-    then="If they are of one kind, such as reports, a uWSGI of their own keeps them from taking the threads of the "
-    "others.",
+    then="If they are of one kind, such as reports, a uWSGI of their own leaves the others their threads.",
 )
 
 CHEAPER = Kind(
@@ -105,14 +102,15 @@ CHEAPER = Kind(
     title="Requests wait, but cheaper mode does not start more workers.",
     evidence="Cheaper mode keeps {reserve:worker} in reserve. For {full:percent} of the time, no thread of the running "
     "workers was free, but no worker was spawned[wait? ; {wait}].",
-    meaning="[busyness? Every {overload} seconds (`cheaper-overload`), the algorithm `busyness` decides whether to "
-    "spawn a worker, depending on how busy the workers were.][backlog? With `cheaper-algo = {backlog}`, cheaper mode "
-    "spawns a worker if the listen queue is longer than {overload} (`cheaper-overload`).][not busyness, not backlog? "
-    "By default, cheaper mode checks every second whether a worker is idle. If {overload} checks in a row "
-    "(`cheaper-overload`) find no idle worker, cheaper mode spawns a worker.] Cheaper mode spawns no worker for "
-    "shorter bursts, or when memory is at its limit (`cheaper-rss-limit-soft`).",
+    meaning="[busyness? Every {overload} seconds (`cheaper-overload`), `busyness` decides by how busy the workers "
+    "were.][backlog? With `cheaper-algo = {backlog}`, cheaper mode spawns a worker if the listen queue is longer than "
+    "{overload} (`cheaper-overload`).][not busyness, not backlog? If {overload} checks in a row, one a second, find no "
+    "idle worker (`cheaper-overload`), cheaper mode spawns one.] It spawns none when memory is at its limit "
+    "(`cheaper-rss-limit-soft`).",
     act="Raise `cheaper` and `cheaper-initial`,[lower?  lower `cheaper-overload`,] or turn cheaper mode off.",
     clause=CHEAPER_IS_LATE.cause,
+    runbook="UwsgiQueueWaitHigh",
+    waiting=5,
 )
 CHEAPER_BLIND = replace(
     CHEAPER,
@@ -130,8 +128,7 @@ CHEAPER_MANUAL = replace(
 
 
 def advise(figures: Figures) -> dict[str, Any]:
-    """The step for more capacity, for a row whose act is `{advice}`. Of it, people who may only scrape read which
-    options it sets."""
+    """The step for more capacity, for a row whose act is `{advice}`, and the options that it sets, for everybody."""
     advice = advise_capacity(figures)
     options = [f"`{name}` to {number}" for name, number in advice.settings]
     public = f"Set {listed(options)}." if options else "Run `uwsgi-headroom check` on uWSGI's host."
@@ -139,23 +136,15 @@ def advise(figures: Figures) -> dict[str, Any]:
 
 
 def find_change(whole: Figures, late: Figures) -> Finding | None:
-    """The finding that requests became much slower within a window; None if they did not. late: of its last part. The
-    mean over such a step describes neither side."""
-    before, now = _occupied(whole), _occupied(late)
-    if before is None or now is None or (late.flow.observed or 0.0) < THREADS_BUSY * (late.ceiling or math.inf):
+    """The finding that requests became much slower within a window; None if they did not. late: of its last part."""
+    flows = [(each.flow.observed, each.window, each.flow.requests) for each in (whole, late)]
+    if any(busy is None or not window.observed_seconds for busy, window, _ in flows):
         return None
-    if now < MUCH_SLOWER * before:
+    # By Little's law, with those in service, which count before they are completed.
+    before, now = ((busy or 0.0) * window.seconds / max(1, requests) for busy, window, requests in flows)
+    if now < MUCH_SLOWER * before or (late.flow.observed or 0.0) < THREADS_BUSY * (late.ceiling or math.inf):
         return None
-    return BECAME_SLOWER.found(late=late.window.seconds, now=now, whole=whole.window.seconds, before=before)
-
-
-def _occupied(figures: Figures) -> float | None:
-    """Seconds for which a request occupies a thread, by Little's law, at least; None if that is not known. Those that
-    are in service count before they are completed."""
-    flow = figures.flow
-    if flow.observed is None or not figures.window.observed_seconds:
-        return None
-    return flow.observed * figures.window.seconds / max(1, flow.requests)
+    return BECAME_SLOWER.found(whole, late=late.window.seconds, now=now, whole=whole.window.seconds, before=before)
 
 
 def find_busy_threads(figures: Figures) -> Iterator[Finding]:
@@ -167,30 +156,26 @@ def find_busy_threads(figures: Figures) -> Iterator[Finding]:
         yield from _few_slow_requests(figures)
         yield from _threads_of_a_socket(figures)
         return
-    waits = used >= THREADS_FULL and shows_a_limit(figures.flow)
     existing, away, slowest = mean_threads(figures.threads), bring_workers_back(figures), _find_slowest(figures)
     yield IN_USE.found(
-        slowest | _name(figures, ceiling) | _describe_polling(figures),
+        figures,
+        slowest,
+        ceiling=ceiling,
+        slots=name_slots(figures.server, ceiling),
+        polling=Private(list(figures.polling)),
+        polled=sum(figures.polling.values()),
         busy=observed,
         used=used,
         up=ceiling > 1 and existing not in ("0", str(ceiling)) and existing,
         full=full >= 0.005 and percent(full),
-        wait=waiting_clause(figures.flow),
         routes_off=bool(slowest["slowest"]) and figures.routes is None,
         away=away and away.cause,
-        worse=waits,
+        worse=used >= THREADS_FULL and shows_a_limit(figures.flow),
         **advise(figures),
     )
 
 
-def _name(figures: Figures, ceiling: int, of: str = "") -> Facts:
-    """What so many threads are called. of: whose they are."""
-    slot = name_slots(figures.server).removesuffix("s")
-    return {"ceiling": ceiling, "slots": f"{slot}{'s' * (ceiling != 1)}{of}"}
-
-
 def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
-    """A few requests that take far longer than most, and much of the threads."""
     times, mean = figures.response_times, figures.flow.response_time
     if times is None or not mean or times.slow is None or times.slow.number < FEWEST_SLOW:
         return
@@ -198,39 +183,21 @@ def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
     part, occupied = slow.number / times.requests, slow.seconds / (mean * times.requests)
     if part > 1 - TAIL[0] or occupied < TAIL[1]:
         return
-    facts = _describe_slowest(figures, part, slow.least, occupied)
-    yield FEW_SLOW.found(facts, slots=name_slots(figures.server), half=half, routes_off=figures.routes is None)
+    facts: Facts = {"slowest": Private(f"{100 * part:.0f} %"), "least": duration(slow.least)}
+    facts |= {"occupied": percent(min(1.0, occupied)), "half": half, "routes_off": figures.routes is None}
+    yield FEW_SLOW.found(figures, facts)
 
 
 def _find_slowest(figures: Figures) -> Facts:
-    """The slowest requests if they occupy many of the threads. Each of them takes their percentile at least, and all
-    requests together take the mean of each."""
     mean, times = figures.flow.response_time, figures.response_times
     percentiles = times.percentiles if times else {}
     tails = [(1 - share, each.low) for share, each in percentiles.items() if share >= TAIL[0]]
     part, low = max(tails, key=lambda tail: tail[0] * tail[1], default=(0.0, 0.0))
     if not mean or part * low < TAIL[1] * mean:
         return {"slowest": None, "least": None, "occupied": None, "route": ""}
-    return _describe_slowest(figures, part, low, part * low / mean)
-
-
-def _describe_slowest(figures: Figures, part: float, low: float, occupied: float) -> Facts:
-    """The slowest requests, and the route that holds most threads, if it is known."""
-    return {
-        "slowest": Private(f"{100 * part:.0f} %"),
-        "least": duration(low),
-        "occupied": percent(min(1.0, occupied)),
-        "route": Private(describe_route(figures.routes, figures.server)),
-    }
-
-
-def _describe_polling(figures: Figures) -> Facts:
-    """Why the CPU time of workers with coroutines says nothing."""
-    workers = figures.polling or {}
-    return {
-        "polling": Private(list(workers)),
-        "polled": sum(workers.values()),
-    }
+    slowest, occupied = Private(f"{100 * part:.0f} %"), percent(min(1.0, part * low / mean))
+    route = Private(describe_route(figures.routes, figures.server))
+    return {"slowest": slowest, "least": duration(low), "occupied": occupied, "route": route}
 
 
 def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
@@ -243,7 +210,9 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
     if fullest is None or fullest.used < THREADS_BUSY:
         return
     yield SOCKET_IN_USE.found(
-        _name(figures, fullest.threads, f" of {numbered('worker', fullest.workers)}"),
+        figures,
+        ceiling=fullest.threads,
+        slots=f"{name_slots(figures.server, fullest.threads)} of {numbered('worker', fullest.workers)}",
         socket=fullest.socket,
         busy=fullest.busy,
         used=fullest.used,
@@ -254,22 +223,20 @@ def _threads_of_a_socket(figures: Figures) -> Iterator[Finding]:
 
 
 def find_cheaper(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that cheaper mode keeps in reserve. With `busyness`, `cheaper-overload` is the seconds
-    of a cycle (plugins/cheaper_busyness of uWSGI 2.0.31), with `backlog` a length of a listen queue, and with the
-    default algorithm a number of checks (core/master_utils.c)."""
+    """The finding about workers that cheaper mode keeps in reserve (core/master_utils.c)."""
     window, options, queues = figures.window, figures.server.setup.options, figures.server.queues
     reserve = [worker for worker in figures.server.workers if worker.state == "reserve"]
     full = window.full_seconds / window.observed_seconds if window.observed_seconds else 0.0
     waits = shows_a_limit(figures.flow) and not starts_on_demand(options)
     if not reserve or full < RESERVE_UNUSED or not waits or window.respawns or window.starting_seconds:
         return
-    facts: Facts = {"reserve": len(reserve), "full": full, "wait": waiting_clause(figures.flow)}
+    facts: Facts = {"reserve": len(reserve), "full": full}
     most, algorithm = options.cheaper_overload or DEFAULT_OVERLOAD, options.cheaper_algo
     backlog = algorithm in BACKLOGS and algorithm
     if algorithm == "manual":
-        yield CHEAPER_MANUAL.found(facts)
+        yield CHEAPER_MANUAL.found(figures, facts)
     elif backlog and queues and not any(map(is_tcp, queues)):
-        yield CHEAPER_BLIND.found(facts, backlog=backlog, overload=most)
+        yield CHEAPER_BLIND.found(figures, facts, backlog=backlog, overload=most)
     else:
         by: Facts = {"overload": most, "lower": most > 1, "backlog": backlog, "busyness": algorithm == "busyness"}
-        yield CHEAPER.found(facts | by)
+        yield CHEAPER.found(figures, facts | by)

@@ -11,8 +11,7 @@ from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
-from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit, waiting_clause
-from uwsgi_headroom.analysis.roles import find_main_role, name_busy, name_role
+from uwsgi_headroom.analysis.littles_law import judge_waiting, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
     CPU_FULL,
     CPU_WAIT,
@@ -25,21 +24,18 @@ from uwsgi_headroom.analysis.shortages import (
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
-from uwsgi_headroom.record import Cpus, Quota, RoleUse, ServerRecord
-from uwsgi_headroom.words.formats import name_pids
+from uwsgi_headroom.record import Cpus, Quota, Role, RoleUse
+from uwsgi_headroom.words.formats import listed, name_pids
 from uwsgi_headroom.words.template import Facts, Private
 
 INTERPRETER_FULL = REACHED
 """At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
 
 THROTTLED = (0.1, 0.25)
-"""The part of the quota's periods in which it stopped the workers that is a finding if requests were measured to wait
-for a CPU as well, and the part that is one where that is not measured: a period that ends while a request runs delays
-it by up to a tenth of a second."""
+"""The part of the quota's periods in which it stopped the workers: with a measured wait, and without."""
 
 OF_WAIT = 0.03
-"""The stops have to add up to this part of the time for which requests waited for a CPU: else they wait for others. The
-kernel counts a stop once for each CPU, however many threads wait on it."""
+"""The stops have to add up to this part of the time for which requests waited for a CPU: else they wait for others."""
 
 FELT = 0.02
 """Seconds of a request in the wait for a CPU from which on users may feel it, as for the listen queue."""
@@ -51,16 +47,16 @@ LEAST_REQUESTS = 20
 """Fewer say more about themselves than about the CPUs."""
 
 STARVED = 0.6
-"""The share of requests' time in the wait for a CPU from which on other programs do severe harm: requests take 2.5
-times as long. At one half, the verdict would change from run to run where each CPU has one other program of the same
-priority."""
+"""The share of requests' time in the wait for a CPU from which on other programs do severe harm."""
 
 ENOUGH_IDLE = 0.5
 """If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""
 
 LOW_CPU, MODERATE_CPU = 1.5, 3.0
-"""CPU headroom below which other programs are a warning, and below which they are good to know. Raise both if load
-jumps."""
+"""CPU headroom below which other programs are a warning, or good to know. Raise both if load jumps."""
+
+LEAST_CPUS = 0.05
+"""CPUs below which a role of uWSGI's own processes is not named."""
 
 ALL_SATURATED = Kind(
     code="interpreter_bound",
@@ -70,10 +66,12 @@ ALL_SATURATED = Kind(
     "worker has {busy:mean} requests in service[waiters? , of which at most {waiters:mean} wait for its lock "
     "(GIL)][wait? ; {wait}].[rest?  Background threads, which serve no requests, use {rest:cpu} of the {used:cpu} "
     "CPUs that the workers use.]",
-    meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
-    "request takes longer. The workers cannot serve more requests per second.",
+    meaning="In each worker, one thread at a time can run Python. The others wait, and no more can be served.",
     act="{advice}",
     clause=f"[own? {OWN_THREADS_COMPUTE.cause}][not own? the interpreter of every worker is saturated]",
+    runbook="UwsgiInterpreterBound",
+    fills_threads=True,
+    states=("cpu",),
 )
 SOME_SATURATED = replace(
     ALL_SATURATED,
@@ -81,8 +79,7 @@ SOME_SATURATED = replace(
     severity="warning",
     title="[one? The interpreter of worker {one} is saturated.]"
     "[not one? The interpreters of several workers are saturated.]",
-    meaning="In each worker, only one thread at a time can run Python, on one CPU. The other threads wait, and each "
-    "request takes longer.",
+    meaning="In each worker, one thread at a time can run Python. The others wait, and each request takes longer.",
     act="If CPUs are free, use more `processes` and fewer `threads`.",
     clause="",
 )
@@ -92,15 +89,16 @@ QUOTA_STOPS = Kind(
     severity="critical or warning",
     title="Requests wait for their CPU quota.",
     evidence="The quota stopped the workers in {part:percent} of its periods ({throttled} of {periods}); they use "
-    "{used:cpu} of {permitted:cpus}[share? ; requests wait for a CPU for {share:percent} of their time]"
+    "{used:cpu} of {permitted:cpus}[cpu_wait? ; requests wait for a CPU for {cpu_wait:percent} of their time]"
     "[wait? ; {wait}].",
-    meaning="A CPU quota allows a certain CPU time in each period (0.1 s by default). When this time is used up, all "
-    "processes that share the quota stop until the next period, even if CPUs are idle. More threads or processes would "
-    "use up this time sooner.",
+    meaning="A quota allows a certain CPU time in each period (0.1 s by default). Then all processes that share it "
+    "stop until the next one, even if CPUs are idle. More threads or processes would use it up sooner.",
     act="Raise the CPU quota[cgroup?  of the cgroup {cgroup}] from {permitted:cpus}[most?  to {most:cpus}].",
-    then="The quota is CPUQuota of a unit, --cpus of Docker, resources.limits.cpu of a pod. Alternatively, move other "
-    "programs out of the cgroup.",
+    then="The quota is CPUQuota of a unit, --cpus of Docker, resources.limits.cpu of a pod.",
     clause="they wait for their CPU quota",
+    runbook="UwsgiCpuBound",
+    fills_threads=True,
+    states=("cpu", "cpu_wait"),
 )
 
 CPU_WAITED = Kind(
@@ -108,13 +106,12 @@ CPU_WAITED = Kind(
     severity="warning",
     title="Requests spend most of their time waiting for a CPU.",
     evidence="A request is in service for {all:duration} on average, and waits for a CPU for {each:duration} of this "
-    "time ({share:percent})[idle? , while {idle:cpu} CPUs are idle][wait? ; {wait}].",
-    meaning="Requests are ready to run, but other programs, or other workers, occupy the CPUs on which these requests "
-    "may run. Additional threads or processes would also wait.",
+    "time ({cpu_wait:percent})[idle? , while {idle:cpu} CPUs are idle][wait? ; {wait}].",
+    meaning="Requests are ready to run, but others occupy the CPUs. More threads or processes would also wait.",
     act="Run `top` to find out what uses the CPUs: other programs, or the hypervisor (`st`).",
-    then="Check how much CPU uWSGI's cgroup gets compared with others (CPUWeight, cpu.shares), and on which CPUs the "
-    "workers may run (`cpu-affinity`).",
+    then="Check the weight of uWSGI's cgroup (CPUWeight, cpu.shares), and the CPUs of its workers (`cpu-affinity`).",
     clause="requests in service wait for a CPU",
+    runbook="UwsgiCpuBound",
 )
 
 CHILDREN = Kind(
@@ -122,12 +119,15 @@ CHILDREN = Kind(
     severity="warning",
     title="Programs that the application starts use all CPUs.",
     evidence="{workers:worker} {workers:uses|use} {used:cpu} of {cpus:cpus}[beside? , other programs "
-    "{beside:cpu}][idle? , and {idle:cpu} are idle]; {serving:mean} requests are in service[share? , {share:percent} "
-    "of their time waiting for a CPU][wait? ; {wait}].[rest?  Background threads of the workers, which serve no "
-    "requests, use {rest:cpu} CPUs.]",
+    "{beside:cpu}][idle? , and {idle:cpu} are idle]; {serving:mean} requests are in service[cpu_wait? , "
+    "{cpu_wait:percent} of their time waiting for a CPU][wait? ; {wait}].[rest?  Background threads of the workers, "
+    "which serve no requests, use {rest:cpu} CPUs.]",
     meaning="If load grows, so do response times. No uWSGI option adds CPUs.",
     act="Start fewer programs at the same time, for example through a job queue, or add CPUs.",
     clause="programs that the application starts use all CPUs",
+    runbook="UwsgiCpuBound",
+    fills_threads=True,
+    states=("cpu", "cpu_wait"),
 )
 WORKERS_USE_ALL = replace(
     CHILDREN,
@@ -159,9 +159,9 @@ MORE_WORKERS = Kind(
     severity="info",
     title="There are more busy workers than CPUs.",
     evidence="{busy} workers are busy, and use {used:cpu} of {cpus:cpus}.",
-    meaning="Workers that compute at the same time share the CPUs. Further workers would take more memory, but "
-    "requests would not be served faster.",
+    meaning="Workers that compute at the same time share the CPUs. Further workers would only take memory.",
     act="If requests mostly compute, do not add `processes`: {fewest} to {most} are enough (now {processes}).",
+    runbook="UwsgiCpuBound",
 )
 
 USED_BY_OTHERS = Kind(
@@ -171,16 +171,15 @@ USED_BY_OTHERS = Kind(
     title="Other programs[role? , mostly uWSGI's own {role},] use more CPU than the workers do.",
     evidence="Of {cpus:cpus}, the workers use {used:cpu}, other programs use {rest:cpu}, and {idle:cpu} are idle: the "
     "workers can use {room:factor} the CPU that they use now.[roles?  The other programs include uWSGI's own {roles}.]",
-    meaning="If load grows, the workers compete with other programs for CPU, and response times grow. uWSGI's own "
-    "mules, spoolers and routers count as other programs.",
+    meaning="If load grows, so do response times. uWSGI's own mules, spoolers and routers count as other programs.",
     act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][others? Move the other programs "
     "to another host, or limit their CPU with a cgroup quota.]",
     then="[role? Move this work to another host, or limit the CPU that it may use.]",
+    runbook="UwsgiHostFull",
 )
 
 
 def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
-    """The finding about interpreters that compute all the time."""
     active = [worker for worker in figures.balance.active if worker.interpreter_load is not None]
     full = [
         worker
@@ -191,19 +190,17 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         return
     ids, own = [worker.worker_id for worker in full], count_own_threads(figures)
     one = ids[0] if len(ids) == 1 else None
-    waiting = [worker.lock_waiters for worker in full if worker.lock_waiters is not None]
     facts: Facts = own | {
         "load": max(worker.interpreter_load or 0 for worker in full),
         "busy": max((worker.concurrency or 0) for worker in full),
-        "waiters": max(waiting, default=None),
+        "waiters": max((each.lock_waiters for each in full if each.lock_waiters is not None), default=None),
         "among": Private(ids * (1 < len(full) < len(active))),
-        "wait": waiting_clause(figures.flow),
     }
     if len(full) < len(active):
-        yield SOME_SATURATED.found(facts, one=one, worker_id=one)
+        yield SOME_SATURATED.found(figures, facts, one=one, worker_id=one)
         return
     worse = shows_a_limit(figures.flow) or any(map(queues_for_lock, full))
-    yield ALL_SATURATED.found(facts, own=bool(own["rest"]), worse=worse, worker_id=one, **advise(figures))
+    yield ALL_SATURATED.found(figures, facts, own=bool(own["rest"]), worse=worse, worker_id=one, **advise(figures))
 
 
 def count_own_threads(figures: Figures) -> Facts:
@@ -212,13 +209,12 @@ def count_own_threads(figures: Figures) -> Facts:
     return {"rest": rest > 0 and Private(rest), "used": sum(list_loads(figures))}
 
 
-def see_own_threads(server: ServerRecord) -> Private:
-    """The PID of a worker, whose threads a command lists."""
-    return Private(name_pids([next((worker.local_pid for worker in server.workers if worker.local_pid), None)]), "PID")
+def see_own_threads(figures: Figures) -> Private:
+    pids = [worker.local_pid for worker in figures.server.workers if worker.local_pid]
+    return Private(name_pids(pids[:1] or [None]), "PID")
 
 
 def find_throttled(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that a CPU quota stops again and again, although their mean use is below it."""
     window, quota, cpus = figures.window, figures.server.quota, figures.server.cpus
     periods, throttled = window.quota_periods, window.throttled_periods
     if not quota or not periods or throttled is None or cpus is None:
@@ -232,7 +228,7 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
     if part < seen or throttled < LEAST_THROTTLED or is_small or is_full or not waits:
         return
     yield QUOTA_STOPS.found(
-        _describe_wait(figures),
+        figures,
         worse=shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY, is_throttled=True),
         part=part,
         throttled=throttled,
@@ -245,36 +241,9 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
 
 
 def _most(figures: Figures, quota: Quota) -> float | None:
-    """The CPUs to which a quota is raised: workers of one interpreter each never use more than there are workers, so a
-    quota of so many does not stop them. None if it permits as many."""
+    """The CPUs to which a quota is raised: no more than there are workers. None if it permits as many."""
     most = min(quota.most, max(1, len(figures.balance.active)))
     return most if most > quota.cpus else None
-
-
-def _describe_wait(figures: Figures) -> Facts:
-    """How long requests wait, for a CPU and in the queue."""
-    return {
-        "share": figures.waits is not None and figures.waits.share("cpu_wait"),
-        "wait": waiting_clause(figures.flow),
-    }
-
-
-def _find_waits(figures: Figures) -> Iterator[Finding]:
-    """The finding about requests that wait for a CPU although the workers' CPUs are not all in use, or where that is
-    not known: others have a higher weight, run in bursts, or share a single CPU with them."""
-    waits = figures.waits
-    each = (waits.per_request or {}).get("cpu_wait", 0.0) if waits else 0.0
-    if waits is None or each < FELT or not are_waits_known(figures) or waits.share("cpu_wait") < MOSTLY:
-        return
-    if figures.flow.requests < LEAST_REQUESTS or next(find_throttled(figures), None):  # that one says why
-        return
-    yield CPU_WAITED.found(
-        _describe_wait(figures),
-        all=sum((waits.per_request or {}).values()),
-        each=each,
-        idle=figures.cpu is not None and figures.cpu.idle,
-        of_host=is_full_host(figures),
-    )
 
 
 def is_full_host(figures: Figures) -> bool:
@@ -286,22 +255,36 @@ def is_full_host(figures: Figures) -> bool:
 
 
 def find_full_cpus(figures: Figures) -> Iterator[Finding]:
-    """The findings about CPUs that are all in use."""
     cpus, left, active = figures.server.cpus, figures.cpu, figures.balance.active
     if cpus is None:
         return
-    used = _sum_use(figures)
+    used = sum(worker.interpreter_load or 0 for worker in active)
+    if left is not None and (not active or are_children_busy(figures)):
+        used = left.own  # workers that were replaced in the window are not compared, but use CPU
     alone = used >= CPU_FULL * cpus.count
     if not alone and not lacks_cpu(figures, cpus.count):
-        yield from _find_waits(figures)
+        # The workers' CPUs are not all in use, or that is unknown: others have more weight, or bursts.
+        times = (figures.waits and figures.waits.per_request) or {}
+        each, is_known = (
+            times.get("cpu_wait", 0.0),
+            are_waits_known(figures) and figures.flow.requests >= LEAST_REQUESTS,
+        )
+        is_most = is_known and figures.share("cpu_wait") >= MOSTLY
+        if each >= FELT and is_most and not list(find_throttled(figures)):  # that one says why
+            idle, of_host = left is not None and left.idle, is_full_host(figures)
+            yield CPU_WAITED.found(figures, all=sum(times.values()), each=each, idle=idle, of_host=of_host)
         return
     waits = shows_a_limit(figures.flow) or waits_for_cpu(figures, MOSTLY)
     lack = waits or waits_for_cpu(figures, CPU_WAIT)
     if not (alone or lack) and left is not None and (left.others or 0.0) > left.own:
         return  # the server has enough CPU, and `other_programs` reports who uses the rest
-    yield _full(figures, cpus, used, is_severe=waits if alone else _is_hurt(figures), alone=alone)
+    # Beside others, a short wait in the queue may be that of a burst for a thread.
+    is_felt = figures.waits is None or (figures.waits.each("cpu_wait") or FELT) >= FELT
+    is_hurt = judge_waiting(figures.flow) == "severe" or (is_felt and waits_for_cpu(figures, STARVED))
+    yield _full(figures, cpus, used, is_severe=waits if alone else is_hurt, alone=alone)
     if alone and len(active) > cpus.count:
         yield MORE_WORKERS.found(
+            figures,
             busy=len(active),
             used=used,
             cpus=cpus.count,
@@ -311,25 +294,9 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         )
 
 
-def _sum_use(figures: Figures) -> float:
-    """The CPUs that the workers use. Workers that were replaced in the window are not compared, but use CPU."""
-    active, left = figures.balance.active, figures.cpu
-    if left is not None and (not active or are_children_busy(figures)):
-        return left.own
-    return sum(worker.interpreter_load or 0 for worker in active)
-
-
-def _is_hurt(figures: Figures) -> bool:
-    """Whether users feel what others use. Beside them, a short wait in the queue may be that of a burst for a
-    thread."""
-    is_felt = figures.waits is None or (figures.waits.each("cpu_wait") or FELT) >= FELT
-    return judge_waiting(figures.flow) == "severe" or (is_felt and waits_for_cpu(figures, STARVED))
-
-
 def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: bool) -> Finding:
-    """The finding about CPUs that are all in use, by the workers alone or with others."""
     left = None if alone else figures.cpu  # so that the figures add up
-    facts = _describe_wait(figures) | {
+    facts: Facts = {
         "workers": len(figures.balance.active or figures.window.workers),
         "used": left.own if left else used,
         "cpus": cpus.count,
@@ -340,10 +307,10 @@ def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: 
     }
     of_host = cpus.limited_by == "host" and (alone or find_main_role(figures) is None)
     if are_children_busy(figures):
-        return CHILDREN.found(facts)
+        return CHILDREN.found(figures, facts)
     if alone:
-        return WORKERS_USE_ALL.found(facts | _advise_workers(figures, cpus), worse=is_severe, of_host=of_host)
-    return OTHERS_USE_ALL.found(facts | _advise_others(figures, cpus), worse=is_severe, of_host=of_host)
+        return WORKERS_USE_ALL.found(figures, facts | _advise_workers(figures, cpus), worse=is_severe, of_host=of_host)
+    return OTHERS_USE_ALL.found(figures, facts | _advise_others(figures, cpus), worse=is_severe, of_host=of_host)
 
 
 def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
@@ -351,7 +318,7 @@ def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
     own, quota = find_cpu_of_own_threads(figures) > 0, figures.server.quota
     by = None if own else cpus.limited_by
     return {
-        "own": own and see_own_threads(figures.server),
+        "own": own and see_own_threads(figures),
         "affinity": by == "affinity",
         "quota": by == "quota" and (quota.cpus if quota else cpus.count),
         "most": by == "quota" and quota and _most(figures, quota),
@@ -360,13 +327,12 @@ def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
 
 
 def _advise_others(figures: Figures, cpus: Cpus) -> Facts:
-    """The same beside other programs, or beside uWSGI's own processes."""
     role, others = find_main_role(figures), (figures.cpu and figures.cpu.others) or 0.0
     is_pinned = role is None and cpus.limited_by == "affinity"
     is_own = role is None and not is_pinned and find_cpu_of_own_threads(figures) > others
     return {
         **_name_role(role),
-        "own": is_own and see_own_threads(figures.server),
+        "own": is_own and see_own_threads(figures),
         "affinity": is_pinned,
         "host": role is None and not is_pinned and not is_own,
         "more": is_pinned or is_own,
@@ -374,25 +340,24 @@ def _advise_others(figures: Figures, cpus: Cpus) -> Facts:
 
 
 def _name_role(use: RoleUse | None) -> Facts:
-    """uWSGI's own processes that use most of the CPU that others use."""
     return {"role": use and name_role(use), "processes": use and use.processes}
 
 
 def find_other_programs(figures: Figures) -> Iterator[Finding]:
-    """The finding about other programs."""
-    cpu = figures.cpu
-    room = figures.headroom.by_limit.get("cpu")
+    """The finding about other programs, beside which a server that uses little CPU hardly waits."""
+    cpu, room = figures.cpu, figures.headroom.by_limit.get("cpu")
     if cpu is None or cpu.others is None or room is None or room >= MODERATE_CPU:
         return
     capacity = cpu.own + cpu.idle + cpu.others
-    if next(find_full_cpus(figures), None):
-        return  # it says so
-    if cpu.others <= cpu.own or cpu.idle >= ENOUGH_IDLE * capacity:
-        return
+    if cpu.others <= cpu.own or cpu.idle >= ENOUGH_IDLE * capacity or list(find_full_cpus(figures)):
+        return  # the last one says so
     own = find_main_role(figures)
+    may_wait = not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT / 2)
+    roles = [f"{name_role(use)} ({use.cpus or 0.0:.2f} CPUs)" for use in _list_busy(figures)]
     yield USED_BY_OTHERS.found(
+        figures,
         _name_role(own),
-        worse=room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and _may_wait(figures),
+        worse=room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and may_wait,
         of_host=own is None and is_full_host(figures),
         others=own is None,
         cpus=capacity,
@@ -400,11 +365,25 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
         rest=cpu.others,
         idle=cpu.idle,
         room=room,
-        roles=Private(name_busy(figures)),
+        roles=Private(roles and listed(roles)),
     )
 
 
-def _may_wait(figures: Figures) -> bool:
-    """Whether requests were measured to wait for a CPU for a notable part of their time, or nothing was measured. The
-    kernel shares CPUs fairly, so a server that uses little of them hardly waits beside busy other programs."""
-    return not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT / 2)
+def _list_busy(figures: Figures) -> list[RoleUse]:
+    busy = [use for use in figures.server.roles if (use.cpus or 0.0) >= LEAST_CPUS]
+    return sorted(busy, key=lambda use: -(use.cpus or 0.0))
+
+
+def find_main_role(figures: Figures) -> RoleUse | None:
+    """The role that uses most of the CPU that others use; None if that is another program's, or not known."""
+    busy, others = _list_busy(figures), figures.cpu.others if figures.cpu else None
+    return busy[0] if busy and others and (busy[0].cpus or 0.0) >= others / 2 else None
+
+
+_WORDS: dict[Role, str] = {"daemon": "attached daemon", "other": "other process"}
+
+
+def name_role(use: RoleUse) -> str:
+    """Its processes in words, such as `mules` or `router`."""
+    word = _WORDS.get(use.role, use.role)
+    return word if use.processes == 1 else f"{word}es" if word.endswith("s") else f"{word}s"

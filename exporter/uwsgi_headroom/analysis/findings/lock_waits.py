@@ -14,20 +14,18 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.findings.load import count_own_threads, see_own_threads
-from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, blocks, see_calls
+from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, blocks
 from uwsgi_headroom.analysis.littles_law import MOST_WAIT, is_standing, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
     CPU_WAIT,
     LOCKED,
     find_wait_of_holder,
-    have_no_other_threads,
     is_lock_bound,
     name_wait_of_holder,
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, of_request, queues_for_lock
-from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, show_calls
-from uwsgi_headroom.record import ServerRecord
+from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, see_calls, show_calls
 from uwsgi_headroom.words.formats import percent, rate
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -41,9 +39,7 @@ MOST_LOOKED_AT = 8
 """The most workers that one command names."""
 
 ENDLESS = (5.0, 10.0)
-"""A worker goes on with none of its requests if each has been in service for so many seconds, and for so many times the
-mean response time. While it completes others on threads that are free, they may be long polls, and have the time of a
-stuck request."""
+"""The age of requests that do not go on, in seconds and in mean response times. Others may be long polls."""
 
 LOCK = Kind(
     code="application_lock",
@@ -53,13 +49,15 @@ LOCK = Kind(
     "This lock is not Python's interpreter lock (GIL).[held?  Each worker has its own lock. In the worker whose lock "
     "is used most, threads hold it for {held} of the time. At most {most} requests per second can pass the lock.]"
     "[behind?  The thread that holds the lock waits for {behind}.]",
-    meaning="Requests wait until another request releases the lock, or until another thread has finished work for "
-    "them.",
+    meaning="Requests wait until another request releases the lock, or another thread has finished work for them.",
     act="Run {calls} to see where the threads wait, and what the lock's holder does.",
-    then="If the problem began with a deploy, roll the deploy back. Then change the code so that it holds the lock for "
-    "less time. Additional threads would also wait. More `processes` help if each process has its own lock[behind? , "
-    "and if {behind} does not limit them all].",
+    then="Change the code so that it holds the lock for less time. Additional threads would also wait. More "
+    "`processes` help if each process has its own lock[behind? , and if {behind} does not limit them all].",
     clause="[warning? the threads wait for a lock of the application]",
+    runbook="UwsgiLockBound",
+    fills_threads=True,
+    limits="lock",
+    states=("lock",),
 )
 LOCK_OF_ALL = replace(
     LOCK,
@@ -69,17 +67,15 @@ LOCK_OF_ALL = replace(
     "[not lock?  This lock is not Python's interpreter lock (GIL).][held?  Threads hold it for {held} of the time. At "
     "most {most} requests per second can pass the lock.][lock?  In {part} of the samples in which requests wait for "
     "it, the mule holds `{lock}`.]",
-    meaning="While one process holds the lock, no request can run the code that the lock protects. More threads or "
-    "processes would also wait for it.",
+    meaning="While one process holds the lock, no request can run the code that it protects, in any process.",
     act="[lock? Run `py-spy dump --pid {outside}` to see what the mule does while it holds the lock.]"
     "[worker? Run `py-spy dump --pid {holder}` to see what worker {worker} does: it holds the lock now.]"
     "[other? Run `ps -fp {outside}` to see what holds the lock now: it is not a worker of this uWSGI.]"
     "[ended? Run `lsof FILE` for the locked file: it lists the workers, and the program that keeps the lock.]"
     "[any? Run `for pid in {any}; do py-spy dump --pid $pid; done` to find the thread that holds the lock.]",
     then="[ended? End this program with `kill -9`: the process that took the lock has ended, but the program inherited "
-    "the open file. Then start programs with `close_fds`. ]If the problem began with a deploy, roll the deploy back. "
-    "Then change the code so that it holds the lock for less time: for example, it computes without the lock, and "
-    "takes it only to store the result.",
+    "the open file. Then start programs with `close_fds`. ]Change the code so that it holds the lock for less time: "
+    "for example, only to store what it has computed.",
     clause="[warning? the threads of all processes wait for one lock of the application][warning, file? , on a file]"
     "[warning, lock? , which a mule holds]",
 )
@@ -89,8 +85,7 @@ OWN_LOCKS = replace(
     title="Threads seem to wait for locks, but each for a different one.",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait{of_request}; no two "
     "threads of a worker wait for the same lock.",
-    meaning="Each thread waits for an event of its own, such as a gRPC response, an item of a queue, or a free place "
-    "in a pool.",
+    meaning="Each waits for an event of its own, such as a gRPC response, an item of a queue, or a place in a pool.",
     act="Run {calls} to see at which line the threads wait.",
     then="Then speed up whatever they wait for, or provide more of it (such as places in a pool). Until you know what "
     "it is, do not add `threads`: the new threads may also wait.",
@@ -106,9 +101,12 @@ POOL = Kind(
     meaning="The lock probably guards a pool of connections, such as that of SQLAlchemy or of an HTTP client: only "
     "{size} requests of a worker run at once. More threads would also wait.",
     act="If the backend can take {all} connections, raise the size of the pool from {size} to {threads}.",
-    then="In SQLAlchemy, this is `pool_size` and `max_overflow`. Otherwise, let requests hold a connection for less "
-    "time.",
+    then="In SQLAlchemy, set `pool_size` and `max_overflow`. Otherwise, let requests hold a connection for less time.",
     clause="[warning? the threads wait for one of the {size} places in a pool]",
+    runbook="UwsgiLockBound",
+    fills_threads=True,
+    limits="lock",
+    states=("lock",),
 )
 
 NO_END = Kind(
@@ -117,15 +115,18 @@ NO_END = Kind(
     title="Requests wait for other threads or for each other, and do not end.",
     evidence="{waiting:mean} of {busy:mean} busy threads ({share:percent}) seem to wait for a lock that no running "
     "request of their worker holds. All requests of {standing:worker} have lasted {seconds:duration} or longer.",
-    meaning="Possible causes: a deadlock, in which two requests each hold a lock that the other request waits for; a "
-    "lock, or a place in a pool, that was never released; or a thread that hangs, or that does not exist in the "
-    "workers, because it was started before uWSGI forked them. More threads would also hang. Requests that wait on "
-    "purpose, such as long polls, end by themselves.",
+    meaning="Possible causes: a deadlock of two requests; a lock, or a place in a pool, that was never released; or a "
+    "thread that hangs, or does not exist in the workers, because it was started before uWSGI forked them. More "
+    "threads would also hang. Long polls end by themselves.",
     act="Run {calls} to see where the threads wait, and which other threads there are.",
-    then="[end? Then end {standing:worker} with {end}. ]If a thread is missing, set `lazy-apps`, or start the thread "
-    "in a function with `@postfork` (uwsgidecorators). If requests wait for each other, let the code take the locks in "
-    "the same order everywhere, and give each wait a timeout.",
+    then="[end? Then end {standing:worker} with {end}. ]If a thread is missing, set `lazy-apps`, or start it in a "
+    "function with `@postfork`. If requests wait for each other, take the locks in the same order everywhere, and give "
+    "each wait a timeout.",
     clause="requests wait for other threads or for each other, and do not end",
+    runbook="UwsgiLockBound",
+    fills_threads=True,
+    limits="waits",
+    states=("lock",),
 )
 WAIT = replace(
     NO_END,
@@ -143,8 +144,7 @@ WAIT = replace(
 WAIT_ALONE = replace(
     WAIT,
     title="Requests wait on locks or events until a timeout or another process ends the wait.",
-    meaning="The workers have no other threads that could end the wait. A wait with a timeout, such as "
-    "`Event().wait(seconds)`, is a sleep if nobody sets the event.",
+    meaning="No other thread could end the wait. `Event().wait(seconds)` is a sleep if nobody sets the event.",
     act="Run {calls} to see at which lines the threads wait.",
     then="If a wait there is a sleep, shorten it, or raise `threads`: each such request needs a thread, and no CPU. If "
     "it waits for another process, make that process faster first.",
@@ -158,11 +158,13 @@ HELD_ASLEEP = Kind(
     evidence="In worker {worker}, {waiters:mean} threads wait for the lock, and the worker uses {load:cpu} of a CPU; "
     "busy threads of all workers spend {share:percent} of their time in this wait{of_request}.[rest?  Background "
     "threads, which serve no requests, use {rest:cpu} of the {used:cpu} CPUs that the workers use.]",
-    meaning="The thread that holds the lock waits for something without releasing the lock. The usual cause is an "
-    "extension module.",
+    meaning="The thread that holds the lock waits without releasing it. The usual cause is an extension module.",
     act="Run {native} to find the call of an extension module that holds the lock.",
     then="Until this call is fixed, more processes help, because each process has its own interpreter lock. {more}.",
     clause="a call that does not compute holds the interpreter lock (GIL)",
+    runbook="UwsgiInterpreterBound",
+    fills_threads=True,
+    limits="waits",
 )
 HELD_COMPUTING = replace(
     HELD_ASLEEP,
@@ -170,15 +172,13 @@ HELD_COMPUTING = replace(
     meaning="Python code gives the lock to another thread after 5 ms. A call into native code, such as a regular "
     "expression or the parser of a large document, keeps the lock until it ends.",
     act="Run {native} a few times to find the call that computes.",
-    then="Make this call shorter. More `processes` leave more of the other requests unharmed, but only while CPUs are "
-    "idle.",
+    then="Make this call shorter. More `processes` leave more of the requests unharmed, but only while CPUs are idle.",
     clause="calls that compute hold the interpreter lock (GIL)",
 )
 HELD_BY_OWN_THREADS = replace(
     HELD_ASLEEP,
     title="Threads wait for the interpreter lock (GIL) while background threads compute.",
-    meaning="A thread that computes keeps the lock for another 5 ms after a request has asked for it. A request waits "
-    "for these 5 ms each time that it needs the lock.",
+    meaning="A thread that computes keeps the lock for another 5 ms, each time that a request needs it.",
     act=OWN_THREADS_COMPUTE.act,
     then=OWN_THREADS_COMPUTE.then,
     clause=OWN_THREADS_COMPUTE.cause,
@@ -188,122 +188,93 @@ COMPUTES_OUTSIDE = Kind(
     code="computes_outside_the_lock",
     severity="info",
     title="Threads use most of a CPU without waiting for the interpreter lock (GIL).",
-    evidence="Worker {worker} uses {load:cpu} of a CPU; of {busy:mean} requests in service, {waiters:cpu} wait for the "
-    "lock.",
+    evidence="Worker {worker} uses {load:cpu} of a CPU; of {busy:mean} requests in service, {waiters:cpu} wait for it.",
     meaning="The threads compute in a library that releases the lock, such as numpy or a compression library. The "
     "interpreter is therefore not saturated, although the worker uses much CPU.",
     act="For this kind of work, add CPUs, not `processes`.",
+    runbook="UwsgiInterpreterBound",
 )
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about locks; none where it is not known what requests wait for."""
-    if figures.waits is not None:
-        yield from _locks(figures, figures.waits)
-        yield from _held(figures, figures.waits)
-        yield from _disagreement(figures)
-
-
-def _locks(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    is_elsewhere = any(blocks(figures, waits, each) for each in (waits.shared, waits.output))  # others report that
-    if waits.threads.get("lock", 0.0) < LEAST_THREADS or waits.share("lock") < LOCKED or is_elsewhere:
+    waits = figures.waits
+    if waits is None:
         return
-    now, lock, facts = figures.server.waits, figures.lock, _count_waiting(waits)
-    if now and now.pools:
-        yield _pool(figures, max(now.pools.values()), facts)
-    elif now and now.holder == "thread":
-        yield _own_threads(figures, facts)
-    elif now and now.holder == "nobody":
-        worse = is_lock_bound(figures) and _are_scarce(figures)
-        yield OWN_LOCKS.found(facts, calls=see_calls(figures.server), worse=worse)
-    elif (now and now.holder == "processes") or (lock and lock.scope == "file" and lock.is_known):
-        yield _of_all(figures, facts)
-    else:
-        yield LOCK.found(
-            facts | _describe_lock(figures),
-            worse=_is_cause(figures),
-            behind=Private(name_wait_of_holder(figures)),
-            calls=see_calls(figures.server),
-        )
+    is_elsewhere = any(blocks(figures, waits, each) for each in (waits.shared, waits.output))  # others report that
+    if waits.threads.get("lock", 0.0) >= LEAST_THREADS and waits.share("lock") >= LOCKED and not is_elsewhere:
+        yield _find_lock(figures, waits)
+    yield from _held(figures, waits)
+    yield from _disagreement(figures)
 
 
-def _count_waiting(waits: WaitFigures) -> Facts:
-    return {
+def _find_lock(figures: Figures, waits: WaitFigures) -> Finding:
+    now, lock = figures.server.waits, figures.lock
+    facts: Facts = {
         "waiting": waits.threads["lock"],
         "busy": waits.total,
         "share": waits.share("lock"),
         "of_request": of_request(waits, waits.each("lock")),
     }
-
-
-def _describe_lock(figures: Figures) -> Facts:
-    """How much a lock is used and what it permits; nothing if that is not known."""
-    lock = figures.lock
-    if lock is None or not lock.is_known:
-        return {"held": "", "most": ""}
-    limits = dict.fromkeys(rate(each).removesuffix("/s") for each in sorted({lock.least_limit, lock.most_limit}))
-    return {"held": Private(percent(lock.hottest)), "most": " to ".join(limits)}
-
-
-def _is_cause(figures: Figures) -> bool:
-    """Whether a lock limits the server; where its holder waits for a backend that does not answer, that is what all
-    wait for."""
+    if now and now.pools:  # a pool of connections that has fewer of them than there are threads
+        size, threads = max(now.pools.values()), figures.threads_each
+        places: Facts = {"size": size, "threads": threads, "all": threads * len(figures.server.workers)}
+        return POOL.found(figures, facts | places, worse=is_lock_bound(figures))
+    if now and now.holder == "thread":
+        return _own_threads(figures, facts)
+    if now and now.holder == "nobody":
+        return OWN_LOCKS.found(figures, facts, worse=is_lock_bound(figures) and _are_scarce(figures))
+    is_file = lock is not None and lock.scope == "file" and lock.is_known
+    facts |= {"held": "", "most": ""}
+    if lock and lock.is_known:
+        limits = dict.fromkeys(rate(each).removesuffix("/s") for each in sorted({lock.least_limit, lock.most_limit}))
+        facts |= {"held": Private(percent(lock.hottest)), "most": " to ".join(limits)}
     behind = find_wait_of_holder(figures)
-    return is_lock_bound(figures) and not (behind and behind.is_silent)
+    worse = is_lock_bound(figures) and not (behind and behind.is_silent)  # else that is what all wait for
+    if (now and now.holder == "processes") or is_file:
+        outside = find_outside_holder(figures.server)
+        row = LOCK_OF_ALL if outside is None else LOCK_HELD_OUTSIDE
+        return row.found(figures, facts | _describe_holder(figures, outside, is_file=is_file), worse=worse)
+    return LOCK.found(figures, facts, behind=Private(name_wait_of_holder(figures)), worse=worse)
 
 
-def _of_all(figures: Figures, facts: Facts) -> Finding:
-    """A lock of all processes, such as that of a file. Its holder's PID may be known; it is 0 if it has ended."""
-    server, now, lock = figures.server, figures.server.waits, figures.lock
+def _describe_holder(figures: Figures, outside: int | None, *, is_file: bool) -> Facts:
+    """Who holds a lock of all processes, such as that of a file. Its PID may be known; it is 0 if it has ended."""
+    now = figures.server.waits
     mule = now.uwsgi_lock_holder if now and now.holder == "processes" else None
     holder = now.file_lock_holder if now and not mule else None
-    workers = {worker.local_pid: worker.worker_id for worker in server.workers if worker.local_pid}
-    outside = find_outside_holder(server)
+    workers = {worker.local_pid: worker.worker_id for worker in figures.server.workers if worker.local_pid}
     is_outside = bool(holder) and holder == outside
-    others = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
     is_unknown = mule is None and holder not in workers and holder != 0 and not is_outside
-    is_file = mule is None and (holder is not None or (lock is not None and lock.scope == "file" and lock.is_known))
-    return (LOCK_OF_ALL if outside is None else LOCK_HELD_OUTSIDE).found(
-        facts | _describe_lock(figures),
-        worse=_is_cause(figures),
-        file=is_file,
-        lock=mule and f"uwsgi.lock({mule.lock or ''})",
-        part=mule and percent(mule.part),
-        worker=workers.get(holder or 0),
-        holder=Private(str(holder), "PID"),
-        outside=Private(str(outside), "PID"),
-        other=is_outside,
-        ended=holder == 0,
-        any=is_unknown and Private(others, "PIDS"),
-    )
-
-
-def _pool(figures: Figures, size: int, facts: Facts) -> Finding:
-    """A pool of connections that has fewer of them than there are threads."""
-    threads = max(each.threads or 0 for each in figures.server.workers)
-    places = {"size": size, "threads": threads, "all": threads * len(figures.server.workers)}
-    return POOL.found(facts | places, worse=is_lock_bound(figures))
+    others = " ".join(map(str, list(workers)[:MOST_LOOKED_AT])) or "PIDS"
+    return {
+        "file": mule is None and (holder is not None or is_file),
+        "lock": mule and f"uwsgi.lock({mule.lock or ''})",
+        "part": mule and percent(mule.part),
+        "worker": workers.get(holder or 0),
+        "holder": Private(str(holder), "PID"),
+        "outside": Private(str(outside), "PID"),
+        "other": is_outside,
+        "ended": holder == 0,
+        "any": is_unknown and Private(others, "PIDS"),
+    }
 
 
 def _own_threads(figures: Figures, facts: Facts) -> Finding:
-    """Requests that wait for what other threads of their worker have to do, or for each other in a deadlock."""
     server, seconds = figures.server, max(ENDLESS[0], ENDLESS[1] * (figures.flow.response_time or 0.0))
     if standing := _list_standing(figures, seconds):
         ended = [worker for worker in server.workers if worker.worker_id in standing]
         del facts["of_request"]
-        return NO_END.found(
-            facts,
-            standing=standing,
-            seconds=seconds,
-            calls=see_calls(server, standing[0]),
-            end=is_standing(figures.flow) and end(server, ended),
-        )
-    kind, worse = (WAIT_ALONE if have_no_other_threads(figures) else WAIT), _are_scarce(figures)
-    return kind.found(facts, calls=see_calls(server), bound=is_lock_bound(figures), worse=worse)
+        facts |= {"seconds": seconds, "calls": see_calls(server, standing[0])}
+        return NO_END.found(figures, facts, standing=standing, end=is_standing(figures.flow) and end(server, ended))
+    serving = {worker.worker_id: worker.threads for worker in server.workers}
+    numbers = [(worker.process_threads, serving.get(worker.worker_id)) for worker in figures.window.workers]
+    # Without other threads, another request, another process or a timeout has to end the wait.
+    is_alone = all(number is not None and own is not None and number <= own for number, own in numbers)
+    row = WAIT_ALONE if is_alone else WAIT
+    return row.found(figures, facts, bound=is_lock_bound(figures), worse=_are_scarce(figures))
 
 
 def _list_standing(figures: Figures, seconds: float) -> list[int]:
-    """The workers none of whose requests goes on."""
     completing = {worker.worker_id for worker in figures.window.workers if worker.requests}
     found = []
     for worker in figures.server.workers:
@@ -315,17 +286,20 @@ def _list_standing(figures: Figures, seconds: float) -> list[int]:
 
 
 def _are_scarce(figures: Figures) -> bool:
-    """Whether most threads are in use, or requests wait for one."""
     busy, ceiling = figures.flow.observed or 0.0, figures.ceiling or 0
     return busy >= THREADS_BUSY * ceiling or shows_a_limit(figures.flow)
 
 
 def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    """Threads that wait for an interpreter lock that its holder keeps: one that does not compute, or one that computes
-    in a single long call."""
+    """Threads that wait for an interpreter lock that its holder keeps without computing, or in a single long call."""
     share = waits.share("interpreter_lock")
     is_long = share >= MOSTLY and (waits.each("interpreter_lock") or 0.0) >= MOST_WAIT
-    held = [worker for worker in figures.balance.active if _is_held(worker, REACHED if is_long else LITTLE)]
+    held = [
+        worker
+        for worker in figures.balance.active
+        if worker.lock_waiters is not None and queues_for_lock(worker)
+        if worker.interpreter_load is not None and worker.interpreter_load < (REACHED if is_long else LITTLE)
+    ]
     ready, running = (waits.threads.get(state, 0.0) for state in ("cpu_wait", "cpu"))
     lacks_cpu = ready > max(running, HOLDER_READY * len(held)) or waits_for_cpu(figures, CPU_WAIT)
     if not held or share < LOCKED or lacks_cpu:  # others report the lack of CPU
@@ -340,40 +314,24 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     }
     native = Private(f"{show_calls(figures.server, worst.worker_id)[:-1]} --native`", "`py-spy dump --native`")
     if facts["rest"]:
-        yield HELD_BY_OWN_THREADS.found(facts, pid=see_own_threads(figures.server))
-    elif _may_compute(worst, figures.server):
-        yield HELD_COMPUTING.found(facts, native=native)
+        yield HELD_BY_OWN_THREADS.found(figures, facts, pid=see_own_threads(figures))
+    elif _may_compute(figures, worst):
+        yield HELD_COMPUTING.found(figures, facts, native=native)
     else:
         more = raise_processes(figures, is_modelled=False)
-        yield HELD_ASLEEP.found(facts, native=native, more=more.change, settings=more.settings)
+        yield HELD_ASLEEP.found(figures, facts, native=native, more=more.change, settings=more.settings)
 
 
-def _may_compute(worker: WorkerFigures, server: ServerRecord) -> bool:
-    """Whether the worker computes for so long that all waiting for its lock can be in that time, in which all its other
-    threads wait at most."""
+def _may_compute(figures: Figures, worker: WorkerFigures) -> bool:
+    """Whether the worker computes for so long that all waiting for its lock can be in that time."""
     load = worker.interpreter_load or 0.0
-    threads = next((each.threads for each in server.workers if each.worker_id == worker.worker_id), None)
+    threads = next((each.threads for each in figures.server.workers if each.worker_id == worker.worker_id), None)
     return load >= LITTLE or (worker.lock_waiters or 0.0) <= ((threads or 0) - 1) * load
 
 
-def _is_held(worker: WorkerFigures, most: float) -> bool:
-    """Whether threads wait for the lock of an interpreter that uses less than this of a CPU."""
-    load = worker.interpreter_load
-    return worker.lock_waiters is not None and queues_for_lock(worker) and load is not None and load < most
-
-
 def _disagreement(figures: Figures) -> Iterator[Finding]:
-    """Workers whose CPU use looks like a saturated interpreter, while no thread waits for its lock."""
-    free = [
-        worker
-        for worker in figures.balance.active
-        if (worker.interpreter_load or 0.0) >= REACHED and is_contended(worker) is False
-    ]
-    if free:
-        worst = max(free, key=lambda worker: worker.interpreter_load or 0.0)
-        yield COMPUTES_OUTSIDE.found(
-            worker=worst.worker_id,
-            load=worst.interpreter_load,
-            busy=worst.concurrency or 0.0,
-            waiters=worst.lock_waiters,
-        )
+    loads = {worker: worker.interpreter_load or 0.0 for worker in figures.balance.active}
+    free = [worker for worker, load in loads.items() if load >= REACHED and is_contended(worker) is False]
+    for worst in sorted(free, key=lambda worker: -loads[worker])[:1]:
+        facts: Facts = {"worker": worst.worker_id, "load": loads[worst], "waiters": worst.lock_waiters}
+        yield COMPUTES_OUTSIDE.found(figures, facts, busy=worst.concurrency or 0.0)

@@ -1,5 +1,4 @@
-"""Findings that only uWSGI's log can show: requests that it refuses before it counts them, and what it could not do;
-and requests that nobody answers, of which the log may show the cause.
+"""Findings that only uWSGI's log can show, such as requests that uWSGI refuses before it counts them.
 
 A message is evidence if it is proven (`uwsgi_log.log`). Without a proof, the finding says that only the log says so,
 is a warning at most, and comes after what is measured: the application prints what its users type into the same log.
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.log_words import LOG, read_log
+from uwsgi_headroom.analysis.log_words import LOG
 from uwsgi_headroom.history.totals import INSTANT
 from uwsgi_headroom.record import LogMessage
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, Role, advise, describe
@@ -21,12 +20,10 @@ from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.template import Facts, Private
 
 MANY_REFUSED = (3, 0.01)
-"""At or above this number of refused requests, and this fraction of all, users feel it: as for lost requests
-(`findings.workers`)."""
+"""At or above this number of refused requests, and this fraction of all, users feel it: as for lost requests."""
 
 PROVEN = 0.4
-"""The part of the lines that must be proven: those of the last seconds of a window cannot be yet, and a few are proven
-by chance."""
+"""The part of the lines that must be proven: those of the last seconds cannot be yet, and chance proves a few."""
 
 UNPROVEN = "The only evidence is uWSGI's log, and the application can also write such lines into it."
 """Ends the evidence of a finding that nothing but the log supports."""
@@ -46,6 +43,7 @@ REJECTED = Kind(
     meaning="{harm}",
     act="{change}",
     page_after=60,
+    runbook="UwsgiRequestsRejected",
 )
 
 LOG_FAILURE = Kind(
@@ -68,28 +66,32 @@ UNANSWERED = Kind(
     evidence="uWSGI sent no response to at least {unanswered} of {requests:request} in the last {seconds:duration}, "
     "counted no exception, and spent less than {instant:duration} on a request on average.",
     meaning="Clients get a closed connection, or status 502 from the web server. With each request, the web server "
-    "sends a number, the modifier, which selects a plugin of uWSGI. If the plugin for this modifier is not loaded, "
-    "uWSGI closes the connection at once. It does the same if a body is larger than `limit-post`.",
+    "sends a modifier, which selects a plugin of uWSGI. If it is not loaded, or a body is larger than `limit-post`, "
+    "uWSGI closes the connection at once.",
     act="Compare the modifier that the web server sends with the `plugins` that uWSGI loads.",
     then="The modifier (`uwsgi_modifier1`) is 0 for Python, 5 for Perl, 14 for PHP. [look? See uWSGI's log. ]"
     "[fix? {fix} ]" + LOG,
     page_after=60,
+    runbook="UwsgiNoApplication",
+    log=("modifier_unavailable", "empty_request", "body_too_large", "bad_packet", "too_many_variables"),
 )
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about messages of uWSGI's log that no other finding judges."""
     if rejected := _choose(figures, "rejected"):
-        yield _rejected(figures, rejected)
+        (code, message), (least, least_part) = rejected[0], MANY_REFUSED
+        number, is_proven = message.count, message.agreed >= message.count * PROVEN
+        part = number / max(number, figures.flow.requests + number * (BY_CODE[code].proof != "uncalled"))
+        worse = (number >= least and part >= least_part) + is_proven
+        yield REJECTED.found(figures, _describe(rejected, is_proven=is_proven), part=part, worse=worse)
     if failed := _choose(figures, "failed"):
-        yield _failed(figures, failed, LOG_FAILURE)
+        yield LOG_FAILURE.found(figures, _describe(failed, is_proven=failed[0][1].agreed > 0))
     if settings := _choose(figures, "setting"):
-        yield _failed(figures, settings, LOG_SETTING)
+        yield LOG_SETTING.found(figures, _describe(settings, is_proven=settings[0][1].agreed > 0))
 
 
 def _choose(figures: Figures, role: Role) -> Messages:
-    """The messages of a role, proven ones first, then the most frequent first."""
-    messages = figures.server.log.messages if figures.server.log else {}
+    messages = figures.server.messages
     lost = any(worker.lost for worker in figures.window.workers)
     chosen = [
         (code, message)
@@ -99,28 +101,13 @@ def _choose(figures: Figures, role: Role) -> Messages:
     return sorted(chosen, key=lambda each: (-bool(each[1].agreed), -each[1].count))
 
 
-def _rejected(figures: Figures, rejected: Messages) -> Finding:
-    code, message = rejected[0]
-    number, is_proven = message.count, message.agreed >= message.count * PROVEN
-    part = number / max(number, figures.flow.requests + number * (BY_CODE[code].proof != "uncalled"))
-    least, least_part = MANY_REFUSED
-    is_many = number >= least and part >= least_part
-    return REJECTED.found(_describe(figures, rejected, is_proven=is_proven), part=part, worse=is_many + is_proven)
-
-
-def _failed(figures: Figures, messages: Messages, kind: Kind) -> Finding:
-    return kind.found(_describe(figures, messages, is_proven=messages[0][1].agreed > 0))
-
-
-def _describe(figures: Figures, messages: Messages, *, is_proven: bool) -> Facts:
-    """What the first message says, and what else the log says of the same kind."""
+def _describe(messages: Messages, *, is_proven: bool) -> Facts:
     code, message = messages[0]
     others = [f"{_say(*each)} ({counted(each[1].count, 'line')})" for each in messages[1 : 1 + _MOST_OTHERS]]
     return {
         "says": _say(code, message),
         "agrees": is_proven,
         "number": message.count,
-        "seconds": figures.window.seconds,
         "others": Private("; ".join(others)),
         "harm": BY_CODE[code].harm,
         "change": Private(advise(code, message.limit), advise(code)),
@@ -131,23 +118,12 @@ def _say(code: str, message: LogMessage) -> str:
     return describe(code, message.workers[0] if len(message.workers) == 1 else None, None, message.limit)
 
 
-NO_ANSWER = ("modifier_unavailable", "empty_request", "body_too_large", "bad_packet", "too_many_variables")
-"""Messages of uWSGI's log that say why such requests have no answer."""
-
-
 def find_unanswered(figures: Figures) -> Iterator[Finding]:
-    """The finding about requests that end at once without an answer. Counters prove that nobody answers
-    (`history.unanswered`), and not why. If the log proves the cause, the finding about the log has it."""
+    """The finding about requests that end at once without an answer, unless the log proves why."""
     unanswered, requests = figures.window.unanswered or 0, figures.flow.requests
     least, part = MANY_REFUSED
-    messages = figures.server.log.messages if figures.server.log else {}
+    messages = figures.server.messages
     is_explained = any(message.agreed for code, message in messages.items() if BY_CODE[code].proof == "uncalled")
     if unanswered < least or unanswered < part * requests or is_explained:
         return
-    yield UNANSWERED.found(
-        read_log(figures.server, NO_ANSWER),
-        unanswered=unanswered,
-        requests=requests,
-        seconds=figures.window.seconds,
-        instant=INSTANT,
-    )
+    yield UNANSWERED.found(figures, unanswered=unanswered, instant=INSTANT)

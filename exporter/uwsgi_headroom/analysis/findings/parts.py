@@ -1,19 +1,50 @@
-"""Findings about the parts of uWSGI beside its workers: caches that are full, spoolers that fall behind, and the
-vassals of an emperor that fail to start."""
+"""Findings about what a uWSGI has beside requests: memory, descriptors, threads, caches, spoolers, vassals, options."""
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
+from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.record import CacheRecord, EmperorRecord
-from uwsgi_headroom.words.formats import listed
-from uwsgi_headroom.words.template import Private
+from uwsgi_headroom.analysis.findings.load import name_role
+from uwsgi_headroom.analysis.settings import review_server
+from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, end
+from uwsgi_headroom.history.window import WorkerWindow
+from uwsgi_headroom.record import EmperorRecord
+from uwsgi_headroom.words.formats import listed, name_pids
+from uwsgi_headroom.words.template import Facts, Private
+
+FEW_WORKERS = 2
+"""Room for fewer workers is a finding: the first step to relieve a shortage of threads is seldom smaller."""
+
+SCARCE = 0.10
+"""If no other worker fits, available memory below this fraction of the workers' own is a warning."""
+
+LARGE_ROLE = 500_000_000
+"""Bytes from which on a process of uWSGI that is no worker is a finding, if it takes more than all workers together."""
+
+NEAR_DESCRIPTORS = 0.8
+"""The part of its descriptors from which on a worker is near the limit. Raise it if it holds many connections."""
+
+LEFT = 3
+"""With so few left, a worker is at its limit: a request takes one for its connection, and more for what it opens."""
+
+GROWTH = (0.10, 16e6)
+"""Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
+
+THREADS = (100, 4)
+"""From so many threads of a worker that serve no request on, this growth is a finding: usual pools are smaller."""
+
+NEAR_TASKS = (0.8, 0.5)
+"""How much of `pids.max` has to be in use, and how much of that by threads that serve no request."""
 
 REFUSED = 3
-"""At or above this number of refused items in a window, a full cache is a warning. One or two may be a burst that
-expires."""
+"""At or above this number of refused items in a window, a full cache is a warning: a few may be a burst."""
 
 MANY_TASKS = 10
 """Fewer tasks in a spooler's directory are work in progress."""
@@ -23,6 +54,91 @@ LATE = 60.0
 
 MOST_NAMED = 3
 
+UNIX_SOCKET_ROOM = 219_264
+"""The size in bytes of a document that a UNIX socket accepts before its writer blocks (measured, Linux defaults)."""
+
+BUSY = 0.3
+"""At or above this CPU use (CPU seconds per second), a worker suffers from sharing its only CPU with another worker."""
+
+ROLE_TAKES_MEMORY = Kind(
+    code="role_takes_memory",
+    role="limit",
+    severity="warning or info",
+    title="uWSGI's {role} {processes:takes|take} more memory than all workers together.",
+    evidence="The {role} {processes:takes|take} {resident:bytes} of memory, and the workers take {workers:bytes}; "
+    "{available:bytes} are available.",
+    meaning="[router? A router takes memory for each file descriptor that it is allowed to open. In containers, that "
+    "may be a billion.][not router? The workers cannot use the memory that the {role} {processes:takes|take}.]",
+    act="[router? Set `max-fd` to the number of connections that the router needs, such as 100000.]"
+    "[not router? Find out what the {role} {processes:keeps|keep} in memory.]",
+)
+
+FEW_MORE_WORKERS = Kind(
+    code="memory_headroom_low",
+    role="limit",
+    severity="warning or info",
+    title="There is [one? memory for only one more][not one? no memory for another] worker.",
+    evidence="A worker takes [at_most? at most ]{each:bytes} of memory; {available:bytes} are available "
+    "[cgroup? within the limit of its cgroup][not cgroup? on this host].",
+    meaning="[info, one? If load grows, you can add only one worker.][info, not one? If load grows, you can add "
+    "none.][warning? When memory runs out, the kernel kills a process, most likely a worker.]",
+    act="Before you add `processes`, [cgroup? raise the memory limit of the cgroup][not cgroup? add memory to the "
+    "host].",
+    then="[cgroup? The limit is MemoryMax of a unit, --memory of Docker, resources.limits.memory of a pod. ]Without "
+    "`lazy-apps`, workers share the memory of everything that the application loads at its start.",
+)
+
+FEW_DESCRIPTORS = Kind(
+    code="descriptors_used_up",
+    severity="critical or warning",
+    title="{affected:Worker} {affected:has|have} [critical? hardly any][warning? few] file descriptors left.",
+    evidence="Worker {worst} has {open:plain} of {most:plain} file descriptors open ({part:percent}); {near} of "
+    "{workers:worker} {near:has|have} at least {limit:percent} of {near:its|their} descriptors open.",
+    meaning="Each connection and each open file takes a file descriptor. Without a free descriptor, a worker accepts "
+    "no request, and the application gets `Too many open files` when it opens a file or a connection.",
+    act="[critical? To gain time, restart the workers that have few descriptors left: {end}.]"
+    "[warning? Run `ls -l /proc/{pid}/fd` to see what is open.]",
+    then="[critical? Run `ls -l /proc/{pid}/fd` to see what is open. ]If the number of open files keeps growing, the "
+    "application does not close them. If it needs all of them, raise `max-fd` from {most:plain} (and LimitNOFILE of "
+    "the service unit).",
+    clause="[critical? {affected:worker} {affected:has|have} hardly any file descriptors left]",
+    runbook="UwsgiDescriptorsLow",
+    limits="waits",
+)
+
+MEMORY_GROWS = Kind(
+    code="memory_growing",
+    role="limit",
+    severity="warning",
+    title="The memory of {ids:worker} is growing.",
+    evidence="Worker {most} now takes {size:bytes}, which is {growth:bytes} more than {seconds:duration} ago.",
+    meaning="Soon after a start, the application may fill its caches. If the memory keeps growing, it has a leak.",
+    act="[not limit? If the memory keeps growing, set `reload-on-rss` until you have found the leak.]"
+    "[limit? Make sure that all workers fit into memory at the size of `{option}`.]",
+    then="[limit? uWSGI ends a worker that reaches {limit} MB. If each new process also grows, find out why.]",
+    runbook="UwsgiWorkerMemoryGrowing",
+)
+
+THREADS_GROW = Kind(
+    code="threads_growing",
+    role="limit",
+    severity="warning",
+    title="{ids:Worker} {ids:keeps|keep} starting threads that do not end.",
+    evidence="Worker {worst} has {threads} threads[growth? , {growth} more than {seconds:duration} ago], and {serve} "
+    "of them {serve:serves|serve} requests.[most?  `pids.max` permits {most} processes and threads, and {used} are in "
+    "use][left? ; at this rate, none is left in {left:duration}][most? .]",
+    meaning="Each thread takes memory. When a limit of processes (`pids.max`, `ulimit -u`) or of memory is reached, "
+    "the application gets `can't start new thread`, and the request fails.",
+    act="Create one pool of threads in each worker, instead of one for each request.",
+    then="Make sure that all threads outside of this pool end.",
+)
+THREADS_NEAR_LIMIT = replace(
+    THREADS_GROW,
+    title="The workers' threads use up most of the limit of processes and threads.",
+    act="Raise the limit of processes (`TasksMax` of the unit, `pids.max` of the container).",
+    then="Alternatively, let the application start fewer threads.",
+)
+
 CACHE_FULL = Kind(
     code="cache_full",
     role="limit",
@@ -30,9 +146,8 @@ CACHE_FULL = Kind(
     title="The {full:cache|caches} {names} {full:is|are} full.",
     evidence="In the last {seconds:duration}, [at_most? at most ]{refused:new item} found no room"
     "[items? ; {first} holds {items} of at most {most:item}].",
-    meaning="uWSGI does not store an item for which there is no room, and the application has to compute this item "
-    "again each time. With `purge_lru`, it drops an old item instead. A cache that holds fewer items than `items` has "
-    "most likely used up its blocks.",
+    meaning="uWSGI does not store an item without room, and the application has to compute it again. With `purge_lru`, "
+    "it drops an old one instead. One with fewer items than `items` has most likely used up its blocks.",
     act="Raise `items` of the cache (and `blocks`, if an item takes several blocks).",
     then="Alternatively, let items expire, or set `purge_lru=1`: uWSGI then drops the least recently used item.",
 )
@@ -49,9 +164,8 @@ SPOOLER_BEHIND = Kind(
     meaning="Each task is a file in the spool directory until it is processed. Requests are not affected.",
     act="[warning, done? Raise `spooler-processes`, or make the tasks shorter.]"
     "[warning, not done? Find out from uWSGI's log why no task ends: it names each task that is tried again.]",
-    then="[warning, done? If a task returns `SPOOL_RETRY` or raises an exception, the spooler tries it again: uWSGI's "
-    "log names each task that is tried again.][warning, not done? The spooler tries a task again if it returns "
-    "`SPOOL_RETRY` or raises an exception.]",
+    then="[warning? The spooler tries a task again if it returns `SPOOL_RETRY` or raises an exception: uWSGI's log "
+    "names it.]",
 )
 
 VASSALS_THROTTLED = Kind(
@@ -64,34 +178,193 @@ VASSALS_THROTTLED = Kind(
     "to start the vassal. {running:other vassal} {running:is|are} running.",
     act="Check the emperor's log for the reason why a vassal exits when it starts.",
     then="Correct the cause: the emperor then starts the vassal at its next attempt.",
+    runbook="UwsgiVassalThrottled",
+)
+
+SHARE_ONE_CPU = Kind(
+    code="workers_share_one_cpu",
+    role="setting",
+    severity="warning or info",
+    title="{sharing} workers are each restricted to one CPU that another worker also uses.",
+    evidence="The affinity mask of each of these workers has only one CPU, which another worker has, too.",
+    meaning="Workers on the same CPU wait for one another, even if other CPUs are idle.",
+    act="Remove `cpu-affinity`.",
+    then="Alternatively, choose its value so that `processes` x `cpu-affinity` is at most the number of CPUs. In a "
+    "container, uWSGI counts the host's CPUs, not the container's.",
+    runbook="UwsgiCpuBound",
+)
+
+LARGE_DOCUMENT = Kind(
+    code="large_document",
+    role="setting",
+    severity="info",
+    title="The stats document is larger than the buffer of a UNIX socket.",
+    evidence="Its size is {kilobytes} kB; the buffer of a UNIX socket has room for {room} kB.",
+    meaning="While a client reads only a part of it, uWSGI's master waits, and neither restarts workers nor reloads.",
+    act="Set `stats-minified` and `stats-no-metrics`.",
+    then="Alternatively, serve `stats` on 127.0.0.1: the buffer of a TCP socket holds 4 MB.",
+)
+
+THUNDER_LOCK = Kind(
+    code="thunder_lock",
+    severity="info",
+    title="`thunder-lock` is on.",
+    evidence="uWSGI's stats show the lock that this option creates.",
+    meaning="It spreads the requests evenly. In one measurement with threads, it cost a tenth of the throughput.",
+    act="Run a load test with `thunder-lock` and one without it, and compare the throughput.",
+)
+
+SETTINGS_HURT = Kind(
+    code="settings_hurt",
+    role="setting",
+    severity="info",
+    title="Some settings of this uWSGI will cause trouble later.",
+    evidence="{titles}",
+    act="Run `uwsgi-headroom review[which?  {which}]`: it prints the lines to add to uWSGI's configuration.",
 )
 
 
-def find_full_caches(figures: Figures) -> Iterator[Finding]:
-    refused, options = figures.window.cache_full, figures.server.setup.options
-    # With `purge_lru` uWSGI counts an item that it makes room for as well (measured on 2.0.31).
-    caches = _find_full([cache for cache in figures.server.caches if cache.name not in options.purging_caches])
-    if not refused or not caches:
+def find_large_roles(figures: Figures) -> Iterator[Finding]:
+    memory = figures.server.memory
+    for use in figures.server.roles:
+        if use.role in ("master", "daemon") or memory is None or use.resident_bytes < max(LARGE_ROLE, memory.together):
+            continue
+        yield ROLE_TAKES_MEMORY.found(
+            figures,
+            router=use.role == "router",
+            worse=count_more_workers(memory) < FEW_WORKERS,
+            role=name_role(use),
+            processes=use.processes,
+            resident=use.resident_bytes,
+            workers=memory.together,
+            available=memory.available,
+        )
+
+
+def find_low_headroom(figures: Figures) -> Iterator[Finding]:
+    memory = figures.server.memory
+    if memory is None or (room := count_more_workers(memory)) >= FEW_WORKERS:
         return
-    yield CACHE_FULL.found(
-        worse=refused >= REFUSED and options.complete,
-        full=len(caches),
-        names=listed([f"`{cache.name}`" for cache in caches], MOST_NAMED),
-        seconds=figures.window.seconds,
-        at_most=bool(options.purging_caches),
-        refused=refused,
-        first=f"`{caches[0].name}`",
-        items=caches[0].max_items and caches[0].items,
-        most=(caches[0].max_items or 1) - 1,  # uWSGI keeps one of `items` for itself
+    yield FEW_MORE_WORKERS.found(
+        figures,
+        worse=room == 0 and memory.available < SCARCE * memory.together,
+        one=room > 0,
+        at_most=not memory.is_exact,
+        each=memory.per_worker,
+        available=memory.available,
+        cgroup=memory.limited_by == "cgroup",
     )
 
 
-def _find_full(caches: Sequence[CacheRecord]) -> list[CacheRecord]:
-    """The caches that refused items: those without room now, or else all that ever did. uWSGI counts from its start,
-    and the growth is known of all caches together."""
-    ever = [cache for cache in caches if cache.full]
+def find_open_files(figures: Figures) -> Iterator[Finding]:
+    near = [
+        (worker.most_fds - worker.open_fds, worker)
+        for worker in figures.server.workers
+        if worker.open_fds and worker.most_fds and worker.open_fds >= NEAR_DESCRIPTORS * worker.most_fds
+    ]
+    if not near:
+        return
+    full, workers = [worker for left, worker in near if left <= LEFT], [worker for _, worker in near]
+    worst = min(near, key=lambda each: each[0])[1]
+    yield FEW_DESCRIPTORS.found(
+        figures,
+        worse=bool(full),
+        affected=[worker.worker_id for worker in full or workers],
+        worst=worst.worker_id,
+        open=worst.open_fds,
+        most=worst.most_fds,
+        part=(worst.open_fds or 0) / (worst.most_fds or 1),
+        near=len(near),
+        limit=NEAR_DESCRIPTORS,
+        pid=Private(name_pids([worst.local_pid]), "PID"),
+        end=Private(end(figures.server, workers), "see `check`"),
+    )
+
+
+def find_growing_memory(figures: Figures) -> Iterator[Finding]:
+    growths, options, server = _find_growths(figures), figures.server.setup.options, figures.server
+    ages = {each.worker_id: (server.time or 0.0) - (each.last_spawn or 0) for each in server.workers}
+    started = sum(
+        worker.respawns == 1 and worker.up_seconds <= ages.get(worker.worker_id, 0.0) + 1
+        for worker in figures.window.workers
+    )
+    if not growths or figures.window.respawns > started:
+        return
+    most = max(growths, key=lambda worker: growths[worker])
+    yield MEMORY_GROWS.found(
+        figures,
+        ids=[worker.worker_id for worker in growths],
+        most=most.worker_id,
+        size=most.resident_bytes or 0,
+        growth=most.resident_growth or 0,
+        limit=options.reload_on_rss or options.evil_reload_on_rss or None,
+        option="reload-on-rss" if options.reload_on_rss else "evil-reload-on-rss",
+    )
+
+
+def _find_growths(figures: Figures) -> dict[WorkerWindow, int | float]:
+    part, least = GROWTH
+    lows = {worker.worker_id: worker.low_bytes for worker in figures.server.workers}
+    growths = {
+        worker: worker.resident_growth - max(0, worker.resident_bytes - (lows.get(worker.worker_id) or math.inf))
+        for worker in figures.window.workers
+        if worker.resident_growth is not None and worker.resident_bytes and not worker.respawns
+    }
+    return {worker: each for worker, each in growths.items() if each >= max(least, part * (worker.resident_bytes or 0))}
+
+
+def find_growing_threads(figures: Figures) -> Iterator[Finding]:
+    (many, least), (near, part), tasks = THREADS, NEAR_TASKS, figures.server.tasks
+    serving = {worker.worker_id: worker.threads or 1 for worker in figures.server.workers}
+    others = {
+        worker: worker.process_threads - serving.get(worker.worker_id, 1)
+        for worker in figures.window.workers
+        if worker.process_threads is not None
+    }
+    growing = [
+        worker
+        for worker, number in others.items()
+        if number >= many and (worker.threads_growth or 0) >= least and not worker.respawns
+    ]
+    is_near = tasks is not None and tasks.used >= near * tasks.most and sum(others.values()) >= part * tasks.used > 0
+    if growing or is_near:
+        worst, ids = max(growing or others, key=lambda worker: others[worker]), [each.worker_id for each in growing]
+        facts = _describe_threads(figures, worst, growing) | {"serve": serving.get(worst.worker_id, 1)}
+        yield THREADS_GROW.found(figures, facts, ids=ids) if growing else THREADS_NEAR_LIMIT.found(figures, facts)
+
+
+def _describe_threads(figures: Figures, worst: WorkerWindow, growing: Sequence[WorkerWindow]) -> Facts:
+    tasks, grown = figures.server.tasks, sum(worker.threads_growth or 0 for worker in growing)
+    return {
+        "worst": worst.worker_id,
+        "threads": worst.process_threads,
+        "growth": worst.threads_growth or None,
+        "most": tasks and tasks.most,
+        "used": tasks and tasks.used,
+        "left": max(0, tasks.most - tasks.used) * figures.window.seconds / grown if tasks and grown else None,
+    }
+
+
+def find_full_caches(figures: Figures) -> Iterator[Finding]:
+    """The finding about the caches without room now, or else all that ever refused an item since uWSGI's start."""
+    refused, options = figures.window.cache_full, figures.server.setup.options
+    # With `purge_lru` uWSGI counts an item that it makes room for as well (measured on 2.0.31).
+    ever = [cache for cache in figures.server.caches if cache.full and cache.name not in options.purging_caches]
     # uWSGI keeps one of `items` for itself.
-    return [cache for cache in ever if cache.items is not None and cache.items >= (cache.max_items or 0) - 1] or ever
+    full = [cache for cache in ever if cache.items is not None and cache.items >= (cache.max_items or 0) - 1] or ever
+    if not refused or not full:
+        return
+    yield CACHE_FULL.found(
+        figures,
+        worse=refused >= REFUSED and options.complete,
+        full=len(full),
+        names=listed([f"`{cache.name}`" for cache in full], MOST_NAMED),
+        at_most=bool(options.purging_caches),
+        refused=refused,
+        first=f"`{full[0].name}`",
+        items=full[0].max_items and full[0].items,
+        most=(full[0].max_items or 1) - 1,
+    )
 
 
 def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
@@ -104,11 +377,11 @@ def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
         return
     behind = [spooler for spooler in spoolers if spooler.tasks] or spoolers
     yield SPOOLER_BEHIND.found(
+        figures,
         worse=not done or growth > 0,
         waiting=waiting,
         directories=Private(listed([spooler.directory for spooler in behind], MOST_NAMED), "the spool directory"),
         more=max(0, growth) or None,
-        seconds=window.seconds,
         processes=sum(spooler.processes for spooler in behind),
         done=done or None,
         late=seconds,
@@ -116,12 +389,25 @@ def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
 
 
 def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
-    """The finding about an emperor."""
-    throttled = record.throttled
-    if throttled:
+    if throttled := record.throttled:
         yield VASSALS_THROTTLED.found(
             throttled=len(throttled),
             names=Private(listed([vassal.name for vassal in throttled], MOST_NAMED), "them"),
             longest=max(vassal.seconds or 0.0 for vassal in throttled) or None,
             running=record.vassals,
         )
+
+
+def find_setup(figures: Figures) -> Iterator[Finding]:
+    server = figures.server
+    if sharing := count_workers_sharing_one_cpu(server):
+        is_busy = any((worker.interpreter_load or 0.0) >= BUSY for worker in figures.balance.workers)
+        yield SHARE_ONE_CPU.found(figures, sharing=sharing, worse=is_busy)
+    if server.document_bytes > UNIX_SOCKET_ROOM:
+        yield LARGE_DOCUMENT.found(kilobytes=server.document_bytes // 1000, room=UNIX_SOCKET_ROOM // 1000)
+    if server.thunder_lock and (figures.configured or 0) > len(server.workers):
+        yield THUNDER_LOCK.found()
+    warnings = [advice.title for advice in review_server(server) or () if advice.severity == "warning"]
+    if warnings:
+        which = shlex.quote(server.address) if server.address else ""
+        yield SETTINGS_HURT.found(titles=" ".join(warnings[:MOST_NAMED]), which=Private(which))

@@ -1,4 +1,4 @@
-"""Findings about listen queues: refused clients, and waiting requests."""
+"""Findings about listen queues: clients that are refused or wait, and the objective that waiting misses."""
 
 from __future__ import annotations
 
@@ -12,23 +12,28 @@ from uwsgi_headroom.analysis.findings.clients import wait_too_long
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
 from uwsgi_headroom.analysis.littles_law import judge_waiting
+from uwsgi_headroom.analysis.objective import SLOW_BURN, Burn
 from uwsgi_headroom.record import Backlog, is_tcp
-from uwsgi_headroom.words.formats import fine_percent, in_queue, percent
+from uwsgi_headroom.words.formats import chosen, fine_percent, in_queue, percent
 from uwsgi_headroom.words.template import Facts, fill
 
 FULL = (0.05, 0.0)
-"""A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,
-it refuses some."""
+"""A queue at its limit for at least the first fraction of the time refuses many clients; above the second one, some."""
 
 FILLING = 0.5
 """At or above this mean length, as a fraction of the limit, a queue may overflow in the next burst."""
 
 TRACKED = (0.9, 0.75)
-"""How full the table has to be: to be near its limit, and to be blamed for dropped packets, since entries may have
-expired since they were dropped."""
+"""How full the table has to be: to be near its limit, and to be blamed for dropped packets a moment ago."""
 
 MANY_DROPPED = (3, 0.01)
 """From this number of dropped packets on, and this part of the requests, users feel it: as for lost requests."""
+
+_USED_UP = 1.0
+"""Burn rate above which the budget of a month lasts less than a month."""
+
+WAITED = "too slow only because of the wait in the listen queue"
+"""What requests were that missed the objective, and would have kept it without this wait."""
 
 LONGER_QUEUE = (
     "[too_long? Do not raise `listen`: most clients have already left when their request is served, and a longer queue "
@@ -48,21 +53,21 @@ QUEUE_FULL = Kind(
     "{mean} connections on average ({now} now)[tcp, dropped? ; the kernel dropped {dropped:connection}][tcp, others? , "
     "and {others} more that may belong to other TCP listeners].",
     meaning="[tcp? When the kernel drops a connection, the client tries again after one second, and then after two "
-    "more: it gets its response late, or not at all.][not tcp? A web server in front gets `Resource temporarily "
-    "unavailable`, and responds with status 502. The kernel does not count these refusals.]",
+    "more.][not tcp? A web server in front gets `Resource temporarily unavailable`, and responds with status 502.]",
     act="{advice}",
     then="{longer}",
     page_after=75,
+    runbook="UwsgiListenQueueOverflowing",
+    waiting=1,
 )
 QUEUE_FILLS = replace(
     QUEUE_FULL,
     code="queue_filling",
+    waiting=3,
     severity="warning",
     title="The listen queue of {name} is filling.",
-    evidence="On average, {mean:mean} connections ({now} now) wait in the queue of {name}, which is {part:percent} of "
-    "the {limit} that it can hold.",
-    meaning="When a listen queue is full, clients of a UNIX socket are refused, and clients of a TCP socket have to "
-    "retry.",
+    evidence="On average, {mean:mean} connections ({now} now) wait in the queue of {name}: {part:percent} of {limit}.",
+    meaning="When it is full, clients of a UNIX socket are refused, and clients of a TCP socket have to retry.",
 )
 
 NOTHING_COMPLETED = Kind(
@@ -71,10 +76,11 @@ NOTHING_COMPLETED = Kind(
     severity="critical",
     title="Requests wait, and no request is completed.",
     evidence="Over the last {seconds:duration}[socket?  at {socket}], {waiting:mean} requests wait on average.",
-    meaning="The time that users wait is the sum of the wait in the queue and the time in service. uWSGI's own "
-    "response times do not include the wait in the queue.",
+    meaning="Users wait for both the queue and the service. uWSGI's own response times do not include the queue.",
     act="{advice}",
     page_after=0,
+    runbook="UwsgiQueueWaitHigh",
+    waiting=2,
 )
 LONG_WAIT = replace(
     NOTHING_COMPLETED,
@@ -93,62 +99,66 @@ TABLE_DROPS = Kind(
     title="The kernel may have dropped new connections: its table of tracked connections was full.",
     evidence="{entries} of {most} entries ({used:percent}) are in use; in the last {seconds:duration}, the kernel "
     "dropped {dropped:packet} (of all programs in the network namespace).",
-    meaning="While the table is full, the kernel drops the first packet (SYN) of each new connection. Clients send "
-    "this packet again after one second, and then after two more. New connections to backends also wait. Entries of "
-    "closed connections stay in the table for two minutes.",
+    meaning="While the table is full, the kernel drops the first packet (SYN) of each new connection. Clients send it "
+    "again after one second, and then after two more. New connections to backends also wait. Closed ones stay in the "
+    "table for two minutes.",
     act="Raise the kernel's limit with `sysctl -w net.netfilter.nf_conntrack_max={more:plain}`.",
-    then="Alternatively, let clients reuse their connections (keep-alive), or turn off tracking for uWSGI's "
-    "connections (NOTRACK).",
+    then="Alternatively, let clients keep their connections (keep-alive), or turn off tracking for uWSGI (NOTRACK).",
 )
 TABLE_NEAR = replace(
-    TABLE_DROPS,
-    role="limit",
-    severity="warning",
-    title="The kernel's table of tracked connections is nearly full.",
+    TABLE_DROPS, role="limit", severity="warning", title="The kernel's table of tracked connections is nearly full."
+)
+
+BURNS = Kind(
+    code="objective_missed",
+    role="harm",
+    severity="critical, warning or info",
+    title="More than the permitted {permitted} of requests were slower than {threshold}, lost or refused.",
+    evidence="Of {requests} requests in the last {long:duration}, {share:fine_percent} missed the objective (burn "
+    "rate {rate:mean}; in the last {short:duration}: {short_rate:mean}).[slow?  {slow} {slow:was|were} too "
+    "slow.][waited?  {waited} {waited:was|were} too slow only because of the wait in the listen queue.][lost?  {lost} "
+    "{lost:was|were} lost.][refused?  {refused} {refused:was|were} refused.]",
+    meaning="The error budget is the share that may miss it. At this rate, a month's lasts {lasts:duration}.",
+    act="[for_slow? If another finding is about threads, interpreters, CPU or a backend, follow its advice.]"
+    "[for_waited? Follow the advice of the finding about the listen queue, or about busy threads.]"
+    "[for_killed? Find out what the requests that `harakiri` killed waited for.]"
+    "[for_lost? Check uWSGI's log for the reason why workers exited while they served requests.]"
+    "[for_refused? Follow the advice of the finding about the full listen queue.]",
+    then="[for_slow? Without such a finding, find out what the slow requests wait for.][for_waited? A larger `listen` "
+    "would make requests wait longer.][for_killed? `harakiri` killed {for_killed:worker} with all of their requests.]",
+    runbook="UwsgiErrorBudgetBurning",
+    waiting=6,
 )
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about listen queues."""
-    window, queues = figures.window, figures.server.queues
-    for name, backlog in queues.items():
+    window = figures.window
+    for name, backlog in figures.server.queues.items():
         area = window.queue_seconds.get(name)
         if backlog.limit and area is not None and window.observed_seconds:
-            full = window.queue_full_seconds[name] / window.observed_seconds
-            mean = area / window.observed_seconds
+            full, mean = window.queue_full_seconds[name] / window.observed_seconds, area / window.observed_seconds
+            facts: Facts = {"name": name, "limit": backlog.limit, "longer": _longer_queue(figures, backlog)}
             if full > FULL[1] and not (is_tcp(name) and window.overflows == 0):
-                yield _refused(figures, name, full, mean, backlog)
+                facts |= _describe_refusals(figures, name, full, mean, backlog)
+                yield QUEUE_FULL.found(figures, facts, worse=full >= FULL[0], **advise(figures))
             elif mean >= FILLING * backlog.limit:
-                yield QUEUE_FILLS.found(
-                    name=name,
-                    mean=mean,
-                    part=mean / backlog.limit,
-                    limit=backlog.limit,
-                    now=backlog.queue,
-                    longer=_longer_queue(figures, backlog),
-                    **advise(figures),
-                )
+                facts |= {"mean": mean, "part": mean / backlog.limit, "now": backlog.queue}
+                yield QUEUE_FILLS.found(figures, facts, **advise(figures))
     yield from _wait(figures)
     yield from _tracked(figures)
 
 
-def _refused(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Finding:
+def _describe_refusals(figures: Figures, name: str, full: float, mean: float, backlog: Backlog) -> Facts:
     overflows, refused = figures.window.overflows, figures.window.refused
     dropped = refused if overflows and refused is not None else overflows  # an earlier history has only the sum
-    return QUEUE_FULL.found(
-        tcp=is_tcp(name),
-        dropped=dropped,
-        others=((overflows or 0) - (dropped or 0)) or None,
-        worse=full >= FULL[0],
-        name=name,
-        limit=backlog.limit,
-        full=fine_percent(full) if full < 0.001 else percent(full),
-        seconds=figures.window.seconds,
-        mean=in_queue(mean, backlog.limit),
-        now=in_queue(backlog.queue or 0, backlog.limit),
-        longer=_longer_queue(figures, backlog),
-        **advise(figures),
-    )
+    return {
+        "tcp": is_tcp(name),
+        "dropped": dropped,
+        "others": ((overflows or 0) - (dropped or 0)) or None,
+        "full": fine_percent(full) if full < 0.001 else percent(full),
+        "mean": in_queue(mean, backlog.limit),
+        "now": in_queue(backlog.queue or 0, backlog.limit),
+    }
 
 
 def advise_longer_queue(figures: Figures) -> str:
@@ -160,29 +170,26 @@ def advise_longer_queue(figures: Figures) -> str:
 
 
 def _longer_queue(figures: Figures, backlog: Backlog) -> str:
-    """How to raise the limit."""
     most, limit = figures.server.setup.somaxconn, backlog.limit or 0
-    is_lower = most is not None and limit < most
     lower = limit if most is None else min(limit, most)
+    is_lower = most is not None and limit < most
     facts: Facts = {"listen": is_lower and limit, "somaxconn": most, "lower": not is_lower and lower}
-    facts["too_long"] = wait_too_long(figures)
-    return fill(LONGER_QUEUE, facts)
+    return fill(LONGER_QUEUE, facts | {"too_long": wait_too_long(figures)})
 
 
 def _wait(figures: Figures) -> Iterator[Finding]:
     flow, socket = figures.longest_wait
-    waiting, seconds = judge_waiting(flow), figures.window.seconds
+    waiting = judge_waiting(flow)
     if waiting in (None, "none"):
         return
     if flow.queue_wait is None:
-        facts: Facts = {"seconds": seconds, "socket": socket, "waiting": flow.queue_length or 0}
-        yield NOTHING_COMPLETED.found(facts, **advise(figures))
+        yield NOTHING_COMPLETED.found(figures, socket=socket, waiting=flow.queue_length or 0, **advise(figures))
         return
     waits = figures.queue_waits if not socket and not flow.wait_is_floor else None
     slowest = waits.percentiles.get(0.99) if waits else None
     yield LONG_WAIT.found(
+        figures,
         worse=waiting == "severe" and not waits_for_a_reload(figures),
-        seconds=seconds,
         socket=socket,
         is_floor=flow.wait_is_floor,
         mean=flow.queue_wait,
@@ -193,22 +200,49 @@ def _wait(figures: Figures) -> Iterator[Finding]:
 
 
 def _tracked(figures: Figures) -> Iterator[Finding]:
-    """The finding about the table of tracked connections. It counts drops for other reasons as well, and of all
-    programs, so it only may be what this server's clients feel."""
+    """The finding about the table of tracked connections, which only may be what this server's clients feel."""
     tracked, dropped = figures.server.tracked, figures.window.untracked or 0
     if tracked is None:
         return
     used, (near, full), (many, part) = tracked.entries / tracked.most, TRACKED, MANY_DROPPED
     is_full = dropped > 0 and used >= full
-    if not is_full and used < near:
+    if is_full or used >= near:
+        facts: Facts = {"entries": tracked.entries, "most": tracked.most, "more": 2 * tracked.most}
+        worse = is_full and dropped >= max(many, part * figures.flow.requests)
+        row = TABLE_DROPS if is_full else TABLE_NEAR
+        yield row.found(figures, facts, used=used, dropped=dropped, worse=worse)
+
+
+def find_missed(figures: Figures) -> Iterator[Finding]:
+    objective = figures.objective
+    if objective is None or objective.unjudged:
         return
-    is_felt = dropped >= max(many, part * figures.flow.requests)
-    yield (TABLE_DROPS if is_full else TABLE_NEAR).found(
-        worse=is_full and is_felt,
-        entries=tracked.entries,
-        most=tracked.most,
-        used=used,
-        seconds=figures.window.seconds,
-        dropped=dropped,
-        more=2 * tracked.most,
+    rates = [burn.rate for burn in objective.windows if burn.rate is not None]
+    if len(rates) < len(objective.windows) or min(rates) <= _USED_UP:
+        return
+    short, long = objective.windows[0], objective.windows[-1]
+    yield BURNS.found(
+        figures,
+        _advise(figures, short) | {name: round(number) or None for name, number in _count(long).items()},
+        worse=(min(rates) >= SLOW_BURN) + (objective.level == "fast"),
+        permitted=fine_percent(1 - objective.slo.objective),
+        threshold=chosen(objective.slo.threshold),
+        requests=long.requests,
+        long=long.seconds,
+        share=long.share,
+        rate=rates[-1],
+        short=short.seconds,
+        short_rate=rates[0],
+        lasts=30 * 86400 / rates[-1],
     )
+
+
+def _count(burn: Burn) -> dict[str, float]:
+    return {"slow": burn.slow, "waited": burn.waited, "lost": burn.lost, "refused": burn.refused}
+
+
+def _advise(figures: Figures, burn: Burn) -> Facts:
+    numbers, killed = _count(burn), figures.window.harakiris
+    most = max(numbers, key=lambda reason: numbers[reason])
+    facts: Facts = {f"for_{reason}": reason == most for reason in numbers}
+    return facts | {"for_lost": most == "lost" and not killed, "for_killed": most == "lost" and (killed or None)}

@@ -10,9 +10,17 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.settings import MAX_REQUESTS_DELTA, parse_version
-from uwsgi_headroom.analysis.worker_states import AWAY, RECYCLED, find_ends, part_away, reach_max_requests
+from uwsgi_headroom.analysis.worker_states import (
+    AWAY,
+    RECYCLED,
+    count_respawns,
+    find_ends,
+    mean_life,
+    part_away,
+    reach_max_requests,
+)
 from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME
 from uwsgi_headroom.words.template import Facts
 
@@ -20,23 +28,19 @@ OFTEN = 3
 """The fewest respawns in a window that show how long workers live."""
 
 SERVED = 50
-"""With at least this many requests between respawns on average, a worker is recycled (`max-requests`, `reload-on-rss`)
-and not in a loop."""
+"""With at least this many requests between respawns on average, a worker is recycled, and not in a loop."""
 
 SHORT_LIFE = 60.0
 """Seconds between respawns of one worker below which recycling costs more than it saves."""
 
 LEAK = 0.2
-"""If the memory of a process grows by at least this part of `reload-on-rss` before it is replaced, it leaks. Below it,
-the limit is hardly above what the application needs."""
+"""If the memory of a process grows by at least this part of `reload-on-rss` before it is replaced, it leaks."""
 
 LIFE = 3600.0
 """Seconds that a worker should live at least: each respawn then costs next to nothing."""
 
-
 TOGETHER_SECONDS = 5
-"""The longest time between the first and the last new process of workers that reach `max-requests` together: uWSGI
-spawns about two a second."""
+"""The longest time between the new processes of workers that reach `max-requests` together."""
 
 APART = 4
 """Only if workers live at least this many times as long, it is no chance that they end so close to each other."""
@@ -62,26 +66,30 @@ LIMIT_TOO_LOW = Kind(
     title="Workers are replaced too often: they reach `{option}`.",
     evidence="Each worker is replaced after {lives:duration} on average: {respawns:respawn} in {seconds:duration}"
     "[away? ; workers are down for {away:percent} of the time][wait? ; {wait}].",
-    meaning="uWSGI replaces each worker that reaches `{option}` ({limit}), and the new worker first has to load the "
-    "application. Workers that start together also end together.",
+    meaning="uWSGI replaces each worker that reaches `{option}` ({limit}), and those that start together end together.",
     act="Raise `{option}` to {enough:plain}[apart? , and set `{option}-delta` to {apart:plain}], or remove the limit.",
     then="A worker then lives for an hour or more.",
     clause="workers are replaced too often",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    limits="waits",
+    keeps_from_serving=True,
 )
 
 MEMORY_ABOVE_LIMIT = Kind(
     code="respawn_loop",
     severity="warning",
     title="Workers are replaced too often: a worker has more memory than `reload-on-rss` allows.",
-    evidence="One of the running workers has {size:bytes} of resident memory; {respawns:respawn} in {seconds:duration}"
-    "[wait? ; {wait}].",
+    evidence="A worker has {size:bytes} of resident memory; {respawns:respawn} in {seconds:duration}[wait? ; {wait}].",
     meaning="uWSGI replaces a worker when a request ends and the worker has more memory than `reload-on-rss` ({limit} "
     "MB), but not before the worker is {least} s old (`min-worker-lifetime`).",
     act="Raise `reload-on-rss` to {enough:plain}, if there is enough memory for all workers at this size.",
     then="Alternatively, let the application load less.",
     clause="a worker has more memory than `reload-on-rss` allows",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    limits="waits",
+    keeps_from_serving=True,
 )
 
 LEAK_ENDS_WORKERS = Kind(
@@ -98,6 +106,9 @@ LEAK_ENDS_WORKERS = Kind(
     "replaces young workers, too.] Find out what the application keeps in memory after each request.",
     clause="the application's memory grows with every request, so `{option}` ends the workers",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    limits="waits",
+    keeps_from_serving=True,
 )
 
 MEMORY_RECYCLED = Kind(
@@ -106,8 +117,8 @@ MEMORY_RECYCLED = Kind(
     title="The application's memory grows with every request, so `{option}` ends its workers.",
     evidence="Memory grows by at least {each:bytes} per request (measured in {processes} worker processes); a worker "
     "lives for {life:duration} on average; at least {lost:request} {lost:was|were} lost.",
-    meaning="`{option}` keeps the leak from filling the memory. But after each restart, the worker has to load the "
-    "application again.",
+    meaning="`{option}` keeps the leak from filling the memory. But each new worker has to load the application.",
+    runbook="UwsgiWorkerMemoryGrowing",
 )
 
 RECYCLED_TOGETHER = Kind(
@@ -121,19 +132,21 @@ RECYCLED_TOGETHER = Kind(
     act="[not enough, not delta? Update uWSGI to 2.0.29, and set `max-requests-delta`.][enough? Raise `max-requests` "
     "to {enough:plain}.][enough, delta?  ][delta? Set `max-requests-delta` to {delta:plain}.]",
     then="The workers then end rarely, or one at a time.[not enough, not delta?  Until you update uWSGI, raise "
-    "`max-requests`.][held?  All workers reach `max-requests` before they are {held} s old; uWSGI replaces no worker "
-    "before this age (`min-worker-lifetime`), so it then replaces all of them together.]",
+    "`max-requests`.][held?  uWSGI replaces no worker before it is {held} s old (`min-worker-lifetime`), and then all "
+    "of them together.]",
     clause="all workers reach `max-requests` together",
+    runbook="UwsgiQueueWaitHigh",
+    limits="waits",
+    keeps_from_serving=True,
 )
 RECYCLED_SLOWLY = replace(
     RECYCLED_TOGETHER,
     title="Workers that reach `max-requests` take a long time to end.",
-    meaning="The time is lost while old workers end, not while new ones load the application: a worker that reaches "
-    "`max-requests` takes no more requests, and uWSGI replaces it only when its last requests and its exit handlers "
-    "(`atexit`) are done. Meanwhile, the other workers get its requests.",
-    then="Then find out what a worker waits for that has reached `max-requests`: requests that take long, functions of "
-    "`atexit`, or threads that are not daemon threads.[not enough, not delta?  Until you update uWSGI, raise "
-    "`max-requests`.][held?  uWSGI replaces no worker before it is {held} s old (`min-worker-lifetime`).]",
+    meaning="The time is lost while old workers end: one that reaches `max-requests` takes no more requests, and uWSGI "
+    "replaces it only when its last requests and its exit handlers (`atexit`) are done.",
+    then="Then find out what such a worker waits for: requests that take long, functions of `atexit`, or threads that "
+    "are no daemons.[not enough, not delta?  Until you update uWSGI, raise `max-requests`.][held?  uWSGI replaces no "
+    "worker before it is {held} s old (`min-worker-lifetime`).]",
     clause="workers that reach `max-requests` take a long time to end",
 )
 
@@ -143,45 +156,31 @@ def _round_up(number: float, to: int = 1000) -> int:
     return max(1, math.ceil(number / to)) * to
 
 
-def count_respawns(figures: Figures) -> int:
-    """The ends of workers that `harakiri` does not explain."""
-    return sum(times for _, times, _ in find_ends(figures)) - figures.window.harakiris
-
-
-def mean_life(figures: Figures) -> float:
-    """How many seconds a worker lives on average; infinite if none ended."""
-    respawns = count_respawns(figures)
-    return figures.window.seconds * len(figures.window.workers) / respawns if respawns > 0 else math.inf
-
-
 def find_recycling(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that reach `max-requests`, a limit of memory or their age so early that it costs
-    capacity."""
-    for reach in (_reach_max_requests, _reach_memory_limit, _begin_above_limit, _reach_lifetime):
-        if found := next(reach(figures), None):
+    """The finding about workers that reach a limit of requests, memory or age so early that it costs capacity."""
+    if count_respawns(figures) < OFTEN:
+        return
+    for reach in (_reach_max_requests, _leak_soon, _begin_above_limit, _reach_lifetime):
+        if found := reach(figures):
             yield found
             return
 
 
-def _reach_max_requests(figures: Figures) -> Iterator[Finding]:
+def _reach_max_requests(figures: Figures) -> Finding | None:
     window, most, away = figures.window, figures.server.setup.options.max_requests, part_away(figures) or 0.0
-    if not most or count_respawns(figures) < OFTEN or not reach_max_requests(figures):
-        return
-    if mean_life(figures) < SHORT_LIFE and (most < SERVED or away >= AWAY):
-        served = sum(requests for _, _, requests in find_ends(figures))
-        enough = _round_up(max(served, LIFE * served / window.seconds) / len(window.workers))
-        yield _tell_too_low(figures, "max-requests", f"{most} requests", {"max-requests": enough})
+    is_short = mean_life(figures) < SHORT_LIFE and reach_max_requests(figures)
+    if not most or not is_short or (most >= SERVED and away < AWAY):
+        return None
+    served = sum(requests for _, _, requests in find_ends(figures))
+    enough = _round_up(max(served, LIFE * served / window.seconds) / len(window.workers))
+    return _tell_too_low(figures, "max-requests", f"{most} requests", {"max-requests": enough})
 
 
 def _tell_too_low(figures: Figures, option: str, limit: str, settings: Mapping[str, int]) -> Finding:
     return LIMIT_TOO_LOW.found(
+        figures,
         option=option,
         limit=limit,
-        lives=mean_life(figures),
-        respawns=count_respawns(figures),
-        seconds=figures.window.seconds,
-        away=part_away(figures),
-        wait=waiting_clause(figures.flow),
         enough=settings[option],
         apart=settings.get(f"{option}-delta"),
         settings=tuple(settings.items()),
@@ -193,34 +192,28 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
     records, most, ended = figures.server.workers, figures.server.setup.options.max_requests, find_ends(figures)
     if not most or most < SERVED or len(records) < 2 or not ended or not shows_a_limit(figures.flow):
         return
-    if (least := min(_list_lives(figures))) < RECYCLED * most:
+    requests = {worker.worker_id: worker.requests_per_life or 0.0 for worker in records}
+    if (least := min(requests.get(worker_id, 0.0) for worker_id, _, _ in ended)) < RECYCLED * most:
         return  # they ended for another reason, such as a reload of the workers
     spread, slowly = _end_together(figures), len(ended) >= MANY_ENDS * len(records) and _end_slowly(figures)
     if spread is None and not slowly:
         return
-    settings = _stagger(figures, most, slowly=slowly)
+    is_held_back = least >= HELD_BACK * most
+    settings = _stagger(figures, most, rarely=is_held_back or slowly)
     yield (RECYCLED_SLOWLY if slowly else RECYCLED_TOGETHER).found(
+        figures,
         ended=len(ended),
-        workers=len(records),
         spread=None if spread is None else max(1, spread),
         served=round(least),
         nobody=figures.window.no_worker_seconds or None,
-        wait=waiting_clause(figures.flow),
         enough=settings.get("max-requests"),
         delta=settings.get("max-requests-delta"),
-        held=(_is_held_back(figures, most) or None) and min_lifetime(figures),
+        held=is_held_back and _least_life(figures),
         settings=tuple(settings.items()),
     )
 
 
-def _list_lives(figures: Figures) -> list[float]:
-    """How many requests each worker that was replaced in the window completed before, on average over its lives."""
-    lives = {worker.worker_id: worker.requests_per_life or 0.0 for worker in figures.server.workers}
-    return [lives.get(worker_id, 0.0) for worker_id, _, _ in find_ends(figures)]
-
-
 def _end_together(figures: Figures) -> float | None:
-    """In how many seconds all workers were replaced; None if one was not, or if they just live so briefly."""
     ended, records = find_ends(figures), figures.server.workers
     spawned = [worker.last_spawn for worker in records if worker.last_spawn]
     if len(ended) < len(records) or len(spawned) < len(records):
@@ -231,8 +224,7 @@ def _end_together(figures: Figures) -> float | None:
 
 
 def _end_slowly(figures: Figures) -> bool:
-    """Whether requests wait for old workers to end, and not for new ones to load the application. uWSGI reports that a
-    worker that ends is up, and that its threads are free; after that, it is away and does not start yet."""
+    """Whether requests wait for old workers to end, which uWSGI reports as up, and not for new ones to load."""
     window, workers = figures.window, len(figures.window.workers)
     if window.starting_seconds is None:
         return False
@@ -243,17 +235,13 @@ def _end_slowly(figures: Figures) -> bool:
     return ending >= ENDING * times and ending > starting
 
 
-def _is_held_back(figures: Figures, most: int) -> bool:
-    return min(_list_lives(figures)) >= HELD_BACK * most
-
-
-def _stagger(figures: Figures, most: int, *, slowly: bool) -> dict[str, int]:
+def _stagger(figures: Figures, most: int, *, rarely: bool) -> dict[str, int]:
     """The options that let workers end rarely, or one at a time; none if uWSGI is too old for that."""
     version, workers = parse_version(figures.server.version), len(figures.server.workers)
     if version and version < MAX_REQUESTS_DELTA:
         return {}
     now, apart = figures.server.setup.options.max_requests_delta or 0, max(1, most // workers)
-    if not (_is_held_back(figures, most) or slowly or now >= apart):
+    if not rarely and now < apart:
         return {"max-requests-delta": apart}
     enough = _round_up(max(most + 1, LIFE * figures.flow.requests / figures.window.seconds / workers))
     delta = max(1, enough // workers)
@@ -261,8 +249,7 @@ def _stagger(figures: Figures, most: int, *, slowly: bool) -> dict[str, int]:
 
 
 class Leak(NamedTuple):
-    """Memory that grows with every request. each: bytes a request, at least, because samples miss the last requests of
-    a process; option, limit: what ends a worker, at so many megabytes; life: seconds that it lives on average."""
+    """Memory that grows with every request. each: bytes a request; limit: megabytes of `option`; life: in seconds."""
 
     each: float
     option: str
@@ -288,69 +275,49 @@ def find_leak(figures: Figures) -> Leak | None:
 
 
 def tell_leak(figures: Figures, leak: Leak, *, is_critical: bool = False) -> Finding:
-    """The finding about a leak that ends workers too often."""
-    return LEAK_ENDS_WORKERS.found(
-        _describe_leak(leak),
-        worse=is_critical,
-        limit=leak.limit,
-        evil=leak.option == EVIL,
-        away=part_away(figures),
-        wait=waiting_clause(figures.flow),
-    )
+    evil = leak.option == EVIL
+    return LEAK_ENDS_WORKERS.found(figures, _describe_leak(leak), limit=leak.limit, evil=evil, worse=is_critical)
 
 
 def _describe_leak(leak: Leak) -> Facts:
     return {"each": round(leak.each), "processes": leak.processes, "life": leak.life, "option": leak.option}
 
 
-def _reach_memory_limit(figures: Figures) -> Iterator[Finding]:
-    leak, away = find_leak(figures), part_away(figures)
-    if leak and leak.respawns >= OFTEN and leak.life < SHORT_LIFE and away is not None and away >= AWAY:
-        yield tell_leak(figures, leak)
+def _leak_soon(figures: Figures) -> Finding | None:
+    leak, away = find_leak(figures), part_away(figures) or 0.0
+    return tell_leak(figures, leak) if leak and leak.life < SHORT_LIFE and away >= AWAY else None
 
 
-def _begin_above_limit(figures: Figures) -> Iterator[Finding]:
-    """The finding about a limit of memory that an application reaches as soon as it is loaded."""
-    window, limit, respawns = figures.window, figures.server.setup.options.reload_on_rss or 0, count_respawns(figures)
-    size = max((worker.resident_bytes or 0 for worker in window.workers), default=0)
-    is_short = respawns >= OFTEN and mean_life(figures) < SHORT_LIFE
-    if not limit or not is_short or size < limit * 2**20 or find_leak(figures):
-        return
-    enough = _round_up(ROOM * size / 2**20, 10)
-    yield MEMORY_ABOVE_LIMIT.found(
-        size=size,
-        limit=limit,
-        respawns=respawns,
-        seconds=window.seconds,
-        wait=waiting_clause(figures.flow),
-        least=min_lifetime(figures),
-        enough=enough,
-        settings=(("reload-on-rss", enough),),
-    )
+def _begin_above_limit(figures: Figures) -> Finding | None:
+    limit = figures.server.setup.options.reload_on_rss or 0
+    size = max((worker.resident_bytes or 0 for worker in figures.window.workers), default=0)
+    if not limit or mean_life(figures) >= SHORT_LIFE or size < limit * 2**20 or find_leak(figures):
+        return None
+    enough, least = _round_up(ROOM * size / 2**20, 10), _least_life(figures)
+    facts: Facts = {"size": size, "limit": limit, "least": least, "enough": enough}
+    return MEMORY_ABOVE_LIMIT.found(figures, facts, settings=(("reload-on-rss", enough),))
 
 
-def _reach_lifetime(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that reach `max-worker-lifetime` so often that users feel it."""
-    options, is_felt = figures.server.setup.options, shows_a_limit(figures.flow)
-    life, costs = options.max_worker_lifetime, is_felt or (part_away(figures) or 0.0) >= AWAY
-    if not life or count_respawns(figures) < OFTEN or not costs:
-        return
-    if RECYCLED * life <= mean_life(figures) <= 2 * life:
-        longer = round(LIFE if life < LIFE else 2 * life)
-        settings, apart = {"max-worker-lifetime": longer}, round(longer / len(figures.window.workers))
-        if (options.max_worker_lifetime_delta or 0) < apart:
-            settings["max-worker-lifetime-delta"] = apart
-        yield _tell_too_low(figures, "max-worker-lifetime", f"{life} s", settings)
+def _reach_lifetime(figures: Figures) -> Finding | None:
+    options, away = figures.server.setup.options, part_away(figures) or 0.0
+    life = options.max_worker_lifetime
+    if not life or not (shows_a_limit(figures.flow) or away >= AWAY):
+        return None
+    if not RECYCLED * life <= mean_life(figures) <= 2 * life:
+        return None
+    longer = round(LIFE if life < LIFE else 2 * life)
+    settings, apart = {"max-worker-lifetime": longer}, round(longer / len(figures.window.workers))
+    if (options.max_worker_lifetime_delta or 0) < apart:
+        settings["max-worker-lifetime-delta"] = apart
+    return _tell_too_low(figures, "max-worker-lifetime", f"{life} s", settings)
 
 
 def find_memory_recycled(figures: Figures) -> Iterator[Finding]:
-    """The finding about memory that grows from request to request, while a limit of memory replaces the workers: each
-    of them looks well, and only the sum over their lives shows the leak."""
     leak = find_leak(figures)
     if leak is not None and not list(find_recycling(figures)):
-        yield MEMORY_RECYCLED.found(_describe_leak(leak), lost=sum(worker.lost for worker in figures.window.workers))
+        yield MEMORY_RECYCLED.found(figures, _describe_leak(leak))
 
 
-def min_lifetime(figures: Figures) -> int:
+def _least_life(figures: Figures) -> int:
     known = figures.server.setup.options.min_worker_lifetime
     return DEFAULT_MIN_LIFETIME if known is None else known

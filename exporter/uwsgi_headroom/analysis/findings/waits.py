@@ -1,9 +1,10 @@
-"""Findings about what requests wait for in their own server: locks, slow clients, a full pipe; or that advice needs to
-know it. What they wait for elsewhere is in `backend_waits`."""
+"""Findings about what requests wait for in their own server: slow clients, a pipe, an event loop, other stuck calls."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -11,12 +12,22 @@ from uwsgi_headroom.analysis.bottlenecks import SLOW_CLIENTS as SLOW
 from uwsgi_headroom.analysis.bottlenecks import STAY_OPEN as STAYS_OPEN
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.littles_law import shows_a_limit
+from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
+from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.shortages import tries_again
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, of_request, wait_for_websockets
-from uwsgi_headroom.analysis.worker_states import show_calls
-from uwsgi_headroom.record import ServerRecord
-from uwsgi_headroom.words.formats import mean_threads, name_pids
+from uwsgi_headroom.analysis.worker_states import (
+    MANY_STUCK,
+    fill_cores,
+    find_harmful_requests,
+    kill,
+    print_pids,
+    see_calls,
+)
+from uwsgi_headroom.history.window import WorkerWindow
+from uwsgi_headroom.record import LoopUse, WorkerRecord
+from uwsgi_headroom.words.formats import duration, mean_threads, name_pids
+from uwsgi_headroom.words.states import name_activity
 from uwsgi_headroom.words.template import Facts, Private
 
 USED = 0.5
@@ -32,15 +43,22 @@ LEAST_SHARED = 0.05
 """Fewer threads than this, on average, in a connection that workers share mean that hardly any request uses it."""
 
 AT_ONCE = 1.25
-"""With more threads than one in such a connection on average, several wait for an answer at the same time, and each
-takes the answer that comes first. With fewer, a lock of all processes may keep them apart: one thread after the other
-is then seen, and a look that takes a moment sees some of them twice."""
+"""With more threads than this in such a connection on average, several wait at the same time, with no lock."""
 
 LEAST_BLOCKED = 0.9
 """The same for what stops a server: its only thread is blocked for nearly all of the time."""
 
 OF_MOST = 0.5
 """So many threads for each active worker in one place, on average, are one of nearly every worker."""
+
+HELD = (0.1, 0.25)
+"""The part of the time in which a call holds a loop that is good to know, and that makes requests wait."""
+
+ALWAYS = 0.75
+"""If the loops of all workers are held for this part of the time, hardly anything else is served."""
+
+LONG = 3.0
+"""Seconds for which one call holds a loop that users notice, however rare it is."""
 
 OUTPUT_BLOCKED = Kind(
     code="output_blocked",
@@ -52,10 +70,12 @@ OUTPUT_BLOCKED = Kind(
     meaning="A pipe holds 64 KB by default. When the pipe is full, each write waits until the program at the other "
     "end, such as a log collector or the service manager, reads from the pipe.",
     act="Run `lsof +E -a -p {pid} -d 1,2` to find the program at the other end of the pipe.",
-    then="Restart this program if it has stopped reading. If it stops again, or reads too slowly, let uWSGI write its "
-    "log to a file (`logto`), and log less.",
+    then="Restart it if it has stopped reading. If it stops again, let uWSGI write to a file (`logto`), and log less.",
     clause="the workers are blocked writing to a pipe (their {output})",
     page_after=60,
+    runbook="UwsgiOutputBlocked",
+    limits="waits",
+    states=("pipe",),
 )
 
 CONNECTION_SHARED = Kind(
@@ -65,14 +85,15 @@ CONNECTION_SHARED = Kind(
     evidence="{sharing} of {workers} workers have the same open connection; on average, {waiting:mean} threads wait "
     "for a response on it{of_request}.",
     meaning="The application opened the connection before uWSGI forked the workers. [critical? Each request takes the "
-    "response that arrives first: users get wrong data, or the data of other users, unless each response carries the "
-    "ID of its request.][not critical? If two workers use the connection at once, one worker may read the response to "
-    "the other worker's request.]",
+    "response that arrives first: users get wrong data, or that of others, unless each response carries the ID of its "
+    "request.][not critical? If two workers use it at once, one may read the response to the other's request.]",
     act="Set `lazy-apps` and reload uWSGI: each worker then opens a connection of its own.",
-    then="Alternatively, open the connection after the fork, in a function with the decorator `@postfork` of the "
-    "module `uwsgidecorators`.",
+    then="Alternatively, open it after the fork, in a function with `@postfork` of `uwsgidecorators`.",
     clause="[is_cause? the workers share one connection to {address}]",
     page_after=60,
+    runbook="UwsgiConnectionShared",
+    limits="waits",
+    states=("backend",),
 )
 
 WAIT_FOR_CLIENTS = Kind(
@@ -88,9 +109,11 @@ WAIT_FOR_CLIENTS = Kind(
     "waits for the rest of each request until a timeout. Also let the web server in front buffer requests. ]"
     f"{SLOW.then}",
     clause=f"[held, served? {SLOW.cause}][held, not served? the threads wait for their clients]",
+    runbook="UwsgiClientsSlow",
+    fills_threads=True,
+    states=("client",),
 )
-"""Clients may be no slow ones if no request is completed: with an `http-socket` behind uWSGI's router, all threads
-read, for `socket-timeout` (4 s) each (measured on uWSGI 2.0.31)."""
+"""If no request is completed, clients may not be slow: behind uWSGI's router, threads of an `http-socket` read."""
 STAY_OPEN = replace(
     WAIT_FOR_CLIENTS,
     title="Threads wait for connections that stay open.",
@@ -108,25 +131,67 @@ SLEEP_AGAIN = Kind(
     title="Requests sleep, go on for a moment, and sleep again.",
     evidence="On average, {sleeping:mean} of {busy:mean} busy threads ({share:percent}) sleep, for {nap:duration} at a "
     "time{of_request}.",
-    meaning="Most likely, requests wait for a rate limit, or check again and again whether something is free that only "
-    "one request at a time can use, such as a SQLite file, a lock file or a lock in Redis. Other possible causes: a "
-    "backend fails, and requests retry after a pause; or event streams and long polls wait for new events, and hold a "
-    "thread on purpose.",
+    meaning="Most likely, requests wait for a rate limit, or for something that only one at a time can use, such as a "
+    "SQLite file, a lock file or a lock in Redis. Other causes: a backend fails, and requests retry after a pause; or "
+    "event streams and long polls hold a thread on purpose.",
     act="Run {calls} to find the line that sleeps.",
     then="Then shorten the time for which one request keeps the others waiting (in SQLite: short write transactions), "
-    "or repair the backend. More threads help only event streams and long polls: serve them with `gevent`, or add "
-    "threads.",
+    "or repair the backend. More threads, or `gevent`, help only event streams and long polls.",
     clause="[warning? requests sleep again and again]",
+    runbook="UwsgiConcurrencyNearCapacity",
+    fills_threads=True,
+    limits="waits",
+    states=("sleep",),
+)
+
+LOOP_HELD = Kind(
+    code="loop_held",
+    severity="critical, warning or info",
+    title="The event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls[doing?  that are {doing}].",
+    evidence="Calls occupied the thread of worker {worst} for {part:percent} of the last {seconds:duration}[longest? , "
+    "one of them for {longest}][load? ; this thread used {load:cpu} of a CPU]. In this worker, {serving:request} "
+    "{serving:is|are} in service, and {completed:request} {completed:was|were} completed.[others?  Other calls block "
+    "{others:worker}.]",
+    meaning="One thread serves all requests of a worker: while a call occupies it, they stop, on all async cores.",
+    act="Run {calls} to find the call[blocked? , then restart {blocked:worker} with {kill}].",
+    then="[blocked? SIGTERM does not end {blocked:it|them}, and SIGKILL loses {blocked:its|their} requests. Later: "
+    "][computes? Move the work of this call into another process, such as a spooler or a mule, or let it yield between "
+    "its steps (`gevent.sleep(0)`).][threads? Move this call to a thread beside the event loop "
+    "(`gevent.get_hub().threadpool`), or to a spooler.][other_loop? Replace the call by one that yields while it "
+    "waits, from a library for the event loop that uWSGI runs.][gevent? Make this call yield while it waits: "
+    "`gevent-early-monkey-patch` does this for Python's own functions, and a library in C needs its own patch "
+    "(`psycogreen` for psycopg2).]",
+    clause="[waits? the event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls][also?  that are "
+    "{doing}]",
+    page_after=60,
+    replaces=("request_stuck",),
+    runbook="UwsgiLoopHeld",
+    limits="always",
+)
+
+STUCK = Kind(
+    code="request_stuck",
+    severity="critical or warning",
+    title="Requests have been in service for longer than {limit:chosen}.",
+    evidence="{stuck:request} {stuck:is|are} stuck in {ids:worker}, {stuck:in service|the oldest} for "
+    "{oldest:duration}.{route}",
+    meaning="[not coroutines? Each stuck request holds a thread that other requests need. Its time counts only once it "
+    "has ended.][coroutines, full? Each stuck request holds an async core, and hardly any async cores are "
+    "free.][coroutines, not full? Async cores are free, but no request is completed: a call that does not yield may "
+    "block a worker and all of its requests. A database driver may not be patched.]",
+    act="Run {calls} to see what the stuck {stuck:request waits|requests wait} for.",
+    then="[many? Then restart their workers with the command that {pids} prints. ]Set timeouts on the calls that the "
+    "application makes[harakiri? , and set `harakiri` as the last resort].[reset?  `harakiri` ({reset} s) does not end "
+    "these requests: each further request resets the worker's only timer.][coroutines, full?  If these requests stay "
+    "open on purpose, raise `gevent` (or `async`).][long?  If they are expected to take this long, raise `--stuck` of "
+    "uwsgi-headroom.]",
+    clause="[many? stuck requests hold the {slots}]",
+    runbook="UwsgiRequestStuck",
+    fills_threads=True,
 )
 
 
-def see_calls(server: ServerRecord, worker_id: int | None = None) -> Private:
-    """The command that shows what the threads of a worker do: see `show_calls`."""
-    return Private(show_calls(server, worker_id), "`py-spy dump --pid PID`")
-
-
 def find(figures: Figures) -> Iterator[Finding]:
-    """The findings about what requests wait for; none where it is not known."""
     waits = figures.waits
     if waits is not None:
         yield from _shared(figures, waits)
@@ -135,8 +200,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 
 def blocks(figures: Figures, waits: WaitFigures, threads: float) -> bool:
-    """Whether requests mostly wait for one thing, in which this mean number of threads is seen: these threads
-    themselves, or, where a thread of most workers is in it, those that wait for its lock."""
+    """Whether requests mostly wait for one thing, in which this mean number of threads is, or for the lock of these."""
     if threads < LEAST_BLOCKED or not waits.total:
         return False
     of_most = threads >= OF_MOST * len(figures.balance.active)
@@ -145,38 +209,33 @@ def blocks(figures: Figures, waits: WaitFigures, threads: float) -> bool:
 
 
 def find_blocked_output(figures: Figures) -> Iterator[Finding]:
-    """The finding about a pipe that does not take what the workers write to it."""
     waits, known = figures.waits, figures.server.waits
     if waits is None or not blocks(figures, waits, waits.output):
         return
     writer = next((worker.local_pid for worker in figures.server.workers if worker.local_pid and worker.ages), None)
     yield OUTPUT_BLOCKED.found(
+        figures,
         worse=not figures.flow.requests or shows_a_limit(figures.flow),
         output=(known and known.output_name) or "standard output or error",
         writing=waits.output,
         busy=waits.total,
         behind=waits.threads.get("lock", 0.0),
-        completed=figures.flow.requests,
-        seconds=figures.window.seconds,
         pid=Private(name_pids([writer], "WORKER_PID"), "WORKER_PID"),
     )
 
 
 def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    """Connections that were opened before the fork: answers go to whichever worker reads first."""
-    connections = figures.server.shared_connections
-    if not connections:
-        return
-    largest = max(connections, key=lambda each: each.workers)
-    yield CONNECTION_SHARED.found(
-        worse=(waits.shared >= LEAST_SHARED) + (waits.shared >= AT_ONCE),
-        address=Private(largest.address, "a backend"),
-        sharing=largest.workers,
-        workers=len(figures.server.workers),
-        waiting=waits.shared,
-        of_request=of_request(waits, waits.each("backend")),
-        is_cause=blocks(figures, waits, waits.shared),
-    )
+    if connections := figures.server.shared_connections:
+        largest = max(connections, key=lambda each: each.workers)
+        yield CONNECTION_SHARED.found(
+            figures,
+            worse=(waits.shared >= LEAST_SHARED) + (waits.shared >= AT_ONCE),
+            address=Private(largest.address, "a backend"),
+            sharing=largest.workers,
+            waiting=waits.shared,
+            of_request=of_request(waits, waits.each("backend")),
+            is_cause=blocks(figures, waits, waits.shared),
+        )
 
 
 def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
@@ -193,21 +252,152 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         "of_request": of_request(waits, waits.each("client") or None),
     }
     if wait_for_websockets(figures.server):
-        yield STAY_OPEN.found(facts, held=is_most, worse=is_many)
+        yield STAY_OPEN.found(figures, facts, held=is_most, worse=is_many)
     else:
-        yield WAIT_FOR_CLIENTS.found(facts, held=is_most, served=figures.flow.requests > 0, worse=is_many)
+        yield WAIT_FOR_CLIENTS.found(figures, facts, held=is_most, served=figures.flow.requests > 0, worse=is_many)
 
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    """Requests that sleep, look whether they can go on, and sleep again."""
-    if not tries_again(figures) or not waits.nap or waits.threads["sleep"] < LEAST_THREADS:
+    sleeping = waits.threads.get("sleep", 0.0)
+    if tries_again(figures) and waits.nap and sleeping >= LEAST_THREADS:
+        yield SLEEP_AGAIN.found(
+            figures,
+            worse=sleeping >= USED * (figures.available or 0),
+            sleeping=sleeping,
+            busy=waits.total,
+            share=waits.share("sleep"),
+            nap=waits.nap,
+            of_request=of_request(waits, waits.each("sleep")),
+        )
+
+
+class _Held(NamedTuple):
+    """A loop that is held. part: of the time; seconds: for how long one call held it."""
+
+    part: float
+    seconds: float
+    worker: WorkerRecord
+    window: WorkerWindow
+    use: LoopUse
+
+    @property
+    def activity(self) -> str:
+        return name_activity(*self.use.hold)
+
+    @property
+    def worker_id(self) -> int:
+        return self.worker.worker_id
+
+
+def find_held_loops(figures: Figures) -> Iterator[Finding]:
+    held = _find_held(figures)
+    if not held:
         return
-    yield SLEEP_AGAIN.found(
-        worse=waits.threads["sleep"] >= USED * (figures.available or 0),
-        sleeping=waits.threads["sleep"],
-        busy=waits.total,
-        share=waits.share("sleep"),
-        nap=waits.nap,
-        of_request=of_request(waits, waits.each("sleep")),
-        calls=see_calls(figures.server),
+    worst, blocked = held[0], _find_blocked(figures, held)
+    alike = sorted(each.worker_id for each in held if each.activity == worst.activity)
+    makes_wait, cpu = worst.part >= HELD[1] or worst.seconds >= LONG, worst.window.cpu_seconds
+    state, _, how = worst.use.hold
+    yield LOOP_HELD.found(
+        figures,
+        _choose_remedy(figures, worst),
+        worse=_stand(figures, held) + (worst.part >= MOSTLY or worst.seconds >= LONG),
+        alike=alike,
+        others=[each.worker_id for each in held if each.worker_id not in alike],
+        doing=Private(worst.activity, name_activity(state, "", how)),
+        waits=makes_wait,
+        also=makes_wait and bool(worst.activity),
+        calls=see_calls(figures.server, worst.worker_id),
+        blocked=sorted(worker.worker_id for worker in blocked),
+        kill=Private(kill("KILL", blocked), "SIGKILL"),
+        worker_id=alike[0] if len(alike) == 1 else None,
+        worst=worst.worker_id,
+        part=worst.part,
+        seconds=figures.window.observed_seconds,
+        longest=worst.seconds >= 1 and duration(worst.seconds),
+        load=ratio(cpu, figures.window.seconds),
+        serving=len(worst.worker.ages),
+        completed=worst.window.requests,
+    )
+
+
+def _stand(figures: Figures, held: list[_Held]) -> bool:
+    """Whether nothing goes on: every loop is held for long, or none was completed and those in service are held."""
+    always = {each.worker_id: each for each in held if each.part >= ALWAYS}
+    serving = [worker for worker in figures.server.workers if worker.state == "accepting"]
+    with_requests = {worker.worker_id for worker in serving if worker.ages}
+    if not figures.flow.requests and with_requests and with_requests <= always.keys():
+        return True
+    is_long = all(each.seconds >= LONG for each in always.values())
+    is_felt = is_long or not figures.flow.requests or shows_a_limit(figures.flow)
+    return bool(serving) and len(always) >= len(serving) and is_felt
+
+
+def _find_held(figures: Figures) -> list[_Held]:
+    waits, seconds = figures.server.waits, figures.window.observed_seconds
+    uses = waits.loops if waits and waits.loops else {}
+    windows = {worker.worker_id: worker for worker in figures.window.workers}
+    found = []
+    for worker in figures.server.workers:
+        use, window = uses.get(worker.worker_id), windows.get(worker.worker_id)
+        part = ratio(window.loop_held_seconds, seconds) if window else None
+        if use is None or window is None or part is None:
+            continue
+        if use.held:  # a call that computes is known only after a CPU second, which takes long where CPUs are scarce
+            part = max(part, min(1.0, use.longest / seconds))
+        if part >= HELD[0] or use.longest >= LONG:
+            found.append(_Held(part, use.longest, worker, window, use))
+    return sorted(found, key=lambda each: (-each.part, -each.seconds))
+
+
+def find_part_held(figures: Figures) -> float | None:
+    """The part of the time for which calls hold the loop that they hold most; None if none is."""
+    held = _find_held(figures)
+    return held[0].part if held else None
+
+
+def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:
+
+    def is_blocked(each: _Held) -> bool:
+        oldest = max((age or 0.0 for age in each.worker.ages.values()), default=0.0)
+        goes_on = each.part < ALWAYS or each.window.requests > 0
+        return oldest >= figures.stuck_seconds and (each.seconds >= figures.stuck_seconds or not goes_on)
+
+    return [each.worker for each in held if each.use.held and is_blocked(each)]
+
+
+def _choose_remedy(figures: Figures, worst: _Held) -> Facts:
+    hold, options = worst.use.hold, figures.server.setup.options
+    computes = hold.state in ("cpu", "cpu_wait", "interpreter_lock")
+    threads = not computes and (hold.how == "file" or hold.state in ("lock", "disk", "child"))
+    yields, is_other = not computes and not threads, options.gevent is None and options.complete
+    other_loop, gevent = yields and is_other, yields and not is_other
+    return {"computes": computes, "threads": threads, "other_loop": other_loop, "gevent": gevent}
+
+
+def find_stuck(figures: Figures) -> Iterator[Finding]:
+    """The finding about stuck requests. `harakiri` helps only where it ends those of few threads."""
+    requests, seconds, server = find_harmful_requests(figures), figures.stuck_seconds, figures.server
+    if not requests:
+        return
+    (oldest, worst), ids = requests[0], sorted({worker_id for _, worker_id in requests})
+    kind, limit = server.setup.concurrency_kind, server.setup.options.harakiri
+    are_many, is_async = len(requests) >= MANY_STUCK * (figures.ceiling or math.inf), kind == "async"
+    has_threads = (figures.configured or 0) > len(server.workers) and kind not in ("async", None)
+    is_reset = bool(limit and seconds > limit) and has_threads
+    yield STUCK.found(
+        figures,
+        worse=are_many and (not is_async or shows_a_limit(figures.flow)),
+        limit=seconds,
+        stuck=len(requests),
+        ids=ids,
+        oldest=oldest,
+        route=Private(describe_stuck_route(figures.routes, server, seconds)),
+        coroutines=is_async,
+        full=fill_cores(figures),
+        calls=see_calls(server, worst),
+        many=are_many,
+        pids=print_pids(figures, ids),
+        harakiri=kind not in ("async", None) and not is_reset,
+        reset=is_reset and limit,
+        long=not is_async,
     )

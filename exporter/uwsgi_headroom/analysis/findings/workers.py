@@ -14,18 +14,22 @@ from uwsgi_headroom.analysis.findings.recycling import (
     OFTEN,
     SERVED,
     SHORT_LIFE,
-    count_respawns,
     find_leak,
     find_memory_recycled,
     find_recycling,
-    mean_life,
     tell_leak,
 )
-from uwsgi_headroom.analysis.log_words import ENDS, LOG, is_proven, proven_place, proven_signal, read_log
-from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
-from uwsgi_headroom.analysis.worker_states import RECYCLED, find_ends, find_unexplained_ends, scales
+from uwsgi_headroom.analysis.log_words import ENDS, LOG, is_proven, proven_signal
+from uwsgi_headroom.analysis.worker_states import (
+    RECYCLED,
+    count_lost,
+    count_respawns,
+    find_ends,
+    find_unexplained_ends,
+    mean_life,
+    scales,
+)
 from uwsgi_headroom.uwsgi_log.messages import name_signal
-from uwsgi_headroom.words.formats import listed
 from uwsgi_headroom.words.template import Facts, Private
 
 MANY_LOST = (3, 0.01)
@@ -35,13 +39,10 @@ LOOP = (OFTEN, 1.0)
 """This many respawns of one worker per window, and per minute, are a loop if the worker serves little in between."""
 
 LOOP_CHEAPER = (10, 4.0)
-"""The same while cheaper mode may end and spawn workers, which it hardly does every 15 s. A worker that serves nothing
-in between is in a loop from `LOOP` on: cheaper mode spawns it because requests need it."""
+"""The same while cheaper mode may end and spawn workers, which it hardly does every 15 s, and they serve something."""
 
 KILLED = 0.5
-"""The part of the workers that ended which the kernel has to have killed for lack of memory, so that this is why they
-ended. Its counts are read a few seconds later."""
-
+"""The part of the workers that ended which the kernel has to have killed, so that this is why they ended."""
 
 RELOAD_SECONDS = 60.0
 """Full reloads that follow each other so closely are no deploys."""
@@ -53,13 +54,14 @@ HARAKIRI = Kind(
     evidence="uWSGI killed a worker {kills:times} in the last {seconds:duration}. The killed workers were serving at "
     "least {lost:request}[other? ; workers also ended {other:times} for other reasons].",
     meaning="All requests in a killed worker are lost, and uWSGI counts none of them.[threads?  With `threads`, a "
-    "worker has only one timer, and each further request of the worker resets it: a slow request may run longer than "
-    "`harakiri`.]",
+    "worker has only one timer, and each further request resets it: a slow one may run longer.]",
     act="Find the slow request in uWSGI's log, in lines with `HARAKIRI`.",
     then="[turn_on? `{turn_on}` shows these lines here. ]Then set timeouts on the calls that this request makes. If "
     "such requests are expected to take longer than `harakiri`, raise `harakiri`.",
     clause="[fills? slow requests hold the threads until `harakiri` kills the workers]",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    fills_threads=True,
 )
 
 OUT_OF_MEMORY = Kind(
@@ -73,9 +75,10 @@ OUT_OF_MEMORY = Kind(
     "fewer `processes`.",
     then="[cgroup? The limit is MemoryMax of a unit, --memory of Docker, resources.limits.memory of a pod. ]If the "
     "memory of the workers grows, set `reload-on-rss`, and `min-worker-lifetime` to 0: uWSGI then replaces a worker "
-    "that has grown too large after it has completed a request, however young it is.",
+    "that has grown too large, however young.",
     clause="{ids:worker} {ids:was|were} killed because memory ran out",
     page_after=60,
+    runbook="UwsgiRequestsLost",
 )
 
 RELOAD_LOST_REQUESTS = Kind(
@@ -85,13 +88,14 @@ RELOAD_LOST_REQUESTS = Kind(
     title="A reload lost requests[not die_on_term? , most likely because of SIGTERM without `die-on-term`].",
     evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, with at least {lost:request} in "
     "service ({part:fine_percent} of all requests).",
-    meaning="[not die_on_term? Without `die-on-term`, SIGTERM does not stop uWSGI: it makes uWSGI reload, and the "
-    "requests in service are lost. ]At a graceful reload, uWSGI waits until its requests are complete, for {mercy} s "
-    "at most (`worker-reload-mercy`).",
+    meaning="[not die_on_term? Without `die-on-term`, SIGTERM does not stop uWSGI: it makes uWSGI reload, and requests "
+    "are lost. ]At a graceful reload, uWSGI waits for requests, for {mercy} s at most (`worker-reload-mercy`).",
     act="[not die_on_term? Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI.]"
     "[die_on_term? Raise `worker-reload-mercy` above the duration of the longest request.]",
     then="To reload uWSGI, send SIGHUP.",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    explained_by="respawn_loop",
 )
 
 LOST = Kind(
@@ -102,16 +106,19 @@ LOST = Kind(
     evidence="{ids:Worker} lost at least {lost:request} in the last {seconds:duration} ({part:fine_percent} of all "
     "requests), and `harakiri` was not the cause.[ends?  In total, workers ended {ends} times, and no uWSGI option "
     "that is set explains this.]",
-    meaning="[crashed? The workers crashed, exited, or were killed. The kernel kills a process if memory runs out.]"
-    "[late? Workers that reach `max-requests` take no new requests, and uWSGI gives those in service {mercy} s "
-    "(`worker-reload-mercy`) before it kills the worker.][evil? uWSGI kills a worker that exceeds "
-    "`evil-reload-on-rss` immediately (SIGKILL), and all of its requests are lost.]",
+    meaning="[crashed? The workers crashed, exited, or were killed. The kernel kills a process if memory runs "
+    "out.][late? When workers reach `max-requests`, uWSGI gives their requests {mercy} s (`worker-reload-mercy`) "
+    "before it kills them.][evil? uWSGI kills a worker that exceeds `evil-reload-on-rss` immediately, with all of its "
+    "requests.]",
     act="[crashed, options? Check whether you want {options} to end workers.][crashed, not options, fix? "
     "{fix}][crashed, not options, look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in "
     "`dmesg`.][late? Raise `worker-reload-mercy` above the duration of the longest request, or give it a "
     "timeout.][evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]",
     then=LOG + "[evil? Also set `min-worker-lifetime` to 0, so that `reload-on-rss` replaces young workers, too.]",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    explained_by="respawn_loop",
+    log=ENDS,
 )
 
 KEEPS_RESTARTING = Kind(
@@ -119,8 +126,7 @@ KEEPS_RESTARTING = Kind(
     severity="critical or warning",
     title="{ids:Worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}].",
     evidence="{ended:Worker} ended {respawns:times} in {seconds:duration}, and served {served:request} meanwhile.",
-    meaning="Until the new worker has started, its threads serve no request. With `lazy-apps`, the new worker first "
-    "loads the application.",
+    meaning="Until a new worker has started, it serves nothing. With `lazy-apps`, it first loads the application.",
     act="[not works? If this began with a deploy, roll the deploy back.]"
     "[works? Find out from uWSGI's log why {ids:worker} {ids:ends|end}.]",
     then="[look? Look in uWSGI's log for an import error, `died, killed by signal`, or an exit of the application "
@@ -130,6 +136,10 @@ KEEPS_RESTARTING = Kind(
     "this.]",
     clause="{ids:worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}]",
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    limits="waits",
+    keeps_from_serving=True,
+    log=ENDS,
 )
 
 RESPAWNED = Kind(
@@ -138,8 +148,7 @@ RESPAWNED = Kind(
     title="Workers were restarted.",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}[life? ; on average over "
     "all workers, a worker lives for {life:duration}].",
-    meaning="uWSGI replaces a worker that exits, or that reaches a limit, such as `max-requests` or `reload-on-rss`; "
-    "it stops workers at a reload, and with `idle`. No request was lost.",
+    meaning="uWSGI replaces workers that exit, or reach a limit, or at a reload, or with `idle`. No request was lost.",
     act="[life? Raise `max-requests`: each worker lives for less than a minute.]",
 )
 
@@ -149,11 +158,12 @@ ENDED = Kind(
     severity="critical or warning",
     title="Workers ended unexpectedly[killed? , killed{killed}].",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}, and no uWSGI option explains why.",
-    meaning="Either a chain reload is in progress, or the workers crashed, exited, or were killed. The kernel kills a "
-    "process if memory runs out. The requests in a worker that crashed or was killed are lost.",
+    meaning="It was a chain reload, or the workers crashed, exited, or were killed, as when memory runs out.",
     act="[fix? {fix}][look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in `dmesg`.]",
     then=LOG,
     page_after=60,
+    runbook="UwsgiRequestsLost",
+    log=ENDS,
 )
 
 RELOADED = Kind(
@@ -173,10 +183,12 @@ def find(figures: Figures) -> Iterator[Finding]:
     killed = list(_out_of_memory(figures))
     yield from killed or _lost(figures)
     if not killed and not list(find_recycling(figures)):
-        yield from _looping(figures) or _respawns(figures)
+        yield from list(_looping(figures)) or _respawns(figures)
     if not find_looping(figures):
         yield from find_memory_recycled(figures)
-    yield from _reloads(figures)
+    times, seconds = figures.window.reloads, figures.window.seconds
+    if times and not lost_in_a_reload(figures):
+        yield RELOADED.found(figures, worse=times >= AGAIN_AND_AGAIN and seconds <= times * RELOAD_SECONDS)
 
 
 def _are_many(figures: Figures, lost: int) -> bool:
@@ -184,23 +196,15 @@ def _are_many(figures: Figures, lost: int) -> bool:
     return lost >= least and lost >= part * (figures.flow.requests + lost)
 
 
-def _part_of(figures: Figures, lost: int) -> float:
-    return lost / (figures.flow.requests + lost)
-
-
-def _lost_count(figures: Figures) -> int:
-    return sum(worker.lost for worker in figures.window.workers)
-
-
 def _harakiri(figures: Figures) -> Iterator[Finding]:
     window = figures.window
     if window.harakiris:
-        lost = max(_lost_count(figures), window.harakiris)
+        lost = max(count_lost(figures), window.harakiris)
         yield HARAKIRI.found(
+            figures,
             worse=_are_many(figures, lost),
             limit=Private(str(figures.server.setup.options.harakiri or "")),
             kills=window.harakiris,
-            seconds=window.seconds,
             lost=lost,
             other=max(0, window.respawns - window.harakiris) or None,
             threads=(figures.configured or 0) > len(window.workers),
@@ -210,84 +214,57 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
 
 
 def _out_of_memory(figures: Figures) -> Iterator[Finding]:
-    """Workers that ended while the kernel killed about as many processes for lack of memory."""
-    kills, ends = figures.window.oom_kills, find_ends(figures)
+    kills, ends, memory = figures.window.oom_kills, find_ends(figures), figures.server.memory
     number = sum(times for _, times, _ in ends) - figures.window.harakiris
     if not kills or number <= 0 or kills < KILLED * number:
         return
-    lost, memory, ids = _lost_count(figures), figures.server.memory, [worker_id for worker_id, _, _ in ends]
-    is_cgroup = memory is not None and memory.limited_by == "cgroup"
     often = any(_is_loop(figures, times, requests) for _, times, requests in ends)
     yield OUT_OF_MEMORY.found(
-        worse=often or _are_many(figures, max(lost, number)),
-        ids=ids,
-        seconds=figures.window.seconds,
+        figures,
+        worse=often or _are_many(figures, max(count_lost(figures), number)),
+        ids=[worker_id for worker_id, _, _ in ends],
         kills=kills,
         ends=number,
-        lost=lost,
         each=getattr(memory, "per_worker", None),
-        cgroup=is_cgroup,
+        cgroup=memory is not None and memory.limited_by == "cgroup",
     )
 
 
 def lost_in_a_reload(figures: Figures) -> bool:
-    """Whether requests were lost, and only full reloads ended workers."""
+    """Whether requests were lost, and only full reloads ended workers: a graceful one waits for them."""
     window = figures.window
-    return bool(window.reloads and not window.harakiris and not find_ends(figures)) and _lost_count(figures) > 0
+    return bool(window.reloads and not window.harakiris and not find_ends(figures)) and count_lost(figures) > 0
 
 
 def _lost(figures: Figures) -> Iterator[Finding]:
-    if not _lost_count(figures) or figures.window.harakiris:
+    lost, options = count_lost(figures), figures.server.setup.options
+    if not lost or figures.window.harakiris:
         return
-    yield _reloaded_brutally(figures) if lost_in_a_reload(figures) else _lost_otherwise(figures)
-
-
-def _reloaded_brutally(figures: Figures) -> Finding:
-    """The one finding about a reload that ended requests in service: a graceful one waits for them."""
-    options, lost = figures.server.setup.options, _lost_count(figures)
-    return RELOAD_LOST_REQUESTS.found(
-        worse=_are_many(figures, lost),
-        die_on_term=options.die_on_term,
-        reloads=figures.window.reloads,
-        seconds=figures.window.seconds,
-        lost=lost,
-        part=_part_of(figures, lost),
-        mercy=options.worker_reload_mercy or DEFAULT_MERCY,
-    )
-
-
-def _lost_otherwise(figures: Figures) -> Finding:
-    server, leak, lost = figures.server, find_leak(figures), _lost_count(figures)
-    unexplained = find_unexplained_ends(figures)
+    part = lost / (figures.flow.requests + lost)
+    if lost_in_a_reload(figures):
+        worse = _are_many(figures, lost)
+        yield RELOAD_LOST_REQUESTS.found(figures, part=part, die_on_term=options.die_on_term, worse=worse)
+        return
+    leak, unexplained = find_leak(figures), find_unexplained_ends(figures)
     ends = sum(times for _, times, _ in unexplained)
     others = {worker_id for worker_id, _, _ in unexplained if ends > lost}
     is_evil = leak is not None and leak.option == EVIL
-    is_late = not is_evil and (_are_recycled(figures) or is_proven(server, "mercy_kill"))
-    return LOST.found(
-        read_log(server, ENDS),
+    most, killed = options.max_requests, proven_signal(figures.server)
+    ended = {worker.worker_id for worker in figures.window.workers if worker.lost}
+    lives = [each.requests_per_life or 0.0 for each in figures.server.workers if each.worker_id in ended]
+    are_recycled = bool(most and lives) and min(lives) >= RECYCLED * (most or 0)
+    are_recycled = are_recycled and killed in ("", f" by signal {name_signal(SIGKILL)}")
+    is_late = not is_evil and (are_recycled or is_proven(figures.server, "mercy_kill"))
+    yield LOST.found(
+        figures,
         worse=_are_many(figures, max(lost, ends)),
-        killed=proven_signal(server),
-        ids=sorted(others | {worker.worker_id for worker in figures.window.workers if worker.lost}),
-        lost=lost,
-        seconds=figures.window.seconds,
-        part=_part_of(figures, lost),
+        ids=sorted(others | ended),
+        part=part,
         ends=Private(f"{ends:,}" * (ends > lost)),
         crashed=not (is_evil or is_late),
         late=is_late,
         evil=is_evil,
-        options=_name_enders(figures),
-        mercy=server.setup.options.worker_reload_mercy or DEFAULT_MERCY,
     )
-
-
-def _are_recycled(figures: Figures) -> bool:
-    """Whether all processes of the workers that lost requests ended after `max-requests` requests or so, and no signal
-    is proven that ended one."""
-    most, workers = figures.server.setup.options.max_requests, figures.server.workers
-    ended = {worker.worker_id for worker in figures.window.workers if worker.lost}
-    lives = [worker.requests_per_life or 0.0 for worker in workers if worker.worker_id in ended]
-    served = bool(most and lives) and min(lives) >= RECYCLED * (most or 0)
-    return served and proven_signal(figures.server) in ("", f" by signal {name_signal(SIGKILL)}")
 
 
 def find_looping(figures: Figures) -> list[int]:
@@ -295,73 +272,42 @@ def find_looping(figures: Figures) -> list[int]:
     return [number for number, respawns, requests in find_ends(figures) if _is_loop(figures, respawns, requests)]
 
 
-def _looping(figures: Figures) -> list[Finding]:
-    window, ended, looping = figures.window, find_ends(figures), find_looping(figures)
+def _looping(figures: Figures) -> Iterator[Finding]:
+    ended, looping = find_ends(figures), find_looping(figures)
     if not looping or count_respawns(figures) <= 0:
-        return []
+        return
     # A worker that serves nothing in between (its import fails, for example) loses no requests.
     lost = sum(times for _, times, requests in find_unexplained_ends(figures) if requests >= times)
-    is_many = _are_many(figures, lost) or 2 * len(looping) >= len(window.workers)
+    is_many = _are_many(figures, lost) or 2 * len(looping) >= len(figures.window.workers)
     if leak := find_leak(figures):
-        return [tell_leak(figures, leak, is_critical=is_many)]
-    killed, known = proven_signal(figures.server), read_log(figures.server, ENDS)
-    works = any(requests >= times for worker_id, times, requests in ended if worker_id in looping)
-    row = KEEPS_RESTARTING.found(
-        known,
+        yield tell_leak(figures, leak, is_critical=is_many)
+        return
+    yield KEEPS_RESTARTING.found(
+        figures,
         worse=is_many,
         ids=looping,
-        killed=killed,
-        place=Private(proven_place(figures.server, ENDS)),
         ended=[worker_id for worker_id, _, _ in ended],
-        respawns=count_respawns(figures),
-        seconds=window.seconds,
         served=sum(requests for _, _, requests in ended),
-        works=works,
-        options=_name_enders(figures),
+        works=any(requests >= times for worker_id, times, requests in ended if worker_id in looping),
     )
-    return [row]
 
 
 def _respawns(figures: Figures) -> Iterator[Finding]:
-    window, respawns = figures.window, count_respawns(figures)
     ended, unexplained = find_ends(figures), find_unexplained_ends(figures)
-    if respawns <= 0 or scales(figures) or (unexplained and _lost_count(figures)):
+    respawns = count_respawns(figures)
+    if respawns <= 0 or scales(figures) or (unexplained and count_lost(figures)):
         return
-    facts: Facts = {
-        "ended": [worker_id for worker_id, _, _ in unexplained or ended],
-        "respawns": respawns,
-    }
+    facts: Facts = {"ended": [worker_id for worker_id, _, _ in unexplained or ended]}
     if unexplained:
-        facts |= read_log(figures.server, ENDS) | {"seconds": window.seconds, "killed": proven_signal(figures.server)}
-        yield ENDED.found(facts, worse=_are_many(figures, respawns))
+        yield ENDED.found(figures, facts, worse=_are_many(figures, respawns))
         return
     is_short = mean_life(figures) < SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
-    yield RESPAWNED.found(facts, seconds=window.seconds, life=is_short and mean_life(figures))
-
-
-def _reloads(figures: Figures) -> Iterator[Finding]:
-    times = figures.window.reloads
-    if times and not lost_in_a_reload(figures):
-        worse = times >= AGAIN_AND_AGAIN and figures.window.seconds <= times * RELOAD_SECONDS
-        yield RELOADED.found(reloads=times, seconds=figures.window.seconds, worse=worse)
+    yield RESPAWNED.found(figures, facts, life=is_short and mean_life(figures))
 
 
 def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:
-    """Whether a worker with these respawns and requests in the window is in a loop."""
-    is_cheaper = scales(figures) and requests >= respawns
-    least, a_minute = LOOP_CHEAPER if is_cheaper else LOOP
-    often = respawns >= max(least, a_minute * figures.window.seconds / 60)
-    return often and requests < _served_enough(figures) * respawns
-
-
-def _served_enough(figures: Figures) -> float:
-    """With at least this many requests between respawns, a worker is recycled: nearly `max-requests`, if that is
-    known."""
+    """Whether a worker with these respawns and requests in the window is in a loop, and not recycled."""
+    least, a_minute = LOOP_CHEAPER if scales(figures) and requests >= respawns else LOOP
     most = figures.server.setup.options.max_requests
-    return min(SERVED, RECYCLED * most) if most else SERVED
-
-
-def _name_enders(figures: Figures) -> str:
-    """The options that may end the workers; empty if none is set."""
-    names = [f"`{name}`" for name in figures.server.setup.options.ends_workers]
-    return listed(names) if names else ""
+    enough = min(SERVED, RECYCLED * most) if most else SERVED
+    return respawns >= max(least, a_minute * figures.window.seconds / 60) and requests < enough * respawns

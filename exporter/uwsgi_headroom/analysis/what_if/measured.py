@@ -21,6 +21,7 @@ from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import State
+from uwsgi_headroom.words.template import fill
 
 MOST_PROCESSES = 1024
 MOST_THREADS = 1024
@@ -106,15 +107,11 @@ class Observed(Struct, frozen=True, kw_only=True):
     requests: int | None = None
     """How many were completed."""
     offered_at_least: float | None = None
-    """The mean number of requests in the system, if more was offered than was completed: `throughput` is then what the
-    server managed, not what was asked for. None if all that was offered was served."""
+    """The mean number of requests in the system, if more was offered than was completed; None if all was served."""
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """One server, observed in one setting.
-
-    memory_per_worker, memory_available: bytes; None if unknown.
-    """
+    """One server, observed in one setting. memory_per_worker, memory_available: bytes; None if unknown."""
 
     setting: Setting
     """As configured; with cheaper mode, the ceiling of processes."""
@@ -154,8 +151,7 @@ class Measured(Struct, frozen=True, kw_only=True):
 
     @property
     def offered_at_least(self) -> float | None:
-        """The largest number of requests in the system that was only a floor, in the window or at the peak; None if all
-        that was offered was served."""
+        """The largest number of requests in the system that was only a floor; None if all was served."""
         floors = [seen.offered_at_least for seen in (self.window, self.peak) if seen is not None]
         return max((floor for floor in floors if floor is not None), default=None)
 
@@ -175,25 +171,16 @@ UNEVEN = 1.1
 
 
 def measure_server(figures: Figures, *, others_follow: bool | None = None, peak: Observed | None = None) -> Measured:
-    """Collect what a prediction needs. peak: the busiest part of the recent past; None: the window.
-
-    Raises CannotPredictError if the server is of a kind that the model does not know, or if figures are missing.
-    """
-    workers, cpus = figures.window.workers, _count_cpus(figures)
-    if figures.saturation is not None:
-        which = f"The backend {figures.saturation.name}" if figures.saturation.name else "A backend"
-        raise CannotPredictError(
-            f"{which} is saturated: in any other setting, requests would also wait in this backend."
-        )
+    """Collect what a prediction needs. peak: the busiest part of the past, or None. Raises CannotPredictError."""
     if unknown := _find_unknown(figures):
-        raise CannotPredictError(f"{unknown}: how many of them could run at once in another setting is not known.")
+        raise CannotPredictError(unknown)
+    workers, server, observed = figures.window.workers, figures.server, figures.window.observed_seconds
     cpu = sum_if_all_known([worker.cpu_seconds for worker in workers])
-    observed = figures.window.observed_seconds
     up = sum(worker.up_seconds for worker in workers) / observed if observed else len(workers)
-    setup, memory = figures.server.setup, figures.server.memory
+    memory = server.memory
     return Measured(
         setting=Setting(len(workers), max(1, round((figures.configured or 0) / len(workers)))),
-        cpus=cpus,
+        cpus=server.cpus.count if server.cpus else 0.0,
         window=describe_flow(figures.flow, figures.response_times, figures.demand),
         peak=peak,
         cpu_per_request=cpu / figures.flow.requests if cpu is not None and figures.flow.requests else None,
@@ -204,41 +191,44 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
         others_follow=bool(others_follow),
         memory_per_worker=memory.per_worker if memory else None,
         memory_available=memory.available if memory else None,
-        memory_is_exact=memory.is_exact if memory else True,
-        cheaper=bool(setup.options.cheaper),
-        mapped=bool(setup.mapped),
+        memory_is_exact=memory is None or memory.is_exact,
+        cheaper=bool(server.setup.options.cheaper),
+        mapped=bool(server.setup.mapped),
         shares=find_uneven_shares(figures.balance),
     )
 
 
-def _count_cpus(figures: Figures) -> float:
-    """The CPUs of a server whose threads are known."""
-    if name_slots(figures.server) == ASYNC:
-        raise CannotPredictError(
-            "This server uses async cores (gevent or the like): one thread serves many requests, and the model is for "
-            "threads."
-        )
-    if not figures.configured:
-        raise CannotPredictError("The number of threads is not known: uWSGI runs with stats-no-cores.")
-    cpus, off = figures.server.cpus, figures.server.processes_off
-    if cpus is None:
-        why = f": {off}" if off else ", so it is not known how requests share the CPUs."
-        raise CannotPredictError(f"The number of CPUs is not known{why}")
-    return cpus.count
+ASYNC_CORES = (
+    "This server uses async cores (gevent or the like): one thread serves many requests, and the model is for threads."
+)
+NO_CORES = "The number of threads is not known: uWSGI runs with stats-no-cores."
+NO_CPUS = "The number of CPUs is not known[off? : {off}][not off? , so it is not known how requests share the CPUs.]"
+SATURATED = (
+    "[name? The backend {name}][not name? A backend] is saturated: in any other setting, requests would also wait in "
+    "this backend."
+)
+NOT_KNOWN = "{what}: how many of them could run at once in another setting is not known."
 
 
 def _find_unknown(figures: Figures) -> str:
-    """What requests wait for of which the model knows nothing; empty if it knows enough."""
-    waits = figures.waits
-    if waits is None:
-        return ""
-    if find_own(waits.destinations):
-        return "Requests call the uWSGI that serves them"
-    if tries_again(figures):
-        return "Requests sleep again and again"
-    if waits.share("lock") >= LOCKED and not (figures.lock and figures.lock.is_known):
-        return "Requests wait for a lock, or for threads that serve no request"
-    return ""
+    server, waits, saturation = figures.server, figures.waits, figures.saturation
+    if name_slots(server) == ASYNC:
+        return ASYNC_CORES
+    if not figures.configured:
+        return NO_CORES
+    if server.cpus is None:
+        return fill(NO_CPUS, {"off": server.processes_off})
+    if saturation is not None:
+        return fill(SATURATED, {"name": saturation.name})
+    rows = (
+        (waits and find_own(waits.destinations), "Requests call the uWSGI that serves them"),
+        (tries_again(figures), "Requests sleep again and again"),
+        (
+            figures.share("lock") >= LOCKED and not (figures.lock and figures.lock.is_known),
+            "Requests wait for a lock, or for threads that serve no request",
+        ),
+    )
+    return next((fill(NOT_KNOWN, {"what": what}) for holds, what in rows if holds), "")
 
 
 def find_uneven_shares(balance: Balance) -> tuple[float, ...]:
@@ -260,10 +250,5 @@ def describe_flow(flow: Flow, response_times: ResponseTimes | None, demand: Dema
         p95=known[0.95].seconds if 0.95 in known else None,
         concurrency=flow.observed,
         requests=flow.requests,
-        offered_at_least=find_floor(demand),
+        offered_at_least=(demand.at_once or 0.0) if demand.is_floor else None,
     )
-
-
-def find_floor(demand: Demand) -> float | None:
-    """`Observed.offered_at_least`: the offered work if it is a floor; 0 if it is one of unknown size."""
-    return (demand.at_once or 0.0) if demand.is_floor else None

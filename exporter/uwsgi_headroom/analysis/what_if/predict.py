@@ -1,14 +1,13 @@
 """Predicts settings by the closed form of `repairman`, and compares it with what was observed.
 
 The demands of a request come from the observed setting. Time in the states `cpu_wait` and `interpreter_lock` is
-queueing, which another setting changes. Without wait states, the waiting is what makes the model's response time the
-observed one.
+queueing, which another setting changes. Without wait states, the waiting is what fits the observed response time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import fsum, isfinite, log
+from math import fsum, isfinite
 from typing import Literal
 
 from msgspec import Struct
@@ -19,24 +18,21 @@ from uwsgi_headroom.analysis.littles_law import add_wait
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.repairman import Model, Times, find_times, flow_equivalent
 from uwsgi_headroom.analysis.what_if.cautions import list_cautions
-from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed, Setting, choose_settings
+from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed, Setting
 from uwsgi_headroom.record import State
 
 Resource = Literal["threads", "interpreters", "cpu", "lock"]
 
 
 class AtLoad(Struct, frozen=True, kw_only=True):
-    """A setting under one load. threads, interpreters, cpu, lock: the fraction in use, 0 to 1, of the threads, the
-    interpreter locks, the CPUs (with the use by other programs), and the locks of the application."""
+    """A setting under one load. threads, interpreters, cpu, lock: the fraction of each in use, 0 to 1."""
 
     load: float
     """As a multiple of the peak."""
     throughput: float
     """The requests per second that arrive."""
     sustained: bool
-    """Whether the setting serves all of them. If not, the queue grows without end: no times are given, and utilization
-    is that of the most that it serves. No times are given either if more was offered than was completed: the load is
-    then less than the setting would get."""
+    """Whether the setting serves all of them. If not, or if more was offered than was completed, no times are given."""
     response_time: float | None = None
     """Mean seconds in service."""
     queue_wait: float | None = None
@@ -68,12 +64,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """The model against what was observed: the observed setting at an observed load, in `observed`.
-
-    throughput, response_time: as the model has them, in requests per second and seconds. Errors are relative: 0.1 means
-    that the model is 10 % above what was observed. They are None if that was not observed, or if the model was fitted
-    to it, so that agreement would prove nothing; that of the throughput also if all that arrived was served.
-    """
+    """The model against what was observed. Errors are relative: 0.1 is 10 % above; None: not observed, or fitted."""
 
     observed: Observed
     throughput: float
@@ -98,51 +89,19 @@ class WhatIf(Struct, frozen=True, kw_only=True):
 
 
 def predict_settings(measured: Measured, settings: Sequence[Setting], loads: Sequence[float] = (1.0, 1.5)) -> WhatIf:
-    """Predict these settings at these multiples of the peak load. Raises CannotPredictError if the measurements do not
-    support a prediction."""
-    server = calibrate(measured)
-    wanted = dict.fromkeys((measured.setting, *settings))
-    predicted = {setting: predict_setting(server, setting, loads) for setting in wanted}
+    """Predict these settings at these multiples of the peak load. Raises CannotPredictError."""
+    server, highest = calibrate(measured), max(loads, default=0.0) * measured.busiest.throughput
+    predicted = {each: predict_setting(server, each, loads) for each in dict.fromkeys((measured.setting, *settings))}
+    wait = server.find_lock_wait() if server.from_waits else None
+    cautions = list_cautions(measured, server.model, settings, lock_wait=wait, highest=highest)
     return WhatIf(
         measured=measured,
         today=predicted[measured.setting],
         check=_check(server),
         predictions=tuple(predicted[setting] for setting in settings),
         demands_measured=server.from_waits,
-        cautions=tuple(
-            list_cautions(
-                measured,
-                server.model,
-                settings,
-                lock_wait=server.find_lock_wait() if server.from_waits else None,
-                highest=max(loads, default=0.0) * measured.busiest.throughput,
-            )
-        ),
+        cautions=tuple(cautions),
     )
-
-
-ALIKE = 0.03
-"""Settings whose times, or whose most throughput, differ by less count as equally good: the error of the model."""
-
-
-def propose(measured: Measured, count: int = 5, load: float | None = 1.5) -> tuple[Prediction, ...]:
-    """At most `count` settings, the most promising first; the observed one is not among them.
-
-    A setting is the better the shorter its mean time is at `load` times the peak; those that do not serve it, and all
-    if no time is known or `load` is None, follow by their most throughput. Of those alike, the one with fewer threads
-    is better. Settings that do not fit into memory are left out. Raises CannotPredictError.
-    """
-    found = predict_settings(
-        measured, choose_settings(measured.setting, measured.cpus), () if load is None else (load,)
-    )
-    able = [each for each in found.predictions if each.fits is not False and each.setting != measured.setting]
-
-    def rank(prediction: Prediction) -> tuple[bool, float, int, int]:
-        time = next((at.total_time for at in prediction.at), None)
-        worth = time if time is not None else 1 / prediction.most_throughput
-        return time is None, round(log(worth) / ALIKE), prediction.setting.in_all, prediction.setting.processes
-
-    return tuple(sorted(able, key=rank)[:count])
 
 
 class Server(Struct, frozen=True):
@@ -203,15 +162,13 @@ class Server(Struct, frozen=True):
 
 
 MOST_LOAD = 0.97
-"""A load counts as sustained up to this fraction of the most throughput. Above it the queue is so long, and depends so
-much on small differences, that a figure would mean nothing."""
+"""A load counts as sustained up to this fraction of the most throughput: above it, small differences change all."""
 
 SATURATED = 0.97
 """The part of the threads in service from which on all of them count as in use."""
 
 LEAST_LOCK_WAIT = 0.05
-"""The predicted wait for the lock, as a part of the response time, above which the observed one says how much of the
-CPU time is under the lock."""
+"""The predicted wait for the lock, as a part of the response time, from which on the observed one is compared."""
 
 LESS_LOCK_WAIT = 0.6
 """With less than this part of the predicted wait observed, a part of the CPU time is outside the lock."""
@@ -223,8 +180,7 @@ QUEUEING: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
 """States that are not part of the demand. If the application's lock is known, neither is the wait for it."""
 
 P95_OF_SPREAD = 1.9
-"""The 95th percentile of a gamma distribution, in standard deviations above the mean: 1.8 for a coefficient of
-variation of 0.25 to 2.0 for one of 1 and more."""
+"""The 95th percentile of a gamma distribution, in standard deviations above the mean (1.8 to 2.0)."""
 
 MOST_SPREAD = 2.0
 
@@ -240,8 +196,7 @@ def is_full(setting: Setting, observed: Observed) -> bool:
 
 
 def own_waiting(waits: Mapping[State, float], response_time: float, lock: LockFigures | None = None) -> float:
-    """Seconds of waiting of a mean request: its share in the sampled states, of the exact response time. What it waits
-    for while it holds the lock of the application is part of it."""
+    """Seconds of waiting of a mean request, without what it waits for while it holds the lock of the application."""
     others = ("cpu", *QUEUEING, *(("lock",) if lock else ()))
     own = fsum(seconds for state, seconds in waits.items() if state not in others)
     return response_time * own / fsum(waits.values())
@@ -258,7 +213,9 @@ def calibrate(measured: Measured) -> Server:
     serial = lock.seconds if lock else 0.0
     # More of the CPU time cannot be under the locks than they can be held.
     locked = min(cpu, MOST_LOCK_LOAD * measured.running.processes / window.throughput)
-    others = measured.others if isfinite(measured.others) else 0.0
+    others, spread = measured.others if isfinite(measured.others) else 0.0, 1.0
+    if window.p95 is not None and isfinite(window.p95) and window.p95 > 0:
+        spread = max(0.0, min(MOST_SPREAD, (window.p95 / response_time - 1) / P95_OF_SPREAD))
     server = Server(
         measured=measured,
         model=Model(
@@ -272,7 +229,7 @@ def calibrate(measured: Measured) -> Server:
         from_waits=from_waits,
         others=0.0 if measured.others_follow else others,
         others_per_request=others / window.throughput if measured.others_follow else 0.0,
-        spread=_find_spread(window),
+        spread=spread,
     )
     if waits and from_waits:
         return server if lock else _fit_lock(server, waits.get("interpreter_lock", 0.0))
@@ -280,7 +237,6 @@ def calibrate(measured: Measured) -> Server:
 
 
 def _known(measured: Measured) -> tuple[float, float]:
-    """The response time and the CPU seconds of a request."""
     if not measured.window.throughput > 0:
         raise CannotPredictError("No request was completed, so there is nothing to predict from.")
     if measured.window.response_time is None or not measured.window.response_time > 0:
@@ -293,16 +249,8 @@ def _known(measured: Measured) -> tuple[float, float]:
     return measured.window.response_time, measured.cpu_per_request
 
 
-def _find_spread(window: Observed) -> float:
-    """The coefficient of variation of response times, from their 95th percentile; 1 if that is unknown."""
-    if window.p95 is None or not isfinite(window.p95) or not window.p95 > 0 or not window.response_time:
-        return 1.0
-    return max(0.0, min(MOST_SPREAD, (window.p95 / window.response_time - 1) / P95_OF_SPREAD))
-
-
 def _fit_lock(server: Server, observed: float) -> Server:
-    """The part of the CPU time under the lock with which the model's wait for the lock is the observed one, if threads
-    wait much less than they would with all of it under the lock."""
+    """The part of the CPU time under the lock with which the model's wait for the lock is the observed one."""
     cpu = server.model.computing + server.model.unlocked
     predicted = server.find_lock_wait()
     is_small = predicted < LEAST_LOCK_WAIT * (server.measured.window.response_time or 0.0)
@@ -327,21 +275,24 @@ def _fit_waiting(server: Server, response_time: float) -> Server:
 
 
 USED_UP = {"cpu": 0.95, "interpreters": 0.9, "lock": 0.9}
-"""Utilization at the most throughput from which on a resource is what limits it, the first of these; else the threads
-do."""
+"""Utilization at the most throughput from which on a resource limits it, the first of these; else the threads do."""
 
 
 def predict_setting(server: Server, setting: Setting, loads: Sequence[float]) -> Prediction:
     """Predict one setting at these multiples of the peak load."""
-    most = server.find_most(setting)
+    most, measured = server.find_most(setting), server.measured
     full = _describe_use(server, setting, most, Times(setting.in_all / most, 0.0, server.chain(setting, most)[-1][1]))
-    memory, fits = _memory(server.measured, setting)
+    each, available = measured.memory_per_worker, measured.memory_available
+    more, fits = setting.processes - measured.running.processes, None
+    if each is not None and available is not None:
+        fits = more <= 0 or more * each <= available
+        fits = None if not (fits or measured.memory_is_exact) else fits
     return Prediction(
         setting=setting,
         most_throughput=most,
         limit=next((name for name, least in USED_UP.items() if full[name] >= least), "threads"),  # type: ignore[misc]
         at=tuple(_describe_load(server, setting, load, most, full) for load in loads),
-        memory=memory,
+        memory=each and setting.processes * each,
         fits=fits,
     )
 
@@ -358,8 +309,6 @@ def _describe_load(server: Server, setting: Setting, load: float, most: float, f
 
 
 def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -> dict[str, float]:
-    """The fraction of each resource in use (utilization law: P. J. Denning, J. P. Buzen, Computing Surveys 10 (3),
-    1978)."""
     model, processes = server.model, setting.processes
     others = server.others + rate * server.others_per_request
     uses = {
@@ -369,17 +318,6 @@ def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -
         "lock": rate * model.serial / (1 if model.serial_is_shared else processes),
     }
     return {name: min(1.0, use) for name, use in uses.items()}
-
-
-def _memory(measured: Measured, setting: Setting) -> tuple[float | None, bool | None]:
-    """The memory of all workers in bytes, and whether they fit; with an upper bound for a worker, they may fit although
-    the bound does not."""
-    each, available = measured.memory_per_worker, measured.memory_available
-    if each is None:
-        return None, None
-    more = setting.processes - measured.running.processes
-    fits = None if available is None else more * each <= available or more <= 0
-    return setting.processes * each, None if fits is False and not measured.memory_is_exact else fits
 
 
 def _check(server: Server) -> Check:

@@ -3,8 +3,7 @@
 A block is that of `analysis.findings`: one cause, the harms that it explains, one change. It is judged in the quarter
 hour that counts. What clients felt at other times (refused, slower than the objective) is joined to its cause in the
 quarter hours in which it happened. Beyond the advice of `check` there are two recommendations: capacity to add before a
-limit is reached, and servers to survive the loss of one. Section 9 is
-what in the settings will cause trouble, or may.
+limit is reached, and servers to survive the loss of one. Section 9: settings that will or may cause trouble.
 """
 
 from __future__ import annotations
@@ -331,14 +330,14 @@ def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
         title="Listen queues were full, so clients were refused or had to retry.",
         evidence=f"In the period of this report, the listen queue of {worst.server} was at its limit for "
         f"{fine_percent(users.queue_full)} of the time.{dropped}{too}",
+        kind=queue.QUEUE_FULL,
         change="First find out what the threads wait for. Raise `listen` only if the queue fills in short bursts.",
     )
     yield _join(harm, worst, worst.queue_full > 0, "While its listen queue was full")
 
 
 def _find_missed(peaks: Peaks, users: Users) -> Iterator[Block]:
-    """The block of an objective that was missed over the range: what caused it on the server that missed it most, in
-    the quarter hours in which the budget burned too fast."""
+    """The block of an objective that was missed over the range: the cause on the server that missed it most."""
     objective = users.objective
     if isinstance(objective, Absent) or objective.budget <= 1:
         return
@@ -351,6 +350,7 @@ def _find_missed(peaks: Peaks, users: Users) -> Iterator[Block]:
         f"or refused (the objective permits {fine_percent(1 - objective.objective)}).",
         evidence=f"In the period of this report, {objective.bad * objective.requests:,.0f} of "
         f"{objective.requests:,.0f} requests missed the objective: {factor(objective.budget)} the error budget.",
+        kind=queue.BURNS,
         change="Look at what slow requests wait for (section 5), and at the hours in which they are slow (section 3).",
     )
     burning = worst.slow > (1 - objective.objective) * worst.judged

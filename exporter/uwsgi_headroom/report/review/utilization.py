@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.capacity import (
     usable_beside_others,
 )
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.other_limits import correct_headroom
+from uwsgi_headroom.analysis.findings import correct_headroom
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.report.columns import Column, ServerData, mean

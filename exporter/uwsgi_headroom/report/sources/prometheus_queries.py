@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.findings.other_limits import OTHER_LIMITS
+from uwsgi_headroom.analysis.findings import OTHER_LIMITS
 from uwsgi_headroom.report.columns import STEP, Column, last_known
 from uwsgi_headroom.report.sources.prometheus_api import Labels, PrometheusApi, Series
 
