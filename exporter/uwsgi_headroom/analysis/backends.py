@@ -25,7 +25,8 @@ SLICE_SECONDS = 2.0
 """Length of a slice as it is kept."""
 
 LEAST_LENGTH = 3.0
-"""Slices are joined until each lasts this many times as long as a request in the backend."""
+"""Slices are joined until each lasts this many times as long as a request in the backend: requests that begin in one
+slice and end in the next one count in both, which hides the relation."""
 
 LEAST_SLICES = 12
 """The fewest slices that can show a relation."""
@@ -34,7 +35,8 @@ APART = 1 / 3
 """The part of the range of the rates that is low, and the part that is high."""
 
 LEAST_OBSERVATIONS = 4
-"""How often the rate has to have been low, and high, at least."""
+"""How often the rate has to have been low, and high, at least: by chance, all four times with a high rate are slower
+than all four with a low one once in seventy times."""
 
 LEAST_REQUESTS = 20
 """The fewest requests of an observation."""
@@ -43,16 +45,18 @@ LEAST_GROWTH = 1.2
 """The least ratio of the high rate to the low one."""
 
 LEAST_SLOWER = 2.0
-"""The least ratio of the time at a high rate to that at a low one: half of the time is spent waiting."""
+"""The least ratio of the time at a high rate to that at a low one: half of the time is spent waiting. Of the requests
+that come in addition, the backend then completes less than half of what one with room to spare would."""
 
 SLOWER_NOW, WAITING_NOW = 1.5, 1.0
-"""A backend is saturated now if its time is this multiple of that at a low rate, and so many requests wait."""
+"""In a window, such a backend is saturated if its time is this multiple of that at a low rate, and so many requests
+wait in it on average. A single server with random arrivals has one that waits at 62 % of its limit."""
 
 LEAST_SIGNIFICANCE = 3.0
 """The least t-statistic (B. L. Welch, Biometrika 34, 1947) of the difference between the times."""
 
 MOST_UNKNOWN = 0.1
-"""The largest part of the threads' time of which it may be unknown what they waited for."""
+"""The largest part of the threads' time of which it may be unknown what they waited for, as at first it is."""
 
 ALL = ""
 """Stands for all backends together, in the place of a name."""

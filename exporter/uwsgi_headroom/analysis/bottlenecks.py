@@ -39,7 +39,8 @@ INTERPRETERS_BUSY = 0.45
 """Above this mean load of the interpreters, more threads would mostly wait for their interpreter."""
 
 MOSTLY_BUSY = 0.75
-"""Below this mean fraction of busy threads, threads are free."""
+"""Below this mean fraction of busy threads, threads are free; requests that wait nevertheless may have a reason of
+their own."""
 
 WORKER_FULL = 0.9
 """At or above this mean fraction of its busy threads, a worker leaves requests of its own sockets waiting."""

@@ -1,13 +1,27 @@
 """Computes headroom: the factor by which load can grow before a limit is reached, and which limit that is.
 
-By the utilization law, a resource with utilization U is full at 1/U times the present load, as long as the mix of
-requests does not change (P. J. Denning, J. P. Buzen, Computing Surveys 10 (3), 1978). The limits are the hottest
-worker's interpreter (beyond it, latency degrades), all interpreters, the threads, the CPUs, and a lock of the
-application; the smallest factor of the last four is the hard ceiling. If several are reached, the CPUs come first and
-the threads last: threads wait for a lock or an interpreter, and interpreters for a CPU.
+By the utilization law, the use of each resource grows in proportion to throughput, so a resource with utilization U is
+full at 1/U times the present load (bottleneck analysis: P. J. Denning, J. P. Buzen, "The Operational Analysis of
+Queueing Network Models", Computing Surveys 10 (3), 1978; E. D. Lazowska et al., "Quantitative System Performance",
+1984, chapters 3 and 5). This holds as long as the mix of requests does not change.
 
-The server's own use of CPU can grow by the idle time: (own + idle) / own, and to LEAST_OWN of the CPUs in any case.
-Programs whose use grows with the requests (`follow_requests`) take their part of the idle time.
+There are five limits: the hottest worker's interpreter at the present shares (beyond it, latency degrades), all
+interpreters (beyond them, throughput does not grow), the threads, the CPUs, and a lock of the application, if one was
+seen and is used enough to know its limit (`locks`). The smallest factor of the last four is the hard ceiling. If
+several limits are reached, the CPUs come first and the threads last: threads are busy because they wait for a lock or
+an interpreter, and interpreters because they wait for a CPU.
+
+Other programs also use the CPUs. If idle CPU time is known, the server's own use can grow by it: (own + idle) / own.
+The kernel shares CPUs fairly, so a server that uses less than LEAST_OWN of them gets that much from other programs if
+it needs it: a server at rest beside a batch job has no less headroom for it. Other programs whose use grows with the
+server's requests (see `follow_requests`) take their part of the idle time: (own + others + idle) / (own + others),
+which is never more. If idle time is unknown, all usable CPUs count as the server's.
+
+Where workers have sockets of their own (`map-socket`), a request waits for the threads of its socket's workers, so the
+limit of threads is that of the socket whose workers are busiest. Without any request, there is no load that could grow:
+the headroom is not known.
+
+Memory limits how many workers can be added; it stands last.
 """
 
 from __future__ import annotations
@@ -39,14 +53,17 @@ ONE_INTERPRETER = 1.0
 """CPUs that one worker's interpreter can use: CPython's global lock lets one thread run at a time."""
 
 REACHED = 0.85
-"""A limit counts as reached at or above this utilization: eight threads that computed used 0.86 to 0.94 of a CPU."""
+"""A limit counts as reached at or above this utilization. Eight threads that always computed used 0.86 to 0.94 of a CPU
+in their interpreter, and 0.88 if requests also waited for something else."""
 
 LEAST_LOAD = 0.01
-"""Below this utilization, headroom is beyond any plan and mostly noise: `far`."""
+"""Below this utilization, headroom is beyond any plan and mostly noise: `far`. For CPUs, the capacity is the server's
+use plus idle time, so a server that uses little of a saturated machine may have no headroom."""
 
 
 LEAST_OWN = 0.05
-"""The fraction of the usable CPUs that the workers get whatever other programs do."""
+"""The fraction of the usable CPUs that the workers get whatever other programs do: twenty programs that always compute
+leave this much to another. A server that uses less cannot lack CPU."""
 
 
 class OtherLimit(Struct, frozen=True, gc=False):
@@ -205,13 +222,16 @@ LEAST_SLICES = 20
 """The fewest slices that can show a connection."""
 
 LEAST_SPREAD = 0.1
-"""The smallest standard deviation of the changes in requests per second, over their mean."""
+"""The smallest standard deviation of the changes in requests per second, over their mean. A load that is steady, or
+grows steadily, shows neither a connection nor the absence of one."""
 
 LEAST_SIGNIFICANCE = 4.0
-"""At or above this t-statistic, others follow the requests: chance reaches it once in 400 times with 20 slices."""
+"""At or above this t-statistic, others follow the requests. Without a connection, chance reaches it once in four
+hundred times with 20 slices, and once in a thousand with 60 (simulated with normal values: each is in two changes)."""
 
 LEAST_EFFECT = 0.25
-"""The smallest fraction of the others' CPU time that must be proportional to the requests."""
+"""The smallest fraction of the others' CPU time that must be proportional to the requests. Below it, most of their use
+does not grow with the load."""
 
 
 def extract_pair(window: Window) -> tuple[float, float] | None:

@@ -1,9 +1,17 @@
 """Computes offered work: how many requests are in the system at once, in service and in the listen queues.
 
-It is the mean of the busy threads and the mean length of the queues, so that threads that are all busy do not cut it
-off. In an overload the number is a floor: a full queue turns clients away, and clients who wait for an answer ask more
-often once they get it sooner. Refused attempts are counted for all TCP listeners of a network namespace together, and
-not at UNIX sockets. So they are kept apart, from windows in which a TCP queue of this server was full.
+By Little's law (J. D. C. Little, "A Proof for the Queuing Formula: L = λW", Operations Research 9 (3), 1961), the mean
+number in the system is the arrival rate times the time from arrival to response. It is measured here as its two parts,
+the mean of the busy threads and the mean length of the queues, so it needs no rate: threads that are all busy cut the
+completed rate off, but not the number of requests that wait for them.
+
+In an overload the number is a floor. A full queue turns clients away, and these are in no queue; and clients who wait
+for an answer before they ask again ask more often once they get it sooner. So with the same clients, at least this many
+threads would be busy at once if every request found one.
+
+What cannot be seen: refused attempts at a UNIX socket are counted nowhere. Those at TCP sockets are counted for all
+listeners of a network namespace together (ListenOverflows), and each SYN that a waiting client sends again counts
+again. So they are kept apart, as a rate, and only from windows in which a TCP queue of this server was full.
 """
 
 from __future__ import annotations
@@ -24,7 +32,8 @@ SATURATED = 0.97
 """At or above this mean fraction of busy threads, the threads cut the completed rate off."""
 
 RETRY_SECONDS = 1.0
-"""The least time until a client whose SYN was dropped sends the next one (RFC 6298, section 2)."""
+"""The least time that a client whose SYN was dropped waits until it sends the next one (RFC 6298, section 2: initial
+timeout of a retransmission; Linux: TCP_TIMEOUT_INIT)."""
 
 
 class SocketDemand(Struct, frozen=True):

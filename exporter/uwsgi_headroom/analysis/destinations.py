@@ -44,7 +44,8 @@ _SOCKETS: Sequence[tuple[re.Pattern[str], str]] = tuple(
 """The services by the last part of the path of a UNIX socket."""
 
 LEAST_SILENT = 0.75
-"""A destination does not answer if this share of the time that threads wait for it goes into making connections."""
+"""A destination does not answer if at least this share of the time that threads wait for it goes into connections that
+are not made yet. A connection over a long line takes one round trip, and the request after it another one."""
 
 UNKNOWN = "backends"
 
@@ -204,7 +205,8 @@ def join_labels(destinations: Sequence[DestinationFigures]) -> str:
 
 
 HANGING = 0.25
-"""The share of the available threads in connections that are not answered, or in lookups, that is a problem."""
+"""The share of the available threads in connections that are not answered, or in lookups of names, from which on that
+is a problem by itself: both usually take a few milliseconds."""
 
 LEAST_THREADS = 1.0
 """Fewer threads than this, on average, are none."""
@@ -256,7 +258,8 @@ def see_backends(destinations: Sequence[DestinationFigures]) -> str:
 
 
 _NOT_FOR_SS = re.compile(r"[\s`\\[]")
-"""What a filter of `ss` does not take in the path of a UNIX socket, or what would end the command."""
+"""What a filter of `ss` does not take as it is in the path of a UNIX socket: white space ends a filter, also in quotes,
+and the path is a pattern, in which `?` is any character. A backtick would end the command in the sentence."""
 
 _LOOKS: Mapping[str, str] = {
     "postgres": "`pg_stat_activity` to see what {label} runs",

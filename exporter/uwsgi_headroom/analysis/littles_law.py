@@ -72,7 +72,8 @@ def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) ->
 
 
 STEADY = 2.0
-"""Little's law holds for a queue of which at least so many times as many requests were completed as wait at its end."""
+"""Little's law holds for a queue of which at least so many times as many requests were completed in the window as wait
+at its end: at fewer, those that wait are a large part of all, and the law leaves out that they have not left."""
 
 
 def response_time(workers: Iterable[WorkerWindow]) -> float | None:
@@ -102,14 +103,17 @@ def ratio(part: float | None, whole: float) -> float | None:
 
 WAIT_RATIO, LEAST_WAIT, MOST_WAIT = 0.25, 0.02, 0.1
 """Requests wait noticeably if their mean wait is at least this multiple of the response time; but no wait below the
-second value, in seconds, counts, and every wait from the third on does."""
+second value, in seconds, counts, and every wait from the third on does. A limit is then reached: simultaneous arrivals
+explain a shorter wait. The longest waits are several times the mean."""
 
 SEVERE = (0.5, 1.0)
-"""At or above this mean wait, in seconds and as a multiple of the response time, users mostly wait in the queue."""
+"""At or above this mean wait, in seconds and as a multiple of the response time, users spend most of their time in the
+queue."""
 
 STANDING = 0.5
 """If no request is completed and the mean length of the queue is at least this, requests are blocked. With a shorter
-one no wait is severe: two or three requests of a quiet server may have met by chance."""
+queue no wait is severe: in a minute of a quiet server, two or three requests that met by chance make the mean wait as
+long as the response time."""
 
 Waiting = Literal["none", "noticed", "severe"]
 WAITINGS: tuple[Waiting | None, ...] = (None, *get_args(Waiting))
@@ -148,7 +152,8 @@ def shows_a_limit(flow: Flow) -> bool:
 
 
 IDLE_WHILE_WAITING = 0.2
-"""From this fraction of the time on in which requests wait beside a free thread, capacity is not what they wait for."""
+"""From this fraction of the time on in which requests wait beside a free thread, capacity is not what they wait for.
+Raise it if all CPUs are so busy that workers take long to wake."""
 
 
 def waits_beside_free(window: Window, flow: Flow) -> bool:

@@ -17,7 +17,8 @@ from msgspec import Struct
 from uwsgi_headroom.history.window import Window, WorkerWindow
 
 LEAST_USE = 0.4
-"""The use of a lock, in the worker that uses it most, from which on enough samples find it held to know its limit."""
+"""The use of a lock, in the worker that uses it most, from which on its limit is known. Below it, too few samples find
+the lock held."""
 
 LEAST_KNOWN = 0.5
 """The part of a window in which a lock has to be known."""

@@ -17,7 +17,8 @@ CPU_WAIT = 0.2
 """The share of the threads' time in the wait for a CPU from which on requests lack one."""
 
 LOCKED = 0.25
-"""The share of the threads' time in locks of the application from which on they limit the server, if always held."""
+"""The share of the threads' time in locks of the application from which on they limit the server, if it is known that
+they are nearly always held; and from which on nothing is promised of more threads."""
 
 
 def are_waits_known(figures: Figures) -> bool:
@@ -98,7 +99,8 @@ def is_hardly_any_idle(idle: float, cpus: float) -> bool:
 
 
 NAPS = 4.0
-"""From so many naps of a request on, it tries something again: one that wakes up at the end of a sleep counts too."""
+"""From so many naps of a request on, it tries something again. That a thread wakes up at the end of a sleep, or is
+preempted, counts as a nap too."""
 
 
 def mostly_sleeps(figures: Figures) -> bool:
@@ -121,7 +123,8 @@ def tries_again(figures: Figures) -> bool:
 
 
 SOLE, MAIN = 0.9, 0.8
-"""The part of the threads beside those that wait for a lock that does one thing, as a backend, or a pipe or disk."""
+"""The part of the threads beside those that wait for a lock from which on one thing is all that they do, and from which
+on it is what the holder does, if it is a pipe or a disk: others may be on their way to the lock."""
 
 
 def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:

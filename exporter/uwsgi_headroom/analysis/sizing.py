@@ -1,8 +1,12 @@
 """Sizes the next step: how many threads or processes the offered work needs, what they serve, and what stops the step.
 
-Where all of the offered work was served (`demand`), it may grow by half (`Figures.growth`), and random arrivals must
-not wait noticeably, by Erlang's formula for M/M/c. Where it is a floor, every request must find a thread. What a
-setting serves at most is the closed form of `repairman`.
+The step is for the offered work (`demand`) with a reserve: where all of it was served, it may grow by half
+(`Figures.growth`), and random arrivals must wait less than the threshold of a wait that shows a limit, by Erlang's
+formula for M/M/c (L. Kleinrock, "Queueing Systems", volume 1, 1975, section 3.5). Where it is a floor, every request in
+the system must find a thread.
+
+What a setting serves at most is the closed form of `repairman`, with the CPUs that the workers use now or that are
+idle.
 """
 
 from __future__ import annotations
@@ -28,20 +32,24 @@ from uwsgi_headroom.history.totals import sum_if_all_known
 from uwsgi_headroom.record import State
 
 RESERVE = 0.75
-"""The part of the threads, and of the most throughput, that the offered work takes after the step."""
+"""The part of the threads, and of the most throughput, that the offered work takes after the step. At or above it the
+finding about busy threads warns."""
 
 LARGEST_STEP = 8
-"""The largest factor by which a step raises processes for a floor, which says little of how many more are needed."""
+"""The largest factor by which a step raises processes for a floor: a queue that is full nearly all the time says little
+of how many more are needed, and each takes memory that grows."""
 
 MARGIN = 0.93
-"""The part of the model's most throughput that is promised: of ten settings of a real uWSGI, one served 59.5 requests/s
-where the model has 63.7, and the others up to 6 % less (`make bench-model`, docs/evidence.md)."""
+"""The part of the model's most throughput that is promised. On a quiet machine (`make bench-model`, ten settings of a
+real uWSGI, docs/evidence.md), one served 59.5 requests/s where the model has 63.7, and the others up to 6 %
+less than the model."""
 
 WORTH = 0.97
 """The part of what a larger setting would serve for which a smaller one does as well."""
 
 CONTENDED = 0.9
-"""Below this part of what the threads would serve by themselves, an interpreter or a CPU is the limit."""
+"""Below this part of what the threads would serve if none waited for an interpreter or a CPU, one of these is the
+limit."""
 
 BURSTY = 2.0
 """A wait of more than this multiple of Erlang's is not that of random arrivals: they come in bursts."""
@@ -174,7 +182,8 @@ def find_overload(figures: Figures) -> float | None:
 
 
 UNSURE = 1.2
-"""By how much more than `find_overload` says the step is larger: its samples are few."""
+"""By how much more than `find_overload` says the step is larger: its samples are few, and a queue that fills during the
+window is full for a part of it."""
 
 
 def _expect(figures: Figures, overload: float) -> float:
@@ -215,7 +224,8 @@ def measure(figures: Figures) -> Model | None:
 
 
 LEAST_EFFICIENCY = 0.5
-"""A server that serves a smaller part of the model's throughput is limited by what the model does not know."""
+"""A server that serves a smaller part of the model's throughput while all its threads are busy is limited by something
+that the model does not know, and that more threads may pass by."""
 
 
 def _find_wanted_rate(figures: Figures, model: Model) -> float:

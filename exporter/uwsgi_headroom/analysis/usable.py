@@ -1,11 +1,23 @@
 """Computes usable headroom: the factor by which load can grow until requests wait noticeably (`noticed_wait`).
 
-Random arrivals wait long before a limit is reached: with one thread, a quarter of the service time at a utilization of
-0.2; with 8 threads at 0.79. Each limit is taken as a queue of its own, and the usable headroom is that of the queue
-whose mean wait reaches the threshold first. The mean wait is that of M/M/c by Erlang's formula (L. Kleinrock, "Queueing
-Systems", volume 1, 1975, section 3.5); for threads, times (1 + cv²) / 2 (A. O. Allen, "Probability, Statistics, and
-Queueing Theory", 1990, section 5.3.3). What is measured goes first: if requests wait noticeably now, the usable
-headroom is 1 at most, and if they do not, 1 at least.
+A limit of throughput is reached at a utilization of 1, but random arrivals wait long before: with one thread, the wait
+is a quarter of the service time at a utilization of 0.2; with 8 threads at 0.79, with 32 at 0.93. Each limit is taken
+as a queue of its own, and the usable headroom is that of the queue whose mean wait reaches the threshold first.
+
+The mean wait is that of M/M/c by Erlang's formula (L. Kleinrock, "Queueing Systems", volume 1, 1975, section 3.5). For
+threads, it is multiplied by (1 + cv²) / 2 (A. O. Allen, "Probability, Statistics, and Queueing Theory", 1990, section
+5.3.3, for random arrivals), where cv is the coefficient of variation of the response times, as estimated from samples;
+1 if they are too short to be estimated. Requests that compute share CPUs and interpreters in turns, and the mean wait
+does not depend on the variation then (L. Kleinrock, volume 2, 1976, section 4.4: processor sharing).
+
+* Threads: all that serve a socket are one pool, since any free thread takes the next request.
+* CPUs: one pool of as many servers as the workers can use.
+* Interpreters: one pool of as many servers as there are workers; and that of the hottest worker, at today's shares.
+* A lock of the application: a queue in each worker, at even shares, or one queue for the lock of a file.
+
+Arrivals are taken as random. Where they come in bursts, requests wait sooner than computed; so what is measured goes
+first: if requests wait noticeably now, the usable headroom is 1 at most, and if they do not wait for threads now, that
+of the threads is 1 at least. The same holds for what they wait for in service, where that is measured.
 """
 
 from __future__ import annotations
@@ -33,7 +45,8 @@ LEAST_REQUESTS = 100
 """The fewest requests that show how much response times vary."""
 
 MOST_VARIATION = 5.0
-"""The largest squared coefficient of variation that is used: a few requests of a hundred times the mean make any."""
+"""The largest squared coefficient of variation that is used. A few requests that take a hundred times the mean make
+any number; the wait behind them is not that of a mean request."""
 
 
 class Usable(Struct, frozen=True, gc=False):

@@ -16,7 +16,8 @@ Status = Literal["ok", "warning", "critical", "unknown"]
 """unknown: the server cannot be read, or was not watched for long enough."""
 
 NO_ROOM = 1.1
-"""CPU headroom below which the verdict says that no CPU is idle. Without any finding, other programs use the CPUs."""
+"""CPU headroom below which the verdict says that no CPU is idle. Without any finding, other programs use the CPUs: a
+server that uses them itself is `cpu_bound`."""
 
 
 def gives_out(limit: Limit, slots: str = "threads") -> str:

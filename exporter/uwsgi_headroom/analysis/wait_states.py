@@ -154,7 +154,8 @@ MOSTLY_FILES = 0.5
 
 
 _LEAST_MOVING = 0.02
-"""The share of the threads' time that is not that of requests that last, from which on it is known what these do."""
+"""The share of the threads' time that is not that of requests that last, from which on it is known what the others do:
+the age of a stuck request is known to the second, and a WebSocket takes a moment for each message."""
 
 
 def _without_lasting(threads: Mapping[State, float], lasting: float) -> dict[State, float]:
@@ -190,7 +191,8 @@ LOCK_SEEN = 0.05
 """The share of the threads' time in locks of the application from which on there is one that may limit the load."""
 
 LOCK_WAIT = 1.0
-"""At or above this mean number of waiting threads, or of requests beyond one, they queue for the interpreter."""
+"""At or above this mean number of waiting threads, requests queue for the interpreter. Where that is not measured, it
+is the number of requests in service beyond the one that the interpreter runs."""
 
 CONTENDED = 0.05
 """The share of a worker's requests in service below which hardly any waits for the lock."""

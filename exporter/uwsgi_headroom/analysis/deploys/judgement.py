@@ -53,7 +53,8 @@ _MORE_ERRORS = 1.2
 """The least factor by which errors grow."""
 
 LEAST_BEFORE, LEAST_AFTER, FEWEST_REQUESTS = 600.0, 120.0, 100
-"""Seconds and requests from which on sides are compared: loads drift over some ten seconds."""
+"""Seconds and requests from which on sides are compared. Loads drift over some ten seconds: a shorter time may lie
+wholly in one such drift, which nothing in it shows."""
 
 MEMORY_SECONDS = 20.0
 """The least length of a batch in which memory grows: pages that come and go cancel out."""
@@ -62,10 +63,12 @@ _KNOWN = 0.9
 """The least share of a side's time in which a quantity has to be known."""
 
 _FINE_SECONDS = 5.0
-"""If half of the time is in batches longer than this, all are joined to that length: it changes their spread."""
+"""Batches of one second and more are compared as they are; if half of the time is in batches longer than this, as those
+of a history file are, all are joined to that length: sides whose batches differ in length differ in their spread."""
 
 _FILLS_SECONDS = 120.0
-"""The memory of a new process is taken to fill up with the logarithm of its age plus a minute, from a minute on."""
+"""The memory of a new process is taken to fill up with the logarithm of its age plus a minute, from a minute on: half
+of what it will take in ten minutes is there after two."""
 
 _LEAST_GROWTH = 1e6 / 60
 """Bytes a second of a mean worker from which on memory grows: 1 MB a minute."""

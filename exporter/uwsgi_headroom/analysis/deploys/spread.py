@@ -40,7 +40,8 @@ FEWEST_BATCHES = 6
 """The fewest batches on a side, after neighbours were joined until they were not correlated."""
 
 _CORRELATED, _STILL_CORRELATED = 1.0, 0.5
-"""The correlation of neighbours from which on they are joined, in standard errors of none: at first, and later."""
+"""The correlation of neighbours from which on they are joined, in standard errors of none (1 / square root of the
+batches): at first, and where they have been joined before. Where some was found, more is likely."""
 
 
 class Residuals(Struct, frozen=True):

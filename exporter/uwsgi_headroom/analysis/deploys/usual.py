@@ -19,7 +19,8 @@ FEWEST = 100
 _FEWEST_DAYS = 3
 
 _ERRORS = 1.96
-"""Standard errors of a day's difference from the mean of the others that are usual."""
+"""Standard errors of a day's difference from the mean of the others that are usual, with as many days as one likes. The
+alert's are more: it looks at each hour of each day."""
 
 
 class UsualTime(NamedTuple):

@@ -28,7 +28,8 @@ from uwsgi_headroom.words.formats import listed, percent, rate
 from uwsgi_headroom.words.template import Facts, Private
 
 OWN_USED = 0.25
-"""The share of the threads that wait for requests to their own server from which on that is a warning."""
+"""The share of the threads that wait for requests to their own server from which on that is a warning: as many serve
+these requests, and random arrivals soon take the rest."""
 
 MOST_DESTINATIONS = 4
 """The most destinations that evidence lists."""

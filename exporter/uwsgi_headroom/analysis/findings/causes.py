@@ -41,7 +41,8 @@ from uwsgi_headroom.words.states import name_activity
 from uwsgi_headroom.words.template import Facts, Private
 
 HANGS = 10.0
-"""Seconds after which a worker that accepts nothing hangs. Raise it for an application that takes longer to import."""
+"""Seconds after its spawn from which on a worker that accepts nothing hangs. Raise it for an application whose import
+takes longer."""
 
 LOADING_SECONDS, LOADING_PART, FULL = 2.0, 0.25, 0.2
 """For so many seconds, and this part of the time, workers were loading while all threads were busy for the last."""
@@ -53,7 +54,8 @@ UP = 0.9
 """If a worker was up for at least this fraction of the window, its present absence is only momentary."""
 
 MOSTLY_UP = 0.5
-"""Nor is a start that has not lasted for START_SECONDS, of a worker that was up for this fraction of the window."""
+"""Nor is a start that has not lasted for START_SECONDS, of a worker that was up for this fraction of the window, as one
+that uWSGI replaces now and then: its earlier absences are over."""
 
 START_SECONDS = 5.0
 """Nor is an absence of so many seconds in a short window more than a start, while others serve."""

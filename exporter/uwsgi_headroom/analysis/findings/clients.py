@@ -26,16 +26,21 @@ from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.template import Facts, Private
 
 EXCEPTIONS = (3, 0.01)
-"""Requests with an exception are a warning at or above this number and, surely, this fraction of all requests."""
+"""Requests with an exception are a warning at or above this number and, surely, this fraction of all requests: the
+application decides what is an error."""
 
 SURELY = 1.5
-"""By so many standard deviations the number has to be above that fraction: 3 exceptions in 40 requests."""
+"""By so many standard deviations (the square root of a count that is random) the number has to be above that fraction:
+3 exceptions in 40 requests, 6 in 200. Without it, three in a minute of 300 requests were a warning, which
+chance brings several times a day where one request in 1,000 raises one. If surely most requests raise one, from nine
+of nine on, hardly anybody is served, which is critical."""
 
 STATUS_5XX = r"\|app: .*\(HTTP/[0-9.]+ 5[0-9]{2}\)"
 """What the lines of requests with such a status have, for grep."""
 
 LEFT = (3, 0.05)
-"""Clients that left are a warning at or above this number and this fraction of all requests: a few always leave."""
+"""Clients that left are a warning at or above this number and this fraction of all requests: a few people always close
+a page before it is loaded."""
 
 PATIENCE, TIMELY = 2.0, 0.8
 """For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""

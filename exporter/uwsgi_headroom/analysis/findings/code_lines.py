@@ -32,7 +32,8 @@ LEAST_LOCK_LOOKS = 10
 """Fewer looks at a worker whose threads wait at a line do not show who has the lock."""
 
 HELD, SEVERAL = 0.5, 0.1
-"""In what part of these looks one thread must be further down to be the holder, and several may be."""
+"""In how many of these looks, as a part of them, one thread must be further down for it to be the holder, and in how
+many more than one may be: a lock goes from one to the next while threads are looked at."""
 
 LEAST_STUCK = 0.5
 """For how much of the age from which on a request is stuck its thread must have been in one function."""

@@ -66,7 +66,8 @@ LACKS_CAPACITY = DEPTHS["request_stuck"]
 NOT_SEEN = "it is not known why"
 
 BURSTS = 0.05
-"""If all threads are in use for at least this part of the time, bursts make requests wait."""
+"""If all threads are in use for at least this part of the time, bursts make requests wait although threads are free on
+average."""
 
 
 def find_cause(findings: Iterable[Finding]) -> Finding | None:

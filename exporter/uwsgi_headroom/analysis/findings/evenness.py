@@ -28,16 +28,20 @@ NAMED, COSTLY = 0.005, 0.10
 """What balancing would save of the response time is named from the first fraction on; it hurts from the second on."""
 
 LOADED = (0.5, 0.7)
-"""CPU seconds per second of the hot worker's interpreter. From the second value on, it is nearly saturated."""
+"""CPU seconds per second of the hot worker's interpreter. Below the first value, its threads hardly compete for its
+lock, so uneven shares do not make it slow; from the second on, it is nearly saturated."""
 
 SLOWER = (1.2, 1.5)
-"""The ratio of the hot worker's response time to the calm workers' that is a warning, and that is critical."""
+"""The ratio of the hot worker's response time to the calm workers' that is a warning, and that is critical if its
+interpreter is also nearly saturated, and the difference is as long as a wait in the queue that users notice."""
 
 MUCH_SLOWER = (3.0, 30)
-"""A worker with at least the second number of requests is much slower at or above this ratio to the others' time."""
+"""A worker with at least the second number of requests is much slower at or above this ratio of its response time to
+the others'."""
 
 HELD = (10.0, 0.5)
-"""So is one with fewer requests at or above this ratio of the time up to now, and of so many busy threads."""
+"""So is one with fewer requests, which it may have because they are so slow, at or above this ratio of the time that
+they have taken up to now, and of so many busy threads on average."""
 
 SHARE = (
     "Worker {hottest} takes {share:percent} of the requests[next? , and each other worker at most {next}; this is "

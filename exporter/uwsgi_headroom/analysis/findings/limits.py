@@ -21,13 +21,17 @@ from uwsgi_headroom.words.formats import duration, listed, mean_threads, numbere
 from uwsgi_headroom.words.template import Facts, Private
 
 THREADS_BUSY = 0.75
-"""A mean fraction of busy threads at or above this is a warning. Raise it for a batch server whose clients can wait."""
+"""A mean fraction of busy threads at or above this is a warning: load can grow by a third. Raise it for a batch server
+whose clients can wait."""
 
 THREADS_FULL = 0.90
-"""At or above this mean fraction of busy threads the limit is reached, which is critical if requests wait."""
+"""At or above this mean fraction of busy threads the limit is reached, which is critical if requests wait: random
+arrivals then often find every thread busy. The time with all threads busy does not measure load: with one thread, it
+equals the utilization."""
 
 TAIL = (0.9, 0.3)
-"""The percentile of the slowest requests, and their part of the threads: 0.23 at most if exponential."""
+"""The percentile from which on requests are the slowest ones, and the part of the busy threads from which on it is said
+that they occupy it: 0.23 at most if the times are distributed exponentially."""
 
 FEWEST_SLOW = 3
 """Fewer slow requests than these may be chance."""
@@ -36,7 +40,8 @@ RESERVE_UNUSED = 0.2
 """If every thread is in use for at least this fraction of the time, cheaper mode should have spawned a worker."""
 
 MUCH_SLOWER = 3.0
-"""Requests are much slower in the last part of a window if they occupy the threads for so many times as long."""
+"""Requests are much slower in the last part of a window if they occupy the threads for so many times as long, by
+Little's law, as those of the whole window, while most threads are in use."""
 
 BACKLOGS = ("backlog", "backlog2")
 """Algorithms of cheaper mode that know nothing but the length of a listen queue."""

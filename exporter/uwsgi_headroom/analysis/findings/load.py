@@ -32,10 +32,13 @@ INTERPRETER_FULL = REACHED
 """At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
 
 THROTTLED = (0.1, 0.25)
-"""The part of the quota's periods in which it stopped the workers: with a measured wait, and without."""
+"""The part of the quota's periods in which it stopped the workers that is a finding if requests were measured to wait
+for a CPU as well, and the part that is one where that is not measured: a period that ends while a request runs delays
+it by up to a tenth of a second."""
 
 OF_WAIT = 0.03
-"""The stops have to add up to this part of the time for which requests waited for a CPU: else they wait for others."""
+"""The stops have to add up to this part of the time for which requests waited for a CPU: else they wait for others. The
+kernel counts a stop once for each CPU, however many threads wait on it."""
 
 FELT = 0.02
 """Seconds of a request in the wait for a CPU from which on users may feel it, as for the listen queue."""
@@ -47,13 +50,16 @@ LEAST_REQUESTS = 20
 """Fewer say more about themselves than about the CPUs."""
 
 STARVED = 0.6
-"""The share of requests' time in the wait for a CPU from which on other programs do severe harm."""
+"""The share of requests' time in the wait for a CPU from which on other programs do severe harm: requests take 2.5
+times as long. At one half, the verdict would change from run to run where each CPU has one other program of the same
+priority."""
 
 ENOUGH_IDLE = 0.5
 """If at least this fraction of the CPUs is idle, there is enough CPU for all programs."""
 
 LOW_CPU, MODERATE_CPU = 1.5, 3.0
-"""CPU headroom below which other programs are a warning, or good to know. Raise both if load jumps."""
+"""CPU headroom below which other programs are a warning, and below which they are good to know. Raise both if load
+jumps."""
 
 LEAST_CPUS = 0.05
 """CPUs below which a role of uWSGI's own processes is not named."""

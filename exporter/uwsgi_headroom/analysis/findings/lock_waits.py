@@ -39,7 +39,9 @@ MOST_LOOKED_AT = 8
 """The most workers that one command names."""
 
 ENDLESS = (5.0, 10.0)
-"""The age of requests that do not go on, in seconds and in mean response times. Others may be long polls."""
+"""A worker goes on with none of its requests if each has been in service for so many seconds, and for so many times the
+mean response time. While it completes others on threads that are free, they may be long polls, and have the time of a
+stuck request."""
 
 LOCK = Kind(
     code="application_lock",

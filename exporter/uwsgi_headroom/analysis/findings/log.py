@@ -20,10 +20,12 @@ from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.template import Facts, Private
 
 MANY_REFUSED = (3, 0.01)
-"""At or above this number of refused requests, and this fraction of all, users feel it: as for lost requests."""
+"""At or above this number of refused requests, and this fraction of all, users feel it: as for lost requests
+(`findings.workers`)."""
 
 PROVEN = 0.4
-"""The part of the lines that must be proven: those of the last seconds cannot be yet, and chance proves a few."""
+"""The part of the lines that must be proven: those of the last seconds of a window cannot be yet, and a few are proven
+by chance."""
 
 UNPROVEN = "The only evidence is uWSGI's log, and the application can also write such lines into it."
 """Ends the evidence of a finding that nothing but the log supports."""

@@ -23,13 +23,16 @@ FEW_WORKERS = 2
 """Room for fewer workers is a finding: the first step to relieve a shortage of threads is seldom smaller."""
 
 SCARCE = 0.10
-"""If no other worker fits, available memory below this fraction of the workers' own is a warning."""
+"""If no other worker fits, available memory below this fraction of the workers' own is a warning: unusually large
+requests can make the workers grow by that much. Without this threshold, one large worker would be a warning if half its
+size were still available."""
 
 LARGE_ROLE = 500_000_000
 """Bytes from which on a process of uWSGI that is no worker is a finding, if it takes more than all workers together."""
 
 NEAR_DESCRIPTORS = 0.8
-"""The part of its descriptors from which on a worker is near the limit. Raise it if it holds many connections."""
+"""The part of its descriptors that a worker has open from which on it is near the limit: a leak gets there whatever
+the limit, and a burst of requests may need some each. Raise it if a worker is meant to hold many connections."""
 
 LEFT = 3
 """With so few left, a worker is at its limit: a request takes one for its connection, and more for what it opens."""
@@ -38,13 +41,15 @@ GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
 
 THREADS = (100, 4)
-"""From so many threads of a worker that serve no request on, this growth is a finding: usual pools are smaller."""
+"""From this number of threads that serve no request on, in one worker, this growth within a window is a finding. Usual
+pools are smaller (a `ThreadPoolExecutor` has 32 threads at most, gevent's pool has 10), and stop growing."""
 
 NEAR_TASKS = (0.8, 0.5)
 """How much of `pids.max` has to be in use, and how much of that by threads that serve no request."""
 
 REFUSED = 3
-"""At or above this number of refused items in a window, a full cache is a warning: a few may be a burst."""
+"""At or above this number of refused items in a window, a full cache is a warning. One or two may be a burst that
+expires."""
 
 MANY_TASKS = 10
 """Fewer tasks in a spooler's directory are work in progress."""

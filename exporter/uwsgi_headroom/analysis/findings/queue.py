@@ -18,13 +18,15 @@ from uwsgi_headroom.words.formats import chosen, fine_percent, in_queue, percent
 from uwsgi_headroom.words.template import Facts, fill
 
 FULL = (0.05, 0.0)
-"""A queue at its limit for at least the first fraction of the time refuses many clients; above the second one, some."""
+"""A queue that is at its limit for at least the first fraction of the time refuses many clients; above the second one,
+it refuses some."""
 
 FILLING = 0.5
 """At or above this mean length, as a fraction of the limit, a queue may overflow in the next burst."""
 
 TRACKED = (0.9, 0.75)
-"""How full the table has to be: to be near its limit, and to be blamed for dropped packets a moment ago."""
+"""How full the table has to be: to be near its limit, and to be blamed for dropped packets, since entries may have
+expired since they were dropped."""
 
 MANY_DROPPED = (3, 0.01)
 """From this number of dropped packets on, and this part of the requests, users feel it: as for lost requests."""

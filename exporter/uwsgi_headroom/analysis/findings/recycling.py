@@ -28,19 +28,22 @@ OFTEN = 3
 """The fewest respawns in a window that show how long workers live."""
 
 SERVED = 50
-"""With at least this many requests between respawns on average, a worker is recycled, and not in a loop."""
+"""With at least this many requests between respawns on average, a worker is recycled (`max-requests`, `reload-on-rss`)
+and not in a loop."""
 
 SHORT_LIFE = 60.0
 """Seconds between respawns of one worker below which recycling costs more than it saves."""
 
 LEAK = 0.2
-"""If the memory of a process grows by at least this part of `reload-on-rss` before it is replaced, it leaks."""
+"""If the memory of a process grows by at least this part of `reload-on-rss` before it is replaced, it leaks. Below it,
+the limit is hardly above what the application needs."""
 
 LIFE = 3600.0
 """Seconds that a worker should live at least: each respawn then costs next to nothing."""
 
 TOGETHER_SECONDS = 5
-"""The longest time between the new processes of workers that reach `max-requests` together."""
+"""The longest time between the first and the last new process of workers that reach `max-requests` together: uWSGI
+spawns about two a second."""
 
 APART = 4
 """Only if workers live at least this many times as long, it is no chance that they end so close to each other."""

@@ -43,7 +43,9 @@ LEAST_SHARED = 0.05
 """Fewer threads than this, on average, in a connection that workers share mean that hardly any request uses it."""
 
 AT_ONCE = 1.25
-"""With more threads than this in such a connection on average, several wait at the same time, with no lock."""
+"""With more threads than one in such a connection on average, several wait for an answer at the same time, and each
+takes the answer that comes first. With fewer, a lock of all processes may keep them apart: one thread after the other
+is then seen, and a look that takes a moment sees some of them twice."""
 
 LEAST_BLOCKED = 0.9
 """The same for what stops a server: its only thread is blocked for nearly all of the time."""
@@ -52,7 +54,8 @@ OF_MOST = 0.5
 """So many threads for each active worker in one place, on average, are one of nearly every worker."""
 
 HELD = (0.1, 0.25)
-"""The part of the time in which a call holds a loop that is good to know, and that makes requests wait."""
+"""The part of the time in which a call holds a loop that is good to know, and that makes requests wait: a request that
+comes at a random moment then waits for a call in every fourth case."""
 
 ALWAYS = 0.75
 """If the loops of all workers are held for this part of the time, hardly anything else is served."""

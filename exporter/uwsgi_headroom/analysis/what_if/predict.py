@@ -162,13 +162,15 @@ class Server(Struct, frozen=True):
 
 
 MOST_LOAD = 0.97
-"""A load counts as sustained up to this fraction of the most throughput: above it, small differences change all."""
+"""A load counts as sustained up to this fraction of the most throughput. Above it the queue is so long, and depends so
+much on small differences, that a figure would mean nothing."""
 
 SATURATED = 0.97
 """The part of the threads in service from which on all of them count as in use."""
 
 LEAST_LOCK_WAIT = 0.05
-"""The predicted wait for the lock, as a part of the response time, from which on the observed one is compared."""
+"""The predicted wait for the lock, as a part of the response time, above which the observed one says how much of the
+CPU time is under the lock."""
 
 LESS_LOCK_WAIT = 0.6
 """With less than this part of the predicted wait observed, a part of the CPU time is outside the lock."""
@@ -180,7 +182,8 @@ QUEUEING: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
 """States that are not part of the demand. If the application's lock is known, neither is the wait for it."""
 
 P95_OF_SPREAD = 1.9
-"""The 95th percentile of a gamma distribution, in standard deviations above the mean (1.8 to 2.0)."""
+"""The 95th percentile of a gamma distribution, in standard deviations above the mean: 1.8 for a coefficient of
+variation of 0.25 to 2.0 for one of 1 and more."""
 
 MOST_SPREAD = 2.0
 
