@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from uwsgi_headroom.arguments.parser import Flag
-from uwsgi_headroom.report.request import DEFAULT_OUT, DEFAULT_RANGE, FORMATS, parse_range
+from uwsgi_headroom.report.request import DEFAULT_OUT, DEFAULT_RANGE, FORMATS, parse_format, parse_range
 
 DESCRIPTION = (
     "Write a capacity review of uWSGI servers from weeks of their history: how much of each limit is used at peak, "
     "what users feel, how the load grows, and what to change. The history comes from a Prometheus that scrapes the "
-    "exporter, or from the file that `serve --history` writes. Needs the extra `report`."
+    "exporter, or from the file that `serve --history` writes."
 )
 
 FLAGS = (
@@ -37,7 +37,7 @@ FLAGS = (
         "the time zone of days and hours in the report, such as Europe/Berlin (default: this machine's)",
     ),
     Flag("--out FILE", f"the file to write (default {DEFAULT_OUT})", default=DEFAULT_OUT),
-    Flag("--format", "the format of the report (default: by the file name extension of --out)", values=FORMATS),
+    Flag("--format", "the format of the report (default: by the ending of --out)", parse=parse_format, values=FORMATS),
     Flag("--prometheus-user NAME", "log in as this user; you can also put the user into the URL"),
     Flag(
         "--prometheus-password-file FILE",
