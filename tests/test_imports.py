@@ -25,7 +25,7 @@ SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", 
 
 DOORS: dict[str, str] = {
     "analysis": """advice backends balance bottlenecks capacity demand figures findings littles_law locks objective
-        percentiles repairman routes settings shortages sizing usable verdict wait_states
+        percentiles repairman routes settings shortages usable verdict wait_states
         worker_states what_if.measured what_if.predict
         deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.limits
         findings.queue findings.workers""",

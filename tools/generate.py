@@ -32,7 +32,7 @@ CAN_MAKE_DASHBOARDS = sys.version_info >= (3, 11)
 """grafana-foundation-sdk needs Python 3.11."""
 
 _WEB = ROOT / "exporter" / "uwsgi_headroom" / "web" / "static"
-_REPORT = ROOT / "exporter" / "uwsgi_headroom" / "report" / "render" / "templates"
+_REPORT = ROOT / "exporter" / "uwsgi_headroom" / "report" / "render"
 
 _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("alerts", "alerts", tables.alerts),

@@ -48,7 +48,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "report": (
         ("--prometheus http://127.0.0.1:9090 --range 12w", "Review the last twelve weeks of every server."),
-        ("--history /var/lib/uwsgi-headroom/history.sqlite --out review.pdf", "Review a machine without Prometheus."),
+        ("--history /var/lib/uwsgi-headroom/history.sqlite --out review.html", "Review a machine without Prometheus."),
         (
             "--prometheus https://mimir.example/prometheus --prometheus-token-file token "
             "--prometheus-header 'X-Scope-OrgID: web' --service shop",

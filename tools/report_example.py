@@ -1,4 +1,4 @@
-"""Makes the example in docs/examples: parts of a capacity review of a service that a program made up.
+"""Makes the example in docs/examples: a capacity review of a service that a program made up.
 
 `.venv/bin/python3 -m tools.report_example review.html` writes a larger one, with three such services and known answers,
 in any form of `uwsgi-headroom report`.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import get_args
 
 from msgspec.structs import replace
 
@@ -16,9 +15,9 @@ from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.server import make_review_data
 from tools.environments import ROOT
-from uwsgi_headroom.record import AdviceSeverity
-from uwsgi_headroom.report.columns import ReviewData
-from uwsgi_headroom.report.render import Format, render, write_review
+from uwsgi_headroom.report.command import render
+from uwsgi_headroom.report.quarters import ReviewData
+from uwsgi_headroom.report.request import FORMATS
 from uwsgi_headroom.report.review import build_review
 
 FILE = ROOT / "docs" / "examples" / "capacity-review.md"
@@ -26,38 +25,28 @@ FILE = ROOT / "docs" / "examples" / "capacity-review.md"
 CHECKOUT = Service(name="checkout", servers=2, peak=45.0, contention=False, wait=0.19, growth=0.16, weekdays=(1.0,) * 7)
 """A service that grows steadily and has its threads as the first limit."""
 
-_SETTINGS: dict[str, AdviceSeverity] = {"max_requests_delta": "warning", "listen": "info", "buffer_size": "info"}
-"""What is said about the settings of every server."""
-
 _LABEL = "SYNTHETIC EXAMPLE: these services do not exist, and their figures were made up by a program."
 
 
-SHOWN = ("1 Verdict", "6 Trend and forecast", "7 What if", "8 Recommendations")
-"""The sections of the example."""
-
-
 def make_example() -> str:
-    head, *sections = render(build_review(_quarter(CHECKOUT)), "md").decode().split("\n## ")
-    return "\n## ".join([head, *(section for section in sections if section.startswith(SHOWN))])
+    return render(build_review(_quarter(CHECKOUT)), "md").decode()
 
 
 def _quarter(*services: Service) -> ReviewData:
     """The data of a quarter of a year with these services, which says that it is made up."""
     quarter = stories.quarter()
     data = make_review_data(History(services=services, days=quarter.days, until=quarter.until, zone=quarter.zone))
-    servers = tuple(replace(server, settings=_SETTINGS) for server in data.servers)
-    return replace(data, servers=servers, source="tools/report_example.py, seed 1", problems=(_LABEL,))
+    return replace(data, source="tools/report_example.py, seed 1", problems=(_LABEL,))
 
 
 def main(name: str) -> int:
     """Writes the review of three services: one needs action because its workers are uneven, one will run out of
     threads, one has enough capacity."""
-    forms: tuple[Format, ...] = get_args(Format)
-    form = next((form for form in forms if name.endswith(f".{form}")), None)
+    form = next((form for form in FORMATS if name.endswith(f".{form}")), None)
     if form is None:
-        print(f"{name}: a review is written as one of {', '.join(forms)}", file=sys.stderr)
+        print(f"{name}: a review is written as one of {', '.join(FORMATS)}", file=sys.stderr)
         return 2
-    write_review(build_review(_quarter(*stories.quarter().services, CHECKOUT)), Path(name), form)
+    Path(name).write_bytes(render(build_review(_quarter(*stories.quarter().services, CHECKOUT)), form))
     return 0
 
 

@@ -165,8 +165,8 @@ def _compare(_line: CommandLine, options: argparse.Namespace) -> int:
 def _report(line: CommandLine, options: argparse.Namespace) -> int:
     if (options.prometheus is None) == (not options.history):
         line.commands["report"].error("give --prometheus URL or --history FILE")
-    from uwsgi_headroom.report import command
-
+    with interrupts.ending_the_process():
+        from uwsgi_headroom.report import command
     return command.run(
         copy_fields(
             ReportRequest,

@@ -15,9 +15,6 @@ from pathlib import Path
 REQUIREMENTS = {
     "rich": "rich>=13.7,<16",
     "bcrypt": "bcrypt>=3.2,<6",
-    "jinja2": "Jinja2>=3.1,<4",
-    "matplotlib": "matplotlib>=3.8,<4",
-    "numpy": "numpy>=1.26,<3",
 }
 """The modules of the extras, and their requirements in setup.cfg."""
 

@@ -110,7 +110,7 @@ def test_an_unknown_form_is_refused(tmp_path):
     """The ending of the file is its form; the message lists those that there are."""
     ran = run(tmp_path / "review.doc")
     assert ran.returncode == 2
-    assert "is written as one of html, pdf, md, json, csv" in ran.stderr
+    assert "is written as one of html, md, json" in ran.stderr
     assert list(tmp_path.iterdir()) == []
 
 

@@ -30,7 +30,7 @@ from uwsgi_headroom.config.defaults import (
     STUCK_SECONDS,
 )
 from uwsgi_headroom.config.settings import FLAGS
-from uwsgi_headroom.report.request import DEFAULT_OUT, DEFAULT_RANGE, parse_range
+from uwsgi_headroom.report.request import DEFAULT_OUT, DEFAULT_RANGE, parse_format, parse_range
 from uwsgi_headroom.report.request import FORMATS as REPORT_FORMATS
 from uwsgi_headroom.tune.request import DEFAULT_SECONDS, LEAST_CLIENTS, parse_size
 
@@ -208,7 +208,7 @@ CHECK_FLAGS = (
 REPORTING = (
     "Write a capacity review of uWSGI servers from weeks of their history: how much of each limit is used at peak, "
     "what users feel, how the load grows, and what to change. The history comes from a Prometheus that scrapes the "
-    "exporter, or from the file that `serve --history` writes. Needs the extra `report`."
+    "exporter, or from the file that `serve --history` writes."
 )
 
 REPORT_FLAGS = (
@@ -237,7 +237,12 @@ REPORT_FLAGS = (
         "the time zone of days and hours in the report, such as Europe/Berlin (default: this machine's)",
     ),
     Flag("--out FILE", f"the file to write (default {DEFAULT_OUT})", default=DEFAULT_OUT),
-    Flag("--format", "the format of the report (default: by the file name extension of --out)", values=REPORT_FORMATS),
+    Flag(
+        "--format",
+        "the format of the report (default: by the ending of --out)",
+        parse=parse_format,
+        values=REPORT_FORMATS,
+    ),
     Flag("--prometheus-user NAME", "log in as this user; you can also put the user into the URL"),
     Flag(
         "--prometheus-password-file FILE",

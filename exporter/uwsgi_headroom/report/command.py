@@ -1,37 +1,44 @@
-"""Runs `report`: checks what can be checked at once, then loads the libraries of the extra, which takes a second."""
+"""Runs `report`: checks what can be checked at once, loads the data, makes the review and writes it."""
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
+import time
+from functools import partial
 from pathlib import Path
 
-from uwsgi_headroom import extras, interrupts, logs
+from uwsgi_headroom import logs
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.report.request import FORMATS, Format, ReportRequest
+from uwsgi_headroom.report.progress import Progress, ProgressLine
+from uwsgi_headroom.report.quarters import ReviewData
+from uwsgi_headroom.report.render.html import render_html
+from uwsgi_headroom.report.render.markdown import render_json, render_markdown
+from uwsgi_headroom.report.request import FORMATS, GONE, Format, ReportRequest
+from uwsgi_headroom.report.review import Review, build_review, write_review
+from uwsgi_headroom.report.sources.history_file import load_history_files
+from uwsgi_headroom.report.sources.prometheus import load_prometheus
+from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi, make_endpoint
+from uwsgi_headroom.report.sources.selection import find_range, find_zone
+from uwsgi_headroom.terminal_text import print_lines
 
-NEEDED = ("jinja2", "matplotlib", "numpy")
-"""The modules of the extra `report`."""
+WRITTEN, PARTIAL = 0, 3
+
+_MOST_PROBLEMS = 8
+"""Problems that are printed; the report has all of them."""
 
 
 def run(request: ReportRequest) -> int:
     """Write a capacity review and return the exit status: 0, or 3 if it is partial. Raises ConfigError if an option is
     wrong, and HeadroomError if nothing can be written."""
     logs.configure("critical", "logfmt")  # messages report errors
-    name = find_format(request)
-    refuse_unwritable(Path(request.out))
-    refuse_without_extra()
-    with interrupts.ending_the_process():
-        from uwsgi_headroom.report import write  # noqa: PLC0415 - needs the extra, and takes a second
+    name, out = find_format(request), Path(request.out)
+    refuse_unwritable(out)
     try:
-        return write.write_report(request, name)
+        return _write_report(request, name, out)
     except KeyboardInterrupt:
         raise HeadroomError("interrupted: no report was written") from None
-
-
-def refuse_without_extra() -> None:
-    """Raise HeadroomError with what to install if a library of the extra is missing."""
-    if missing := extras.find_missing(NEEDED):
-        raise HeadroomError(f"report needs {extras.describe_missing(missing)}")
 
 
 def find_format(request: ReportRequest) -> Format:
@@ -40,6 +47,8 @@ def find_format(request: ReportRequest) -> Format:
         return request.format
     ending = Path(request.out).suffix.lower().removeprefix(".")
     names: dict[str, Format] = {"htm": "html", "markdown": "md", **{name: name for name in FORMATS}}
+    if ending in GONE:
+        raise ConfigError(f"--out: {GONE[ending]}")
     if ending not in names:
         raise ConfigError(f"--out: {request.out} must end in .{', .'.join(FORMATS)}, or give --format")
     return names[ending]
@@ -57,3 +66,74 @@ def refuse_unwritable(out: Path) -> None:
             pass
     except OSError as error:
         raise HeadroomError(f"{out} cannot be written: {error.strerror or error}") from None
+
+
+def _write_report(request: ReportRequest, name: Format, out: Path) -> int:
+    with ProgressLine(sys.stderr, terminal=sys.stderr.isatty()) as line:
+        data = _load(request, line.show)
+        line.show(1, 1, "compute and draw")
+        write_file(out, render(build_review(data), name))
+    problems = [*data.problems[:_MOST_PROBLEMS]]
+    if more := len(data.problems) - len(problems):
+        problems.append(f"{more} more are in the report.")
+    print_lines((f"uwsgi-headroom: {problem}" for problem in problems), sys.stderr)
+    if out.is_file():  # not /dev/stdout
+        print_lines([f"{'partial report' if data.partial else 'report'} written: {out}"])
+    return PARTIAL if data.partial else WRITTEN
+
+
+def _load(request: ReportRequest, progress: Progress) -> ReviewData:
+    """The data of a request. Raises ConfigError if an option is wrong, and HeadroomError if there is no data."""
+    span_at = partial(find_range, request.seconds, request.until, find_zone(request.time_zone))
+    if request.prometheus is None:
+        load = partial(load_history_files, [Path(path) for path in request.history])
+    else:
+        endpoint = make_endpoint(
+            request.prometheus,
+            user=request.user,
+            password_file=request.password_file,
+            token_file=request.token_file,
+            headers=request.headers,
+            ca_file=request.ca_file,
+        )
+        span_at(time.time())  # a wrong time is reported before any query
+        load = partial(load_prometheus, PrometheusApi(endpoint))
+    return load(span_at, servers=request.servers, services=request.services, progress=progress)
+
+
+def render(review: Review, name: Format) -> bytes:
+    """The content of the file."""
+    match name:
+        case "html":
+            return render_html(write_review(review)).encode()
+        case "md":
+            return render_markdown(write_review(review)).encode()
+        case "json":
+            return render_json(review)
+
+
+def write_file(out: Path, content: bytes) -> None:
+    """Write a file beside the old one and put it in its place, or directly what is no regular file, such as
+    /dev/stdout. Raises HeadroomError; the file is then as it was before."""
+    try:
+        if out.exists() and not out.is_file():
+            out.write_bytes(content)
+        else:
+            _replace(out, content)
+    except OSError as error:
+        raise HeadroomError(f"{out}: the report cannot be written: {error.strerror or error}") from error
+
+
+def _replace(out: Path, content: bytes) -> None:
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
+    try:
+        umask = os.umask(0)
+        os.umask(umask)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            # Not by its name: in a directory of another user, that may lead elsewhere by now.
+            os.fchmod(descriptor, out.stat().st_mode & 0o777 if out.exists() else 0o666 & ~umask)
+        Path(temporary).replace(out)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

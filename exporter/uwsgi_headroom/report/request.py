@@ -1,4 +1,4 @@
-"""What a capacity review is asked for on the command line. Imports none of the libraries of the extra `report`."""
+"""What a capacity review is asked for on the command line. Imports nothing that reads or judges."""
 
 from __future__ import annotations
 
@@ -7,9 +7,15 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-Format = Literal["html", "pdf", "md", "json", "csv"]
+Format = Literal["html", "md", "json"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 """The names of the formats are also the endings of the files."""
+
+GONE = {
+    "pdf": "reports are no longer written as pdf: write HTML, and print it to PDF in a browser",
+    "csv": "reports are no longer written as csv: write JSON, or ask Prometheus for values",
+}
+"""What to do instead of formats that earlier versions had."""
 
 DEFAULT_RANGE = 30 * 86400.0
 DEFAULT_OUT = "review.html"
@@ -48,3 +54,10 @@ def parse_range(text: str) -> float:
     if not _SHORTEST <= seconds <= _LONGEST:
         raise argparse.ArgumentTypeError(f"expected 30m to 2y, such as 36h, 30d or 12w, not {text}")
     return seconds
+
+
+def parse_format(text: str) -> str:
+    """A format, for argparse, which checks it against FORMATS."""
+    if text in GONE:
+        raise argparse.ArgumentTypeError(GONE[text])
+    return text

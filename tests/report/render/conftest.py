@@ -3,53 +3,49 @@
 import pytest
 from msgspec.structs import replace
 
+from tests.report.changes import change
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.server import make_review_data
-from uwsgi_headroom.report import review
-from uwsgi_headroom.report.columns import EventMark, Query
 from uwsgi_headroom.report.render.html import render_html
+from uwsgi_headroom.report.review import build_review, write_review
+from uwsgi_headroom.store.record import Record
 
-HOSTILE = "<script>alert(1)</script></style><img src=x onerror=alert(2)>|`*_[a](javascript:b)\n# head\x1b[31m\u202e=cmd"
-"""A name that is harmless nowhere: HTML, CSS, Markdown, terminal, spreadsheet."""
-
-FORMULA = "=HYPERLINK(1)"
+HOSTILE = (
+    "<script>alert(1)</script></style><img src=x onerror=alert(2)>|```<i>`*_[a](javascript:b)\n# head\x1b[31m\u202e=c"
+)
+"""A name that is harmless nowhere: HTML, CSS, Markdown, terminal."""
 
 
 @pytest.fixture(scope="package")
 def plain():
     """Three days of a service with two uneven servers."""
     service = replace(stories.STORY, servers=2, peak=27.7)
-    return review.build_review(make_review_data(History(services=(service,), days=3, until=stories.UNTIL)))
+    return build_review(make_review_data(History(services=(service,), days=3, until=stories.UNTIL)))
 
 
 @pytest.fixture(scope="package")
 def page(plain):
     """Its HTML."""
-    return render_html(plain)
+    return render_html(write_review(plain))
 
 
 @pytest.fixture(scope="package")
 def hostile_page(hostile):
     """The HTML of the hostile one."""
-    return render_html(hostile)
+    return render_html(write_review(hostile))
+
+
+def _rename(record: Record) -> Record:
+    """A queue with a hostile name that is full."""
+    queues = {HOSTILE: 900.0}
+    return replace(record, window=replace(record.window, queue_seconds=queues, queue_full_seconds=queues))
 
 
 @pytest.fixture(scope="package")
 def hostile():
     """Two days of a server with hostile names everywhere."""
-    named = Service(name="x", peak=20.0, contention=False, backends={HOSTILE: 0.5}, routes={HOSTILE: 0.9})
-    data = make_review_data(History(services=(named,), days=2, until=stories.UNTIL))
-    mark = EventMark(time=data.until - 3600, kind="reload", title=HOSTILE)
-    server = replace(
-        data.servers[0],
-        server=FORMULA + HOSTILE,
-        service=HOSTILE,
-        host=HOSTILE,
-        events=(mark,),
-        settings={HOSTILE: "info"},
-    )
-    queries = (Query(text=HOSTILE, answers=1, seconds=0.1),)
-    return review.build_review(
-        replace(data, servers=(server,), source=HOSTILE, problems=(HOSTILE,), queries=queries, partial=True)
-    )
+    named = Service(name="x", peak=30.0, contention=False, backends={HOSTILE: 0.9}, routes={HOSTILE: 0.9})
+    data = change(make_review_data(History(services=(named,), days=2, until=stories.UNTIL)), _rename)
+    server = replace(data.servers[0], server=HOSTILE, service=HOSTILE, host=HOSTILE)
+    return build_review(replace(data, servers=(server,), source=HOSTILE, problems=(HOSTILE,), partial=True))

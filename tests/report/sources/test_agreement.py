@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-import numpy as np
 import pytest
 from msgspec import Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from tests.report.sources.exposed import MINUTE, Exposed, expose
 from tests.report.sources.records import write_history_file
 from tests.support.monitoring import prometheus, write_blocks
 from tests.support.synthetic import stories
-from tests.support.synthetic.plan import History, Step
-from tests.support.synthetic.server import make_review_data, sampled
+from tests.support.synthetic.plan import DAY, History, Step
+from tests.support.synthetic.server import is_sampled, make_review_data
+from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.report.columns import Column, ReviewData, ServerData, WorkerColumns
+from uwsgi_headroom.report.quarters import ReviewData, ServerHistory, count_timed
+from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.prometheus import load_prometheus
-from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, make_endpoint
+from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi, make_endpoint
 from uwsgi_headroom.report.sources.selection import TimeRange
+from uwsgi_headroom.store.record import Record
 
 pytestmark = pytest.mark.integration
 
@@ -31,7 +33,7 @@ HISTORY = History(
             stories.STORY,
             servers=2,
             peak=83 / 3,
-            steps=(Step(day=34 / 96, factor=1.2, title="More traffic."),),
+            steps=(Step(day=34 / 96, factor=1.2),),
             reloads=(0.2,),
             restarts=(0.5,),
             missing=((58 / 96, 64 / 96),),
@@ -41,14 +43,12 @@ HISTORY = History(
 )
 SPAN = TimeRange(HISTORY.since, HISTORY.until, "UTC")
 
-RARE = ("full", "queue", "occupancy", "by_time")
-"""Columns of the ends of distributions: where a value is below RARELY, it is a count of a few samples or requests, and
-changes several times as much as the load from one quarter of an hour to the next, of which the last scrape sees a part.
-"""
-
-RARELY = 0.1
-
 SUM, MAXIMUM = 0.01, 0.05
+"""The most by which sums, and the largest quarters, may differ."""
+
+RARE = 20.0
+"""Seconds or requests in the largest quarter below which a figure is made of a few samples, of which the last scrape
+sees a part."""
 
 
 class Both(Struct, frozen=True):
@@ -66,36 +66,67 @@ def both(tmp_path_factory):
     for machine, path in enumerate(paths):
         write_history_file(HISTORY, path, machine)
     with prometheus([], history=lambda folder: write_blocks(folder, openmetrics(HISTORY))) as running:
-        api = PrometheusApi(HttpPost(make_endpoint(f"http://127.0.0.1:{running.port}")))
+        api = PrometheusApi(make_endpoint(f"http://127.0.0.1:{running.port}"))
         asked = load_prometheus(api, lambda _now: SPAN)
         yield Both(api, asked, load_history_files(paths, lambda _end: SPAN))
 
 
-def assert_close(differences: list[Difference]) -> None:
-    """Sums within 1 % and largest quarters within 5 %, but for rare events."""
-    for found in differences:
-        if found.column.startswith(RARE) and not found.largest > RARELY:
-            continue
-        # A restart, a gap and the start of the history each end within a quarter, of which scrapes see a part.
-        assert found.missing <= 2, found
-        assert found.sum < SUM, found
-        assert found.maximum < MAXIMUM, found
+def figures_of(record: Record) -> dict[str, float]:
+    """The figures of a quarter, by name."""
+    window = record.window
+    found = {"observed": window.observed_seconds, "full": window.full_seconds, "own": window.cpu.own_seconds}
+    found |= {"idle": window.cpu.idle_seconds, "others": window.cpu.others_seconds, "judged": window.judged}
+    found |= {"missed": window.missed, "queue": sum(window.queue_seconds.values()), "timed": count_timed(record)}
+    found |= {f"waits {state}": seconds for state, seconds in window.waits.seconds.items()}
+    found |= {f"backend {name}": seconds for name, seconds in window.waits.backends.items()}
+    found |= {f"route {name}": seconds for name, seconds in record.routes.seconds.items()}
+    for worker in window.workers:
+        names = ("requests", "running_time", "busy_seconds", "cpu_seconds", "up_seconds", "interpreter_lock_seconds")
+        found |= {f"worker {worker.worker_id} {name}": getattr(worker, name) for name in names}
+    percentiles = compute_percentiles(record.response_times).percentiles
+    found |= {f"percentile {share:g}": 100 * each.seconds for share, each in percentiles.items() if each.seconds}
+    levels = record.levels
+    return found | {"cpus": levels.cpus, "memory": levels.memory_per_worker, "available": levels.memory_available}
+
+
+def assert_close(one: ServerHistory, other: ServerHistory) -> None:
+    """Sums within 1 %, and the largest quarters within 5 %."""
+    # A restart, a gap and the start of the history each end within a quarter, of which scrapes see a part.
+    assert len(one.quarters.keys() ^ other.quarters) <= 2
+    common = sorted(one.quarters.keys() & other.quarters)
+    pairs = [(figures_of(one.quarters[end]), figures_of(other.quarters[end])) for end in common]
+    for name in pairs[0][0]:
+        mine, others = [pair[0][name] for pair in pairs], [pair[1][name] for pair in pairs]
+        if max(others) > RARE or name.startswith("percentile"):
+            assert max(mine) == pytest.approx(max(others), rel=MAXIMUM), name
+            assert sum(mine) == pytest.approx(sum(others), rel=MAXIMUM if name.startswith("percentile") else SUM), name
 
 
 def test_both_sources_agree(both):
-    """In every column of every server."""
-    servers = zip(both.from_prometheus.servers, both.from_files.servers, strict=True)
-    for one, other in servers:
-        assert (one.service, one.bounds, one.objective) == (other.service, other.bounds, other.objective)
-        assert_close(compare(one, other))
+    """In every figure of every server."""
+    for one, other in zip(both.from_prometheus.servers, both.from_files.servers, strict=True):
+        assert one.service == other.service
+        assert_close(one, other)
 
 
 def test_both_are_what_happened(both):
-    """In every column of every server."""
+    """In every figure of every server."""
     truth = make_review_data(HISTORY).servers
     for data in (both.from_prometheus, both.from_files):
         for one, other in zip(data.servers, truth, strict=True):
-            assert_close(compare(one, other))
+            assert_close(one, other)
+
+
+def test_both_have_the_same_review(both):
+    """The same verdict, the same limits, and the same number for each setting."""
+    reviews = [build_review(data).services[0] for data in (both.from_prometheus, both.from_files)]
+    one, other = reviews
+    assert one.verdict.judgement == other.verdict.judgement
+    assert [each.code for each in one.recommendations] == [each.code for each in other.recommendations]
+    assert [each.setting for each in one.recommendations] == [each.setting for each in other.recommendations]
+    assert one.utilization.first == other.utilization.first
+    assert one.utilization.headroom == pytest.approx(other.utilization.headroom, rel=0.02)
+    assert one.users.whole.percentiles == pytest.approx(other.users.whole.percentiles, rel=0.03)
 
 
 def test_names(both):
@@ -107,22 +138,20 @@ def test_names(both):
         assert not data.partial
 
 
-def test_no_event_is_lost_or_counted_twice(both):
-    """A reload resets uWSGI's counters, a restart those of the exporter, and neither is a respawn."""
+def test_no_reload_is_lost_or_counted_twice(both):
+    """It resets uWSGI's counters, and a restart those of the exporter."""
     for data in (both.from_prometheus, both.from_files):
         for server in data.servers:
-            assert np.nansum(server.reloads) == 1
-            assert np.nansum(server.respawns) == 0
-            (mark,) = [event for event in server.events if event.kind == "reload"]
-            assert abs(mark.time - (HISTORY.since + 0.2 * 86400)) <= 900
+            (end,) = [end for end, record in server.quarters.items() if record.window.reloads]
+            assert abs(end - (HISTORY.since + 0.2 * 86400)) <= 900
+            assert server.quarters[end].window.reloads == 1
 
 
 def test_what_was_not_sampled_is_unknown(both):
     """And a sentence says so."""
     for data in (both.from_prometheus, both.from_files):
         for server in data.servers:
-            assert np.isnan(server.requests).sum() == 6
-            assert not server.covered[np.isnan(server.requests)].any()
+            assert len(server.quarters) == 72 - 6
         assert all("no data for 90 min of 18 h" in problem for problem in data.problems)
         assert len(data.problems) == 2
 
@@ -131,8 +160,8 @@ def test_a_part_of_the_range_in_days_of_a_time_zone(both):
     """A shorter range has the same values."""
     part = load_prometheus(both.api, lambda _now: TimeRange(SPAN.since + 900, SPAN.since + 9000, "Asia/Kathmandu"))
     assert part.time_zone == "Asia/Kathmandu"
-    whole = both.from_prometheus.servers[0]
-    np.testing.assert_allclose(part.servers[0].requests, whole.requests[1:10], rtol=1e-9)
+    whole = both.from_prometheus.servers[0].quarters
+    assert dict(part.servers[0].quarters) == dict(list(whole.items())[1:10])
 
 
 def test_a_service_and_a_server_can_be_chosen(both):
@@ -150,52 +179,6 @@ def test_a_range_without_data(both):
         load_prometheus(both.api, lambda _now: early)
 
 
-class Difference(Struct, frozen=True):
-    """Relative differences of a column: of its sum, and of its largest quarter of an hour. missing: quarters that only
-    one of both has; largest: the largest value."""
-
-    column: str
-    sum: float
-    maximum: float
-    missing: int
-    largest: float
-
-
-def named_columns(server: ServerData | WorkerColumns) -> Iterator[tuple[str, Column]]:
-    """Every column of a server by name, those of its parts and workers too."""
-    for each in fields(server):
-        value = getattr(server, each.name)
-        if isinstance(value, np.ndarray) and each.name != "time":
-            yield each.name, value
-        elif each.name == "by_worker":
-            for worker in value:
-                yield from ((f"worker {worker.worker_id} {name}", column) for name, column in named_columns(worker))
-        elif each.name in ("waits", "backends", "routes"):
-            yield from ((f"{each.name} {part}", column) for part, column in value.items())
-        elif each.name in ("occupancy", "by_time", "percentiles"):
-            yield from ((f"{each.name} {place}", column) for place, column in enumerate(value))
-
-
-def compare(one: ServerData, other: ServerData) -> list[Difference]:
-    """The differences of all columns; both servers must have the same ones."""
-    columns, others = dict(named_columns(one)), dict(named_columns(other))
-    assert columns.keys() == others.keys(), columns.keys() ^ others.keys()
-    return [_compare(name, columns[name], others[name]) for name in columns]
-
-
-def _compare(name: str, one: Column, other: Column) -> Difference:
-    known = ~np.isnan(one) & ~np.isnan(other)
-    missing = int((np.isnan(one) != np.isnan(other)).sum())
-    if not known.any():
-        return Difference(name, 0.0, 0.0, missing, float("nan"))
-    sums, maxima = ([float(f(column[known])) for column in (one, other)] for f in (np.sum, np.max))
-    return Difference(name, _relative(*sums), _relative(*maxima), missing, maxima[1])
-
-
-def _relative(one: float, other: float) -> float:
-    return 0.0 if one == other else abs(one - other) / max(abs(other), 1e-300)
-
-
 PHASE = 7.3
 """Seconds from a full minute to the next scrape: Prometheus scrapes each target at its own time."""
 
@@ -205,8 +188,8 @@ def openmetrics(history: History) -> Iterator[str]:
     families: dict[str, list[Iterator[str]]] = {}
     for service in history.services:
         for place in range(service.servers):
-            times = np.arange(history.since + PHASE + 11 * place, history.until, MINUTE)
-            times = times[sampled(history, service, times)]
+            start, number = history.since + PHASE + 11 * place, round(history.days * DAY / MINUTE)
+            times = [time for each in range(number) if is_sampled(history, service, time := start + MINUTE * each)]
             target = {"instance": f"web{place + 1}:9238", "job": "uwsgi"}
             for series in expose(history, service, place):
                 families.setdefault(series.name, []).append(_lines(series, target, times, history.since))
@@ -216,16 +199,10 @@ def openmetrics(history: History) -> Iterator[str]:
     yield "# EOF\n"
 
 
-def _lines(series: Exposed, target: Mapping[str, str], times: np.ndarray, since: float) -> Iterator[str]:
+def _lines(series: Exposed, target: Mapping[str, str], times: Sequence[float], since: float) -> Iterator[str]:
     labels = ",".join(f'{key}="{value}"' for key, value in {**target, **series.labels}.items())
-    head = f"{series.name}{{{labels}}}"
-    after = (times - since) / MINUTE
-    if series.counter:
-        before = np.floor(after).astype(int)
-        ahead = np.minimum(before + 1, len(series.values) - 1)
-        growth = np.maximum(0.0, series.values[ahead] - series.values[before])  # a reset is at the end of its minute
-        values = series.values[before] + (after - before) * growth
-    else:
-        values = series.values[np.floor(after).astype(int)]
-    for at, value in zip(times.tolist(), values.tolist(), strict=True):
-        yield f"{head} {value:.6f} {at:.3f}\n"
+    for at in times:
+        before, part = divmod((at - since) / MINUTE, 1)
+        value, ahead = series.values[int(before)], series.values[min(int(before) + 1, len(series.values) - 1)]
+        growth = max(0.0, ahead - value) if series.counter else 0.0  # a reset is at the end of its minute
+        yield f"{series.name}{{{labels}}} {value + part * growth:.6f} {at:.3f}\n"

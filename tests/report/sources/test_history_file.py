@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -15,7 +14,7 @@ from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History
 from tests.support.synthetic.server import make_review_data
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
-from uwsgi_headroom.report.columns import ReviewData
+from uwsgi_headroom.report.quarters import ReviewData, ServerHistory, count_requests, mean_busy
 from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.selection import TimeRange, find_range
 from uwsgi_headroom.store.database import Database
@@ -48,6 +47,16 @@ def load(*paths: Path, span: TimeRange = SPAN, servers: Sequence[str] = ()) -> R
     return load_history_files(paths, lambda _end: span, servers=servers)
 
 
+def requests_of(server: ServerHistory) -> list[int]:
+    """By quarter."""
+    return [count_requests(record.window) for record in server.quarters.values()]
+
+
+def data_quarters(data: ReviewData) -> int:
+    """How many the range has."""
+    return round((data.until - data.since) / 900)
+
+
 def execute(path: Path, *statements: str) -> None:
     """Change a file."""
     with sqlite3.connect(path) as database:
@@ -60,8 +69,9 @@ def test_quarters_are_what_happened(path):
     """And the server of a single file is a service of its own."""
     (server,) = load(path).servers
     (truth,) = make_review_data(HISTORY).servers
-    np.testing.assert_allclose(server.busy, truth.busy, rtol=0.01)
-    np.testing.assert_allclose(np.sum(server.occupancy, axis=0), 1.0)
+    assert list(server.quarters) == list(truth.quarters)
+    for end, record in server.quarters.items():
+        assert mean_busy(record) == pytest.approx(mean_busy(truth.quarters[end]), rel=0.01)
     assert (server.server, server.service, server.host) == (NAME, "", "")
 
 
@@ -72,8 +82,9 @@ def test_minutes_fill_the_quarters_that_are_not_merged_yet(path):
         path, "DELETE FROM records WHERE tier = 900 AND slot > (SELECT max(slot) - 4 FROM records WHERE tier = 900)"
     )
     (server,) = load(path).servers
-    np.testing.assert_allclose(server.requests, whole.requests)
-    np.testing.assert_allclose(server.percentiles, whole.percentiles)
+    assert requests_of(server) == requests_of(whole)
+    counts = [[sum(record.response_times.counts) for record in each.records] for each in (server, whole)]
+    assert counts[0] == pytest.approx(counts[1])
 
 
 def test_hours_fill_what_is_kept_no_finer(path):
@@ -84,9 +95,10 @@ def test_hours_fill_what_is_kept_no_finer(path):
     (server,) = data.servers
     assert not data.partial
     assert data.problems[0].startswith("shop-1: of the first 60 min, the file keeps hours only")
-    assert len(set(server.requests[:4])) == 1
-    np.testing.assert_allclose(server.requests[:4].sum(), whole.requests[:4].sum(), rtol=1e-6)
-    np.testing.assert_allclose(server.requests[4:], whole.requests[4:])
+    assert len(set(requests_of(server)[:4])) == 1
+    assert requests_of(server)[0] == sum(requests_of(whole)[:4])
+    assert requests_of(server)[4:] == requests_of(whole)[4:]
+    assert len(server.records) == len(whole.records) - 3
 
 
 def test_several_files_are_machines_of_one_service(path, tmp_path):
@@ -151,7 +163,7 @@ def test_a_damaged_record_leaves_the_rest(path):
     data = load(path)
     assert data.partial
     assert data.problems[0] == f"{NAME}: 1 record is damaged and left out."
-    assert np.isfinite(data.servers[0].requests).all()
+    assert len(data.servers[0].quarters) == data_quarters(data)
 
 
 def test_a_damaged_minute_does_not_hide_the_quarters(path):
@@ -191,7 +203,7 @@ def test_an_exporter_with_a_clock_ahead(tmp_path):
     database.close()
     data = load_history_files([path], lambda end: find_range(7200, None, "UTC", end))
     assert any("ahead of this machine's" in problem for problem in data.problems)
-    assert np.isfinite(data.servers[0].requests).all()
+    assert len(data.servers[0].quarters) == data_quarters(data)
 
 
 def test_a_quarter_that_was_sampled_for_less_than_half_is_unknown(path):
@@ -203,28 +215,5 @@ def test_a_quarter_that_was_sampled_for_less_than_half_is_unknown(path):
         f"DELETE FROM records WHERE tier = 900 AND slot = {slot}",
     )
     (server,) = load(path).servers
-    assert server.covered[-1] == pytest.approx(7 / 15)
-    assert np.isnan(server.requests[-1])
-    assert np.isfinite(server.requests[:-1]).all()
-
-
-def test_settings_are_those_of_the_latest_review(tmp_path):
-    """They were changed in the last hour, and are not known at its end; hours that are kept no finer come first."""
-    path, minutes = tmp_path / "history.db", list(make_minutes(HISTORY, HISTORY.services[0], 0, NAME))
-    database = Database(open_to_write(path), path, 10**9)
-    for place, minute in enumerate(minutes):
-        left = len(minutes) - place
-        settings = None if left < 20 else {"listen": "info"} if left < 50 else {"harakiri": "info", "gone": "warning"}
-        levels = replace(minute.record.levels, settings=settings)
-        database.write([minute._replace(record=replace(minute.record, levels=levels))], minute.minute * 60.0 + 60)
-    database.write([], HISTORY.until + 60)
-    database.close()
-    execute(path, f"DELETE FROM records WHERE tier < 3600 AND slot * tier <= {HISTORY.since + 3600}")
-    assert load(path).servers[0].settings == {"listen": "info"}
-    execute(path, f"DELETE FROM records WHERE slot * tier > {HISTORY.since + 2 * 3600}")
-    assert load(path).servers[0].settings == {"harakiri": "info", "gone": "warning"}
-
-
-def test_a_history_of_an_earlier_version_has_no_review_of_settings(path):
-    """It is not known, which is not the same as well."""
-    assert load(path).servers[0].settings is None
+    assert list(server.quarters) == [HISTORY.since + 900 * place for place in range(1, 12)]
+    assert server.sampled == pytest.approx(11 * 900 + 7 * 60)

@@ -4,16 +4,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from email.utils import formatdate
 
-import numpy as np
 import pytest
 
 from tests.support.stand_in_web_server import JSON, Reply, Request, failure, stand_in, values
+from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.report.columns import ReviewData
+from uwsgi_headroom.report.quarters import ReviewData, count_requests, mean_busy
+from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.sources.prometheus import load_prometheus
-from uwsgi_headroom.report.sources.prometheus_api import HttpPost, PrometheusApi, PrometheusError, make_endpoint
-from uwsgi_headroom.report.sources.prometheus_queries import ServerSeries, choose_window, find_servers
+from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi, PrometheusError, make_endpoint
+from uwsgi_headroom.report.sources.prometheus_queries import ServerSeries, find_servers
 from uwsgi_headroom.report.sources.selection import TimeRange
+from uwsgi_headroom.store.record import merge_records
 
 DAY = 86400.0
 SPAN = TimeRange(0.0, 14 * DAY, "UTC")
@@ -27,10 +29,15 @@ GROWTH = {
 """Growth of the counters of a server with one worker, which is scraped once a minute, in 16 minutes."""
 
 
+def times_of(request: Request) -> list[float]:
+    """The times that are asked for."""
+    first, last, step = (float(request.form[name]) for name in ("start", "end", "step"))
+    return [first + step * place for place in range(round((last - first) / step) + 1)]
+
+
 def answer(request: Request) -> Reply:
     """A Prometheus that knows one server, with a steady load."""
-    query, step = request.form["query"], float(request.form["step"])
-    times = np.arange(float(request.form["start"]), float(request.form["end"]) + 1, step)
+    query, times = request.form["query"], times_of(request)
     if query.startswith("count_over_time"):
         return values((SHOP, [(at, 15.0) for at in times]))
     for name, growth in GROWTH.items():
@@ -43,26 +50,26 @@ def answer(request: Request) -> Reply:
 def load(answer: Callable[[Request], Reply], span: TimeRange = SPAN) -> ReviewData:
     """The data of a stand-in."""
     with stand_in(answer) as server:
-        api = PrometheusApi(HttpPost(make_endpoint(server.url), 5.0), pause=lambda _seconds: None)
+        api = PrometheusApi(make_endpoint(server.url), 5.0, pause=lambda _seconds: None)
         return load_prometheus(api, lambda _now: span)
 
 
 def test_figures_are_growth_divided_by_the_exporters_own_clock():
     """Not by the length of the window, which `increase` extrapolates to."""
     (server,) = load(answer).servers
-    assert set(server.requests) == {10.0}
-    assert set(server.busy) == {2.0}
-    assert set(server.covered) == {1.0}
-    assert len(server.time) == 14 * 96
-    assert (server.time[0], server.time[-1]) == (900.0, 14 * DAY)
+    assert {count_requests(record.window) for record in server.records} == {9000}
+    assert {mean_busy(record) for record in server.records} == {2.0}
+    assert server.sampled == 14 * DAY
+    assert len(server.quarters) == 14 * 96
+    assert (min(server.quarters), max(server.quarters)) == (900.0, 14 * DAY)
 
 
 def test_what_prometheus_does_not_know_is_unknown():
     """Not 0."""
     (server,) = load(answer).servers
-    assert np.isnan(server.cpu_idle).all()
-    assert np.isnan(server.queue).all()
-    assert (server.waits, server.percentiles, server.objective, server.bounds) == ({}, (), None, ())
+    record = server.records[0]
+    assert (record.window.cpu, record.window.waits, record.window.queue_seconds) == (None, None, {})
+    assert (record.response_times, record.routes, record.levels.slo, record.window.judged) == (None, None, None, None)
 
 
 @pytest.mark.parametrize(
@@ -79,8 +86,7 @@ def test_workers_with_sockets_of_their_own(own, known):
     some do, it is not known which. Worker 3 is in cheaper mode's reserve."""
 
     def mapped(request: Request) -> Reply:
-        query, step = request.form["query"], float(request.form["step"])
-        times = np.arange(float(request.form["start"]), float(request.form["end"]) + 1, step)
+        query, times = request.form["query"], times_of(request)
         if query.startswith("uwsgi_workers_with_own_sockets") and own is not None:
             return values((SHOP, [(at, own) for at in times]))
         if query.startswith("increase(uwsgi_worker_requests_total"):
@@ -92,7 +98,7 @@ def test_workers_with_sockets_of_their_own(own, known):
         return answer(request)
 
     (server,) = load(mapped, TimeRange(0.0, DAY, "UTC")).servers
-    assert server.socket_holders == known
+    assert server.records[-1].levels.socket_holders == known
 
 
 def fail_before(end: float, reply: Reply) -> Callable[[Request], Reply]:
@@ -111,8 +117,8 @@ def test_a_failure_halfway_leaves_the_latest_days():
     (server,) = data.servers
     assert data.partial
     assert data.problems[0].startswith("Only the last 7 days are here, the rest is missing: http://127.0.0.1:")
-    assert np.isnan(server.requests[: 7 * 96]).all()
-    assert set(server.requests[7 * 96 :]) == {10.0}
+    assert list(server.quarters) == [7 * DAY + 900 * place for place in range(1, 7 * 96 + 1)]
+    assert {count_requests(record.window) for record in server.records} == {9000}
 
 
 def test_a_failure_at_the_start_leaves_nothing():
@@ -131,7 +137,7 @@ def test_the_clock_of_prometheus_counts():
 
     headers = {**JSON, "Date": formatdate(time.time() + 600, usegmt=True)}
     with stand_in(lambda request: Reply(answer(request).body, headers=headers)) as server:
-        data = load_prometheus(PrometheusApi(HttpPost(make_endpoint(server.url))), find_range)
+        data = load_prometheus(PrometheusApi(make_endpoint(server.url)), find_range)
     assert ahead == [pytest.approx(600, abs=5)]
     assert data.problems[0].startswith("The clock of Prometheus is 10 min ahead of this machine's.")
 
@@ -148,12 +154,11 @@ def only_names(*names: str) -> Callable[[Request], Reply]:
 
 
 def test_another_exporters_metrics_are_recognized():
-    """The message says how to migrate."""
+    """The message says where to read how to migrate."""
     names = ("uwsgi_worker_core_busy", "uwsgi_worker_busy", "uwsgi_worker_requests_total", "uwsgi_up")
-    with pytest.raises(HeadroomError, match=r"uwsgi_exporter, the common one in Go") as caught:
+    with pytest.raises(HeadroomError, match="but of another exporter") as caught:
         load(only_names(*names))
     assert any("alerts/MIGRATION.md" in line for line in caught.value.details)
-    assert any("alerts/rules/compat-uwsgi-exporter.yaml" in line for line in caught.value.details)
 
 
 def test_no_metrics_at_all():
@@ -177,11 +182,11 @@ def found(*labels: Mapping[str, str], counts: Sequence[float] = (15.0,)) -> list
     """The servers of series with these labels, and so many scrapes in each quarter of an hour."""
 
     def reply(request: Request) -> Reply:
-        times = float(request.form["start"]) + 900.0 * np.arange(len(counts))
-        return values(*[(each, list(zip(times, counts, strict=True))) for each in labels])
+        start = float(request.form["start"])
+        return values(*[(each, [(start + 900.0 * at, count) for at, count in enumerate(counts)]) for each in labels])
 
     with stand_in(reply) as server:
-        return find_servers(PrometheusApi(HttpPost(make_endpoint(server.url))), 0.0, 900.0 * len(counts))
+        return find_servers(PrometheusApi(make_endpoint(server.url)), TimeRange(0.0, 900.0 * len(counts), "UTC"))
 
 
 def test_one_server_is_known_by_its_name():
@@ -220,31 +225,49 @@ def test_the_interval_between_scrapes_is_found(counts):
     assert server.interval == 15.0
 
 
-def test_the_longest_useful_window_of_percentiles_is_chosen():
-    """It must divide a quarter of an hour."""
-    assert choose_window(["1m", "5m", "1h"]) == "5m"
-    assert choose_window(["1m", "15m", "5m"]) == "15m"
-    assert choose_window(["7m", "10s", "x", ""]) is None
+BUCKETS = {"0.1": 0.0, "0.2": 480.0, "0.5": 912.0, "60.0": 950.4, "+Inf": 960.0}
+"""Growth of a histogram's buckets in 16 minutes."""
 
 
-@pytest.mark.parametrize("is_reviewed", [True, False])
-def test_settings_are_those_of_the_latest_review(is_reviewed):
-    """A rule that no longer speaks is not in it; without a review nothing is known."""
+def test_response_times_are_those_of_the_buckets():
+    """Requests of a bucket are spread evenly over it; bounds that an upgrade added are used from then on."""
 
-    def reviewed(request: Request) -> Reply:
-        query, step = request.form["query"], float(request.form["step"])
-        times = np.arange(float(request.form["start"]), float(request.form["end"]) + 1, step)
-        if query.startswith("uwsgi_settings_reviewed") and is_reviewed:
-            return values((SHOP, [(at, 1.0) for at in times]))
-        if query.startswith("uwsgi_settings_advice") and is_reviewed:
-            spoke = {"listen": (1.0, DAY), "stats_exposed": (2.0, DAY), "vacuum": (1.0, DAY / 2)}
-            return values(
-                *(
-                    ({**SHOP, "rule": rule}, [(at, value) for at in times if at <= end])
-                    for rule, (value, end) in spoke.items()
-                )
+    def timed(request: Request) -> Reply:
+        if not request.form["query"].startswith("increase(uwsgi_response_time_seconds_bucket"):
+            return answer(request)
+        return values(
+            *(
+                ({**SHOP, "le": le}, [(at, growth) for at in times_of(request) if le != "0.5" or at > DAY / 2])
+                for le, growth in BUCKETS.items()
             )
+        )
+
+    (server,) = load(timed, TimeRange(0.0, DAY, "UTC")).servers
+    before, after = (compute_percentiles(server.quarters[end].response_times) for end in (900.0, DAY))
+    assert (before.requests, after.requests) == (900, 900)
+    assert [each.percentiles[0.5].seconds for each in (before, after)] == pytest.approx([0.2, 0.2])
+    assert after.percentiles[0.9].seconds == pytest.approx(0.2 + 0.3 * 384 / 432, rel=1e-3)
+    assert before.percentiles[0.9].seconds > 40
+    assert compute_percentiles(merge_records(server.records).response_times).requests == 96 * 900
+
+
+def test_labels_and_levels_that_no_exporter_has():
+    """What cannot be read is left out, and nothing crashes."""
+
+    def odd_answer(request: Request) -> Reply:
+        query, times = request.form["query"], times_of(request)
+        for part, metric in (("le", "increase(uwsgi_response_time"), ("worker_id", "avg_over_time(uwsgi_worker_acc")):
+            if query.startswith(metric):
+                odd = ("x", "-1", "0.0", "1.2.3", "+Inf", "1")
+                return values(*(({**SHOP, part: text}, [(at, 9.0) for at in times]) for text in odd))
+        if query.startswith(("uwsgi_slo_", "uwsgi_workers_with_own_sockets", "uwsgi_cpus_usable")):
+            return values((SHOP, [(at, -1.0) for at in times]))
+        if query.startswith("increase(uwsgi_worker_requests_total"):
+            return values(*(({**SHOP, "worker_id": text}, [(at, 960.0) for at in times]) for text in ("x", "1", "٣")))
         return answer(request)
 
-    (server,) = load(reviewed, TimeRange(0.0, DAY, "UTC")).servers
-    assert server.settings == ({"listen": "info", "stats_exposed": "warning"} if is_reviewed else None)
+    data = load(odd_answer, TimeRange(0.0, DAY, "UTC"))
+    (server,) = data.servers
+    assert {worker.worker_id for record in server.records for worker in record.window.workers} == {1}
+    assert server.records[0].levels.slo is None
+    assert build_review(data).services[0].verdict.sentence

@@ -12,13 +12,10 @@ WORKDAYS = (1.0, 1.0, 1.0, 1.0, 1.0, 0.45, 0.4)
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """From `day` on (days since the start), the load is `factor` times what it was. kind, title: of the event at its
-    time; no event without a title."""
+    """From `day` on (days since the start), the load is `factor` times what it was."""
 
     day: float
     factor: float
-    kind: str = "configuration_changed"
-    title: str = ""
 
 
 class Service(Struct, frozen=True, kw_only=True):

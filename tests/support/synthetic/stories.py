@@ -53,7 +53,7 @@ def quarter() -> History:
     service = replace(
         STORY,
         growth=0.06,
-        steps=(Step(day=33.375, factor=1.10, title="Search requests moved to this service."),),
+        steps=(Step(day=33.375, factor=1.10),),
         holidays=(26,),
         reloads=(12.4, 33.37, 61.6),
         restarts=(33.38,),

@@ -1,126 +1,87 @@
-"""Writes a report as one HTML document without external resources, and prints that as PDF, through Chromium.
-
-All text is escaped: names are hostile input.
-"""
+"""Writes a report as one HTML document without scripts and external resources. All text is escaped: names are hostile
+input."""
 
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import tempfile
+from collections.abc import Sequence
+from html import escape
 from importlib import resources
-from pathlib import Path
-from zoneinfo import ZoneInfo
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
-from markupsafe import Markup, escape
-
-from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.report.render.chapters import chapters_of
-from uwsgi_headroom.report.render.chapters.utilization import CAPTION
-from uwsgi_headroom.report.render.verdict_page import (
-    MOST_PROBLEMS,
-    WORDS,
-    answers_of,
-    bars_of,
-    draw_verdict,
-    more_of,
-    subtitle_of,
-    title_of,
-)
-from uwsgi_headroom.report.review import Review
-from uwsgi_headroom.words.formats import percent
+from uwsgi_headroom.report.render.document import Block, Chart, Document, Heading, Items, Table, Text
+from uwsgi_headroom.terminal_text import escape_text
 
 _CODE = re.compile(r"`([^`]+)`")
 
-
-def render_html(review: Review) -> str:
-    zone = ZoneInfo(review.time_zone)
-    bars = bars_of(review.services)
-    template = _environment().get_template("report.html.j2")
-    return template.render(
-        title=title_of(review, zone),
-        subtitle=subtitle_of(review),
-        css=Markup(_read("report.css")),  # noqa: S704 a file of this package
-        judgement=review.judgement,
-        answer=review.answer,
-        answers=answers_of(review),
-        chart=Markup(draw_verdict(review.services)),  # noqa: S704 matplotlib escapes text
-        chart_words="; ".join(f"{name} {percent(1 / use.factor)}" for name, use in bars if use.factor),
-        chart_caption=CAPTION,
-        problems=review.problems[:MOST_PROBLEMS],
-        more=more_of(review),
-        words=WORDS,
-        chapters=chapters_of(review),
-    )
+_HEAD = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+{css}
+</style>
+</head>
+<body>
+<main>
+"""
 
 
-def prose(text: str) -> Markup:
-    """Escaped text, in which `code` in backticks is code."""
-    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 escaped first
+def render_html(document: Document) -> str:
+    css = resources.files("uwsgi_headroom.report.render").joinpath("report.css").read_text(encoding="utf-8")
+    title = escape(document.title)
+    lines = [_HEAD.format(title=title, css=css), f'<h1>{title}</h1>\n<p class="dim">{prose(document.subtitle)}</p>\n']
+    for number, section in enumerate(document.sections, 1):
+        lines.append(f'<section id="section-{number}">\n<h2>{number} {escape(section.title)}</h2>\n')
+        lines.append(f'<p class="dim">{prose(section.introduction)}</p>\n')
+        lines += [f"{_block(block)}\n" for block in section.blocks]
+        lines.append("</section>\n")
+    return "".join([*lines, "</main>\n</body>\n</html>\n"])
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        autoescape=True, loader=FunctionLoader(_read), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["prose"] = prose
-    environment.filters["svg"] = Markup
-    environment.tests["of"] = lambda block, name: type(block).__name__ == name
-    return environment
+def prose(text: str) -> str:
+    """Escaped text, in which no character is invisible or moves others, and `code` in backticks is code."""
+    return _CODE.sub(r"<code>\1</code>", escape(escape_text(text)))
 
 
-def _read(name: str) -> str:
+def _block(block: Block) -> str:
+    match block:
+        case Heading(text, chip, judgement):
+            beside = f' <span class="chip">{escape(chip)}</span>' if chip else ""
+            return f'<h3 data-judgement="{judgement}">{prose(text)}{beside}</h3>'
+        case Text(text, tone):
+            return f'<p class="{tone}">{prose(text)}</p>'
+        case Items(items):
+            return f"<ul>{''.join(f'<li>{_item(item)}</li>' for item in items)}</ul>"
+        case Chart(words, svg):
+            return f'<figure role="img" aria-label="{escape(words)}">{svg}</figure>'
+        case Table():
+            return _table(block)
+
+
+def _item(item: str | tuple[str, str]) -> str:
+    return prose(item) if isinstance(item, str) else f"<b>{prose(item[0])}</b> {prose(item[1])}"
+
+
+def _table(table: Table) -> str:
+    heads = (_cell("th", head, table, place) for place, head in enumerate(table.heads))
+    caption = f"<caption>{prose(table.caption)}</caption>" if table.caption else ""
     return (
-        resources.files("uwsgi_headroom.report.render").joinpath("templates").joinpath(name).read_text(encoding="utf-8")
+        f'<table class="{table.style}">{caption}<thead><tr>{"".join(heads)}</tr></thead>\n<tbody>\n'
+        f"{''.join(_row(table, number, row) for number, row in enumerate(table.rows))}</tbody></table>"
     )
 
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-SECONDS = 120.0
-"""The longest time for printing."""
-
-_ARGUMENTS = (
-    "--headless",
-    "--no-sandbox",  # needed as root and in containers; the document has no scripts and no external resources
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--no-pdf-header-footer",
-)
+def _row(table: Table, number: int, row: Sequence[str]) -> str:
+    styles = table.shades[number] if table.shades else [""] * len(row)
+    cells = (_cell("td", text, table, place, styles[place]) for place, text in enumerate(row))
+    strong = ' class="strong"' if number in table.strong else ""
+    return f"<tr{strong}>{''.join(cells)}</tr>\n"
 
 
-class PdfError(HeadroomError):
-    """There is no PDF; the message says why and what to do."""
-
-
-def print_pdf(html: str) -> bytes:
-    """The PDF of a document. Raises PdfError."""
-    browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if browser is None:
-        raise PdfError(
-            "a PDF needs Chromium or Google Chrome on PATH, and there is none; write HTML (--out review.html) and "
-            "print it in a browser, or install one: apt-get install --no-install-recommends chromium"
-        )
-    with tempfile.TemporaryDirectory(prefix="uwsgi-headroom-pdf-") as directory:
-        source, target = Path(directory, "report.html"), Path(directory, "report.pdf")
-        source.write_text(html, encoding="utf-8")
-        command = [
-            browser,
-            *_ARGUMENTS,
-            f"--user-data-dir={directory}/profile",
-            f"--print-to-pdf={target}",
-            str(source),
-        ]
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise PdfError(f"{browser} did not print the report: {error}") from error
-        if done.returncode or not target.exists():
-            last = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["it gave no reason"]
-            raise PdfError(f"{browser} did not print the report: {last[0]}")
-        return target.read_bytes()
+def _cell(tag: str, text: str, table: Table, place: int, style: str = "") -> str:
+    number = ' class="number"' if place in table.numbers else ""
+    shown = f' style="{style}"' if style else ""
+    return f"<{tag}{number}{shown}>{prose(text)}</{tag}>"

@@ -1,118 +1,270 @@
-"""Computes a capacity review from a range of quarter hours; does no I/O."""
+"""Computes a capacity review from a range of quarter hours, and writes its sections; does no I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
-from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.report.columns import ReviewData, ServerData
-from uwsgi_headroom.report.review.balance import review_balance
-from uwsgi_headroom.report.review.peaks import Peaks, Service, find_peaks, group_services
-from uwsgi_headroom.report.review.quality import assess
-from uwsgi_headroom.report.review.recommendations import Evidence, recommend, review_settings
-from uwsgi_headroom.report.review.sections import (
-    MOST_URGENT_FIRST,
+from msgspec import Struct
+
+from uwsgi_headroom.analysis.capacity import REACHED
+from uwsgi_headroom.report.quarters import STEP, ReviewData, ServerHistory, running_seconds
+from uwsgi_headroom.report.render import document as doc
+from uwsgi_headroom.report.render.document import (
+    UNKNOWN,
     Absent,
-    Judgement,
-    Review,
-    ServerQuality,
-    ServiceReview,
-    Utilization,
+    Block,
+    Document,
+    Heading,
+    Items,
+    Section,
+    Table,
+    Text,
+    absent,
 )
-from uwsgi_headroom.report.review.time_use import review_time
-from uwsgi_headroom.report.review.trend import review_trend
-from uwsgi_headroom.report.review.users import review_users
-from uwsgi_headroom.report.review.utilization import review_utilization
-from uwsgi_headroom.report.review.verdict import Facts, judge, unknown_verdict
-from uwsgi_headroom.report.review.what_if import review_what_if
-from uwsgi_headroom.report.review.wording import escape_names
-from uwsgi_headroom.same_fields import copy_fields
-from uwsgi_headroom.words.formats import listed
+from uwsgi_headroom.report.review import (
+    recommendations,
+    trend,
+    users,
+    utilization,
+)
+from uwsgi_headroom.report.review.peaks import Service, find_peaks, group_services
+from uwsgi_headroom.report.review.recommendations import (
+    MOST_URGENT_FIRST,
+    Evidence,
+    Judgement,
+    Recommendation,
+    recommend,
+)
+from uwsgi_headroom.report.review.trend import Trend, review_trend
+from uwsgi_headroom.report.review.users import Users, review_users
+from uwsgi_headroom.report.review.utilization import Utilization, review_utilization
+from uwsgi_headroom.report.review.verdict import Facts, Verdict, judge_service, unknown_verdict
+from uwsgi_headroom.store.record import Record
+from uwsgi_headroom.words.formats import counted, listed, percent
+from uwsgi_headroom.words.states import JUDGEMENTS
+from uwsgi_headroom.words.template import fill
+
+T = TypeVar("T")
+
+
+NO_PEAK = Absent(reason="The range has no quarter hour in which its threads in service are known.")
+
+
+class ServiceReview(Struct, frozen=True, kw_only=True):
+    """One service: all sections."""
+
+    service: str
+    servers: tuple[str, ...]
+    verdict: Verdict
+    utilization: Utilization | Absent = NO_PEAK
+    users: Users | Absent = NO_PEAK
+    trend: Trend | Absent = NO_PEAK
+    recommendations: tuple[Recommendation, ...] = ()
+
+
+class ServerQuality(Struct, frozen=True, kw_only=True):
+    """How complete a server's data is."""
+
+    server: str
+    service: str
+    host: str
+    covered: float
+    """Share of the range."""
+    first: float | None
+    last: float | None
+    """Of its data, as `first`."""
+    unknown: tuple[str, ...]
+    """Names of figures without a value."""
+
+
+class Review(Struct, frozen=True, kw_only=True):
+    """A capacity review. The JSON form of a report is made of this, so its names are stable (docs/report.md): plain
+    numbers, None where a figure is unknown; times in epoch seconds, durations in seconds, sizes in bytes."""
+
+    since: float
+    until: float
+    time_zone: str
+    source: str
+    partial: bool
+    judgement: Judgement
+    answer: str
+    services: tuple[ServiceReview, ...]
+    quality: tuple[ServerQuality, ...]
+    problems: tuple[str, ...]
 
 
 def build_review(data: ReviewData) -> Review:
     """The review of a range. Raises nothing for missing data: a section without it says why."""
-    data = escape_names(data)
-    zone = ZoneInfo(data.time_zone)
-    quality = assess(data)
-    services = tuple(
-        _review(
-            service,
-            data,
-            [each for each in quality if each.server in {server.server for server in service.servers}],
-            zone,
-        )
-        for service in group_services(data)
-    )
+    services = [_review(service, data) for service in group_services(data)]
     ordered = tuple(sorted(services, key=lambda service: MOST_URGENT_FIRST.index(service.verdict.judgement)))
-    judgement: Judgement = ordered[0].verdict.judgement if ordered else "unknown"
-    return copy_fields(
-        Review, data, judgement=judgement, answer=_answer(ordered), services=ordered, quality=quality, data=data
+    return Review(
+        since=data.since,
+        until=data.until,
+        time_zone=data.time_zone,
+        source=data.source,
+        partial=data.partial,
+        judgement=ordered[0].verdict.judgement if ordered else "unknown",
+        answer=_answer(ordered),
+        services=ordered,
+        quality=tuple(assess(server, data) for server in data.servers),
+        problems=data.problems,
     )
+
+
+_FIGURES: dict[str, Callable[[Record], object]] = {
+    "CPU use": lambda record: record.window.cpu,
+    "CPU use of other programs": lambda record: record.window.cpu and record.window.cpu.others_seconds is not None,
+    "usable CPUs": lambda record: record.levels.cpus,
+    "listen queue": lambda record: record.window.queue_seconds,
+    "memory of a worker": lambda record: record.levels.memory_per_worker,
+    "available memory": lambda record: record.levels.memory_available,
+    "running time": running_seconds,
+    "response times by bound": lambda record: record.response_times,
+    "wait states": lambda record: record.window.waits,
+}
+"""Figures without which a part of the review is missing."""
+
+
+def assess(server: ServerHistory, data: ReviewData) -> ServerQuality:
+    ends, records = list(server.quarters), server.records
+    return ServerQuality(
+        server=server.server,
+        service=server.service,
+        host=server.host,
+        covered=min(1.0, server.sampled / max(STEP, data.until - data.since)),
+        first=ends[0] - STEP if ends else None,
+        last=ends[-1] if ends else None,
+        unknown=tuple(words for words, get in _FIGURES.items() if records and not any(map(get, records))),
+    )
+
+
+ANSWERS: Sequence[tuple[Judgement, str, str]] = (
+    ("act", "needs action now", "need action now"),
+    ("plan", "needs a plan", "need a plan"),
+    ("unknown", "cannot be judged yet", "cannot be judged yet"),
+    ("ok", "has enough capacity", "have enough capacity"),
+)
 
 
 def _answer(services: Sequence[ServiceReview]) -> str:
     """The answer for all services together, in a sentence."""
-    if not services:
-        return "No verdict: the source has no server in this range."
-    parts = (
-        ("act", "needs action now", "need action now"),
-        ("plan", "needs a plan", "need a plan"),
-        ("unknown", "cannot be judged yet", "cannot be judged yet"),
-        ("ok", "has enough capacity", "have enough capacity"),
-    )
-    return " ".join(
-        f"{listed(found, 3 if len(found) > 4 else 4)} {one if len(found) == 1 else many}."
-        for judgement, one, many in parts
-        if (found := [each.service for each in services if each.verdict.judgement == judgement])
-    )
+    found = {
+        judgement: [each.service for each in services if each.verdict.judgement == judgement]
+        for judgement, _, _ in ANSWERS
+    }
+    said = [
+        f"{listed(found[judgement], 3)} {one if len(found[judgement]) == 1 else many}."
+        for judgement, one, many in ANSWERS
+        if found[judgement]
+    ]
+    return " ".join(said) or "No verdict: the source has no server in this range."
 
 
-def _review(service: Service, data: ReviewData, quality: Sequence[ServerQuality], zone: ZoneInfo) -> ServiceReview:
+def _review(service: Service, data: ReviewData) -> ServiceReview:
+    zone, names = ZoneInfo(data.time_zone), tuple(server.server for server in service.servers)
     peaks = find_peaks(service, zone)
-    names = tuple(server.server for server in service.servers)
     if peaks is None:
-        reason = "The range has no quarter hour in which its threads in service are known."
-        absent = Absent(reason=reason)
-        return ServiceReview(
-            service=service.name,
-            servers=names,
-            verdict=unknown_verdict(service.name, reason),
-            utilization=absent,
-            users=absent,
-            balance=absent,
-            time=absent,
-            trend=absent,
-            what_if=absent,
-            recommendations=(),
-            settings=review_settings(service.servers),
-        )
-    utilization, users, balance = review_utilization(peaks), review_users(peaks), review_balance(peaks)
-    trend = review_trend(peaks)
-    server, figures = _tightest(peaks, utilization)
-    advice = recommend(Evidence(peaks=peaks, utilization=utilization, users=users, balance=balance, trend=trend))
+        return ServiceReview(service=service.name, servers=names, verdict=unknown_verdict(NO_PEAK.reason))
+    used = review_utilization(peaks)
+    evidence = Evidence(peaks, used, review_users(peaks), review_trend(peaks))
+    advice = recommend(evidence)
+    covered = min(assess(server, data).covered for server in service.servers)
     return ServiceReview(
         service=service.name,
         servers=names,
-        verdict=judge(Facts(service.name, utilization, balance, trend, advice, quality, data.partial, zone, users)),
-        utilization=utilization,
-        users=users,
-        balance=balance,
-        time=review_time(peaks),
-        trend=trend,
-        what_if=review_what_if(server, figures, advice),
+        verdict=judge_service(Facts(evidence, advice, covered, data.partial, zone)),
+        utilization=used,
+        users=evidence.users,
+        trend=evidence.trend,
         recommendations=advice,
-        settings=review_settings(service.servers),
     )
 
 
-def _tightest(peaks: Peaks, utilization: Utilization) -> tuple[ServerData, Figures]:
-    """The server that reaches a limit first; else the first one that is known."""
-    return next(
-        ((server, figures) for server, figures in peaks.present if server.server == utilization.server),
-        peaks.present[0],
+WORDS = (
+    (
+        "Headroom 2x:",
+        f"load can double until a limit is reached: all of it is in use. From {percent(REACHED)} on, act.",
+    ),
+    ("Thread:", "serves one request at a time."),
+    ("Worker:", "a process with several threads; its Python interpreter computes on one CPU at a time."),
+    ("At peak:", "in the busiest quarter hour of the range, unless it stands out like an incident."),
+)
+
+
+def write_review(review: Review) -> Document:
+    """The review as a document, the verdict first."""
+    zone = ZoneInfo(review.time_zone)
+    partial = " This report is partial: the source failed halfway." * review.partial
+    return Document(
+        title=f"Capacity review, {doc.moment(review.since, zone)} to {doc.moment(review.until, zone)}",
+        subtitle=f"uWSGI servers, times in {review.time_zone}. Source: {review.source}.{partial}",
+        sections=[Section("Verdict", "", list(_write_verdict(review))), *_write_sections(review, zone)],
     )
 
 
-__all__ = ["Review", "build_review"]
+def _write_verdict(review: Review) -> Iterator[Block]:
+    for problem in review.problems[:1]:
+        more = fill(" [more? (and {more} more: see section 6)]", {"more": len(review.problems) - 1 or None})
+        yield absent(Absent(reason=problem + more.rstrip()))
+    yield Text(review.answer, "answer")
+    for service in review.services:
+        verdict = service.verdict
+        chip = JUDGEMENTS[verdict.judgement].service
+        yield Heading(f"{service.service} ({counted(len(service.servers), 'server')})", chip, verdict.judgement)
+        yield Text(verdict.sentence, "sentence")
+        answers = (
+            ("What do users feel?", verdict.users),
+            ("What to do?", verdict.action),
+            ("How sure?", verdict.certainty),
+        )
+        yield Items(answers)
+    yield Items(WORDS)
+
+
+def _write_sections(review: Review, zone: ZoneInfo) -> Iterator[Section]:
+    def part(section: T | Absent, write: Callable[[T], Iterable[Block]]) -> Iterable[Block]:
+        return [absent(section)] if isinstance(section, Absent) else write(section)
+
+    sections: Sequence[tuple[str, str, Callable[[ServiceReview], Iterable[Block]]]] = (
+        (
+            "Utilization and balance at peak",
+            utilization.INTRODUCTION,
+            lambda of: part(of.utilization, lambda used: utilization.write(used, zone)),
+        ),
+        ("What users felt", users.INTRODUCTION, lambda of: part(of.users, users.write)),
+        ("Trend and forecast", trend.INTRODUCTION, lambda of: part(of.trend, trend.write)),
+        (
+            "Recommendations",
+            recommendations.INTRODUCTION,
+            lambda of: recommendations.write(of.recommendations, len(of.servers)),
+        ),
+    )
+    for title, introduction, write in sections:
+        blocks = ([Heading(service.service), *write(service)] for service in review.services)
+        yield Section(title, introduction, list(chain(*blocks)))
+    yield Section("Quality of the data", "How complete the data is.", list(_write_quality(review, zone)))
+
+
+def _write_quality(review: Review, zone: ZoneInfo) -> Iterator[Block]:
+    if review.problems:
+        yield Items(review.problems)
+    yield Table(
+        heads=("server", "service", "host", "measured", "first", "last", "not known"),
+        rows=[_write_row(each, zone) for each in review.quality],
+        caption="Measured: share of the range that was sampled.",
+        numbers=(3,),
+    )
+
+
+def _write_row(each: ServerQuality, zone: ZoneInfo) -> tuple[str, ...]:
+    return (
+        each.server,
+        each.service or UNKNOWN,
+        each.host or UNKNOWN,
+        doc.show(percent, each.covered),
+        *(UNKNOWN if end is None else doc.moment(end, zone) for end in (each.first, each.last)),
+        ", ".join(each.unknown) or "nothing",
+    )

@@ -1,52 +1,48 @@
-"""Sections 8 and 9: what to do: the blocks of `check`, each a cause with its harms, and what only a long range shows.
+"""What to do: the findings of `check`, each a cause with its harms, and what only a long range shows.
 
-A block is that of `analysis.findings`: one cause, the harms that it explains, one change. It is judged in the quarter
-hour that counts. What clients felt at other times (refused, slower than the objective) is joined to its cause in the
-quarter hours in which it happened. Beyond the advice of `check` there are two recommendations: capacity to add before a
-limit is reached, and servers to survive the loss of one. Section 9: settings that will or may cause trouble.
+Findings are judged in the quarter hour that counts. What clients felt at other times (refused, slower than the
+objective) is joined to its cause in the quarter hours in which it happened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import ceil, inf
+from typing import Literal
 
-import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
-from uwsgi_headroom.analysis import settings
 from uwsgi_headroom.analysis.advice import advise_capacity
 from uwsgi_headroom.analysis.bottlenecks import Advice
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import SEVERITIES, Finding, collect_findings, evenness, queue, workers
+from uwsgi_headroom.analysis.findings import (
+    SEVERITIES,
+    Finding,
+    collect_findings,
+    correct_headroom,
+    evenness,
+    queue,
+    workers,
+)
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.analysis.what_if.measured import Setting
-from uwsgi_headroom.record import AdviceSeverity
-from uwsgi_headroom.report.columns import ServerData
+from uwsgi_headroom.report.quarters import ServerHistory, judge, queue_full_seconds
+from uwsgi_headroom.report.render.document import Absent, Block, Table, Text
 from uwsgi_headroom.report.review.peaks import Peaks, growth_if_lost
-from uwsgi_headroom.report.review.remedies import remedy_of
-from uwsgi_headroom.report.review.sections import (
-    MOST_URGENT_FIRST,
-    Absent,
-    BalanceReview,
-    Judgement,
-    LimitUse,
-    Recommendation,
-    SettingAdvice,
-    SettingsReview,
-    Trend,
-    Users,
-    Utilization,
-)
-from uwsgi_headroom.report.review.trend import first_of
-from uwsgi_headroom.report.review.utilization import is_nearly_full
-from uwsgi_headroom.report.review.what_if import today_of
-from uwsgi_headroom.report.review.windows import figures_at
-from uwsgi_headroom.same_fields import copy_fields
-from uwsgi_headroom.words.formats import counted, duration, factor, fine_percent, listed, mean_count, percent, rate
+from uwsgi_headroom.report.review.trend import Trend
+from uwsgi_headroom.report.review.users import Users, count_missed, find_full_share
+from uwsgi_headroom.report.review.utilization import LimitUse, Utilization
+from uwsgi_headroom.store.record import Record
+from uwsgi_headroom.words.states import JUDGEMENTS
+from uwsgi_headroom.words.template import Facts, fill
+
+Judgement = Literal["act", "plan", "ok", "unknown"]
+"""act: a limit is nearly full or users are harmed at peak. plan: not yet, but soon, or if a server is lost. unknown:
+too little data."""
+
+MOST_URGENT_FIRST: tuple[Judgement, ...] = ("act", "plan", "unknown", "ok")
 
 URGENCY: dict[str, Judgement] = {"critical": "act", "warning": "plan", "info": "ok"}
 """How urgent a finding is, by its severity."""
@@ -60,8 +56,28 @@ ALIKE = 1.1
 SPARE = 0.85
 """The most of a limit that is in use on the others, if one of so many servers is lost that are recommended."""
 
-_FIRST_LIMIT = ("unevenness_hurts", "interpreter_bound", "saturation", "cpu_bound", "cpu_used_by_others")
+_FIRST_LIMIT = {"unevenness_hurts", "interpreter_bound", "saturation", "cpu_bound", "cpu_used_by_others"}
 """Findings whose advice moves out the first limit. Once that is nearly full, they are urgent."""
+
+
+class Recommendation(Struct, frozen=True, kw_only=True):
+    """One thing to do."""
+
+    code: str
+    """Of the finding in `check` that it comes from."""
+    judgement: Judgement
+    title: str
+    action: str
+    servers: tuple[str, ...]
+    evidence: str
+    setting: str = ""
+    """The processes x threads that it advises; empty if it advises none."""
+    serves: float | None = None
+    """The requests per second that a server then serves at least."""
+    harms: tuple[str, ...] = ()
+    """What users felt of the same cause, a sentence or two each."""
+    effect: str = ""
+    """What else it brings."""
 
 
 class Evidence(Struct, frozen=True):
@@ -70,13 +86,22 @@ class Evidence(Struct, frozen=True):
     peaks: Peaks
     utilization: Utilization
     users: Users
-    balance: BalanceReview
     trend: Trend | Absent
 
+    @property
+    def is_short(self) -> bool:
+        """Whether capacity is to be added: headroom is low, or the trend reaches a limit."""
+        room = self.utilization.headroom
+        return (room is not None and room < LOW) or self.reached is not None
 
-class Block(Struct, frozen=True):
-    """A finding with the harms that it explains, on one server. when: in which quarter hours, as the start of a
-    sentence."""
+    @property
+    def reached(self) -> Limit | None:
+        """The limit that the trend reaches first."""
+        return None if isinstance(self.trend, Absent) else self.trend.first
+
+
+class Found(Struct, frozen=True):
+    """A finding with its harms, on one server. when: in which quarter hours, as the start of a sentence."""
 
     finding: Finding
     server: str
@@ -91,41 +116,136 @@ class Block(Struct, frozen=True):
         return f"{self.when}, on {self.server}: {finding.evidence} {finding.meaning}".strip()
 
 
+AT_PEAK, IN_RANGE = "In the quarter hour that counts", "In the period of this report"
+
+
 def recommend(evidence: Evidence) -> tuple[Recommendation, ...]:
     """What to do about a service, most urgent first."""
-    peaks, used, users = evidence.peaks, evidence.utilization, evidence.users
-    ended = [*_find_killed(peaks), *_find_lost(users)]
-    blocks = [*_find_refused(peaks, users), *_find_missed(peaks, users), *_at_peak(peaks)]
-    found = ended + [
-        _of_blocks(evidence, alike, is_full=is_nearly_full(used.headroom))
-        for code, alike in _group(blocks).items()
-        if code not in {each.code for each in ended}
-    ]
-    found += _ahead(peaks, used, evidence.trend, {code for block in blocks for code in block.codes})
-    found.sort(key=lambda each: MOST_URGENT_FIRST.index(each.judgement))
-    ordered = _one_lost(used, found, peaks)
-    return tuple(sorted(ordered, key=lambda each: MOST_URGENT_FIRST.index(each.judgement)))
+    found = [*_find_ended(evidence.peaks), *_find_refused(evidence), *_find_missed(evidence), *_at_peak(evidence.peaks)]
+    by_code: dict[str, list[Found]] = {}
+    for each in sorted(found, key=lambda each: SEVERITIES.index(each.finding.severity)):
+        by_code.setdefault(each.finding.code, []).append(each)
+    made = [_combine(evidence, alike) for alike in by_code.values()]
+    if not {code for each in found for code in each.codes} & (_FIRST_LIMIT - {"cpu_used_by_others"}):
+        made += _add_ahead(evidence)
+    made = _survive_a_loss(evidence, sorted(made, key=_rank))
+    return tuple(reconcile(sorted(made, key=_rank)))
 
 
-def is_short(utilization: Utilization, trend: Trend | Absent) -> bool:
-    """Whether capacity is to be added: headroom is low, or the trend reaches a limit."""
-    return (utilization.headroom is not None and utilization.headroom < LOW) or first_of(trend) is not None
+COVERED = "Set processes x threads to {setting}, as another recommendation says: it covers this one."
 
 
-def _at_peak(peaks: Peaks) -> Iterator[Block]:
-    """The blocks of each server that have advice or hurt, in the quarter hour that counts."""
-    for server, figures in peaks.present:
-        for finding in collect_findings(figures):
+def reconcile(
+    found: Sequence[Recommendation],
+) -> Iterator[Recommendation]:
+    """The same with one setting: that which serves most."""
+    most = max(
+        (each for each in found if each.setting),
+        key=lambda each: each.serves or 0.0,
+        default=None,
+    )
+    for each in found:
+        if most and each.setting and each.setting != most.setting:
+            action = fill(COVERED, {"setting": most.setting})
+            yield replace(
+                each,
+                action=action,
+                setting=most.setting,
+                serves=most.serves,
+                effect="",
+            )
+        else:
+            yield each
+
+
+def _rank(found: Recommendation) -> int:
+    return MOST_URGENT_FIRST.index(found.judgement)
+
+
+def _at_peak(peaks: Peaks) -> Iterator[Found]:
+    """The findings about each server that have advice or hurt, in the quarter hour that counts."""
+    for server, figures in peaks.present.items():
+        for finding in collect_findings(correct_headroom(figures)):
             if finding.change or finding.severity != "info":
-                yield Block(finding, server.server, "In the quarter hour that counts")
+                yield Found(finding, server, AT_PEAK)
 
 
-def _group(blocks: Sequence[Block]) -> dict[str, list[Block]]:
-    """The blocks by the code of their cause, the worst first."""
-    by_code: dict[str, list[Block]] = {}
-    for block in sorted(blocks, key=lambda block: SEVERITIES.index(block.finding.severity)):
-        by_code.setdefault(block.finding.code, []).append(block)
-    return by_code
+def _find_ended(peaks: Peaks) -> Iterator[Found]:
+    """Requests that ended with their worker, over the range."""
+    for server in peaks.service.servers:
+        if any(each.window.harakiris or any(worker.lost for worker in each.window.workers) for each in server.records):
+            for finding in workers.find(judge(server.records)):
+                if finding.severity != "info":
+                    yield Found(finding, server.server, IN_RANGE)
+
+
+REFUSED = (
+    "The listen queue was at its limit for {full:fine_percent} of the time.[counted?  The hosts' kernels "
+    "counted {refused} dropped TCP connections (they do not count those that a UNIX socket refuses).]"
+)
+
+
+def _find_refused(evidence: Evidence) -> Iterator[Found]:
+    """Full listen queues, and what caused it while they were full, on the server with most."""
+    users, servers = evidence.users, evidence.peaks.service.servers
+    full = {server.server: share for server in servers if (share := find_full_share(server))}
+    if not full:
+        return
+    worst = max(servers, key=lambda server: full.get(server.server, 0.0))
+    facts: Facts = {"full": full[worst.server], "refused": users.refused}
+    harm = Finding(
+        code="clients_refused",
+        severity="critical" if full[worst.server] >= queue.FULL[0] else "warning",
+        title="Listen queues were full, so clients were refused or had to retry.",
+        evidence=fill(REFUSED, {**facts, "counted": users.refused is not None}),
+        kind=queue.QUEUE_FULL,
+        change="First find out what the threads wait for. Raise `listen` only if the queue fills in short bursts.",
+    )
+    yield _join(harm, worst, lambda record: bool(queue_full_seconds(record.window)), "While its listen queue was full")
+
+
+MISSED_TITLE = (
+    "{bad:fine_percent} of the requests were slower than {threshold:duration}, lost or refused (the objective permits "
+    "{permitted:fine_percent})."
+)
+MISSED = "{missed:amount} of {requests:amount} requests missed the objective: {budget:factor} the error budget."
+
+
+def _find_missed(evidence: Evidence) -> Iterator[Found]:
+    """An objective that was missed, and what caused it while the budget burned too fast, on the server with most."""
+    objective, servers = evidence.users.objective, evidence.peaks.service.servers
+    if isinstance(objective, Absent) or objective.budget <= 1:
+        return
+    permitted, missed = 1 - objective.objective, objective.bad * objective.requests
+    facts: Facts = {name: getattr(objective, name) for name in ("bad", "threshold", "requests", "budget")}
+    facts |= {"permitted": permitted, "missed": missed}
+    harm = Finding(
+        code="objective_missed",
+        severity="critical",
+        title=fill(MISSED_TITLE, facts),
+        evidence=fill(MISSED, facts),
+        kind=queue.BURNS,
+        change="Look at what slow requests wait for, and at the hours in which they are slow (section 3).",
+    )
+    worst = max(servers, key=lambda server: sum((count_missed(each) or (0, 0))[1] for each in server.records))
+    if evidence.users.lost > missed / 2:  # workers that end explain it, and no waiting
+        yield Found(harm, worst.server, IN_RANGE)
+        return
+
+    def burns(record: Record) -> bool:
+        judged, bad = count_missed(record) or (0.0, 0.0)
+        return bad > permitted * judged
+
+    yield _join(harm, worst, burns, "While the error budget burned too fast")
+
+
+def _join(harm: Finding, server: ServerHistory, felt: Callable[[Record], bool], when: str) -> Found:
+    """A harm, or the cause that has it among its harms, by the quarter hours in which it was felt."""
+    records = [record for record in server.records if felt(record)]
+    if not records:
+        return Found(harm, server.server, when)
+    causes = [Found(each, server.server, when) for each in collect_findings(correct_headroom(judge(records)), [harm])]
+    return next(found for found in causes if harm.code in found.codes)
 
 
 _NOT_KNOWN = (
@@ -133,84 +253,70 @@ _NOT_KNOWN = (
 )
 
 
-def _of_blocks(evidence: Evidence, alike: Sequence[Block], *, is_full: bool) -> Recommendation:
-    """One recommendation for blocks of the same cause: that of the worst, with each harm once. is_full: whether a limit
-    of the service is nearly full, which makes what moves it urgent."""
+def _combine(evidence: Evidence, alike: Sequence[Found]) -> Recommendation:
+    """One recommendation for findings of the same cause, the worst first, with each harm once."""
     worst = alike[0]
     harms: dict[str, str] = {}
-    for block in alike:
-        for harm in block.finding.harms:
-            harms.setdefault(harm.code, block.say(harm))
-    code, finding = worst.finding.code, worst.finding
-    moves = is_full and any(block.codes & {*_FIRST_LIMIT} for block in alike)
-    made = _recommendation(
-        code,
-        "act" if moves else URGENCY[finding.severity],
-        finding.title,
-        finding.change or _NOT_KNOWN,
-        tuple(dict.fromkeys(block.server for block in alike)),
-        worst.say(finding),
-        _even_effect(evidence) if code == "unevenness_hurts" else "",
-        tuple(harms.values()),
+    for each in alike:
+        for harm in each.finding.harms:
+            harms.setdefault(harm.code, each.say(harm))
+    finding = worst.finding
+    moves = evidence.utilization.is_nearly_full and any(each.codes & _FIRST_LIMIT for each in alike)
+    made = Recommendation(
+        code=finding.code,
+        judgement="act" if moves else URGENCY[finding.severity],
+        title=finding.title,
+        action=finding.change or _NOT_KNOWN,
+        servers=tuple(dict.fromkeys(each.server for each in alike)),
+        evidence=worst.say(finding),
+        harms=tuple(harms.values()),
     )
     return _promise(made, evidence.peaks, worst.server, finding)
 
 
+def today_of(figures: Figures) -> Setting:
+    """The present setting of a server with workers."""
+    processes = len(figures.server.workers)
+    return Setting(processes, max(1, round((figures.configured or 0) / max(1, processes))))
+
+
 def _promise(found: Recommendation, peaks: Peaks, name: str, advice: Finding | Advice) -> Recommendation:
-    """A recommendation with the setting of processes and threads that its advice leads to, and with what the server
-    then serves at least, beside what it serves at peak."""
-    figures = next((figures for server, figures in peaks.present if server.server == name), None)
-    if figures is None:
+    """A recommendation with the setting that its advice leads to, and what a server then serves at least."""
+    figures, wanted = peaks.present.get(name), dict(advice.settings)
+    if figures is None or not wanted:
         return found
-    today, now, wanted = today_of(figures), figures.flow.throughput, dict(advice.settings)
+    today = today_of(figures)
     setting = Setting(wanted.get("processes", today.processes), wanted.get("threads", today.threads))
-    if setting != today:
-        found = replace(found, setting=str(setting), serves=advice.serves)
-    if advice.serves is None or not now:
-        return found
-    serves = (
-        f"{name} then serves at least {rate(advice.serves)}, {factor(advice.serves / now)} the {rate(now)} at peak."
+    return found if setting == today else replace(found, setting=str(setting), serves=advice.serves)
+
+
+def _serving(utilization: Utilization) -> list[LimitUse]:
+    """The limits of throughput: even workers are the remedy for the hottest interpreter."""
+    return [use for use in utilization.limits if use.limit != "hottest_interpreter"]
+
+
+AHEAD = "Headroom {room:factor} at peak: {outcome} first[soon? , and the trend reaches that limit (section 4)]."
+AHEAD_EVIDENCE = AT_PEAK + ", {server} had {busy:mean} of {threads} threads in service."
+
+
+def _add_ahead(evidence: Evidence) -> Iterator[Recommendation]:
+    """Capacity to add before the first limit is reached."""
+    used, peaks = evidence.utilization, evidence.peaks
+    if used.headroom is None or used.first is None or used.server is None or not evidence.is_short:
+        return
+    figures, least = peaks.present[used.server], used.headroom
+    advice = _even_out_or_add(figures, evidence.reached or used.first)
+    facts: Facts = {"room": least, "outcome": gives_out(used.first), "soon": evidence.reached is not None}
+    facts |= {"server": used.server, "busy": figures.flow.observed or 0, "threads": figures.ceiling or 0}
+    made = Recommendation(
+        code="headroom_low",
+        judgement="act" if used.is_nearly_full else "plan",
+        title=fill(AHEAD, facts),
+        action=advice.change,
+        servers=tuple(each.server for each in used.servers if (each.headroom.factor or inf) <= ALIKE * least),
+        evidence=fill(AHEAD_EVIDENCE, facts),
     )
-    return replace(found, effect=f"{serves} {found.effect}")
-
-
-def _even_effect(evidence: Evidence) -> str:
-    """What even workers would bring, in numbers."""
-    ceiling = [use for use in evidence.utilization.limits if use.limit != "hottest_interpreter" and use.factor]
-    nearest = min(ceiling, key=lambda use: use.factor or 0.0, default=None)
-    parts = []
-    if evidence.balance.cost_seconds is not None:
-        parts.append(f"{duration(evidence.balance.cost_seconds)} less response time at peak")
-    if nearest is not None and nearest.factor is not None:
-        parts.append(f"headroom up to {factor(nearest.factor)}, where {gives_out(nearest.limit)} next")
-    texts = [f"With even workers: {' and '.join(parts)}."] if parts else []
-    lost = max((use.one_lost for use in ceiling if use.one_lost is not None), default=None)
-    if lost is not None and lost <= 1:
-        texts.append(f"One server can then be lost: the others are at {percent(lost)} of a limit.")
-    return " ".join(texts)
-
-
-def _ahead(peaks: Peaks, utilization: Utilization, trend: Trend | Absent, said: set[str]) -> list[Recommendation]:
-    """Capacity to add before the first limit is reached, where no finding says so."""
-    tightest = next(((name, figures) for name, figures in peaks.present if name.server == utilization.server), None)
-    if tightest is None or utilization.headroom is None or utilization.first is None:
-        return []
-    if not is_short(utilization, trend) or said & {"unevenness_hurts", "saturation", "interpreter_bound", "cpu_bound"}:
-        return []
-    (server, figures), least = tightest, utilization.headroom
-    reached = first_of(trend)
-    advice = _even_out_or_add(figures, reached or utilization.first)
-    soon = ", and the trend reaches that limit (section 6)" if reached else ""
-    made = _recommendation(
-        "headroom_low",
-        "act" if is_nearly_full(utilization.headroom) else "plan",
-        f"Headroom {factor(utilization.headroom)} at peak: {gives_out(utilization.first)} first{soon}.",
-        advice.change,
-        tuple(each.server for each in utilization.servers if each.factor and each.factor <= ALIKE * least),
-        f"In the quarter hour that counts, {server.server} had {mean_count(figures.flow.observed or 0)} of "
-        f"{figures.ceiling or 0} threads in service.",
-    )
-    return [_promise(made, peaks, server.server, advice)]
+    yield _promise(made, peaks, used.server, advice)
 
 
 def _even_out_or_add(figures: Figures, limit: Limit) -> Advice:
@@ -222,202 +328,85 @@ def _even_out_or_add(figures: Figures, limit: Limit) -> Advice:
     return advise_capacity(figures)
 
 
-def _one_lost(utilization: Utilization, found: list[Recommendation], peaks: Peaks) -> list[Recommendation]:
-    """The recommendations, with what to do where the others cannot carry the load of a lost server: the setting that is
-    advised for all servers, or one for this load alone; more servers if neither suffices. The hottest interpreter does
-    not count: even workers are the cheaper remedy."""
-    serving = [use for use in utilization.limits if use.limit != "hottest_interpreter" and use.one_lost]
-    worst = max(serving, key=lambda use: use.one_lost or 0.0, default=None)
+LOST_TITLE = "The service cannot lose a server at peak: the others would need {use:percent} of a limit."
+LOST_EVIDENCE = "If {lost} is lost at peak, its requests go to the others, and {outcome} at once."
+LOST_GAIN = "{effect} If a server is then lost at peak, the others use {after:percent} of a limit."
+MORE = "Run {needed} servers of the present size instead of {number}."
+MORE_EFFECT = "With {needed} servers, the loss of one leaves the others below {spare:percent}."
+
+
+def _survive_a_loss(evidence: Evidence, found: list[Recommendation]) -> list[Recommendation]:
+    """The recommendations, with what to do where the others cannot carry the load of a lost server: the setting that
+    is advised for all servers, or one for this load alone; else more servers."""
+    peaks, used = evidence.peaks, evidence.utilization
+    worst = max(_serving(used), key=lambda use: use.one_lost or 0.0, default=None)
     if worst is None or worst.one_lost is None or worst.one_lost <= 1:
         return found
-    (server, figures), names = peaks.present[0], tuple(each.server for each in utilization.servers)
-    alone = _recommendation(
-        "server_lost",
-        "plan",
-        f"The service cannot lose a server at peak: the others would need {percent(worst.one_lost)} of a limit.",
-        "",
-        names,
-        f"If {utilization.lost_server or 'a server'} is lost at peak, its requests go to the others, and "
-        f"{gives_out(worst.limit)} at once.",
+    names, first = tuple(peaks.present), next(iter(peaks.present))
+    facts: Facts = {"use": worst.one_lost, "lost": used.lost_server or "a server", "outcome": gives_out(worst.limit)}
+    alone = Recommendation(
+        code="server_lost",
+        judgement="plan",
+        title=fill(LOST_TITLE, facts),
+        action="",
+        servers=names,
+        evidence=fill(LOST_EVIDENCE, facts),
     )
     step = next((each for each in found if each.setting and len(each.servers) == len(names)), None)
     if step is None:
-        advice, back = advise_capacity(figures), remedy_of("headroom_low").roll_back
-        step = _promise(replace(alone, action=advice.change, roll_back=back), peaks, server.server, advice)
+        advice = advise_capacity(peaks.present[first])
+        step = _promise(replace(alone, action=advice.change), peaks, first, advice)
         found = [*found, step]
-    after = max(_use_after(use, peaks, step) for use in serving)
+    after = max(_use_after(use, peaks, step) for use in _serving(used))
     if after <= 1:
-        gain = f"{step.effect} If a server is then lost at peak, the others use {percent(after)} of a limit.".strip()
+        gain = fill(LOST_GAIN, {"effect": step.effect, "after": after}).strip()
         return [replace(each, effect=gain) if each is step else each for each in found]
     needed = ceil(worst.one_lost * (len(names) - 1) / SPARE) + 1
-    more = replace(
-        alone,
-        servers=(),
-        action=f"Run {needed} servers of the present size instead of {len(names)}.",
-        effect=f"With {needed} servers, the loss of one leaves the others below {percent(SPARE)}.",
-    )
+    facts = {"needed": needed, "number": len(names), "spare": SPARE}
+    more = replace(alone, servers=(), action=fill(MORE, facts), effect=fill(MORE_EFFECT, facts))
     return [*(each for each in found if each.code != "server_lost"), more]
 
 
 def _use_after(use: LimitUse, peaks: Peaks, step: Recommendation) -> float:
-    """The use of a limit with one server lost, in an advised setting; infinite if it does not promise so much."""
-    judged = [figures for _, figures in peaks.present]
-    wanted = max((each.flow.throughput or 0.0) * growth_if_lost(judged, at) for at, each in enumerate(judged))
+    """The use of a limit with one server lost, in an advised setting; infinite if that serves less."""
+    if use.one_lost is None:
+        return 0.0
+    judged = peaks.present
+    wanted = max((each.flow.throughput or 0.0) * growth_if_lost(judged, name) for name, each in judged.items())
     if step.serves is None or step.serves < wanted:
         return inf
-    today, after = today_of(judged[0]), Setting(*map(int, step.setting.split("x")))
+    today, after = today_of(next(iter(judged.values()))), read_setting(step.setting)
     more = {"threads": after.in_all / today.in_all, "interpreters": after.processes / today.processes}
-    return (use.one_lost or 0.0) / more.get(use.limit, 1.0)
+    return use.one_lost / more.get(use.limit, 1.0)
 
 
-def _find_killed(peaks: Peaks) -> Iterator[Recommendation]:
-    """Harakiris over the whole range."""
-    found: list[tuple[Finding, str]] = []
-    for server in peaks.service.servers:
-        places = np.flatnonzero(np.isfinite(server.requests) & np.isfinite(server.busy))
-        if len(places) and np.nansum(server.harakiris[places]):
-            judged = workers.find(figures_at(server, places))
-            found += [(finding, server.server) for finding in judged if finding.code == "harakiri"]
-    if found:
-        finding, name = min(found, key=lambda pair: SEVERITIES.index(pair[0].severity))
-        yield _recommendation(
-            "harakiri",
-            URGENCY[finding.severity],
-            finding.title,
-            finding.change,
-            tuple(server for _, server in found),
-            f"In the period of this report, on {name}: {finding.evidence} {finding.meaning}",
+def read_setting(text: str) -> Setting:
+    """The setting that a recommendation names."""
+    return Setting(*map(int, text.split("x")))
+
+
+INTRODUCTION = "What to do, most urgent first. To verify a change, run `uwsgi-headroom check` at the next peak."
+
+
+def write(found: Sequence[Recommendation], servers: int) -> Iterator[Block]:
+    """servers: how many the service has."""
+    if not found:
+        yield Text("Nothing to change.")
+    for number, each in enumerate(found, 1):
+        rows = (
+            ("What to do", each.action),
+            ("Where", show_place(each.servers, servers)),
+            ("What users felt", " ".join(each.harms)),
+            ("Evidence", each.evidence),
+            ("Expected effect", each.effect),
+        )
+        yield Table(
+            heads=(f"{number}. {JUDGEMENTS[each.judgement].urgency}", each.title),
+            rows=[*(row for row in rows if row[1]), ("Owner, date", "")],
+            style="advice",
         )
 
 
-def _find_lost(users: Users) -> Iterator[Recommendation]:
-    """Requests that were lost, except where harakiri explains it."""
-    if not users.lost or users.lost < 1 or users.harakiris:
-        return
-    part = users.lost / (users.requests + users.lost)
-    critical = users.lost >= workers.MANY_LOST[0] and part >= workers.MANY_LOST[1]
-    yield _recommendation(
-        "requests_lost",
-        "act" if critical else "plan",
-        f"At least {counted(round(users.lost), 'request')} were in service when their worker ended.",
-        "Check uWSGI's log for `died, killed by signal` (a crash or a kill), and `dmesg` for `Out of memory`.",
-        (),
-        f"In the period of this report, these were {fine_percent(part)} of all requests; `harakiri` was not the cause.",
-    )
-
-
-def _find_refused(peaks: Peaks, users: Users) -> Iterator[Block]:
-    """The block of full listen queues, of the server on which they were full for longest: over the range, and what
-    caused it while they were."""
-    if not users.queue_full:
-        return
-    full = [
-        (float(np.nanmean(each.queue_full)), each) for each in peaks.service.servers if np.nansum(each.queue_full) > 0
-    ]
-    worst = max(full, key=lambda pair: pair[0])[1]
-    number = f"{users.overflows:,.0f}" if users.overflows else "no"
-    dropped = (
-        ""
-        if users.overflows is None
-        else f" The hosts' kernels counted {number} dropped TCP connections (they do not count connections that a UNIX "
-        "socket refuses)."
-    )
-    others = [each.server for _, each in full if each is not worst]
-    too = f" The queues of {listed(others)} were also full at times." if others else ""
-    harm = Finding(
-        code="clients_refused",
-        severity="critical" if users.queue_full >= queue.FULL[0] else "warning",
-        title="Listen queues were full, so clients were refused or had to retry.",
-        evidence=f"In the period of this report, the listen queue of {worst.server} was at its limit for "
-        f"{fine_percent(users.queue_full)} of the time.{dropped}{too}",
-        kind=queue.QUEUE_FULL,
-        change="First find out what the threads wait for. Raise `listen` only if the queue fills in short bursts.",
-    )
-    yield _join(harm, worst, worst.queue_full > 0, "While its listen queue was full")
-
-
-def _find_missed(peaks: Peaks, users: Users) -> Iterator[Block]:
-    """The block of an objective that was missed over the range: the cause on the server that missed it most."""
-    objective = users.objective
-    if isinstance(objective, Absent) or objective.budget <= 1:
-        return
-    judged = [each for each in peaks.service.servers if each.objective]
-    worst = max(judged, key=lambda server: float(np.nansum(server.slow)))
-    harm = Finding(
-        code="objective_missed",
-        severity="critical",
-        title=f"{fine_percent(objective.bad)} of the requests were slower than {duration(objective.threshold)}, lost "
-        f"or refused (the objective permits {fine_percent(1 - objective.objective)}).",
-        evidence=f"In the period of this report, {objective.bad * objective.requests:,.0f} of "
-        f"{objective.requests:,.0f} requests missed the objective: {factor(objective.budget)} the error budget.",
-        kind=queue.BURNS,
-        change="Look at what slow requests wait for (section 5), and at the hours in which they are slow (section 3).",
-    )
-    burning = worst.slow > (1 - objective.objective) * worst.judged
-    if (users.lost or 0.0) > objective.bad * objective.requests / 2:  # workers that end explain it, and no waiting
-        yield Block(harm, worst.server, "In the period of this report")
-    else:
-        yield _join(harm, worst, burning, "While the error budget burned too fast")
-
-
-def _join(harm: Finding, server: ServerData, then: NDArray[np.bool_], when: str) -> Block:
-    """The block that has a harm in it, judged with the figures of the quarter hours in which it was felt."""
-    places = np.flatnonzero(then & np.isfinite(server.busy))
-    if not len(places):
-        return Block(harm, server.server, when)
-    blocks = collect_findings(figures_at(server, places), [harm])
-    return next(block for finding in blocks if harm.code in (block := Block(finding, server.server, when)).codes)
-
-
-def _recommendation(
-    code: str,
-    judgement: Judgement,
-    title: str,
-    action: str,
-    servers: tuple[str, ...],
-    evidence: str,
-    effect: str = "",
-    harms: tuple[str, ...] = (),
-) -> Recommendation:
-    """A recommendation with the remedy of its code. effect: what to expect, where it is known in numbers; harms: what
-    users felt of it."""
-    remedy = remedy_of(code)
-    return Recommendation(
-        code=code,
-        judgement=judgement,
-        title=title,
-        action=action,
-        servers=servers,
-        setting="",
-        serves=None,
-        evidence=evidence,
-        harms=harms,
-        effect=effect or remedy.effect,
-        verify=remedy.verify,
-        roll_back=remedy.roll_back,
-    )
-
-
-_NOT_REVIEWED = (
-    "No settings were reviewed: the exporter could not read uWSGI's options, or its data is older than this review. "
-    "`uwsgi-headroom review` on the machine does it now."
-)
-
-
-def review_settings(servers: Sequence[ServerData]) -> SettingsReview | Absent:
-    """What the rules say about the settings of a service's servers, when they were last reviewed."""
-    hit: dict[tuple[AdviceSeverity, str], list[str]] = {}
-    for server in servers:
-        for rule, severity in (server.settings or {}).items():
-            hit.setdefault((severity, rule), []).append(server.server)
-    unknown = tuple(server.server for server in servers if server.settings is None)
-    if len(unknown) == len(servers):
-        return Absent(reason=_NOT_REVIEWED)
-    found = [_describe(rule, severity, names) for (severity, rule), names in hit.items()]
-    return SettingsReview(advice=tuple(sorted(found, key=lambda each: each.severity == "info")), unknown=unknown)
-
-
-def _describe(rule: str, severity: AdviceSeverity, servers: Sequence[str]) -> SettingAdvice:
-    title = "This version of uwsgi-headroom does not know the rule."
-    unknown = settings.Advice(rule=rule, severity=severity, title=title)
-    return copy_fields(SettingAdvice, settings.describe_rule(rule, severity) or unknown, servers=tuple(servers))
+def show_place(names: Sequence[str], servers: int) -> str:
+    """The servers of a service that something is about; `servers`: how many the service has."""
+    return f"all {servers} servers" if len(names) == servers > 1 else ", ".join(names)

@@ -2,122 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import date, datetime, time
-from math import isfinite
-from zoneinfo import ZoneInfo
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
 
-import numpy as np
-from msgspec.structs import replace
+from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import LIMITS, Limit
-from uwsgi_headroom.report.columns import Column, EventMark
+from uwsgi_headroom.report.forecast import Forecast, forecast_peaks
+from uwsgi_headroom.report.render import document as doc
+from uwsgi_headroom.report.render.charts import draw_trend
+from uwsgi_headroom.report.render.document import UNKNOWN, Absent, Block, Chart, Table, Text, absent
 from uwsgi_headroom.report.review.peaks import Peaks
-from uwsgi_headroom.report.review.sections import Absent, LimitForecast, LimitTrend, Trend
-from uwsgi_headroom.report.statistics.trend import Forecast, forecast_peaks
-from uwsgi_headroom.same_fields import copy_fields
-
-HORIZON_DAYS = 365
-"""The forecast looks so far ahead at most; the statistics shorten it to the length of the history."""
+from uwsgi_headroom.words.formats import counted, percent, signed_percent
+from uwsgi_headroom.words.states import LIMITS as NAMES
+from uwsgi_headroom.words.template import Facts, fill
 
 COMPARABLE = 0.5
-"""The highest use of a limit, as a part of that of the fullest limit, from which on it is forecast: by the utilization
-law, all grow in proportion to the load."""
+"""A limit is forecast from this part of the use of the fullest one on: all grow in proportion to the load."""
 
-_CHANGES = ("reload", "configuration", "deploy", "capacity")
-"""Parts of the kinds of events that may change the level of load or capacity."""
+
+class LimitTrend(Struct, frozen=True, kw_only=True):
+    """The daily peaks of a limit's utilization, and the forecast, or why there is none."""
+
+    limit: Limit
+    peaks: tuple[tuple[date, float], ...]
+    forecast: Forecast | Absent
+
+    @property
+    def highest(self) -> float:
+        return max((peak for _, peak in self.peaks), default=0.0)
+
+
+class Trend(Struct, frozen=True, kw_only=True):
+    """Trend and forecast of a service."""
+
+    limits: tuple[LimitTrend, ...]
+    first: Limit | None
+    """The limit that is reached first; None if none is within the horizon."""
+    days_left_out: int
+    """With too little data."""
+    days_unlike_today: int
+    """With other threads or CPUs; they do not count."""
+    reloads: tuple[date, ...]
+    """Days on which uWSGI was reloaded, which may have changed the level."""
+
+    @property
+    def shown(self) -> LimitTrend:
+        """The limit that is reached first, else the one with the highest peak."""
+        first = next((each for each in self.limits if each.limit == self.first), None)
+        return first or max(self.limits, key=lambda each: each.highest)
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """That of the limit that is shown; None if it is refused."""
+        return self.shown.forecast if isinstance(self.shown.forecast, Forecast) else None
 
 
 def review_trend(peaks: Peaks) -> Trend | Absent:
     """The section of a service. Each limit's use is that of the server that uses most of it, in the busiest quarter
-    hour of each day with the threads and CPUs of today; a limit is reached when all of it is in use."""
+    hour of each day with the threads and CPUs of today."""
     if peaks.whole:
         return Absent(
             reason="No day is complete enough to know its peak, so there is no trend: a forecast needs weeks of them."
         )
-    uses = {limit: use for limit in LIMITS if np.isfinite(use := peaks.utilization(limit)).any()}
-    fullest = max((float(np.nanmax(use)) for use in uses.values()), default=0.0)
-    limits = tuple(_trend(peaks, limit, use, fullest) for limit, use in uses.items())
+    uses = {limit: peaks.utilization(limit) for limit in LIMITS}
+    highest = {limit: max((use for use in each if use is not None), default=None) for limit, each in uses.items()}
+    fullest = max((use for use in highest.values() if use is not None), default=0.0)
+    limits = tuple(
+        _follow(peaks, limit, uses[limit], may_come_first=use >= COMPARABLE * fullest)
+        for limit, use in highest.items()
+        if use is not None
+    )
     if not limits:
         return Absent(reason="The use of no limit is known, so there is no trend.")
+    records = [record for server in peaks.service.servers for record in server.records if record.window.reloads]
     return Trend(
         limits=limits,
-        first=_first(limits),
-        days=len(peaks.daily.days),
+        first=_find_first(limits),
         days_left_out=peaks.daily.left_out + peaks.daily.missing,
         days_unlike_today=len(peaks.daily.days) - len(peaks.as_today),
-        events=_events(peaks),
+        reloads=tuple(sorted({datetime.fromtimestamp(record.until, peaks.zone).date() for record in records})),
     )
 
 
-def fullest_of(trend: Trend) -> LimitTrend:
-    return max(trend.limits, key=lambda each: max((peak for _, peak in each.peaks), default=0.0))
-
-
-def first_of(trend: Trend | Absent) -> Limit | None:
-    """The limit that the trend reaches first; None without one."""
-    return None if isinstance(trend, Absent) else trend.first
-
-
-def _events(peaks: Peaks) -> tuple[EventMark, ...]:
-    marks = {
-        (event.time, event.kind, event.title): event for server in peaks.service.servers for event in server.events
-    }
-    return tuple(mark for _, mark in sorted(marks.items()) if any(part in mark.kind for part in _CHANGES))
-
-
-def _first(limits: Sequence[LimitTrend]) -> Limit | None:
+def _find_first(limits: Sequence[LimitTrend]) -> Limit | None:
     """The limit that is reached first: already, else by its expected day."""
-    forecasts = [(trend.limit, trend.forecast) for trend in limits if isinstance(trend.forecast, LimitForecast)]
+    forecasts = [(each.limit, each.forecast) for each in limits if isinstance(each.forecast, Forecast)]
     dated = [
-        (-1.0 if forecast.reached else forecast.crossing or 0.0, limit)
-        for limit, forecast in forecasts
-        if forecast.reached or forecast.crossing is not None
+        (date.min if found.reached else found.crossing or date.max, limit)
+        for limit, found in forecasts
+        if found.reached or found.crossing
     ]
     return min(dated, key=lambda pair: pair[0])[1] if dated else None
 
 
-def _trend(peaks: Peaks, limit: Limit, uses: Column, fullest: float) -> LimitTrend:
-    """The trend of a limit. fullest: the highest use of any limit."""
-    known = np.isfinite(uses) & np.isin(np.arange(len(uses)), peaks.as_today)
-    daily = replace(peaks.daily, days=peaks.daily.days[known], peaks=uses[known], times=peaks.daily.times[known])
-    if float(np.nanmax(uses)) < COMPARABLE * fullest:
-        found: Forecast | str = (
-            "It is less than half as full as another limit, and grows with the same load, so it cannot come first."
-        )
-    else:
-        found = forecast_peaks(daily, 1.0, HORIZON_DAYS)
+def _follow(peaks: Peaks, limit: Limit, uses: Sequence[float | None], *, may_come_first: bool) -> LimitTrend:
+    """The trend of a limit."""
+    days = peaks.daily.days
+    known = {days[place]: use for place in peaks.as_today if (use := uses[place]) is not None}
+    found: Forecast | str = (
+        "It is less than half as full as another limit, and grows with the same load, so it cannot come first."
+    )
+    if may_come_first:
+        found = forecast_peaks(list(known), list(known.values()), 1.0)
     return LimitTrend(
         limit=limit,
-        peaks=tuple(zip(map(float, daily.times), map(float, daily.peaks), strict=True)),
-        forecast=Absent(reason=found) if isinstance(found, str) else _forecast(found, daily.zone),
+        peaks=tuple((date.fromordinal(day), use) for day, use in known.items()),
+        forecast=Absent(reason=found) if isinstance(found, str) else found,
     )
 
 
-def _forecast(found: Forecast, zone: ZoneInfo) -> LimitForecast:
-    return copy_fields(
-        LimitForecast,
-        found,
-        fitted=_points(found.fitted_days, zone, found.fitted),
-        ahead=_points(found.days, zone, found.expected, found.lower, found.upper),
-        crossing=_day(found.crossing, zone),
-        earliest=_day(found.earliest, zone),
-        latest=_day(found.latest, zone),
+INTRODUCTION = (
+    "Daily peaks of each limit's use on the fullest server, and when a limit is reached: all of it is in use."
+)
+
+NOTES = (
+    "[left_out? {left_out:day} left out: too little is known. ][unlike? {unlike:day} left out: other threads or CPUs "
+    "than today. ][reloads? Thin lines: uWSGI was reloaded, on {reloads:day}. If a reload changed the level in a step, "
+    "the forecast takes it for growth: choose `--range` to start after it.]"
+)
+
+
+def write(trend: Trend) -> Iterator[Block]:
+    shown, forecast = trend.shown, trend.forecast
+    if isinstance(shown.forecast, Absent):
+        yield absent(Absent(reason=f"No forecast. {shown.forecast.reason}"))
+    words = f"Daily peaks of {NAMES[shown.limit].name}, in percent of the limit, with trend and forecast."
+    yield Chart(words, draw_trend(shown.peaks, forecast, trend.reloads))
+    yield Table(
+        heads=("limit", "highest", "level now", "growth in 30 days", "reached", "earliest", "latest"),
+        rows=[_row(each) for each in trend.limits],
+        caption=f"Chart: {NAMES[shown.limit].name}. Level: on the busiest day of a week. Growth: with an interval of "
+        "95 %. Not forecast: less than half as full as another limit, or refused.",
+        numbers=(1, 2),
+        strong=[place for place, each in enumerate(trend.limits) if each.limit == trend.first],
     )
+    facts: Facts = {"left_out": trend.days_left_out or None, "unlike": trend.days_unlike_today or None}
+    if notes := fill(NOTES, {**facts, "reloads": len(trend.reloads) or None}):
+        yield Text(notes.strip())
 
 
-def _points(days: Sequence[int] | np.ndarray, zone: ZoneInfo, *columns: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    return tuple(
-        (_noon(int(day), zone), *(float(value) for value in values))
-        for day, *values in zip(days, *columns, strict=True)
-        if all(isfinite(value) for value in values)
-    )
+GROWTH = "[growth? {growth}][not growth? none to be seen] ({low} to {high})"
 
 
-def _noon(day: int, zone: ZoneInfo) -> float:
-    """Noon of a local day, given as an ordinal, in epoch seconds."""
-    return datetime.combine(date.fromordinal(day), time(12), zone).timestamp()
-
-
-def _day(day: int | None, zone: ZoneInfo) -> float | None:
-    return None if day is None else _noon(day, zone)
+def _row(each: LimitTrend) -> tuple[str, ...]:
+    name, highest, forecast = NAMES[each.limit].name, doc.show(percent, each.highest), each.forecast
+    if isinstance(forecast, Absent):
+        return (name, highest, UNKNOWN, "not forecast", *[UNKNOWN] * 3)
+    facts: Facts = {"growth": forecast.direction != "none" and signed_percent(forecast.per_month)}
+    facts |= {"low": signed_percent(forecast.per_month_low), "high": signed_percent(forecast.per_month_high)}
+    later = f"not in {counted(len(forecast.ahead), 'day')}"
+    dates = (forecast.crossing, forecast.earliest, forecast.latest)
+    days = ["already", UNKNOWN, UNKNOWN] if forecast.reached else [doc.day(at) if at else later for at in dates]
+    return (name, highest, doc.show(percent, forecast.level), fill(GROWTH, facts), *days)

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from math import isfinite
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
-import numpy as np
+from msgspec import Struct
 
-from uwsgi_headroom.report.columns import PERCENTILES, STEP, Column, ServerData, divide, mean, total
-from uwsgi_headroom.report.review.peaks import Peaks, Service
-from uwsgi_headroom.report.review.sections import Absent, HeatMap, ObjectiveUse, Users
-from uwsgi_headroom.report.review.windows import Chosen, ratio_where_known, refused_by
-from uwsgi_headroom.report.statistics.distribution import pool_percentiles
-from uwsgi_headroom.report.statistics.local_time import by_weekday_and_hour
+from uwsgi_headroom.analysis.littles_law import add_wait
+from uwsgi_headroom.analysis.percentiles import compute_percentiles
+from uwsgi_headroom.report.quarters import (
+    STEP,
+    ServerHistory,
+    count_refused,
+    count_requests,
+    count_timed,
+    divide_known,
+    mean_busy,
+    queue_full_seconds,
+    running_seconds,
+    sum_known,
+)
+from uwsgi_headroom.report.render import document as doc
+from uwsgi_headroom.report.render.charts import shade
+from uwsgi_headroom.report.render.document import Absent, Block, Table, Text, absent
+from uwsgi_headroom.report.review.peaks import Peaks
+from uwsgi_headroom.store.record import Record, merge_records
+from uwsgi_headroom.words.formats import duration, fine_percent
+from uwsgi_headroom.words.template import fill
 
 LEAST_FOR_A_MAP = 2 * 96
 """Quarter hours with data from which on a map of the week shows more than single hours."""
@@ -22,122 +37,203 @@ FEWEST = 100
 """Fewest requests for a burn rate, as in `analysis.objective`."""
 
 
+class Felt(Struct, frozen=True, kw_only=True):
+    """What users felt in some time: seconds in service (percentiles by name, such as `p95`), and in the listen queue
+    before."""
+
+    mean: float | None
+    percentiles: Mapping[str, float]
+    queue_wait: float | None
+
+
+class ObjectiveUse(Struct, frozen=True, kw_only=True):
+    """A service level objective over the range."""
+
+    threshold: float
+    objective: float
+    requests: float
+    bad: float
+    """Share of the requests that missed it."""
+    budget: float
+    """The share of the range's error budget that they used."""
+
+
+class Users(Struct, frozen=True, kw_only=True):
+    """What users felt. Numbers are over the range."""
+
+    requests: int
+    whole: Felt
+    at_peak: Felt
+    queue_full: float | None
+    """Share of the time with a full queue, of the server with most."""
+    refused: float | None
+    """Connections that the servers' own TCP queues dropped."""
+    lost: int
+    harakiris: int
+    exceptions: int
+    objective: ObjectiveUse | Absent
+    load: tuple[tuple[float | None, ...], ...] | Absent
+    """Share of the threads in service, by weekday (Monday first) and hour."""
+    response_time: tuple[tuple[float | None, ...], ...] | Absent
+    """The mean in seconds, by the same."""
+
+
 def review_users(peaks: Peaks) -> Users:
-    service, at_peak = peaks.service, peaks.at_peak
-    everything: Chosen = [(server, np.arange(len(server.time))) for server in service.servers]
+    servers = peaks.service.servers
+    records = [record for server in servers for record in server.records]
+    windows = [record.window for record in records]
     return Users(
-        requests=_count(everything, lambda server: server.requests) or 0.0,
-        mean=_response_time(everything),
-        mean_at_peak=_response_time(at_peak),
-        percentiles=_percentiles(everything),
-        percentiles_at_peak=_percentiles(at_peak),
-        queue_wait=_queue_wait(everything),
-        queue_wait_at_peak=_queue_wait(at_peak),
-        queue_full=_highest_mean(everything, lambda server: server.queue_full),
-        overflows=_sum(everything, refused_by),
-        overflows_elsewhere=_sum(everything, lambda server: server.overflows - refused_by(server)),
-        lost=_count(everything, lambda server: server.lost),
-        harakiris=_sum(everything, lambda server: server.harakiris),
-        exceptions=_sum(everything, lambda server: server.exceptions),
-        objective=_objective(everything, at_peak),
-        load=_load_map(service, peaks.daily.zone),
-        response_time=_response_time_map(service, peaks.daily.zone),
+        requests=sum(map(count_requests, windows)),
+        whole=_feel([merge_records(server.records) for server in servers if server.records], records),
+        at_peak=_feel(peaks.at_peak, peaks.at_peak),
+        queue_full=max((share for share in map(find_full_share, servers) if share is not None), default=None),
+        refused=sum_known(map(count_refused, windows)),
+        lost=sum(worker.lost for each in windows for worker in each.workers),
+        harakiris=sum(each.harakiris for each in windows),
+        exceptions=sum(each.exceptions for each in windows),
+        objective=_judge_objective(records),
+        load=_map(servers, peaks.zone, mean_busy, lambda record: record.window.available),
+        response_time=_map(servers, peaks.zone, running_seconds, count_timed),
     )
 
 
-def _sum(chosen: Chosen, values: Callable[[ServerData], Column]) -> float | None:
-    parts = [total(values(server)[places]) for server, places in chosen]
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None
+def _feel(merged: Sequence[Record], records: Sequence[Record]) -> Felt:
+    """merged: a record of each server; records: those that it was merged of, where what is unknown in one does not hide
+    the others."""
+    times = [record for record in merged if record.response_times]
+    found = compute_percentiles(merge_records(times).response_times) if times else None
+    named = {f"p{100 * share:g}": each.seconds for share, each in found.percentiles.items()} if found else {}
+    return Felt(
+        mean=divide_known(records, running_seconds, count_timed),
+        percentiles={name: seconds for name, seconds in named.items() if seconds is not None},
+        queue_wait=divide_known(records, _queue_seconds, lambda record: count_requests(record.window)),
+    )
 
 
-def _count(chosen: Chosen, rate: Callable[[ServerData], Column]) -> float | None:
-    """The number that a rate per second adds up to."""
-    summed = _sum(chosen, rate)
-    return None if summed is None else summed * STEP
+def _queue_seconds(record: Record) -> float | None:
+    """Seconds for which requests waited in the listen queues, in the whole time (Little's law)."""
+    window = record.window
+    if not window.queue_seconds:
+        return None
+    return sum(window.queue_seconds.values()) * window.seconds / window.observed_seconds
 
 
-def _highest_mean(chosen: Chosen, share: Callable[[ServerData], Column]) -> float | None:
-    means = [mean(share(server)[places]) for server, places in chosen]
-    return max((each for each in means if each is not None), default=None)
+def find_full_share(server: ServerHistory) -> float | None:
+    """The share of the time in which a listen queue of a server was full."""
+    return divide_known(
+        server.records, lambda record: queue_full_seconds(record.window), lambda record: record.window.observed_seconds
+    )
 
 
-def _response_time(chosen: Chosen) -> float | None:
-    return ratio_where_known(chosen, lambda server: server.running, lambda server: server.timed)
+def count_missed(record: Record) -> tuple[float, float] | None:
+    """Requests that count for the objective, and those that missed it; None if unknown. Earlier versions have no count:
+    there, what was slow in service or lost has missed it."""
+    window, times, slo = record.window, record.response_times, record.levels.slo
+    if slo is None:
+        return None
+    if window.judged is not None and window.missed is not None:
+        return window.judged, window.missed
+    lost = sum(worker.lost for worker in window.workers)
+    if times is None:
+        return (lost, lost) if not count_requests(window) else None
+    slow = sum(times.counts[times.bins.find(slo.threshold) + 1 :])
+    return times.requests + lost, slow + lost
 
 
-def _queue_wait(chosen: Chosen) -> float | None:
-    """Little's law on the listen queues, as in `analysis.littles_law`."""
-    return ratio_where_known(chosen, lambda server: server.queue, lambda server: server.requests)
-
-
-def _percentiles(chosen: Chosen) -> Mapping[str, float]:
-    """Of the requests of all servers whose response times are counted by the same bounds as those of the first."""
-    known = [(server, places) for server, places in chosen if server.bounds and server.by_time]
-    if not known:
-        return {}
-    bounds = known[0][0].bounds
-    alike = [(server, places) for server, places in known if server.bounds == bounds]
-    by_time = [np.concatenate([server.by_time[row][places] for server, places in alike]) for row in range(len(bounds))]
-    have = all(len(server.percentiles) == len(PERCENTILES) for server, _ in alike)
-    percentiles = [
-        np.concatenate([server.percentiles[row][places] for server, places in alike])
-        for row in range(len(PERCENTILES) if have else 0)
-    ]
-    pooled = pool_percentiles(bounds, by_time, percentiles, PERCENTILES[: len(percentiles)], PERCENTILES)
-    return {f"p{100 * share:g}": value for share, value in zip(PERCENTILES, pooled, strict=True) if isfinite(value)}
-
-
-def _objective(everything: Chosen, at_peak: Chosen) -> ObjectiveUse | Absent:
-    """Of the servers with the objective of the first that has one."""
-    objective = next((server.objective for server, _ in everything if server.objective), None)
-    if objective is None:
+def _judge_objective(records: Sequence[Record]) -> ObjectiveUse | Absent:
+    """Of the records with the objective that was set last."""
+    slo = next((record.levels.slo for record in reversed(records) if record.levels.slo), None)
+    if slo is None:
         return Absent(reason="No service level objective is set (`--slo`), so none is judged.")
-    alike = [(server, places) for server, places in everything if server.objective == objective]
-    peak = [(server, places) for server, places in at_peak if server.objective == objective]
-    requests = _count(alike, lambda server: server.judged) or 0.0
-    bad = ratio_where_known(alike, lambda server: server.slow, lambda server: server.judged)
-    if bad is None or requests < FEWEST:
+    counts = [count_missed(record) or (0.0, 0.0) for record in records if record.levels.slo == slo]
+    requests, missed = (sum(column) for column in zip(*counts, strict=True))
+    if requests < FEWEST:
         return Absent(reason=f"Too few requests were judged by the objective: {requests:.0f}, and {FEWEST} are needed.")
-    burning = ratio_where_known(peak, lambda server: server.slow, lambda server: server.judged)
-    permitted = 1 - objective.objective
     return ObjectiveUse(
-        threshold=objective.threshold,
-        objective=objective.objective,
+        threshold=slo.threshold,
+        objective=slo.objective,
         requests=requests,
-        bad=bad,
-        budget=bad / permitted,
-        at_peak=None if burning is None else burning / permitted,
+        bad=missed / requests,
+        budget=missed / requests / (1 - slo.objective),
     )
 
 
-def _load_map(service: Service, zone: ZoneInfo) -> HeatMap | Absent:
-    used, threads = _sums(service, lambda server: server.busy, lambda server: server.available)
-    return _map("Threads in service, of those available", "%", service.time, 100 * divide(used, threads), zone)
-
-
-def _response_time_map(service: Service, zone: ZoneInfo) -> HeatMap | Absent:
-    seconds, requests = _sums(service, lambda server: server.running, lambda server: server.timed)
-    return _map("Mean response time", "ms", service.time, 1000 * divide(seconds, requests), zone, requests)
-
-
-def _sums(
-    service: Service, part: Callable[[ServerData], Column], whole: Callable[[ServerData], Column]
-) -> tuple[Column, Column]:
-    """Two columns summed over the servers of which both are known."""
-    parts, wholes = service.stack(part), service.stack(whole)
-    known = np.isfinite(parts) & np.isfinite(wholes)
-    return np.where(known, parts, 0.0).sum(axis=0), np.where(known, wholes, 0.0).sum(axis=0)
+_DAYS, _HOURS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"), range(24)
 
 
 def _map(
-    title: str, unit: str, time: Column, values: Column, zone: ZoneInfo, weights: Column | None = None
-) -> HeatMap | Absent:
-    if np.isfinite(values).sum() < LEAST_FOR_A_MAP:
+    servers: Sequence[ServerHistory],
+    zone: ZoneInfo,
+    part: Callable[[Record], float | None],
+    whole: Callable[[Record], float | None],
+) -> tuple[tuple[float | None, ...], ...] | Absent:
+    """Sum over sum by weekday and hour of the local clock, of the quarters in which both are known."""
+    cells: dict[tuple[int, int], list[Record]] = {}
+    for server in servers:
+        for end, record in server.quarters.items():
+            start = datetime.fromtimestamp(end - STEP, zone)
+            cells.setdefault((start.weekday(), start.hour), []).append(record)
+    if max(len(server.quarters) for server in servers) < LEAST_FOR_A_MAP:
         return Absent(reason="A map of weekdays and hours needs two days of data.")
-    found = by_weekday_and_hour(time, values, zone, weights).values
-    return HeatMap(
-        title=title,
-        unit=unit,
-        rows=tuple(tuple(float(value) if isfinite(value) else None for value in row) for row in found),
+    return tuple(
+        tuple(divide_known(cells.get((day, hour), []), part, whole) for hour in _HOURS) for day in range(len(_DAYS))
+    )
+
+
+INTRODUCTION = "Seconds in uWSGI, and in the listen queue before. The network is not included."
+
+OBJECTIVE = (
+    "Objective: {objective} of the requests within {threshold:chosen}. {bad:fine_percent} missed it (too slow with "
+    "the wait, lost or refused), {budget:fine_percent} of the error budget: it was [kept? kept][not kept? missed]."
+)
+
+
+def write(users: Users) -> Iterator[Block]:
+    names = ("p50", "p90", "p95", "p99")
+    yield Table(
+        heads=("", *names, "mean", "queue wait", "both"),
+        rows=[_times("over the range", users.whole, names), _times("at peak", users.at_peak, names)],
+        caption="p95: 95 of 100 requests are in service for no longer. Queue wait, both: means.",
+        numbers=range(1, 8),
+    )
+    if not users.whole.percentiles:
+        yield absent(Absent(reason="Percentiles are not known: the source has no response times by bound."))
+    numbers = (users.requests, users.lost, users.harakiris, users.exceptions)
+    yield Table(
+        heads=("requests", "lost with their worker", "killed by harakiri", "exceptions", "queue full", "refused"),
+        rows=[(*map(doc.amount, numbers), doc.show(fine_percent, users.queue_full), doc.amount(users.refused))],
+        caption="Queue full: share of the time, on the server with most. Refused: dropped at full TCP queues.",
+        numbers=range(6),
+    )
+    yield absent(users.objective) if isinstance(users.objective, Absent) else Text(_say_objective(users.objective))
+    for title, found, factor in (
+        ("Threads in service, of those available (%)", users.load, 100),
+        ("Mean response time (ms)", users.response_time, 1000),
+    ):
+        if isinstance(found, Absent):
+            yield absent(found)
+            return
+        yield _draw_map(title, found, factor)
+
+
+def _times(name: str, felt: Felt, names: Sequence[str]) -> tuple[str, ...]:
+    percentiles = [doc.show(duration, felt.percentiles.get(each)) for each in names]
+    both = add_wait(felt.mean, felt.queue_wait)
+    return (name, *percentiles, *(doc.show(duration, each) for each in (felt.mean, felt.queue_wait, both)))
+
+
+def _say_objective(objective: ObjectiveUse) -> str:
+    facts = {name: getattr(objective, name) for name in ("threshold", "bad", "budget")}
+    return fill(OBJECTIVE, {**facts, "objective": f"{100 * objective.objective:g} %", "kept": objective.budget <= 1})
+
+
+def _draw_map(title: str, found: Sequence[Sequence[float | None]], factor: float) -> Table:
+    rows = [["" if value is None else f"{factor * value:.0f}" for value in row] for row in found]
+    return Table(
+        heads=("", *map(str, _HOURS)),
+        rows=[(day, *row) for day, row in zip(_DAYS, rows, strict=True)],
+        caption=f"{title}, by weekday and hour.",
+        numbers=range(1, 25),
+        style="map",
+        shades=[["", *row] for row in shade(found)],
     )

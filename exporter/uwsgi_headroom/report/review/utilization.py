@@ -1,213 +1,329 @@
-"""Section 2: how much of each limit is used at peak, on each server and with one server lost."""
+"""Section 2: how much of each limit is used at peak, on each server and with one lost, and how evenly workers share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from zoneinfo import ZoneInfo
 
-import numpy as np
+from msgspec import Struct
 
+from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.capacity import (
     LIMITS,
-    ONE_INTERPRETER,
     REACHED,
+    CpuShares,
+    Headroom,
+    Limit,
     Resource,
     count_more_workers,
-    usable_beside_others,
 )
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import correct_headroom
-from uwsgi_headroom.analysis.wait_states import MOSTLY
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, sum_if_all_known
-from uwsgi_headroom.report.columns import Column, ServerData, mean
-from uwsgi_headroom.report.review.peaks import Peaks, percentile_place, use_of
-from uwsgi_headroom.report.review.sections import LimitUse, ServerPeak, Spread, Utilization
-from uwsgi_headroom.report.review.windows import places_of
+from uwsgi_headroom.analysis.littles_law import Flow, ratio
+from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.numbers import percentile
+from uwsgi_headroom.report.quarters import sum_known
+from uwsgi_headroom.report.render import document as doc
+from uwsgi_headroom.report.render.document import Block, Table, Text
+from uwsgi_headroom.report.review.peaks import Peaks, highest_use, use_of
+from uwsgi_headroom.words.formats import factor, percent
+from uwsgi_headroom.words.states import LIMITS as NAMES
+from uwsgi_headroom.words.template import Facts, fill
 
-UNITS: dict[Resource, str] = {
-    "hottest_interpreter": "interpreter",
-    "interpreters": "interpreters",
-    "threads": "threads",
-    "cpu": "CPUs",
-    "lock": "locks",
-}
+
+class Spread(Struct, frozen=True, kw_only=True):
+    """Of a figure in the busiest quarter hours: what half and 95 of 100 days do not exceed, and the most."""
+
+    p50: float
+    p95: float
+    highest: float
+
+
+class LimitUse(Struct, frozen=True, kw_only=True):
+    """How much of a limit, as in `check`, is used at peak."""
+
+    limit: Limit
+    utilization: Spread
+    """Of the fullest server, over the days."""
+    factor: float | None
+    """The headroom; None if it is far."""
+    one_lost: float | None
+    """The utilization if the service lost one server; None for a single one."""
+
+
+class ServerPeak(Struct, frozen=True, kw_only=True):
+    """One server in the quarter hour that counts, with figures as in `check`."""
+
+    server: str
+    flow: Flow
+    balance: Balance
+    available: int | None
+    cpu: CpuShares | None
+    more_workers: int | None
+    """How many more fit into memory."""
+    headroom: Headroom
+    usable: float | None
+    """Headroom until requests wait."""
+    unknown: str
+    """Why the headroom is not known, as a clause; empty if it is."""
+
+
+class BalanceReview(Struct, frozen=True, kw_only=True):
+    """Balance of a service in the quarter hour that counts."""
+
+    cost_seconds: float | None
+    """The response time that even workers would save."""
+    cost_servers: float | None
+    """How many of its servers unevenness wastes."""
+    summary: str
+    """The worst server in a sentence."""
+
+
+class Utilization(Struct, frozen=True, kw_only=True):
+    """Use at peak."""
+
+    until: float
+    """The end of the quarter hour that counts (see `peaks`)."""
+    days: int
+    """With a known peak; 0: none is complete, so it is that of the range."""
+    exception: tuple[float, float] | None
+    """End and threads in service of a quarter hour that stands out."""
+    concurrency: Spread
+    """Threads in service on all servers, over the days."""
+    in_service: float | None
+    available: int | None
+    limits: tuple[LimitUse, ...]
+    servers: tuple[ServerPeak, ...]
+    headroom: float | None
+    """The smallest of all servers."""
+    first: Limit | None
+    server: str | None
+    usable: float | None
+    """The smallest until requests wait."""
+    upper_bound: bool
+    one_lost: float | None
+    """The headroom after the loss of the worst server."""
+    lost_server: str | None
+    unknown: str
+    """As of the first server whose headroom is not known."""
+    balance: BalanceReview
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether so much of a limit is in use that `check` finds it scarce: it is time to act."""
+        return self.headroom is not None and self.headroom <= 1 / REACHED
+
+    @property
+    def cannot_lose(self) -> bool:
+        """Whether the others cannot carry the load at peak if one server is lost."""
+        return self.one_lost is not None and self.one_lost < 1
 
 
 def review_utilization(peaks: Peaks) -> Utilization:
-    present = peaks.present
-    limits = tuple(limit for limit in (_limit(peaks, name) for name in LIMITS) if limit is not None)
-    servers = tuple(_server(server, figures) for server, figures in present)
-    tightest = min((server for server in servers if server.factor), key=lambda server: server.factor or 0, default=None)
-    lost, lost_server = _lose_one(present)
+    servers = tuple(_describe(name, figures, peaks) for name, figures in peaks.present.items())
+    known = [server for server in servers if server.headroom.factor and not server.unknown]
+    tightest = min(known, key=lambda server: server.headroom.factor or 0.0, default=None)
+    lost, lost_server = max((use for limit in LIMITS for use in _uses_without_one(peaks, limit)), default=(0.0, None))
     return Utilization(
-        until=float(peaks.daily.times[peaks.counts]),
+        until=peaks.until,
         days=0 if peaks.whole else len(peaks.daily.days),
         exception=peaks.exception,
         concurrency=_spread(peaks.daily.peaks),
-        moments=_moments(peaks),
-        full=_full(peaks),
-        in_service=sum_if_all_known([server.concurrency for server in servers]),
+        in_service=sum_if_all_known([server.flow.observed for server in servers]),
         available=sum_if_all_known([server.available for server in servers]),
-        configured=sum_if_all_known([server.configured for server in servers]),
-        limits=limits,
+        limits=tuple(filter(None, (_limit(peaks, name) for name in LIMITS))),
         servers=servers,
-        headroom=tightest.factor if tightest else None,
-        first=tightest.first if tightest else None,
+        headroom=tightest.headroom.factor if tightest else None,
+        first=tightest.headroom.first if tightest else None,
         server=tightest.server if tightest else None,
         usable=min((server.usable for server in servers if server.usable is not None), default=None),
-        upper_bound=any(server.upper_bound for server in servers),
-        one_lost=lost,
+        upper_bound=any(server.headroom.is_upper_bound for server in servers),
+        one_lost=ratio(1, lost),
         lost_server=lost_server,
-        lone_server=len(peaks.service.servers) == 1,
         unknown=next((server.unknown for server in servers if server.unknown), ""),
+        balance=_review_balance(peaks),
     )
 
 
-def is_nearly_full(headroom: float | None) -> bool:
-    """Whether so much of a limit is in use that it is time to act: the part from which on `check` finds it scarce."""
-    return headroom is not None and headroom <= 1 / REACHED
+def _spread(values: Sequence[float | None]) -> Spread:
+    """The spread of the days on which the value is known: at least one."""
+    known = sorted(value for value in values if value is not None)
+    return Spread(p50=percentile(known, 0.5), p95=percentile(known, 0.95), highest=known[-1])
 
 
-def _spread(values: Column) -> Spread:
-    """Percentiles over days, each that of a day; the values are known, and at least one."""
-    p50, p95, p99 = (float(values[percentile_place(values, share)]) for share in (0.5, 0.95, 0.99))
-    return Spread(p50=p50, p95=p95, p99=p99, highest=float(values.max()))
+OTHER = "the verdict of the exporter was then that something else limits {server} (`{code}`)"
 
 
-def _server(server: ServerData, figures: Figures) -> ServerPeak:
-    """One server in the quarter hour that counts."""
-    hottest, judged = _hottest(figures), correct_headroom(figures)
-    room, cpu, memory, cpus = judged.headroom, figures.cpu, figures.server.memory, figures.server.cpus
-    interpreters, active = _interpreters(figures)
-    unknown = room.other.why if room.other and room.factor is None else ""
-    if code := _find_limit(server, figures) if room.other is None else None:
-        unknown = f"the verdict of the exporter was then that something else limits {server.server} (`{code}`)"
+def _describe(name: str, figures: Figures, peaks: Peaks) -> ServerPeak:
+    judged, memory = correct_headroom(figures), figures.server.memory
+    other, usable = judged.headroom.other, judged.usable
+    unknown = other.why if other and judged.headroom.factor is None else ""
+    # A history does not have all that the exporter's verdict rested on then.
+    if other is None and (code := peaks.limited_by(name)):
+        unknown = fill(OTHER, {"server": name, "code": code})
     return ServerPeak(
-        server=server.server,
-        requests=figures.flow.throughput,
-        response_time=figures.flow.response_time,
-        concurrency=figures.flow.observed,
+        server=name,
+        flow=figures.flow,
+        balance=figures.balance,
         available=figures.window.available,
-        configured=figures.window.configured,
-        workers=active,
-        hottest_worker=hottest[0] if hottest else None,
-        hottest_interpreter=hottest[1] if hottest else None,
-        interpreters=interpreters,
-        cpus=cpus.count if cpus else None,
-        cpu_own=cpu.own if cpu else None,
-        cpu_others=cpu.others if cpu else None,
-        cpu_idle=cpu.idle if cpu else None,
+        cpu=figures.cpu,
         more_workers=count_more_workers(memory) if memory else None,
-        first=None if unknown else room.first,
-        factor=None if unknown else room.factor,
-        usable=judged.usable.factor if judged.usable and not unknown else None,
-        upper_bound=room.is_upper_bound,
+        headroom=judged.headroom,
+        usable=usable.factor if usable and not unknown else None,
         unknown=unknown,
     )
 
 
-def _find_limit(server: ServerData, figures: Figures) -> str | None:
-    """What limited a server beside its resources for most of a quarter hour, by the verdict of its exporter then: a
-    history does not have what that rests on."""
-    place = places_of(server.time, [figures.window.until])
-    return next((code for code, share in server.limits.items() if (share[place] >= MOSTLY).any()), None)
-
-
-def _hottest(figures: Figures) -> tuple[int, float] | None:
-    """The worker with the largest interpreter load, and that load."""
-    workers = [(worker.interpreter_load, worker.worker_id) for worker in figures.balance.workers if worker.active]
-    load, worker = max(((load, worker) for load, worker in workers if load is not None), default=(None, 0))
-    return None if load is None else (worker, load)
-
-
-def _interpreters(figures: Figures) -> tuple[float | None, int]:
-    """The load of the interpreters of active workers, in CPUs, and their number."""
-    active = [worker for worker in figures.balance.workers if worker.active]
-    return sum_if_all_known([worker.interpreter_load for worker in active]), len(active)
-
-
 def _limit(peaks: Peaks, limit: Resource) -> LimitUse | None:
     """A limit of a service; None if no server knows it in the quarter hour that counts."""
-    present = [(server, figures) for server, figures in peaks.present if use_of(figures, limit) is not None]
+    present = [figures for figures in peaks.present.values() if use_of(figures, limit) is not None]
     if not present:
         return None
-    uses = peaks.utilization(limit)
-    used, capacity = zip(*(_used_of(figures, limit) for _, figures in present), strict=True)
-    if limit == "hottest_interpreter":  # of one server, where the others add up
-        used, capacity = (max((each for each in used if each is not None), default=None),), (ONE_INTERPRETER,)
-    factors = [figures.headroom.by_limit.get(limit) for _, figures in present]
+    factors = [figures.headroom.by_limit.get(limit) for figures in present]
     return LimitUse(
         limit=limit,
-        unit=UNITS[limit],
-        used=sum_if_all_known(used),
-        capacity=sum_if_all_known(capacity),
-        utilization=_spread(uses[np.isfinite(uses)]),
-        factor=min((factor for factor in factors if factor is not None), default=None),
-        one_lost=max((use for use, _ in _uses_without_one(present, limit)), default=None),
+        utilization=_spread(peaks.utilization(limit)),
+        factor=min((each for each in factors if each is not None), default=None),
+        one_lost=max((use for use, _ in _uses_without_one(peaks, limit)), default=None),
     )
 
 
-def _used_of(figures: Figures, limit: Resource) -> tuple[float | None, float | None]:
-    """What a server uses of a limit, and its capacity, in the unit of the limit."""
-    match limit:
-        case "threads":
-            return figures.flow.observed, None if figures.ceiling is None else float(figures.ceiling)
-        case "cpu":
-            return _cpus(figures)
-        case "interpreters":
-            load, active = _interpreters(figures)
-            return load, ONE_INTERPRETER * active
-        case "hottest_interpreter":
-            hottest = _hottest(figures)
-            return (hottest[1] if hottest else None), ONE_INTERPRETER
-        case "lock":
-            lock = figures.lock
-            locks = lock.limit * lock.seconds if lock else None
-            return (lock.use * locks if lock and locks else None), locks
-
-
-def _cpus(figures: Figures) -> tuple[float | None, float | None]:
-    """CPUs in use by the server, and those that it could use beside other programs."""
-    cpus = figures.server.cpus
-    if figures.cpu is not None:
-        return figures.cpu.own, usable_beside_others(figures.cpu, cpus.count if cpus else 0.0)
-    return _interpreters(figures)[0], cpus.count if cpus else None
-
-
-def _lose_one(present: Sequence[tuple[ServerData, Figures]]) -> tuple[float | None, str | None]:
-    """The headroom after the loss of the server whose loss is worst, and its name."""
-    worst = max((use for limit in LIMITS for use in _uses_without_one(present, limit)), default=None)
-    return (1 / worst[0], worst[1]) if worst and worst[0] > 0 else (None, None)
-
-
-def _uses_without_one(present: Sequence[tuple[ServerData, Figures]], limit: Resource) -> list[tuple[float, str]]:
-    """For each server, the highest use of a limit on the others if it were lost. These take its requests in proportion
-    to their own, so that their use grows by the same factor (utilization law)."""
-    rates = [figures.flow.throughput or 0.0 for _, figures in present]
-    found: list[tuple[float, str]] = []
-    for lost, (server, _) in enumerate(present):
-        others = [use_of(figures, limit) for place, (_, figures) in enumerate(present) if place != lost]
-        known = [use for use in others if use is not None]
-        rest = sum(rates) - rates[lost]
-        if known and rest > 0:
-            found.append((max(known) * sum(rates) / rest, server.server))
+def _uses_without_one(peaks: Peaks, limit: Resource) -> list[tuple[float, str]]:
+    """For each server, the highest use of a limit on the others if it were lost: these take its requests in proportion
+    to their own (utilization law)."""
+    rates = {name: figures.flow.throughput or 0.0 for name, figures in peaks.present.items()}
+    found = []
+    for lost, rate in rates.items():
+        use = highest_use((figures for name, figures in peaks.present.items() if name != lost), limit)
+        rest = sum(rates.values()) - rate
+        if use and rest > 0:
+            found.append((use * sum(rates.values()) / rest, lost))
     return found
 
 
-def _moments(peaks: Peaks) -> Spread | None:
-    """Percentiles of the samples of busy over available threads within the busiest quarter hours, over all servers:
-    the upper bounds of the histogram's buckets."""
-    parts = np.zeros(len(OCCUPANCY_BOUNDS) + 1)
-    for server, places in peaks.busiest:
-        for place, column in enumerate(server.occupancy[: len(parts)]):
-            parts[place] += float(np.nansum(column[places]))
-    if not parts.sum():
+def _review_balance(peaks: Peaks) -> BalanceReview:
+    costs = {name: _cost_in_servers(each.balance, each.headroom) for name, each in peaks.present.items()}
+    flows = [(each.flow, each.balance.cost) for each in peaks.present.values()]
+    saved = [
+        (cost * flow.response_time, flow.requests)
+        for flow, cost in flows
+        if cost is not None and flow.response_time is not None
+    ]
+    seconds = ratio(sum(each * requests for each, requests in saved), sum(requests for _, requests in saved))
+    worst = max(peaks.present, key=lambda name: (costs[name] or 0.0, peaks.present[name].balance.hot_ratio or 0.0))
+    summary = _summarize(worst, peaks.present[worst].balance)
+    return BalanceReview(cost_seconds=seconds, cost_servers=sum_known(costs.values()), summary=summary)
+
+
+def _is_chance(balance: Balance) -> bool:
+    """Whether chance explains the shares of the workers."""
+    return (balance.hot_ratio or 1.0) <= (balance.noise_floor or 1.0)
+
+
+def _cost_in_servers(balance: Balance, room: Headroom) -> float | None:
+    """The part of a server that uneven workers waste, 0 to 1.
+
+    With its hottest interpreter the server takes f times the present load, with even shares c times, up to the next
+    limit. So even workers would serve the load at which it is full with f/c of a server.
+    """
+    hot, ceiling = room.by_limit.get("hottest_interpreter"), room.ceiling
+    if _is_chance(balance) or (hot is None and "hottest_interpreter" in (*room.far, *room.idle)):
+        return 0.0
+    if hot is None or ceiling is None:
         return None
-    cumulative, bounds = np.cumsum(parts) / parts.sum(), (*OCCUPANCY_BOUNDS, OCCUPANCY_BOUNDS[-1])
-    p50, p95, p99, highest = (bounds[int(np.searchsorted(cumulative, share))] for share in (0.5, 0.95, 0.99, 0.9999))
-    return Spread(p50=p50, p95=p95, p99=p99, highest=highest)
+    return max(0.0, 1 - hot / min(factor for limit, factor in room.by_limit.items() if limit != "hottest_interpreter"))
 
 
-def _full(peaks: Peaks) -> float | None:
-    """The largest share of the busiest quarter hours in which a server had every thread busy."""
-    shares = [mean(server.full[places]) for server, places in peaks.busiest]
-    return max((share for share in shares if share is not None), default=None)
+SUMMARY = (
+    "On {server}, worker {worker} takes {share:percent} of the requests (even would be {even:percent})[load? , with "
+    "its interpreter at {load:cpu} of a CPU]."
+)
+
+
+def _summarize(server: str, balance: Balance) -> str:
+    hot = balance.hottest
+    if hot is None or not hot.share:
+        return "No requests at peak, so there is nothing to share."
+    if _is_chance(balance):
+        return "The workers share the requests evenly, but for chance."
+    facts: Facts = {"server": server, "worker": hot.worker_id, "share": hot.share, "load": hot.interpreter_load}
+    return fill(SUMMARY, {**facts, "even": 1 / len(balance.workers)})
+
+
+INTRODUCTION = f"How full each limit is. At a headroom of 1x, all of it is in use; from {percent(REACHED)} on, act."
+
+WHEN = (
+    "At peak: {peak}.[in_service?  {in_service:threads} of {available} threads were in service.][whole?  No day is "
+    "complete, so this is the busiest quarter hour of the range.][stands_out?  The quarter hour before {end} does not "
+    "count, with {most:threads} threads in service: it stands out, as an incident does.]"
+)
+
+
+def write(used: Utilization, zone: ZoneInfo) -> Iterator[Block]:
+    end, most = used.exception or (0.0, 0.0)
+    when: Facts = {"peak": doc.quarter(used.until, zone), "in_service": used.in_service, "available": used.available}
+    when |= {"whole": not used.days, "stands_out": used.exception is not None, "end": doc.moment(end, zone)}
+    yield Text(fill(WHEN, {**when, "most": most}))
+    if used.limits:
+        yield Table(
+            heads=("limit", "half of the days", "95 of 100 days", "highest", "headroom at peak", "one server lost"),
+            rows=list(_rows(used)),
+            caption="Use in the busiest quarter hours of the days, on the fullest server, and with one server lost.",
+            numbers=range(1, 6),
+        )
+    yield Table(
+        heads=(
+            "server",
+            "requests/s",
+            "threads in service",
+            "shares of workers (%)",
+            "interpreters",
+            "CPUs: own, others, idle",
+            "headroom",
+            "usable",
+            "first limit",
+        ),
+        rows=[_row(server) for server in used.servers],
+        caption="At peak. Interpreters: load of each, 1 is full. Usable: headroom until requests wait.",
+        numbers=(1, 2, 6, 7),
+        strong=[place for place, server in enumerate(used.servers) if server.server == used.server],
+    )
+    yield Text(used.balance.summary)
+
+
+def _rows(used: Utilization) -> Iterator[tuple[str, ...]]:
+    days = used.concurrency
+    yield ("threads in service", *map(doc.amount, (days.p50, days.p95, days.highest)), *[doc.UNKNOWN] * 2)
+    for use in used.limits:
+        spread = use.utilization
+        yield (
+            NAMES[use.limit].name,
+            *(doc.show(percent, each) for each in (spread.p50, spread.p95, spread.highest)),
+            doc.show(factor, use.factor) if use.factor else "over 100x",
+            doc.show(percent, use.one_lost),
+        )
+    more = [server.more_workers for server in used.servers if server.more_workers is not None]
+    if more:
+        yield ("memory", *[doc.UNKNOWN] * 3, f"{min(more)} more workers", doc.UNKNOWN)
+
+
+MOST_WORKERS = 16
+
+
+def _row(server: ServerPeak) -> tuple[str, ...]:
+    room, cpu, shown = server.headroom, server.cpu, server.balance.workers[:MOST_WORKERS]
+    shares = ["-" if each.share is None else f"{100 * each.share:.0f}" for each in shown]
+    loads = ["-" if each.interpreter_load is None else f"{each.interpreter_load:.2f}" for each in shown]
+    more = ["..."] * (len(server.balance.workers) > MOST_WORKERS)
+    known = None if server.unknown else room.factor
+    return (
+        server.server,
+        doc.amount(server.flow.throughput),
+        f"{doc.amount(server.flow.observed)} of {doc.amount(server.available)}",
+        " / ".join(shares + more),
+        " / ".join(loads + more),
+        ", ".join(map(doc.amount, (cpu.own, cpu.others, cpu.idle) if cpu else [None])),
+        f"{'at most ' * (room.is_upper_bound and known is not None)}{doc.show(factor, known)}",
+        "none" if server.usable is not None and server.usable <= 1 else doc.show(factor, server.usable),
+        NAMES[room.first].name if room.first and known else doc.UNKNOWN,
+    )

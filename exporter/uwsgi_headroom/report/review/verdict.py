@@ -1,336 +1,238 @@
-"""Section 1: the verdict on a service: whether there is a problem, what users feel, when, what to do, what that brings,
-and how sure it is.
+"""Page one about a service: what users feel, which limit comes first and when, what to do, and how sure that is.
 
-Each of the answers is a function of `Facts`: what the other sections found. The problem is the first block of section
-8: a harm that users feel, and its cause, in the words of `check`; without a harm it is how full the first limit is.
-How sure a verdict is follows from the days with a known peak and the share of the range that was measured.
+A harm that users feel, and its cause, are in the words of `check`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.analysis.findings import first_act
-from uwsgi_headroom.analysis.verdict import gives_out, usable_clause
-from uwsgi_headroom.report.columns import STEP
-from uwsgi_headroom.report.review.balance import WORTH_MENTION
-from uwsgi_headroom.report.review.recommendations import is_short
-from uwsgi_headroom.report.review.sections import (
-    Absent,
-    BalanceReview,
-    Confidence,
-    Judgement,
-    LimitForecast,
-    ObjectiveUse,
-    Recommendation,
-    ServerQuality,
-    Trend,
-    Users,
-    Utilization,
-    Verdict,
-)
-from uwsgi_headroom.report.review.trend import fullest_of
-from uwsgi_headroom.report.review.utilization import is_nearly_full
-from uwsgi_headroom.report.review.wording import quarter_words, short_day
-from uwsgi_headroom.words.formats import chosen, counted, duration, factor, fine_percent, mean_count, percent
-from uwsgi_headroom.words.states import JUDGEMENTS
+from uwsgi_headroom.analysis.littles_law import EMPTY
+from uwsgi_headroom.analysis.verdict import WITH_MORE, gives_out, usable_clause
+from uwsgi_headroom.report.forecast import Forecast
+from uwsgi_headroom.report.quarters import STEP
+from uwsgi_headroom.report.render import document as doc
+from uwsgi_headroom.report.render.document import Absent
+from uwsgi_headroom.report.review.recommendations import Evidence, Judgement, Recommendation
+from uwsgi_headroom.report.review.users import Users
+from uwsgi_headroom.words.formats import duration, percent
+from uwsgi_headroom.words.template import Facts as Words
+from uwsgi_headroom.words.template import fill
+
+Confidence = Literal["high", "medium", "low"]
 
 _HARMS = ("clients_refused", "requests_lost", "harakiri", "objective_missed", "queue_wait")
-"""Findings that say what users feel even if they explain no other; the rest say how full a limit is, which the verdict
-words for itself."""
+"""Findings that say what users feel even if they explain no other."""
 
 FEW_DAYS, MANY_DAYS = 7, 28
-"""Days with a known peak: below the first, confidence is low; from the second on, it may be high."""
+"""Days with a known peak: below the first, confidence is low, and nothing is called enough, since a busier day may
+come; from the second on, it may be high."""
 
 WELL_COVERED, HALF_COVERED = 0.9, 0.5
 """Share of the range with data: from the first on, confidence may be high; below the second, it is low."""
 
 
-class Facts(Struct, frozen=True):
-    """What a verdict is drawn from. quality: of the service's servers."""
+class Verdict(Struct, frozen=True, kw_only=True):
+    """The answers."""
 
-    service: str
-    utilization: Utilization
-    balance: BalanceReview
-    trend: Trend | Absent
+    judgement: Judgement
+    sentence: str
+    """What runs out, and when."""
+    users: str
+    """What they feel."""
+    action: str
+    """What to do, and what that brings."""
+    certainty: str
+    """How sure, and why."""
+    confidence: Confidence
+    """The same in a word."""
+
+
+class Facts(Struct, frozen=True):
+    """What a verdict is drawn from. covered: the smallest share of the range of which a server has data; partial: the
+    source failed halfway."""
+
+    evidence: Evidence
     recommendations: Sequence[Recommendation]
-    quality: Sequence[ServerQuality]
+    covered: float
     partial: bool
     zone: ZoneInfo
-    users: Users
+
+    @property
+    def is_too_early(self) -> bool:
+        return self.evidence.utilization.days < FEW_DAYS
+
+    @property
+    def harm(self) -> str:
+        """The title of the most urgent recommendation that is about what users feel; empty without one."""
+        felt = (each for each in self.recommendations if each.judgement != "ok" and (each.harms or each.code in _HARMS))
+        return next((each.title for each in felt), "")
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """That of the limit that is reached first, else of the fullest one; None if it is refused."""
+        return None if isinstance(self.evidence.trend, Absent) else self.evidence.trend.forecast
 
 
-def judge(facts: Facts) -> Verdict:
+def judge_service(facts: Facts) -> Verdict:
     """The verdict on a service with a known peak."""
-    judgement = _judgement(facts)
-    confidence, reasons = _confidence(facts.utilization, facts.trend, facts.quality, partial=facts.partial)
+    confidence, reasons = _find_confidence(facts)
+    judgement = _judge(facts)
+    is_early = facts.is_too_early and judgement == "unknown"
+    early = " Too early to say more: a week is needed, since another day may be busier." * is_early
+    full = f" Over {percent(REACHED)} of that limit is in use." * facts.evidence.utilization.is_nearly_full
+    peak = f" Peak: {doc.quarter(facts.evidence.utilization.until, facts.zone)}."
     return Verdict(
         judgement=judgement,
-        sentence=_sentence(facts, judgement),
-        problem=_problem(facts, judgement),
-        users=_say_users(facts.users),
-        when=_when(facts),
-        action=_action(facts),
-        gain=_gain(facts.recommendations),
+        sentence=f"{_say_room(facts)}.{full} {_say_date(facts)}{peak}{_say_loss(facts)}{early}",
+        users=f"{facts.harm} {_say_users(facts.evidence.users)}".strip(),
+        action=_say_action(facts),
         certainty=f"{confidence.capitalize()}: {'; '.join(reasons)}.",
         confidence=confidence,
     )
 
 
-def unknown_verdict(service: str, reason: str) -> Verdict:
+def unknown_verdict(reason: str) -> Verdict:
     """The verdict on a service without any data."""
     return Verdict(
         judgement="unknown",
-        sentence=f"{service}: no verdict. {reason}",
-        problem=f"Unknown. {reason}",
+        sentence=f"No verdict. {reason}",
         users="Unknown.",
-        when="Unknown.",
         action="Check that the exporter watches this service, and that its figures are kept.",
-        gain="",
         certainty="Low: there is no data to judge.",
         confidence="low",
     )
 
 
-def _judgement(facts: Facts) -> Judgement:
-    used, forecast = facts.utilization, _first_forecast(facts.trend)
+def _judge(facts: Facts) -> Judgement:
+    evidence, used = facts.evidence, facts.evidence.utilization
     urgencies = {each.judgement for each in facts.recommendations}
-    if is_nearly_full(used.headroom) or (forecast is not None and forecast.reached) or "act" in urgencies:
+    is_reached = facts.forecast is not None and facts.forecast.reached
+    if used.is_nearly_full or is_reached or "act" in urgencies:
         return "act"
-    if is_short(used, facts.trend) or cannot_lose(used) or "plan" in urgencies:
+    if evidence.is_short or used.cannot_lose or "plan" in urgencies:
         return "plan"
-    return "ok" if (used.headroom is not None or used.limits) and not _is_too_early(used) else "unknown"
+    return "ok" if (used.headroom is not None or used.limits) and not facts.is_too_early else "unknown"
 
 
-def cannot_lose(used: Utilization) -> bool:
-    """Whether the others cannot carry the load at peak if one server is lost."""
-    return used.one_lost is not None and used.one_lost < 1
+THREADS = "[busy? , with {busy:threads} of {threads} threads in service]"
+WAITS = "Requests begin to wait at peak; headroom {most}{hard:factor} until {outcome}"
+UNTIL = "Headroom {most}{until} at peak; {hard:factor} until {outcome}"
+FIRST = "Headroom {most}{hard:factor} at peak: {outcome} first"
 
 
-def _is_too_early(used: Utilization) -> bool:
-    """Whether less than a week is known, in which a busier day may still come: what is bad is known to be, but not what
-    is well."""
-    return used.days < FEW_DAYS
-
-
-def _sentence(facts: Facts, judgement: Judgement) -> str:
-    used = facts.utilization
-    do = _short_action(facts.recommendations[0].action) if facts.recommendations else ""
-    todo = f"; {do}" if judgement in ("act", "plan") and do else "; nothing to do" if judgement == "ok" else ""
-    todo = "; too early to say more" if judgement == "unknown" and _is_too_early(used) else todo
-    harm = _find_harm(facts.recommendations)
-    room = _headroom(used, waits=bool(harm))
-    return f"{f'{harm} ' if harm else ''}{room}{_threads(used)}; {_crossing_clause(facts)}{todo}."
-
-
-def _find_harm(recommendations: Sequence[Recommendation]) -> str:
-    """The title of the most urgent block that users feel; empty without one."""
-    felt = (each for each in recommendations if each.judgement != "ok" and (each.harms or each.code in _HARMS))
-    return next((each.title for each in felt), "")
-
-
-def _headroom(used: Utilization, *, waits: bool = False) -> str:
-    """The headroom at peak and its first limit, as the start of a sentence, as `check` words it. waits: whether what
-    users feel is said before."""
-    if used.unknown and (used.headroom is None or not is_nearly_full(used.headroom)):
+def _say_room(facts: Facts) -> str:
+    """The headroom at peak and its first limit, as the start of a sentence, as `check` words it."""
+    used = facts.evidence.utilization
+    if used.unknown and not used.is_nearly_full:
         return f"Headroom at peak is not known: {used.unknown}"
+    threads = fill(THREADS, {"busy": used.in_service, "threads": used.available})
     if used.headroom is None or used.first is None:
-        return "Nearly idle at peak: headroom over 100x" if used.limits else "Headroom at peak is not known"
-    most = "at most " if used.upper_bound else ""
-    until = "" if waits or is_nearly_full(used.headroom) else usable_clause(used.usable, used.headroom)
-    hard = f"{factor(used.headroom)} until {gives_out(used.first)}"
-    if not until:
-        return f"Headroom {most}{factor(used.headroom)} at peak: {gives_out(used.first)} first"
-    if used.usable is not None and used.usable <= 1:
-        return f"Requests begin to wait at peak; headroom {most}{hard}"
-    return f"Headroom {most}{until} at peak; {hard}"
+        return ("Nearly idle at peak: headroom over 100x" if used.limits else "Headroom at peak is not known") + threads
+    words: Words = {"most": "at most " * used.upper_bound, "hard": used.headroom, "outcome": gives_out(used.first)}
+    is_said = facts.harm or used.is_nearly_full  # that requests wait
+    words["until"] = "" if is_said else usable_clause(used.usable, used.headroom)
+    template = {"": FIRST, WITH_MORE: WAITS}.get(str(words["until"]), UNTIL)
+    return fill(template, words) + threads
 
 
-def _threads(used: Utilization) -> str:
-    if used.in_service is None or not used.available:
-        return ""
-    return f", with {_number(used.in_service)} of {used.available:.0f} threads in service"
+CROSSING = "That limit is reached around {day} ([earliest? not before {earliest}, ]by {latest} at the latest)."
 
 
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 9.5 else f"{value:.1f}".removesuffix(".0")
+def _say_date(facts: Facts) -> str:
+    """When the limit that comes first is reached."""
+    trend, forecast = facts.evidence.trend, facts.forecast
+    if isinstance(trend, Absent):
+        return f"No date: {trend.reason}"
+    if forecast is None:
+        return f"No date: {getattr(trend.shown.forecast, 'reason', '')}"
+    if forecast.reached:
+        return "That limit was reached in the last week, so it may be any day again."
+    if forecast.crossing is None:
+        return f"No limit is reached within the {len(forecast.ahead)} days that the forecast looks ahead."
+    latest = doc.day(forecast.latest) if forecast.latest else "a day beyond the forecast"
+    earliest = doc.day(forecast.earliest) if forecast.earliest else ""
+    return fill(CROSSING, {"day": doc.day(forecast.crossing), "earliest": earliest, "latest": latest})
 
 
-def _short_action(action: str) -> str:
-    """The first act of an advice, to follow a semicolon."""
-    first = first_act(action)
-    return first[:1].lower() + first[1:]
+WORTH_MENTION = 0.1
+"""The cost of uneven workers, in servers, from which on it is mentioned."""
+
+LOSS = (
+    "[cost?  Uneven workers cost {saved:duration} of each response and the capacity of {cost:mean} of "
+    "{servers:server}.][alone?  The service has one server: if that is lost, it is down.][weak?  If one of its "
+    "{servers:server} is lost at peak, the others cannot carry its load.]"
+)
 
 
-def _crossing_clause(facts: Facts) -> str:
-    if is_nearly_full(facts.utilization.headroom):
-        return f"over {percent(REACHED)} of that limit is in use"
-    forecast = _first_forecast(facts.trend)
-    if forecast is not None and forecast.reached:
-        return "that limit was reached in the last week"
-    if forecast is not None and forecast.crossing is not None:
-        return f"that limit is reached around {short_day(forecast.crossing, facts.zone)}"
-    if isinstance(facts.trend, Trend) and (days := _horizon(facts.trend)):
-        return f"no limit is reached within {days} days"
-    return "no date can be given yet"
+def _say_loss(facts: Facts) -> str:
+    evidence, balance = facts.evidence, facts.evidence.utilization.balance
+    servers, cost = len(evidence.peaks.service.servers), balance.cost_servers or 0.0
+    is_worth = cost >= WORTH_MENTION and balance.cost_seconds
+    words: Words = {"saved": balance.cost_seconds, "cost": cost if is_worth else None, "servers": servers}
+    return fill(LOSS, {**words, "alone": servers == 1, "weak": servers > 1 and evidence.utilization.cannot_lose})
 
 
-def _problem(facts: Facts, judgement: Judgement) -> str:
-    used = facts.utilization
-    start = JUDGEMENTS[judgement].answer
-    if judgement == "unknown" and _is_too_early(used):
-        known = f"{counted(used.days, 'day')} with a known peak" if used.days else "no day is complete"
-        start = f"Too early to say: {known}, and a week is needed, since another day may be busier"
-    harm = _find_harm(facts.recommendations)
-    lost = ""
-    if used.lone_server:
-        lost = " It has one server: if that is lost, the service is down."
-    elif cannot_lose(used):
-        lost = f" If one of its {len(used.servers)} servers is lost at peak, the others cannot carry its load."
-    return f"{start}. {' '.join(filter(None, [harm, _use(used)]))}{_cost(facts.balance)}{lost}"
-
-
-def _use(used: Utilization) -> str:
-    """How full the first limit is at peak, in words for readers who do not know uWSGI."""
-    use = next((each for each in used.limits if each.limit == used.first), None)
-    if use is None or not use.factor:
-        return f"{_headroom(used)}."
-    full, threads = percent(1 / use.factor), _threads(used)
-    match use.limit:
-        case "hottest_interpreter":
-            return f"At peak the busiest worker process uses {full} of the one CPU that its Python can use{threads}."
-        case "interpreters":
-            return f"At peak the worker processes use {full} of the CPU that their Python can use{threads}."
-        case "cpu":
-            return f"At peak {full} of the CPU that the servers can get is in use{threads}."
-        case "lock":
-            return f"At peak a lock of the application is held for {full} of the time{threads}."
-    return f"At peak {full} of the threads of the fullest server are in use{threads}."
-
-
-def _cost(balance: BalanceReview) -> str:
-    """What uneven workers cost, where it is worth a word."""
-    if balance.cost_servers is None or balance.cost_servers < WORTH_MENTION or not balance.cost_seconds:
-        return ""
-    return (
-        f" Uneven workers cost {duration(balance.cost_seconds)} of each response and the capacity of "
-        f"{mean_count(balance.cost_servers)} of {len(balance.servers)} servers."
-    )
+SERVED = "{mean:duration} in service[p95?  (95 of 100 at most {p95:duration})]"
+WAIT = "At peak users wait {both:duration}: {wait:duration} in the listen queue, then {served}."
+LOST = (
+    "[full?  Clients were turned away for {full:fine_percent} of the range.][lost?  At least {lost:request} "
+    "{lost:was|were} lost.]"
+)
+OBJECTIVE = " The objective ({objective} within {threshold:chosen}) was [kept? kept][not kept? missed]."
 
 
 def _say_users(users: Users) -> str:
     """What users feel at peak, and what was lost to them over the range."""
-    served, wait = users.mean_at_peak, users.queue_wait_at_peak
-    p95 = users.percentiles_at_peak.get("p95")
-    slow = "" if p95 is None else f" (95 of 100 at most {duration(p95)})"
-    parts = []
-    if served is not None:
-        service = f"{duration(served)} in service{slow}"
-        if wait is None:
-            parts.append(f"At peak users wait {service}, and before that in the listen queue, which is not known.")
-        elif wait >= NOTICED:
-            queue = f"{duration(wait)} in the listen queue"
-            parts.append(f"At peak users wait {duration(served + wait)}: {queue}, then {service}.")
-        else:
-            parts.append(f"At peak users wait {service}; the listen queue is empty.")
-    if users.queue_full:
-        parts.append(f"Clients were turned away for {fine_percent(users.queue_full)} of the range.")
-    if users.lost and users.lost >= 1:
-        parts.append(f"At least {counted(round(users.lost), 'request')} were lost.")
-    if isinstance(users.objective, ObjectiveUse):
-        objective = users.objective
-        parts.append(
-            f"The objective ({fine_percent(objective.objective, 5)} within {chosen(objective.threshold)}) was "
-            f"{'kept' if objective.budget <= 1 else 'missed'}."
-        )
-    return " ".join(filter(None, parts)) or "Unknown: response times are not known."
+    felt, objective = users.at_peak, users.objective
+    said = "The response times at peak are not known."
+    if felt.mean is not None:
+        served = fill(SERVED, {"mean": felt.mean, "p95": felt.percentiles.get("p95")})
+        said = f"At peak users wait {served}; the listen queue is empty."
+        if felt.queue_wait is None:
+            said = f"At peak users wait {served}, and before that in the listen queue, which is not known."
+        elif felt.queue_wait >= EMPTY:
+            said = fill(WAIT, {"both": felt.mean + felt.queue_wait, "wait": felt.queue_wait, "served": served})
+    said += fill(LOST, {"full": users.queue_full or None, "lost": users.lost or None})
+    if isinstance(objective, Absent):
+        return said
+    words: Words = {"objective": f"{100 * objective.objective:g} %", "threshold": objective.threshold}
+    return said + fill(OBJECTIVE, {**words, "kept": objective.budget <= 1})
 
 
-NOTICED = 0.001
-"""Mean seconds in the listen queue below which the report calls it empty."""
+ACTION = "{action}[effect?  {effect}][more?  Then see section 5: {more:more recommendation}.]"
 
 
-def _gain(recommendations: Sequence[Recommendation]) -> str:
-    """What the first thing to do brings; empty if nothing is to do."""
-    return next((each.effect for each in recommendations if each.judgement in ("act", "plan")), "")
-
-
-def _when(facts: Facts) -> str:
-    used, trend, zone = facts.utilization, facts.trend, facts.zone
-    peak = f"Peak: {quarter_words(used.until, zone)}."
-    if is_nearly_full(used.headroom):
-        return f"Now. {peak}"
-    forecast = _first_forecast(trend)
-    if isinstance(trend, Absent):
-        return f"{peak} No date: {trend.reason}"
-    if forecast is not None and forecast.reached:
-        return f"Any day: the limit was reached in the last week. {peak}"
-    if forecast is not None and forecast.crossing is not None and trend.first is not None:
-        around = f"Around {short_day(forecast.crossing, zone)}{_between(forecast, zone)}"
-        return f"{around}: the limit is then reached ({gives_out(trend.first)}). {peak}"
-    if days := _horizon(trend):
-        return f"No limit is reached within the {days} days that the forecast can look ahead. {peak}"
-    refused = fullest_of(trend).forecast
-    return f"No date: {refused.reason} {peak}" if isinstance(refused, Absent) else peak
-
-
-def _between(forecast: LimitForecast, zone: ZoneInfo) -> str:
-    earliest = "" if forecast.earliest is None else f"not before {short_day(forecast.earliest, zone)}"
-    latest = (
-        "perhaps later than the forecast looks"
-        if forecast.latest is None
-        else f"by {short_day(forecast.latest, zone)} at the latest"
-    )
-    return f" ({', '.join(part for part in (earliest, latest) if part)})"
-
-
-def _first_forecast(trend: Trend | Absent) -> LimitForecast | None:
-    if isinstance(trend, Absent) or trend.first is None:
-        return None
-    found = next(each.forecast for each in trend.limits if each.limit == trend.first)
-    return found if isinstance(found, LimitForecast) else None
-
-
-def _horizon(trend: Trend) -> int | None:
-    """The days that all forecasts look ahead; None if that of the fullest limit is refused."""
-    fullest = fullest_of(trend)
-    known = [each.forecast.horizon_days for each in trend.limits if isinstance(each.forecast, LimitForecast)]
-    return min(known) if isinstance(fullest.forecast, LimitForecast) else None
-
-
-def _action(facts: Facts) -> str:
+def _say_action(facts: Facts) -> str:
     wanted = [each for each in facts.recommendations if each.judgement in ("act", "plan")]
-    if not wanted and _is_too_early(facts.utilization):
+    if wanted:
+        first, more = wanted[0], len(wanted) - 1
+        return fill(ACTION, {"action": first.action, "effect": first.effect, "more": more or None})
+    if facts.is_too_early:
         return "Nothing now. Run this report again when a week is known."
-    if not wanted:
-        return "Nothing now. Run this report again in a quarter of a year, or after a large change."
-    more = f" Then see section 8: {counted(len(wanted) - 1, 'more recommendation')}." if len(wanted) > 1 else ""
-    return f"{wanted[0].action}{more}"
+    return "Nothing now. Run this report again in a quarter of a year, or after a large change."
 
 
-def _confidence(
-    used: Utilization, trend: Trend | Absent, quality: Sequence[ServerQuality], *, partial: bool
-) -> tuple[Confidence, list[str]]:
-    """How sure, in a word, and why, as clauses. quality: of the service's servers; partial: the source failed."""
-    covered = min((each.covered for each in quality), default=0.0)
-    first = min((each.first for each in quality if each.first is not None), default=None)
-    last = max((each.last for each in quality if each.last is not None), default=None)
-    length = duration(max(STEP, (last or 0.0) - (first or 0.0))) if first is not None else "no data"
-    days = f"{used.days} days with a known peak" if used.days else f"{length} of data, no complete day"
-    reasons = [days, f"{percent(covered)} of the range measured"]
-    is_forecast = isinstance(trend, Trend) and _horizon(trend) is not None
-    if not is_forecast:
-        reasons.append("no forecast")
-    if used.upper_bound:
-        reasons.append("CPU use is not known on every server, so headroom may be less")
-    if partial:
-        reasons.append("the source failed halfway")
-    weak = used.days < FEW_DAYS or covered < HALF_COVERED or partial
-    strong = used.days >= MANY_DAYS and covered >= WELL_COVERED and not used.upper_bound and is_forecast
-    if weak:
+REASONS = (
+    "[days? {days:day} with a known peak][not days? {length} of data, no complete day];{covered:percent} of the range "
+    "measured[unseen? ;no forecast][bound? ;CPU use is not known on every server, so headroom may be less][partial? "
+    ";the source failed halfway]"
+)
+
+
+def _find_confidence(facts: Facts) -> tuple[Confidence, list[str]]:
+    """How sure, in a word, and why, as clauses."""
+    used, is_forecast = facts.evidence.utilization, facts.forecast is not None
+    covered, load = facts.covered, facts.evidence.peaks.service.load
+    words: Words = {"days": used.days or None, "length": duration(max(load) - min(load) + STEP), "covered": covered}
+    words |= {"unseen": not is_forecast, "bound": used.upper_bound, "partial": facts.partial}
+    reasons = fill(REASONS, words).split(";")
+    if facts.is_too_early or covered < HALF_COVERED or facts.partial:
         return "low", reasons
-    return ("high" if strong else "medium"), reasons
+    is_strong = used.days >= MANY_DAYS and covered >= WELL_COVERED and is_forecast and not used.upper_bound
+    return ("high" if is_strong else "medium"), reasons

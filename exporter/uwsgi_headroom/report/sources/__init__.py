@@ -1,1 +1,1 @@
-"""Where the data of a capacity review comes from: a Prometheus, or a history file of the exporter."""
+"""Where the data of a review comes from: a Prometheus, or history files. Both deliver `quarters.ReviewData`."""

@@ -1,7 +1,7 @@
-"""Selects what a review is of: servers by name, a range of whole quarters of an hour, a time zone, kinds of events.
+"""Selects what a review is of: servers by name, a range of whole quarters of an hour, a time zone.
 
 The same for every source: a name that is unknown, a wrong time or too much data is refused here, and servers that are
-missing, renamed or recorded twice are described, one sentence each.
+missing or recorded twice are described, one sentence each.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol, TypeVar
+from itertools import combinations
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
-import numpy as np
 from msgspec import Struct
 
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.journal.events import Kind
-from uwsgi_headroom.report.columns import STEP, Column, ServerData
+from uwsgi_headroom.report.quarters import STEP, ServerHistory, count_requests, mean_busy
+from uwsgi_headroom.store.record import Record
 from uwsgi_headroom.words.formats import duration
 
 _EPOCH = re.compile(r"\d{9,11}(?:\.\d+)?", re.ASCII)
@@ -37,9 +37,14 @@ class TimeRange(Struct, frozen=True):
         """The number of quarters of an hour."""
         return round((self.until - self.since) / STEP)
 
-    def ends(self) -> Column:
-        """The ends of the quarters of an hour: the column `time`."""
-        return np.asarray(self.since + STEP * np.arange(1, self.quarters + 1), dtype=np.float64)
+    def ends(self) -> list[float]:
+        """The ends of the quarters of an hour."""
+        return [self.since + STEP * number for number in range(1, self.quarters + 1)]
+
+    def cut(self) -> list[list[float]]:
+        """The same in pieces of a week, the latest first."""
+        ends, week = self.ends(), round(7 * 86400 / STEP)
+        return [ends[max(0, last - week) : last] for last in range(len(ends), 0, -week)]
 
     def show(self) -> str:
         """Both ends, in local time."""
@@ -100,22 +105,20 @@ def _parse_time(text: str, zone: str) -> float:
     return time.timestamp()
 
 
-class Named(Protocol):
-    """A server that a source knows."""
+class Named(Struct, frozen=True):
+    """A server that a source knows. name: unique; service, host: empty if it has none."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def service(self) -> str: ...
+    name: str
+    service: str
+    host: str
 
 
 Server = TypeVar("Server", bound=Named)
 
 _MOST_LISTED = 20
 
-MOST_VALUES = 1_000_000
-"""The most quarters of an hour of all servers together: 115 servers over 90 days, whose columns take 1.5 GB."""
+MOST_RECORDS = 300_000
+"""The most quarters of an hour of all servers together: 34 servers over 90 days, in 2 GB with four workers each."""
 
 
 def select_servers(found: Sequence[Server], servers: Sequence[str], services: Sequence[str]) -> list[Server]:
@@ -135,8 +138,8 @@ def select_servers(found: Sequence[Server], servers: Sequence[str], services: Se
 
 def refuse_too_many(servers: Sequence[Server], quarters: int) -> None:
     """Raise HeadroomError if so many servers over so many quarters of an hour would not fit into memory."""
-    if len(servers) * quarters > MOST_VALUES:
-        most = MOST_VALUES // quarters
+    if len(servers) * quarters > MOST_RECORDS:
+        most = MOST_RECORDS // quarters
         raise HeadroomError(
             f"{len(servers)} servers over {quarters // 96} days are too much at once: choose up to {most} with "
             "--service or --server, or a shorter --range"
@@ -150,37 +153,23 @@ def _unknown(kind: str, name: str, known: Sequence[str]) -> HeadroomError:
     return HeadroomError(f"no {kind} {name} in this range{hint}", [f"It has: {listed}" if known else "It has none."])
 
 
-SHOWN_KINDS: Mapping[Kind, str] = {
-    "reload": "uWSGI was reloaded.",
-    "configuration_changed": "The configuration of the server changed.",
-    "server_down": "The server went down.",
-    "server_up": "The server came up.",
-}
-"""Kinds with a title for a source that counts events only. Workers' ends are left out, as are the exporter's own
-affairs: `reloads`, `respawns` and `covered` are columns."""
-
-
 CLOCK_SECONDS = 60.0
 """Clocks that differ by less are as good as equal for quarters of an hour."""
 
 _NOTABLE = 0.02
 """The part of the range that may be missing without a word."""
 
-_RENAMED_SECONDS = 86400.0
-
-_MOST_PAIRS = 3
-
-_ENOUGH, _SAME = 8, 0.02
-"""Quarters of an hour, and the relative difference between two scrapes of one counter at different times."""
+_ENOUGH, _SAME, _NOTHING = 8, 0.02, 1e-6
+"""Quarters of an hour, and the relative and absolute differences between two scrapes of one counter."""
 
 
-def list_problems(servers: Sequence[ServerData], zone: str) -> list[str]:
-    """Sentences about missing data, counted twice or renamed servers."""
-    return [*_without_data(servers, zone), *_renamed(servers, zone), *_twice(servers)]
+def list_problems(servers: Sequence[ServerHistory], span: TimeRange) -> list[str]:
+    """Sentences about missing data, and about servers that are counted twice."""
+    return [*_without_data(servers, span), *_twice(servers)]
 
 
 def describe_clock(ahead: float, whose: str) -> str:
-    """A sentence about the other clock, which is `ahead` seconds ahead of this machine's; empty if they agree."""
+    """A sentence about the other clock, `ahead` seconds ahead of this machine's; empty if they agree."""
     if abs(ahead) < CLOCK_SECONDS:
         return ""
     way = "ahead of" if ahead > 0 else "behind"
@@ -188,60 +177,40 @@ def describe_clock(ahead: float, whose: str) -> str:
     return f"The clock of {whose} is {duration(known)} {way} this machine's. All times here are by that clock."
 
 
-def _without_data(servers: Sequence[ServerData], zone: str) -> Iterator[str]:
+def _without_data(servers: Sequence[ServerHistory], span: TimeRange) -> Iterator[str]:
     for server in servers:
-        known = ~np.isnan(server.requests)
-        missing = len(known) - int(known.sum())
-        if not known.any():
+        known, missing = len(server.quarters), span.quarters - len(server.quarters)
+        if not known:
             yield f"{server.server}: no quarter of an hour of the range was sampled for at least half of it."
-        elif missing > _NOTABLE * len(known):
-            first, last = np.flatnonzero(known)[[0, -1]]
-            ends = f"from {_show(server.time[first] - STEP, zone)} to {_show(server.time[last], zone)}"
+        elif missing > _NOTABLE * span.quarters:
+            first, last = min(server.quarters) - STEP, max(server.quarters)
+            ends = f"from {_show(first, span.zone)} to {_show(last, span.zone)}"
             yield (
-                f"{server.server}: no data for {duration(missing * STEP)} of {duration(len(known) * STEP)}; "
-                f"it has data {ends}, {100 * known[first : last + 1].mean():.0f} % of that time."
+                f"{server.server}: no data for {duration(missing * STEP)} of {duration(span.quarters * STEP)}; "
+                f"it has data {ends}, {100 * known * STEP / (last - first):.0f} % of that time."
             )
 
 
-def _renamed(servers: Sequence[ServerData], zone: str) -> Iterator[str]:
-    """Servers of one service or host of which one begins where another ends."""
-    spans = [(server, np.flatnonzero(~np.isnan(server.requests))) for server in servers]
-    known = [(server, places[0], places[-1]) for server, places in spans if len(places)]
-    pairs = [
-        (old, new, end)
-        for old, _, end in known
-        for new, begin, _ in known
-        if old is not new and 0 < (begin - end) * STEP <= _RENAMED_SECONDS and _related(old, new)
-    ]
-    for old, new, end in pairs[:_MOST_PAIRS]:
-        yield (
-            f"{old.server} ends and {new.server} begins around {_show(old.time[end], zone)}: if that is one server "
-            "under another name, its trend is cut in two there."
-        )
-    if len(pairs) > _MOST_PAIRS:
-        yield f"{len(pairs) - _MOST_PAIRS} more pairs of servers end and begin like that, as pods do."
-
-
-def _related(one: ServerData, other: ServerData) -> bool:
-    return (one.service == other.service != "") or (one.host == other.host != "")
-
-
-def _twice(servers: Sequence[ServerData]) -> Iterator[str]:
+def _twice(servers: Sequence[ServerHistory]) -> Iterator[str]:
     """Servers of one host with the same load: one server, recorded twice."""
-    for place, one in enumerate(servers):
-        for other in servers[:place]:
-            both = ~np.isnan(one.requests) & ~np.isnan(other.requests)
-            if not one.host or one.host != other.host or both.sum() < _ENOUGH or not np.any(one.requests[both] > 0):
-                continue
-            # Servers that only answer health checks have the same requests, but not the same threads in service.
-            if all(
-                np.allclose(mine[both], others[both], rtol=_SAME, atol=1e-6)
-                for mine, others in ((one.requests, other.requests), (one.busy, other.busy))
-            ):
-                yield (
-                    f"{other.server} and {one.server} have the same load: if that is one server, recorded twice, "
-                    "choose one of the two with --server, or every figure of the service counts it twice."
-                )
+    for one, other in combinations(servers, 2):
+        common = sorted(one.quarters.keys() & other.quarters) if one.host and one.host == other.host else []
+        loads = [(_load_of(one.quarters[end]), _load_of(other.quarters[end])) for end in common]
+        if len(loads) < _ENOUGH or not any(mine[0] for mine, _ in loads):
+            continue
+        # Servers that only answer health checks have the same requests, but not the same threads in service.
+        if all(
+            abs(a - b) <= _SAME * abs(b) + _NOTHING for mine, others in loads for a, b in zip(mine, others, strict=True)
+        ):
+            yield (
+                f"{one.server} and {other.server} have the same load: if that is one server, recorded twice, "
+                "choose one of the two with --server, or every figure of the service counts it twice."
+            )
+
+
+def _load_of(record: Record) -> tuple[float, float]:
+    """Requests per second, and threads in service."""
+    return count_requests(record.window) / record.window.seconds, mean_busy(record) or 0.0
 
 
 def _show(time: float, zone: str) -> str:
