@@ -15,7 +15,7 @@ from pathlib import Path
 
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store.database import Database
-from uwsgi_headroom.store.file import Failure, explain, hold_lock, is_lock, open_to_write
+from uwsgi_headroom.store.file import Failure, explain, hold_lock, open_to_write
 from uwsgi_headroom.store.record import Minute
 
 RETRY_SECONDS = 60.0
@@ -81,9 +81,7 @@ class HistoryWriter:
                 else:
                     self._changed.wait_for(lambda: self._closing or bool(self._waiting))
                     self._changed.wait_for(lambda: self._closing, _TOGETHER_SECONDS)
-        self._close_database()
-        if self._lock is not None:
-            os.close(self._lock)
+        self._close()
 
     def _attempt(self) -> bool:
         """Open the file if it is not open, and write what waits; whether that succeeded."""
@@ -102,14 +100,14 @@ class HistoryWriter:
             self.size, self.since = database.size, database.since
             self._report("")
         except (HistoryFileError, *Failure, OSError) as error:
-            self._close_database()
+            self._close()
             self._report(explain(self.path, error) if isinstance(error, Failure) else str(error))
             with self._changed:
                 self._waiting[:0] = minutes
                 self._drop_oldest()
             return False
         except Exception:  # noqa: BLE001 - an error in one record must not end the history
-            self._close_database()
+            self._close()
             self._report("internal error")
             _log.exception("the history failed")
             self.dropped += len(minutes)
@@ -125,22 +123,27 @@ class HistoryWriter:
             self.dropped += many
 
     def _open(self) -> Database:
-        if self._database and not self._database.is_at(self.path):
-            self._close_database()  # the file was moved away or replaced
-        if self._lock is not None and not is_lock(self.path, self._lock):
-            self._close_database()  # another exporter may hold it by now
-            os.close(self._lock)
-            self._lock = None
-        if self._lock is None:
-            self._lock = hold_lock(self.path)
+        if not self._has_file():
+            self._close()  # it was moved away or replaced
         if self._database is None:
-            self._database = Database(open_to_write(self.path), self.path, self._max_size)
+            self._lock = hold_lock(self.path)
+            self._database = Database(open_to_write(self.path), self._max_size)
         return self._database
 
-    def _close_database(self) -> None:
+    def _has_file(self) -> bool:
+        """Whether the path is still that of the locked file."""
+        try:
+            return self._lock is not None and os.path.samestat(os.stat(self.path), os.fstat(self._lock))
+        except OSError:
+            return False
+
+    def _close(self) -> None:
         if self._database:
             self._database.close()
             self._database = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _report(self, problem: str) -> None:
         if problem != self.problem:

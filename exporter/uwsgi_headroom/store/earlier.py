@@ -1,0 +1,127 @@
+"""Decodes the records of version 1.0.0, which `database` encodes anew.
+
+Such a record is whole numbers as in Protocol Buffers: zigzag, then seven bits to a byte, least first. The first one is
+1, the layout; the others have the order of the table and the units of `codec`. What can be unknown is stored plus 1, or
+minus 1 if it is negative, and 0 is unknown. Texts are stored elsewhere, and by their number here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from uwsgi_headroom.config.slo import Slo
+from uwsgi_headroom.history.totals import CPU, OCCUPANCY_BOUNDS, SERVER, SOCKET, WAITS, WORKER, Quantity
+from uwsgi_headroom.response_times.bins import EARLIER_BOUNDS, Bins, share_bins
+from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+from uwsgi_headroom.store.record import Levels, rebin
+
+_FIRST_BYTE = b"\x02"
+
+_SERVER, _WORKER = SERVER[:11], WORKER[:11]
+"""The figures that version 1.0.0 had; the others are unknown."""
+
+_ROUTES = Quantity("waits", "observed_seconds", "time"), Quantity("backend", "seconds", "time")
+
+_MOST_BINS = 1000
+
+_MOST_BITS = 70
+"""Of a number. Every figure has fewer, and one of a megabyte, which is damaged, would take minutes."""
+
+
+def is_earlier(data: bytes) -> bool:
+    return data.startswith(_FIRST_BYTE)
+
+
+def decode_earlier(data: bytes, texts: Mapping[int, str]) -> tuple[Any, ...]:
+    """The parts of a record, as `codec` encodes them. texts: by number. Raises ValueError, LookupError or
+    ArithmeticError."""
+    numbers = _Numbers(_decode_numbers(data)[:0:-1], texts)
+    until = numbers.take()
+    levels = _take_levels(numbers)
+    parts = (
+        *(until, numbers.take(), numbers.take()),
+        levels,
+        numbers.take_figures(_SERVER),
+        numbers.take_figures(SOCKET),
+        numbers.take_optional(CPU),
+        numbers.take_optional(WAITS),
+        [[numbers.take(), *numbers.take_figures(_WORKER)] for _ in range(numbers.take())],
+        _take_response_times(numbers, levels.slo),
+        numbers.take_optional(_ROUTES),
+    )
+    if numbers.left:
+        raise ValueError("more than a record")
+    return parts
+
+
+def _decode_numbers(data: bytes) -> list[int]:
+    numbers = []
+    number = shift = 0
+    for byte in data:
+        number |= (byte & 127) << shift
+        shift += 7
+        if shift > _MOST_BITS:
+            raise ValueError("a number that is too large")
+        if byte < 128:
+            numbers.append(number >> 1 if not number & 1 else -((number + 1) >> 1))
+            number = shift = 0
+    return numbers
+
+
+class _Numbers:
+    """The numbers of a record, which are taken one by one. left: those that are left, the last one first."""
+
+    def __init__(self, left: list[int], texts: Mapping[int, str]) -> None:
+        self.left = left
+        self.take: Callable[[], int] = left.pop
+        self._texts = texts
+
+    def take_known(self) -> int | None:
+        number = self.take()
+        return None if number == 0 else number - 1 if number > 0 else number
+
+    def take_figures(self, part: Iterable[Quantity]) -> list[Any]:
+        return [self._take_figure(quantity) for quantity in part]
+
+    def take_optional(self, part: Sequence[Quantity]) -> list[Any] | None:
+        """Take what a record may lack; its first figure tells whether it does."""
+        known = self.take_known()
+        return None if known is None else [known, *self.take_figures(part[1:])]
+
+    def _take_figure(self, quantity: Quantity) -> Any:
+        if quantity.of in ("socket", "state", "backend"):
+            return {self._texts.get(self.take(), "(forgotten)"): self.take() for _ in range(self.take())}
+        if quantity.of == "occupancy":
+            return [self.take() for _ in range(len(OCCUPANCY_BOUNDS) + 1)]
+        return self.take_known() if quantity.may_be_unknown else self.take()
+
+
+def _take_levels(numbers: _Numbers) -> Levels:
+    cpus, available, per_worker, *flags = [numbers.take_known() for _ in range(5)]
+    threshold = numbers.take_known()
+    return Levels(
+        None if cpus is None else cpus / 10_000,
+        available,
+        per_worker,
+        *[None if flag is None else bool(flag) for flag in flags],
+        slo=None if threshold is None else Slo(threshold / 10_000, numbers.take() / 1_000_000),
+    )
+
+
+def _take_response_times(numbers: _Numbers, slo: Slo | None) -> tuple[Any, ...] | None:
+    requests = numbers.take_known()
+    if requests is None:
+        return None
+    interval, size, first, length = [numbers.take() for _ in range(4)]
+    if max(size, first, length) > _MOST_BINS:
+        raise ValueError("too many bins")
+    bounds = (slo.threshold,) if slo else ()
+    counts, doubt = (
+        [0] * first + [numbers.take() for _ in range(length)] + [0] * (size - first - length) for _ in "12"
+    )
+    doubt[first : first + length] = accumulate(doubt[first : first + length])
+    earlier = ResponseTimeWindow(Bins(bounds, EARLIER_BOUNDS), interval, requests, counts, doubt)
+    now = rebin(earlier, share_bins(bounds))
+    return requests, interval, [round(number) for number in now.counts], [round(number) for number in now.doubt]
