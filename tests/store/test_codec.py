@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.support import windows
@@ -223,17 +222,6 @@ def test_an_objective_that_changed():
     assert 0.7 in merged.response_times.bins.edges
 
 
-def rounded(value: Any) -> Any:
-    """A record in built-in types, with nine digits: from Python 3.12 on, a sum of floats depends on how it is split."""
-    if isinstance(value, float):
-        return float(f"{value:.9g}")
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    if isinstance(value, Struct):
-        return {name: rounded(getattr(value, name)) for name in value.__struct_fields__}
-    return [rounded(each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
 def test_one_by_one():
     """Records that are merged as they come are the same as together, and few are kept."""
     records = [replace(full_record(), until=60.0 * number) for number in range(1, 201)]
@@ -241,10 +229,7 @@ def test_one_by_one():
     for record in records:
         merge.add(record)
         assert len(merge.records) <= 64
-    one, other = merge_records(merge.records), merge_records(records)
-    assert one.response_times.interval == pytest.approx(other.response_times.interval)
-    assert rounded(replace(one, response_times=None)) == rounded(replace(other, response_times=None))
-    assert one.response_times.counts == other.response_times.counts
+    assert encode_record(merge_records(merge.records)) == encode_record(merge_records(records))
 
 
 def test_of_nothing():

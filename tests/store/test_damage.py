@@ -312,17 +312,6 @@ def test_damaged_pages_are_a_sentence(tmp_path, whole, read):
             each.unlink()
 
 
-def test_a_record_in_another_place_is_damaged(tmp_path):
-    """Its key is not in the checksum."""
-    path = tmp_path / "history.sqlite"
-    database = opened(path)
-    database.write([minute(1)], NOON + 60)
-    database._connection.execute("UPDATE records SET slot = slot + 5000")
-    with HistoryFile(path, NOON + DAY * 9) as file:
-        assert list(file.records("shop", 0, 1e12, 60)) == []
-        assert file.damaged == 1
-
-
 def test_a_view_in_the_place_of_a_table(path):
     """A file of another machine may have one that has no end, so none is read."""
     with closing(sqlite3.connect(path)) as database:

@@ -39,12 +39,6 @@ def requests(path: Path, tier: int, server: str = "shop") -> list[tuple[float, i
     return [((record.until - NOON) / 60, sum(each.requests for each in record.window.workers)) for record in records]
 
 
-def pass_hour(database: Database, now: float) -> None:
-    """Writes nothing, now and then for an hour."""
-    for seconds in (0, 1800, 3600):
-        database.write([], now + seconds)
-
-
 def test_slots():
     """A minute belongs to the slot in which it ends."""
     assert [slot_at(QUARTERS, minute) for minute in (1, 15, 16)] == [1, 1, 2]
@@ -87,7 +81,8 @@ def test_each_tier_is_forgotten_in_its_time(path):
     with HistoryFile(path, NOON + LONGEST_SECONDS) as file:
         assert set(file.reaches_back("shop")) == {60, 900, 3600}
     for after, kept in ((14, {900, 3600}), (90, {3600}), (731, set())):
-        pass_hour(database, NOON + 3600 + after * DAY + 7200)
+        for seconds in (0, 1800, 3600):
+            database.write([], NOON + 3600 + after * DAY + 7200 + seconds)
         with HistoryFile(path, NOON + LONGEST_SECONDS) as file:
             assert set(file.reaches_back("shop")) == kept
         connection = open_to_write(path)
@@ -184,13 +179,13 @@ def test_slots_of_a_range(path):
 AHEAD = 4 * 365 * DAY
 
 
-def write_ahead(path: Path, ahead: int = AHEAD) -> None:
+def write_ahead(path: Path) -> None:
     """Five minutes at the start of a machine whose clock is not set yet."""
     database = opened(path)
-    numbers = range(ahead // 60, ahead // 60 + 5)
-    event = Event(id=1, time=NOON + ahead, since=NOON + ahead, kind="exporter_started", title="Started.")
-    database.write([minute(number) for number in numbers], NOON + ahead + 300.0)
-    database.write([Minute("shop", NOON // 60 + ahead // 60, None, [event])], NOON + ahead + 300.0)
+    numbers = range(AHEAD // 60, AHEAD // 60 + 5)
+    event = Event(id=1, time=NOON + AHEAD, since=NOON + AHEAD, kind="exporter_started", title="Started.")
+    database.write([minute(number) for number in numbers], NOON + AHEAD + 300.0)
+    database.write([Minute("shop", NOON // 60 + AHEAD // 60, None, [event])], NOON + AHEAD + 300.0)
     database.close()
 
 

@@ -134,7 +134,7 @@ def _unpack_record(stored: Any) -> Record:
         asked=stored.asked / _TICKS,
         seconds=stored.seconds / _TICKS,
         cpu=stored.cpu and CpuWindow(**_unpack(CPU, stored.cpu)),
-        waits=waits and WaitWindow(**waits),
+        waits=WaitWindow(**waits) if waits else None,
         workers=tuple([WorkerWindow(worker.worker_id, **_unpack(WORKER, worker)) for worker in stored.workers]),
         **_unpack(SERVER, stored.server),
         **_unpack(SOCKET, stored.sockets),

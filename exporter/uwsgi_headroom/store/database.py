@@ -67,7 +67,7 @@ class Database:
             with transaction(self._connection):
                 self._merge(ended[first : first + _TOGETHER])
             self._fit()
-        if self._texts:
+        if self._texts is not None:
             with transaction(self._connection):
                 self._convert()
         if self._is_time_to_forget(now):
@@ -82,7 +82,7 @@ class Database:
         server = self._number_of(minute.server)
         for event in minute.events:
             self._execute(
-                "INSERT OR REPLACE INTO events VALUES (?, ?, ?, ?, ?)",
+                "REPLACE INTO events VALUES (?, ?, ?, ?, ?)",
                 server,
                 event.since,
                 f"{event.kind} {','.join(map(str, event.workers))}",
@@ -119,7 +119,7 @@ class Database:
         records = []
         for slot, data in self._execute(query, server, tier.seconds, first, last):
             try:
-                records.append(decode_in_slot(data, self._texts, tier.seconds, slot))
+                records.append(decode_in_slot(data, self._texts or {}, tier.seconds, slot))
             except HistoryFileError as error:  # a damaged record must not stop all later ones
                 _log.warning("a record of the history is lost", extra={"fields": {"reason": str(error)}})
         return records
@@ -131,7 +131,7 @@ class Database:
         except (ValueError, OverflowError):
             _log.exception("a record of the history is lost")
             return False
-        self._execute("INSERT OR REPLACE INTO records VALUES (?, ?, ?, ?)", server, tier.seconds, slot, data)
+        self._execute("REPLACE INTO records VALUES (?, ?, ?, ?)", server, tier.seconds, slot, data)
         return True
 
     def _convert(self) -> None:
@@ -147,11 +147,11 @@ class Database:
             self._converted = server, tier, slot
             if isinstance(data, bytes) and is_earlier(data):
                 with suppress(HistoryFileError, OverflowError):
-                    anew = encode_record(decode_in_slot(data, self._texts, tier, slot))
+                    anew = encode_record(decode_in_slot(data, self._texts or {}, tier, slot))
                     self._execute("REPLACE INTO records VALUES (?, ?, ?, ?)", server, tier, slot, anew)
         if not rows:
             self._execute("DROP TABLE texts")
-            self._texts = {}
+            self._texts = None
 
     def _is_time_to_forget(self, now: float) -> bool:
         """Whether an hour has passed without a jump of the clock: a machine may start with a clock that is years ahead,
@@ -204,10 +204,10 @@ class Database:
         """Delete until the file fits into its size, and shrink it. Otherwise SQLite uses free pages again."""
         if used_bytes(self._connection) <= self._max_size:
             return
-        with transaction(self._connection):
-            fit(self._connection, int(_LEFT * self._max_size))
+        fit(self._connection, int(_LEFT * self._max_size))
         while used_bytes(self._connection) < file_bytes(self._connection) > self._max_size:
-            self._connection.execute(f"PRAGMA incremental_vacuum({_VACUUMED_PAGES})").fetchall()
+            # `execute` would take one step, which gives back one page.
+            self._connection.executescript(f"PRAGMA incremental_vacuum({_VACUUMED_PAGES})")
         self._load_names()
 
     def _execute(self, query: str, *values: object) -> list[tuple]:  # type: ignore[type-arg]
@@ -250,14 +250,14 @@ DELETE FROM records WHERE server IS ?1 AND (tier, slot) IN (SELECT tier, slot FR
             * row_number() OVER (PARTITION BY tier ORDER BY slot DESC) AS age
         FROM records WHERE server IS ?1
     )
-) WHERE dropped - bytes < ?2 / 10)
+) WHERE dropped - bytes < min(?2 / 10, 2000000))
 """
-"""The oldest records of a server, a tenth of what it holds. Each tier becomes shorter by the same part of the time for
-which it is kept."""
+"""The oldest records of a server, a tenth of what it holds, or 2 MB. Each tier becomes shorter by the same part of the
+time for which it is kept."""
 
 
 def fit(database: sqlite3.Connection, size: int) -> None:
-    """Delete until the file uses at most so many bytes. Within a transaction."""
+    """Delete until the file uses at most so many bytes, in small transactions: each is in the write-ahead log."""
     database.execute(_HELD)
     rows = database.execute(_WEIGHTS).fetchall()
     gone = max([latest for *_, latest in rows], default=0) - _GONE_SECONDS
@@ -266,14 +266,15 @@ def fit(database: sqlite3.Connection, size: int) -> None:
     together = sum(passing.values())
     while used_bytes(database) > size and (weights or passing):
         heaviest = max(weights, key=weights.__getitem__, default=None)
-        if passing and together >= weights.get(heaviest, 0):
-            server, held = passing.popitem()  # the one that is gone for longest
-            together -= held
-            _drop(database, server)
-        elif (left := _shorten(database, heaviest, weights[heaviest])) < weights[heaviest]:
-            weights[heaviest] = left
-        else:
-            del weights[heaviest]
+        with transaction(database):
+            if passing and together >= weights.get(heaviest, 0):
+                server, held = passing.popitem()  # the one that is gone for longest
+                together -= held
+                _drop(database, server)
+            elif (left := _shorten(database, heaviest, weights[heaviest])) < weights[heaviest]:
+                weights[heaviest] = left
+            else:
+                del weights[heaviest]
 
 
 def _drop(database: sqlite3.Connection, server: object) -> None:

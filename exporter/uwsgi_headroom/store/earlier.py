@@ -100,14 +100,10 @@ class _Numbers:
 
 def _take_levels(numbers: _Numbers) -> Levels:
     cpus, available, per_worker, *flags = [numbers.take_known() for _ in range(5)]
+    others_follow, thunder_lock = [None if flag is None else bool(flag) for flag in flags]
     threshold = numbers.take_known()
-    return Levels(
-        None if cpus is None else cpus / 10_000,
-        available,
-        per_worker,
-        *[None if flag is None else bool(flag) for flag in flags],
-        slo=None if threshold is None else Slo(threshold / 10_000, numbers.take() / 1_000_000),
-    )
+    slo = None if threshold is None else Slo(threshold / 10_000, numbers.take() / 1_000_000)
+    return Levels(None if cpus is None else cpus / 10_000, available, per_worker, others_follow, thunder_lock, slo)
 
 
 def _take_response_times(numbers: _Numbers, slo: Slo | None) -> tuple[Any, ...] | None:

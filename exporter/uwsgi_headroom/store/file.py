@@ -89,7 +89,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 def open_to_read(path: Path) -> sqlite3.Connection:
     """Open a history file that another process may be writing to."""
     # Beside a file that nobody writes to, a reader without the right to write there cannot make SQLite's own files.
-    idle = not Path(f"{path}-wal").exists() and not os.access(path.resolve().parent, os.W_OK)
+    idle = not Path(f"{path}-wal").exists() and not os.access(Path(os.path.realpath(path)).parent, os.W_OK)
     with _opened(path, "mode=ro&immutable=1" if idle else "mode=ro") as (database, version):
         if not version:
             raise HistoryFileError(f"{path} is empty: no exporter has written to it yet")
@@ -102,11 +102,11 @@ def refuse_foreign(path: Path) -> None:
         database.close()
 
 
-def read_texts(database: sqlite3.Connection) -> dict[int, str]:
-    """The texts of a file of version 1.0.0, by number; empty once all its records are encoded anew."""
-    known = database.execute("SELECT 1 FROM sqlite_master WHERE name = 'texts'").fetchall()
-    rows = database.execute("SELECT id, text FROM texts") if known else ()
-    return {number: str(text) for number, text in rows}
+def read_texts(database: sqlite3.Connection) -> dict[int, str] | None:
+    """The texts of a file of version 1.0.0, by number; None once all its records are encoded anew."""
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'texts'").fetchall():
+        return None
+    return {number: str(text) for number, text in database.execute("SELECT id, text FROM texts")}
 
 
 def hold_lock(path: Path) -> int:
@@ -136,7 +136,7 @@ def _opened(path: Path, query: str) -> Iterator[tuple[sqlite3.Connection, int]]:
     with _explained(path):
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
             raise HistoryFileError(f"{path} is not an ordinary file; choose another file")
-        address = f"{path.resolve().as_uri()}?{query}"
+        address = f"{Path(os.path.realpath(path)).as_uri()}?{query}"
         database = sqlite3.connect(
             address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -271,7 +271,7 @@ class HistoryFile:
         )
         values = server, tier, int(since // tier), int(min(until, self._latest) // tier), _MOST_ROWS
         with _explained(self._path):
-            texts = read_texts(self._database)
+            texts = read_texts(self._database) or {}
             for slot, data in self._database.execute(query, values):
                 try:
                     yield decode_in_slot(data, texts, tier, slot)

@@ -90,13 +90,10 @@ class HistoryWriter:
         written = 0
         try:
             database = self._open()
-            while True:
-                together = minutes[:_TOGETHER]
-                self.dropped += database.write(together, self._epoch())
-                written += len(together)
-                del minutes[: len(together)]
-                if not minutes:
-                    break
+            for _ in range(0, len(minutes) or 1, _TOGETHER):
+                self.dropped += database.write(minutes[:_TOGETHER], self._epoch())
+                written += len(minutes[:_TOGETHER])
+                del minutes[:_TOGETHER]
             self.size, self.since = database.size, database.since
             self._report("")
         except (HistoryFileError, *Failure, OSError) as error:
