@@ -1,9 +1,8 @@
-"""Encodes records as MessagePack, compressed by zlib, whose checksum shows damage; and decodes them.
+"""Encodes records as MessagePack in zlib, and decodes them.
 
-Which figures there are, and in which order, follows from the table of quantities (`history.totals`), for both
-directions. What is missing at the end of a part is unknown, and what is too much is left out: so a program reads the
-records of one that had fewer quantities, or more. Times are whole numbers of 0.1 ms, and expected requests whole
-hundredths, because MessagePack writes small whole numbers in few bytes.
+The table of quantities (`history.totals`) says which figures there are, and in which order. What is missing at the end
+of a part is unknown, and what is too much is left out: versions read each other's records. Times are in 0.1 ms and
+requests in hundredths, because small whole numbers take few bytes.
 """
 
 from __future__ import annotations
@@ -29,11 +28,10 @@ from uwsgi_headroom.store.earlier import decode_earlier, is_earlier
 from uwsgi_headroom.store.record import MINUTES, Levels, Record
 
 MOST_NAMES = 128
-"""The most sockets, backends or routes of one record; those with the most seconds. uWSGI has a few sockets, and routes
-are bounded by 50."""
+"""Of sockets, backends or routes of one record: those with the most seconds. There are at most 50 routes."""
 
 _MOST_BYTES = 4_000_000
-"""Of a record before compression; the largest one of a hostile server has some 200 kB."""
+"""Of a record before compression: that of a hostile server has 200 kB."""
 
 _TICKS = 10_000
 """Units of time in a second."""
@@ -76,7 +74,7 @@ _decode = msgspec.msgpack.Decoder(defstruct("Stored", _RECORD, array_like=True))
 
 
 def encode_record(record: Record) -> bytes:
-    """Encode a record. Raises ValueError or OverflowError for figures that are no numbers, or too large."""
+    """Encode a record. Raises ValueError or OverflowError for impossible figures."""
     window, times, routes, slo = record.window, record.response_times, record.routes, record.levels.slo
     parts = (
         _to_ticks(record.until),
@@ -95,7 +93,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def decode_record(data: object, texts: Mapping[int, str] = MappingProxyType({})) -> Record:
-    """Decode a record. texts: by number, of a file of version 1.0.0. Raises HistoryFileError if `data` is no record."""
+    """Decode a record. texts: by number, of version 1.0.0. Raises HistoryFileError."""
     try:
         if not isinstance(data, bytes):
             raise TypeError("no bytes")
@@ -106,7 +104,7 @@ def decode_record(data: object, texts: Mapping[int, str] = MappingProxyType({}))
 
 
 def decode_in_slot(data: object, texts: Mapping[int, str], tier: int, slot: object) -> Record:
-    """Decode a record that belongs to a slot of a tier (seconds). Raises HistoryFileError, also if it does not."""
+    """Decode a record of a slot of a tier (seconds). Raises HistoryFileError, also if it is of another slot."""
     record = decode_record(data, texts)
     # It ends with the first read after its slot, within a minute, or, where an exporter ended, in it.
     if (

@@ -1,8 +1,7 @@
 """Writes a history file: what a transaction contains, how tiers are merged, and what is forgotten.
 
-A file that is too large loses records of the server that holds most, again and again: a server pays for what it writes
-with its own records. A program that serves stats under a new name every few minutes is many servers. So all servers
-that were there for less than an hour and are gone count as one.
+A file that is too large loses the oldest records of the server that holds most, again and again: each pays for what it
+writes. A program that serves stats under new names is many servers, so all that were there briefly count as one.
 """
 
 from __future__ import annotations
@@ -24,21 +23,19 @@ _FORGET_SECONDS = 3600.0
 """Time between two deletions of what is too old."""
 
 _TOGETHER = 32
-"""Slots that are merged in one transaction. The size is checked after each: a hostile server's largest record has some
-50 kB."""
+"""Slots that are merged before the size is checked: a hostile server's record has 50 kB."""
 
-_CONVERTED = 1000
-"""Records of version 1.0.0 that are encoded anew with each write: a third of a second."""
+_CONVERTED = 500
+"""Records of version 1.0.0 that are encoded anew with each write: a quarter of a second."""
 
 _VACUUMED_PAGES = 64
-"""Given back to the file system in one transaction, so that the write-ahead log stays small."""
+"""Given back in one transaction, so that the write-ahead log stays small."""
 
 _log = logging.getLogger(__name__)
 
 
 class Database:
-    """An open history file. Methods raise sqlite3.Error. size: bytes in use, of max_size; since: by server, how far
-    back its records reach, in epoch seconds."""
+    """An open history file. size: bytes in use; since: by server, where its records begin, in epoch seconds."""
 
     def __init__(self, connection: sqlite3.Connection, max_size: int) -> None:
         self._connection = connection
@@ -55,8 +52,8 @@ class Database:
         self._connection.close()
 
     def write(self, minutes: Sequence[Minute], now: float) -> int:
-        """Write minutes in one transaction. Then merge what has ended at `now` (epoch seconds), and delete what is too
-        old, or too much. Returns how many could not be stored."""
+        """Write minutes, merge what has ended at `now` (epoch seconds), and forget. Returns how many were not stored.
+        Raises sqlite3.Error."""
         if self._before is None:
             self._find_unmerged(now)
         with transaction(self._connection):
@@ -135,8 +132,7 @@ class Database:
         return True
 
     def _convert(self) -> None:
-        """Encode the next records anew that version 1.0.0 wrote; after the last one, delete its texts. What is damaged
-        stays as it is."""
+        """Encode the next records of version 1.0.0 anew; after the last one, delete its texts."""
         rows = self._execute(
             "SELECT server, tier, slot, data FROM records WHERE (server, tier, slot) > (?, ?, ?) "
             "ORDER BY server, tier, slot LIMIT ?",
@@ -154,8 +150,7 @@ class Database:
             self._texts = None
 
     def _is_time_to_forget(self, now: float) -> bool:
-        """Whether an hour has passed without a jump of the clock: a machine may start with a clock that is years ahead,
-        and what it deletes then does not come back."""
+        """Whether an hour has passed without a jump of the clock, which may be years ahead at the start."""
         steady = self._before is not None and 0 <= now - self._before <= _FORGET_SECONDS
         self._before = now
         if steady and now < self._forget_at:
@@ -201,7 +196,7 @@ class Database:
             self._unmerged |= {(server, slot_at(QUARTERS, minute)) for (minute,) in minutes}
 
     def _fit(self) -> None:
-        """Delete until the file fits into its size, and shrink it. Otherwise SQLite uses free pages again."""
+        """Delete until the file fits into its size, and shrink it."""
         if used_bytes(self._connection) <= self._max_size:
             return
         fit(self._connection, int(_LEFT * self._max_size))
@@ -215,8 +210,7 @@ class Database:
 
 
 _LEFT = 0.9
-"""What is left of a file that has grown too large, so that it is not weighed again at the next write: weighing
-reads all of it."""
+"""What is left of a file that is too large: the next write need not weigh all of it again."""
 
 _HELD = """
 CREATE TEMP VIEW IF NOT EXISTS held AS
@@ -224,7 +218,7 @@ SELECT server, coalesce(length(data), 0) + 16 AS bytes, slot * tier AS time FROM
 UNION ALL SELECT server, coalesce(length(data), 0) + length(what) + 32, time + 0 FROM events
 UNION ALL SELECT id, 2 * coalesce(length(CAST(name AS BLOB)), 0) + 32, NULL FROM servers
 """
-"""What each row takes; a name is in an index too. SQLite does not check when it reads that a value is not NULL."""
+"""What each row takes; a name is in an index too. A damaged value may be NULL."""
 
 _WEIGHTS = """
 SELECT server, sum(bytes), coalesce(max(time) - min(time), 0), coalesce(max(time), 0) AS latest
@@ -232,7 +226,7 @@ FROM held GROUP BY server ORDER BY latest DESC
 """
 
 _BRIEF_SECONDS, _GONE_SECONDS = 3600, 600
-"""A server was there briefly if it has records of less time, and is gone if it has none since."""
+"""A server was there briefly if it has less, and is gone if it has none since."""
 
 _DROP_EVENTS = """
 DELETE FROM events WHERE server IS ?1 AND (since, what) IN (SELECT since, what FROM (
@@ -240,7 +234,7 @@ DELETE FROM events WHERE server IS ?1 AND (since, what) IN (SELECT since, what F
     FROM events WHERE server IS ?1
 ) WHERE bytes > ?2 / 4)
 """
-"""The oldest events of a server, if all of them are more than a quarter of what it holds."""
+"""The oldest events of a server, beyond a quarter of what it holds."""
 
 _DROP_RECORDS = """
 DELETE FROM records WHERE server IS ?1 AND (tier, slot) IN (SELECT tier, slot FROM (
@@ -252,12 +246,11 @@ DELETE FROM records WHERE server IS ?1 AND (tier, slot) IN (SELECT tier, slot FR
     )
 ) WHERE dropped - bytes < min(?2 / 10, 2000000))
 """
-"""The oldest records of a server, a tenth of what it holds, or 2 MB. Each tier becomes shorter by the same part of the
-time for which it is kept."""
+"""The oldest records of a server: a tenth of what it holds, or 2 MB. Age is relative to what its tier may have."""
 
 
 def fit(database: sqlite3.Connection, size: int) -> None:
-    """Delete until the file uses at most so many bytes, in small transactions: each is in the write-ahead log."""
+    """Delete until a file uses `size` bytes, in transactions that are small, as the write-ahead log is."""
     database.execute(_HELD)
     rows = database.execute(_WEIGHTS).fetchall()
     gone = max([latest for *_, latest in rows], default=0) - _GONE_SECONDS

@@ -1,13 +1,14 @@
 """Decodes the records of version 1.0.0, which `database` encodes anew.
 
-Such a record is whole numbers as in Protocol Buffers: zigzag, then seven bits to a byte, least first. The first one is
-1, the layout; the others have the order of the table and the units of `codec`. What can be unknown is stored plus 1, or
-minus 1 if it is negative, and 0 is unknown. Texts are stored elsewhere, and by their number here.
+They are whole numbers as in Protocol Buffers: zigzag, then seven bits to a byte, least first. The first is the layout;
+the others have the order and the units of `codec`. What can be unknown is stored plus 1, or minus 1 if it is negative,
+and 0 is unknown. Texts are stored elsewhere, by number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -17,8 +18,6 @@ from uwsgi_headroom.response_times.bins import EARLIER_BOUNDS, Bins, share_bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.record import Levels, rebin
 
-_FIRST_BYTE = b"\x02"
-
 _SERVER, _WORKER = SERVER[:11], WORKER[:11]
 """The figures that version 1.0.0 had; the others are unknown."""
 
@@ -27,22 +26,19 @@ _ROUTES = Quantity("waits", "observed_seconds", "time"), Quantity("backend", "se
 _MOST_BINS = 1000
 
 _MOST_BITS = 70
-"""Of a number. Every figure has fewer, and one of a megabyte, which is damaged, would take minutes."""
+"""Of a number. A damaged one of a megabyte would take minutes."""
 
 
 def is_earlier(data: bytes) -> bool:
-    return data.startswith(_FIRST_BYTE)
+    return data.startswith(b"\x02")
 
 
 def decode_earlier(data: bytes, texts: Mapping[int, str]) -> tuple[Any, ...]:
-    """The parts of a record, as `codec` encodes them. texts: by number. Raises ValueError, LookupError or
-    ArithmeticError."""
+    """The parts of a record, as `codec` encodes them. texts: by number. Raises ValueError or LookupError."""
     numbers = _Numbers(_decode_numbers(data)[:0:-1], texts)
-    until = numbers.take()
-    levels = _take_levels(numbers)
+    until, levels = numbers.take(), _take_levels(numbers)
     parts = (
-        *(until, numbers.take(), numbers.take()),
-        levels,
+        *(until, numbers.take(), numbers.take(), levels),
         numbers.take_figures(_SERVER),
         numbers.take_figures(SOCKET),
         numbers.take_optional(CPU),
@@ -114,10 +110,14 @@ def _take_response_times(numbers: _Numbers, slo: Slo | None) -> tuple[Any, ...] 
     if max(size, first, length) > _MOST_BINS:
         raise ValueError("too many bins")
     bounds = (slo.threshold,) if slo else ()
-    counts, doubt = (
-        [0] * first + [numbers.take() for _ in range(length)] + [0] * (size - first - length) for _ in "12"
-    )
-    doubt[first : first + length] = accumulate(doubt[first : first + length])
-    earlier = ResponseTimeWindow(Bins(bounds, EARLIER_BOUNDS), interval, requests, counts, doubt)
+    below, above = [0] * first, [0] * (size - first - length)
+    counts = below + [numbers.take() for _ in range(length)] + above
+    doubt = below + list(accumulate([numbers.take() for _ in range(length)])) + above
+    earlier = ResponseTimeWindow(_share_bins(bounds), interval, requests, counts, doubt)
     now = rebin(earlier, share_bins(bounds))
-    return requests, interval, [round(number) for number in now.counts], [round(number) for number in now.doubt]
+    return requests, interval, list(map(round, now.counts)), list(map(round, now.doubt))
+
+
+@lru_cache(maxsize=64)
+def _share_bins(bounds: tuple[float, ...]) -> Bins:
+    return Bins(bounds, EARLIER_BOUNDS)

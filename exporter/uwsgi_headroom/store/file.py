@@ -1,7 +1,6 @@
-"""Opens and reads history files: SQLite databases with records and events. Raises HistoryFileError with a sentence.
+"""Opens and reads history files: SQLite databases with records and events.
 
-Only one process writes to a file: it holds a lock on it (flock), because SQLite's own locks are held only during a
-transaction. Readers need no lock.
+One process writes to a file, and holds a lock on it (flock): SQLite's own are held during a transaction only.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ from uwsgi_headroom.store.record import AHEAD_SECONDS, LONGEST_SECONDS, QUARTERS
 
 APPLICATION_ID = 0x75774852  # "uwHR", in SQLite's header
 VERSION = 3
-"""The version of the tables. 1 is that of version 1.0.0, whose file is read as it is: its table of texts is there until
-`database` has encoded all its records anew."""
+"""Of the tables. Those of version 1.0.0, 1, also have texts, until `database` has converted all records."""
 
 _UNRELEASED = 2
 
@@ -36,7 +34,7 @@ _MODE = 0o640  # routes come from the paths of users' requests
 _BUSY_SECONDS = 5.0
 
 Failure = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises; the second if its message quotes a damaged schema that is not UTF-8."""
+"""What SQLite raises; the second if its message quotes damaged text."""
 
 _TABLES = """
 CREATE TABLE servers (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -53,8 +51,7 @@ CREATE TABLE events (
 _TEXTS = "CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, used INTEGER NOT NULL);"
 
 _KNOWN = {" ".join(table.split()) for table in f"{_TABLES}{_TEXTS}".split(";")}
-"""What SQLite keeps of the tables: the statements that made them. A file may come from another machine, and a view in
-the place of a table may have rows without end."""
+"""What SQLite keeps of the tables. In a file of another machine, a view in their place may have rows without end."""
 
 _SETTINGS = """
 PRAGMA journal_mode = WAL;
@@ -62,7 +59,7 @@ PRAGMA wal_autocheckpoint = 64;
 PRAGMA synchronous = NORMAL;
 PRAGMA journal_size_limit = 1000000;
 """
-"""The write-ahead log is emptied into the file when it has 64 pages: 1 MB. SQLite's default of 1,000 would be 16 MB."""
+"""The write-ahead log is emptied when it has 64 pages: 1 MB."""
 
 _NEW = f"""
 PRAGMA page_size = 16384;
@@ -73,7 +70,7 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {VERSION};
 COMMIT;
 """
-"""A row of over a quarter of a page would take pages of its own; a minute of 64 workers is 2.4 kB."""
+"""A row of over a quarter of a page takes pages of its own; a minute of 64 workers is 2.4 kB."""
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
@@ -88,7 +85,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
 def open_to_read(path: Path) -> sqlite3.Connection:
     """Open a history file that another process may be writing to."""
-    # Beside a file that nobody writes to, a reader without the right to write there cannot make SQLite's own files.
+    # A reader that may not write beside the file cannot make SQLite's own files there.
     idle = not Path(f"{path}-wal").exists() and not os.access(Path(os.path.realpath(path)).parent, os.W_OK)
     with _opened(path, "mode=ro&immutable=1" if idle else "mode=ro") as (database, version):
         if not version:
@@ -110,8 +107,7 @@ def read_texts(database: sqlite3.Connection) -> dict[int, str] | None:
 
 
 def hold_lock(path: Path) -> int:
-    """Create a history file if there is none, and lock it for writing by this process. Returns a descriptor, which
-    holds the lock until it is closed."""
+    """Create a history file if there is none, and lock it until the returned descriptor is closed."""
     with _explained(path):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, _MODE)
         try:
@@ -132,7 +128,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def _opened(path: Path, query: str) -> Iterator[tuple[sqlite3.Connection, int]]:
-    """A connection and the version of its file, 0 if that is empty. An error closes the connection."""
+    """A connection, which an error closes, and the version of its file, 0 if that is empty."""
     with _explained(path):
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
             raise HistoryFileError(f"{path} is not an ordinary file; choose another file")
@@ -197,7 +193,7 @@ def explain(path: Path, error: Exception) -> str:
 
 
 _MOST_ROWS = 100_000
-"""More than a tier has of a server: an index that is damaged may return rows without end."""
+"""More than a tier has of a server: a damaged index may return rows without end."""
 
 
 class StoredServer(Struct, frozen=True):
@@ -209,8 +205,7 @@ class StoredServer(Struct, frozen=True):
 
 
 class HistoryFile:
-    """A history file for reading at the time `now` (epoch seconds); a context manager. Every method raises
-    HistoryFileError with a sentence.
+    """A history file for reading at `now` (epoch seconds). Every method raises HistoryFileError.
 
     What a clock that was ahead has left is ignored. So is what is damaged: `damaged` counts it.
     """
@@ -234,12 +229,12 @@ class HistoryFile:
 
     def servers(self) -> list[StoredServer]:
         found = []
-        for (name,) in self._rows("SELECT name FROM servers ORDER BY name"):
-            reach = self._reach(str(name))
-            if reach:
+        for name in self._names():
+            ends = list(self._reach(name).values())
+            if ends:
                 # The last hour may not have ended, so the end of the shortest records counts.
-                last = next(reach[tier.seconds][1] for tier in TIERS if tier.seconds in reach)
-                found.append(StoredServer(str(name), min(first for first, _ in reach.values()), last))
+                (_, last), first = ends[0], min(first for first, _ in ends)
+                found.append(StoredServer(name, first, last))
         return found
 
     def has_later(self) -> bool:
@@ -250,21 +245,20 @@ class HistoryFile:
         """For each server, how long it was sampled after `since` (epoch seconds, by name): up to `enough` seconds, to
         the precision of a quarter of an hour. Emperors and routers have no records."""
         known: dict[str, float] = {}
-        for (name,) in self._rows("SELECT name FROM servers"):
-            begin = -(-since(str(name)) // QUARTERS.seconds) * QUARTERS.seconds
+        for name in self._names():
+            begin = -(-since(name) // QUARTERS.seconds) * QUARTERS.seconds
             try:
-                for record in self.records(str(name), begin, self._latest, QUARTERS.seconds):
-                    known[str(name)] = known.get(str(name), 0.0) + record.window.observed_seconds
-                    if known[str(name)] >= enough:
+                for record in self.records(name, begin, self._latest, QUARTERS.seconds):
+                    known[name] = known.get(name, 0.0) + record.window.observed_seconds
+                    if known[name] >= enough:
                         break
             except HistoryFileError:  # a damaged page of one server, whose others can be read
                 self.damaged += 1
         return known
 
     def records(self, server: str, since: float, until: float, tier: int) -> Iterator[Record]:
-        """The records of a server that end after `since` and by `until` (epoch seconds), in the order of time. tier:
-        their length in seconds: 60, 900 or 3600."""
-        # A slot may be damaged too, so that it is out of order: `+slot` keeps SQLite from ending at it.
+        """The records of a server that end after `since` and by `until` (epoch seconds). tier: 60, 900 or 3600."""
+        # A damaged slot may be out of order: `+slot` keeps SQLite from ending at it.
         query = (
             "SELECT slot, data FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) "
             "AND tier = ? AND slot > ? AND +slot <= ? ORDER BY slot LIMIT ?"
@@ -279,13 +273,11 @@ class HistoryFile:
                     self.damaged += 1
 
     def events(self, server: str, since: float, until: float, kind: str = "*", most: int | None = None) -> list[Event]:
-        """The events of a server in a time (epoch seconds), oldest first; all of them, or of one kind. most: so many of
-        the latest."""
+        """The events of a server in a time (epoch seconds), oldest first. most: only so many of the latest."""
         return list(islice(self._find_events(server, since, until, kind), most))[::-1]
 
     def latest_events(self, server: str, since: float, before: tuple[float, int], count: int) -> list[Event]:
-        """The latest events of a server since a time (epoch seconds) and before the time and id of another event, at
-        most `count`, newest first. A damaged event is left out."""
+        """At most `count` events since a time and before the time and id of another event, newest first."""
         found: list[Event] = []
         for _, together in groupby(self._find_events(server, since, before[0], "*"), key=lambda event: event.time):
             newest_first = sorted(together, key=lambda event: event.id, reverse=True)
@@ -299,8 +291,7 @@ class HistoryFile:
         return {tier: first for tier, (first, _) in self._reach(server).items()}
 
     def _reach(self, server: str) -> dict[int, tuple[float, float]]:
-        """For each tier with records of a server, the ends of the first and the last one in epoch seconds. What is
-        longer ago than twice the time for which records are kept is damaged."""
+        """The same of the first and the last record. A slot of long before records are kept is damaged."""
         query = (
             "SELECT slot FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) "
             "AND tier = ? AND slot BETWEEN ? AND ? ORDER BY slot "
@@ -315,8 +306,7 @@ class HistoryFile:
         return reach
 
     def _find_events(self, server: str, since: float, until: float, kind: str) -> Iterator[Event]:
-        """The events of a server, newest first. One whose time is not that of its row is damaged: a page of the journal
-        begins where the one before ended, and would leave out all in between."""
+        """Newest first. An event of another time than its row is damaged: the next page would begin there."""
         query = (
             "SELECT time, data FROM events WHERE server = (SELECT id FROM servers WHERE name = ?) "
             "AND time BETWEEN ? AND ? AND what GLOB ? ORDER BY time DESC"
@@ -329,6 +319,9 @@ class HistoryFile:
                     yield event
                 else:
                     self.damaged += 1
+
+    def _names(self) -> list[str]:
+        return [str(name) for (name,) in self._rows("SELECT name FROM servers ORDER BY name")]
 
     def _rows(self, query: str, *values: object) -> list[tuple]:  # type: ignore[type-arg]
         with _explained(self._path):

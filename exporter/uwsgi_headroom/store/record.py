@@ -23,24 +23,23 @@ from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
 
 class Levels(Struct, frozen=True, array_like=True):
-    """What held at the end of a record; None for unknown. cpus: usable by the server; memory_available,
-    memory_per_worker: bytes; others_follow: whether the CPU use of other programs grows with the server's requests;
-    thunder_lock: whether it is on; slo: the objective, without its origin; socket_holders: the workers that take
-    requests from each socket, where some workers do not take them from every one (`map-socket`); settings: the rules of
-    the review of settings that have something to say (`analysis.settings`), never the settings; limited_by: the code of
-    what limited the server before each of its resources (`Headroom.limited_by`), None if nothing is known to have.
-
-    A file has the same order: add at the end."""
+    """What held at the end of a record; None for unknown. A file has this order: add at the end."""
 
     cpus: float | None = None
+    """Usable by the server."""
     memory_available: int | None = None
     memory_per_worker: int | None = None
     others_follow: bool | None = None
+    """Whether the CPU use of other programs grows with the server's requests."""
     thunder_lock: bool | None = None
     slo: Slo | None = None
+    """The objective, without its origin."""
     socket_holders: SocketHolders | None = None
+    """The workers of each socket, where some do not take requests from every one (`map-socket`)."""
     settings: Mapping[str, AdviceSeverity] | None = None
+    """The rules of the review that have something to say (`analysis.settings`), never the settings."""
     limited_by: str | None = None
+    """The code of what limited the server before its resources (`Headroom.limited_by`)."""
 
 
 class Record(Struct, frozen=True):
@@ -65,9 +64,8 @@ class Minute(NamedTuple):
 
 
 def merge_records(records: Sequence[Record]) -> Record:
-    """One record of several, which must be in the order of time: sums, and the levels of the last one, but what
-    limited most of them. A figure of a worker or a socket is known only if it is in every record; what threads wait
-    for and the use of CPUs are known for the time that was measured. Raises ValueError without records."""
+    """One record of several in the order of time: sums, and the levels of the last one, but what limited most of them.
+    What is unknown in one of them is unknown; waits and the use of CPUs are those of the time that was measured."""
     if not records:
         raise ValueError("no records to merge")
     if len(records) == 1:
@@ -86,8 +84,7 @@ _MOST_UNMERGED = 64
 
 
 class RunningMerge:
-    """Merges records as they come, in the order of time, and keeps few of them: those of two years of a large server
-    would take a gigabyte."""
+    """Merges records as they come, in the order of time, and keeps few: those of two years may take a gigabyte."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []  # merged so far, or few
@@ -104,7 +101,7 @@ def _merge_windows(windows: Sequence[Window]) -> Window:
     for window in windows:
         for worker in window.workers:
             workers.setdefault(worker.worker_id, []).append(worker)
-    # A reload makes the use by others unknown for a minute, which must not make it unknown for the whole hour.
+    # A reload makes the use by others unknown for a minute, and not for the whole hour.
     cpus = [window.cpu for window in windows if window.cpu]
     cpus = [cpu for cpu in cpus if cpu.others_seconds is not None] or cpus
     waits = [window.waits for window in windows if window.waits]
@@ -121,7 +118,7 @@ def _merge_windows(windows: Sequence[Window]) -> Window:
 
 
 def _merge(part: Iterable[Quantity], windows: Sequence[object]) -> dict[str, Any]:
-    """The figures of a part of several windows, merged: levels are the last ones, and all others add up."""
+    """The figures of a part of several windows: levels are the last ones, and all others add up."""
     merged: dict[str, Any] = {}
     for quantity in part:
         values = [getattr(window, quantity.name) for window in windows]
@@ -135,7 +132,7 @@ def _merge(part: Iterable[Quantity], windows: Sequence[object]) -> dict[str, Any
 
 
 def _sum(values: Sequence[Any]) -> Any:
-    """The sum of numbers, of the times of each name, or of the numbers at each place; None if any is unknown."""
+    """The sum of numbers, of named times, or of each place; None if any is unknown."""
     if None in values:
         return None
     if isinstance(values[0], Mapping):
@@ -175,8 +172,7 @@ def _merge_response_times(parts: Sequence[ResponseTimeWindow]) -> ResponseTimeWi
 
 
 def rebin(part: ResponseTimeWindow, bins: Bins) -> ResponseTimeWindow:
-    """The same requests in other bins, which differ where an objective's threshold is an edge: those of a bin belong to
-    the bin that contains its middle."""
+    """The same requests in other bins: those of a bin belong to the bin that contains its middle."""
     if part.bins.edges == bins.edges:
         return part
     counts, doubt = [0.0] * len(bins), [0.0] * len(bins)
@@ -209,11 +205,10 @@ TIERS = (MINUTES, QUARTERS, HOURS)
 LONGEST_SECONDS = float(HOURS.kept)
 
 AHEAD_SECONDS = float(DAY)
-"""Records later than now by more than this were written by a clock that was ahead, and are ignored: a machine with an
-empty battery may start years ahead. A wrong time zone is less than a day."""
+"""Later records are of a clock that was ahead, and ignored. A wrong time zone is less than a day."""
 
 
 def slot_at(tier: Tier, minute: int) -> int:
-    """The slot of a tier that contains the minute that ends at `minute` (minutes since the epoch). Slots are counted
-    by their ends: slot n ends n * tier.seconds after the epoch."""
+    """The slot of a tier that has the minute that ends at `minute` (since the epoch). Slot n ends n * tier.seconds
+    after the epoch."""
     return -(-minute * MINUTES.seconds // tier.seconds)

@@ -36,9 +36,8 @@ _log = logging.getLogger(__name__)
 class HistoryWriter:
     """Writes to one history file. Methods may be called from any thread, and return at once but for `close`.
 
-    problem: why nothing is written at the moment, as a sentence; "" while all is well, and before the first attempt.
-    written, dropped: numbers of minutes. size: bytes of the file that are in use. since: by server, how far back its
-    records reach, in epoch seconds.
+    problem: why nothing is written at the moment, as a sentence; "" if all is well. written, dropped: minutes. size,
+    since: of `Database`.
     """
 
     def __init__(self, path: Path, max_size: int, epoch: Callable[[], float] = time.time) -> None:
