@@ -276,13 +276,17 @@ def test_a_sum_that_is_too_large_costs_one_record(tmp_path):
     assert [end for end, _ in requests(path, 900)] == [16]
 
 
-@pytest.mark.parametrize("version", [0, -1])
-def test_an_impossible_version_is_damage(path, version):
-    """It is neither an empty file nor one of an earlier version."""
+VIEW = "DROP TABLE servers; CREATE VIEW servers AS SELECT 1 AS id, 'shop' AS name"
+"""A file of another machine may have one that has no end."""
+
+
+@pytest.mark.parametrize("change", ["PRAGMA user_version = 0", "PRAGMA user_version = -1", VIEW])
+def test_an_impossible_schema_is_damage(path, change):
+    """It is neither an empty file nor one of an earlier version, and none of it is read."""
     with closing(sqlite3.connect(path)) as raw:
-        raw.execute(f"PRAGMA user_version = {version}")
-    for use in (open_to_write, lambda path: HistoryFile(path, END)):
-        with pytest.raises(HistoryFileError, match=r"is damaged .*move it away"):
+        raw.executescript(change)
+    for use in (open_to_write, read_everything):
+        with pytest.raises(HistoryFileError, match=r"is damaged \(malformed schema\); move it away"):
             use(path)
 
 
@@ -310,13 +314,3 @@ def test_damaged_pages_are_a_sentence(tmp_path, whole, read):
             opened(path).write([], END)
         for each in tmp_path.iterdir():
             each.unlink()
-
-
-def test_a_view_in_the_place_of_a_table(path):
-    """A file of another machine may have one that has no end, so none is read."""
-    with closing(sqlite3.connect(path)) as database:
-        database.executescript("DROP TABLE servers; CREATE VIEW servers AS SELECT 1 AS id, 'shop' AS name")
-    with pytest.raises(HistoryFileError, match=r"is damaged \(malformed schema\)"):
-        read_everything(path)
-    with pytest.raises(HistoryFileError, match=r"is damaged \(malformed schema\)"):
-        open_to_write(path)

@@ -10,7 +10,7 @@ from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import HistoryFile, open_to_write
-from uwsgi_headroom.store.record import DAY, HOURS, LONGEST_SECONDS, MINUTES, QUARTERS, Minute, Record, slot_at
+from uwsgi_headroom.store.record import DAY, LONGEST_SECONDS, MINUTES, Minute, Record
 
 NOON = 1_800_000_000 // 3600 * 3600
 
@@ -37,12 +37,6 @@ def requests(path: Path, tier: int, server: str = "shop") -> list[tuple[float, i
     with HistoryFile(path, NOON + LONGEST_SECONDS) as file:
         records = list(file.records(server, 0, NOON + LONGEST_SECONDS, tier))
     return [((record.until - NOON) / 60, sum(each.requests for each in record.window.workers)) for record in records]
-
-
-def test_slots():
-    """A minute belongs to the slot in which it ends."""
-    assert [slot_at(QUARTERS, minute) for minute in (1, 15, 16)] == [1, 1, 2]
-    assert [slot_at(HOURS, minute) for minute in (60, 61)] == [1, 2]
 
 
 def test_quarters_and_hours_are_merged_when_they_end(path):
@@ -195,22 +189,17 @@ def write_hours(database: Database, first: int, last: int) -> None:
 
 
 def test_later_records_are_not_read(path):
-    """The server reaches until now, and has no events of another time."""
+    """Without others, there is no server yet, and a reader can say why. Events of another time are not read either."""
     write_ahead(path)
+    with HistoryFile(path, NOON + 7200.0) as file:
+        assert file.servers() == []
+        assert file.has_later()
     write_hours(opened(path), 0, 2)
     with HistoryFile(path, NOON + 7200.0) as file:
         (server,) = file.servers()
         assert (server.first, server.last) == (NOON + 60, NOON + 7200)
         assert len(list(file.records("shop", 0, 1e11, 60))) == 120
         assert file.events("shop", 0, 1e11) == []
-
-
-def test_only_later_records(path):
-    """Then there is no server yet, and a reader can say why."""
-    write_ahead(path)
-    with HistoryFile(path, NOON + 7200.0) as file:
-        assert file.servers() == []
-        assert file.has_later()
 
 
 def test_minutes_of_an_earlier_writer_are_merged(path):
