@@ -303,7 +303,7 @@ def test_a_file_that_was_never_released(path):
     content = unpack("unreleased", path)
     for use in (open_to_write, refuse_foreign, lambda path: HistoryFile(path, NOON)):
         with pytest.raises(
-            HistoryFileError, match=r"was not released; move it away, and the exporter begins a new one"
+            HistoryFileError, match=r"unreleased version; move it away, and the exporter begins a new one"
         ):
             use(path)
     assert path.read_bytes() == content

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import force_setattr
 
+from tests.store.test_codec import unpack
 from tests.store.test_database import NOON, minute, requests
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.errors import HistoryFileError
@@ -123,6 +124,7 @@ def write_damaged(path: Path) -> None:
         (write_garbage, "is not a history file"),
         (write_foreign, "is a database of another program"),
         (write_newer, "was written by a newer version"),
+        (lambda path: unpack("unreleased", path), "was written by an unreleased version"),
         (write_damaged, "is damaged"),
         (lambda path: path.mkdir(), "Is a directory"),
     ],

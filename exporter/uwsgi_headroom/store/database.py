@@ -187,12 +187,11 @@ class Database:
 
     def _find_unmerged(self, now: float) -> None:
         """Find minutes that an earlier writer has not merged."""
+        last = "SELECT max(coalesce(max(slot), 1), 1) FROM records WHERE server = ? AND tier = 900 AND slot <= ?"
+        later = "SELECT slot FROM records WHERE server = ? AND tier = 60 AND slot > ? AND typeof(slot) = 'integer'"
         for server in self._servers.values():
-            last = "SELECT coalesce(max(slot), 0) FROM records WHERE server = ? AND tier = ? AND slot <= ?"
-            ((quarter,),) = self._execute(last, server, QUARTERS.seconds, int(now // QUARTERS.seconds) + 1)
-            first_minute = (max(quarter, 1) - 1) * QUARTERS.seconds // MINUTES.seconds + 1
-            slots = "SELECT slot FROM records WHERE server = ? AND tier = ? AND slot >= ? AND typeof(slot) = 'integer'"
-            minutes = self._execute(slots, server, MINUTES.seconds, first_minute)
+            ((quarter,),) = self._execute(last, server, now // QUARTERS.seconds + 1)
+            minutes = self._execute(later, server, (quarter - 1) * 15)
             self._unmerged |= {(server, slot_at(QUARTERS, minute)) for (minute,) in minutes}
 
     def _fit(self) -> None:
@@ -286,12 +285,13 @@ def _shorten(database: sqlite3.Connection, server: object, held: int) -> int:
 
 def used_bytes(database: sqlite3.Connection) -> int:
     """The bytes of a file without the pages that the next writes will use."""
-    query = (
-        "SELECT (page_count - freelist_count) * page_size "
-        "FROM pragma_page_count, pragma_freelist_count, pragma_page_size"
-    )
-    return int(database.execute(query).fetchone()[0])
+    return file_bytes(database) - _ask(database, "freelist_count") * _ask(database, "page_size")
 
 
 def file_bytes(database: sqlite3.Connection) -> int:
-    return int(database.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchone()[0])
+    return _ask(database, "page_count") * _ask(database, "page_size")
+
+
+def _ask(database: sqlite3.Connection, pragma: str) -> int:
+    (value,) = database.execute(f"PRAGMA {pragma}").fetchone()
+    return int(value)

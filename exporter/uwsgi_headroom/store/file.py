@@ -86,7 +86,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 def open_to_read(path: Path) -> sqlite3.Connection:
     """Open a history file that another process may be writing to."""
     # A reader that may not write beside the file cannot make SQLite's own files there.
-    idle = not Path(f"{path}-wal").exists() and not os.access(Path(os.path.realpath(path)).parent, os.W_OK)
+    idle = not Path(f"{path}-wal").exists() and not os.access(os.path.dirname(os.path.realpath(path)), os.W_OK)
     with _opened(path, "mode=ro&immutable=1" if idle else "mode=ro") as (database, version):
         if not version:
             raise HistoryFileError(f"{path} is empty: no exporter has written to it yet")
@@ -159,8 +159,7 @@ def _find_version(path: Path, database: sqlite3.Connection) -> int:
         )
     if version == _UNRELEASED:
         raise HistoryFileError(
-            f"{path} was written by a version of uwsgi-headroom that was not released; move it away, and the exporter "
-            "begins a new one"
+            f"{path} was written by an unreleased version; move it away, and the exporter begins a new one"
         )
     made_by = {" ".join(str(tables.get(name, "")).split()) for name in ("servers", "records", "events", "texts")}
     if version < 1 or not made_by <= _KNOWN:
