@@ -3,7 +3,7 @@
 import random
 import tarfile
 import zlib
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -141,18 +141,22 @@ def test_damaged_bytes_are_refused():
             assert decode_record(bytes(flipped)) == decode_record(data)
 
 
-def test_wrong_figures_are_refused():
-    """With a checksum that is right, bytes are a record or a HistoryFileError."""
+def test_wrong_figures_are_refused(path):
+    """With a checksum that is right, or in version 1.0.0 without any, bytes are a record or a HistoryFileError."""
+    unpack("version_1", path)
+    with closing(open_to_write(path)) as database:
+        ((earlier,),) = database.execute("SELECT data FROM records WHERE tier = 900").fetchall()
     packed, dice, refused = zlib.decompress(encode_record(full_record())), random.Random(1), 0
-    for _ in range(4000):
-        changed = bytearray(packed)
+    for number in range(8000):
+        changed = bytearray(earlier if number % 2 else packed)
         for _ in range(dice.randint(1, 5)):
-            changed[dice.randrange(len(changed))] = dice.randrange(256)
+            place = dice.randrange(1, len(changed))
+            changed[place : place + dice.randrange(2)] = dice.randbytes(dice.randrange(12) if number % 4 == 1 else 1)
         try:
-            decode_record(zlib.compress(changed))
+            decode_record(bytes(changed) if number % 2 else zlib.compress(changed))
         except HistoryFileError:
             refused += 1
-    assert refused > 400
+    assert refused > 800
 
 
 HOLDERS = {"a.sock": (1,), "b.sock": (2, 3)}

@@ -107,8 +107,8 @@ def _take_response_times(numbers: _Numbers, slo: Slo | None) -> tuple[Any, ...] 
     if requests is None:
         return None
     interval, size, first, length = [numbers.take() for _ in range(4)]
-    if max(size, first, length) > _MOST_BINS:
-        raise ValueError("too many bins")
+    if not 0 <= first <= first + length <= size <= _MOST_BINS:
+        raise ValueError("impossible bins")
     bounds = (slo.threshold,) if slo else ()
     below, above = [0] * first, [0] * (size - first - length)
     counts = below + [numbers.take() for _ in range(length)] + above
