@@ -31,7 +31,7 @@ MOST_NAMES = 128
 """Of sockets, backends or routes of one record: those with the most seconds. There are at most 50 routes."""
 
 _MOST_BYTES = 4_000_000
-"""Of a record before compression: that of a hostile server has 200 kB."""
+"""Of a record before compression: hostile ones have 200 kB."""
 
 _TICKS = 10_000
 """Units of time in a second."""
@@ -104,9 +104,9 @@ def decode_record(data: object, texts: Mapping[int, str] = MappingProxyType({}))
 
 
 def decode_in_slot(data: object, texts: Mapping[int, str], tier: int, slot: object) -> Record:
-    """Decode a record of a slot of a tier (seconds). Raises HistoryFileError, also if it is of another slot."""
+    """Decode a record. Raises HistoryFileError, also if it is not of this slot of a tier (seconds)."""
     record = decode_record(data, texts)
-    # It ends with the first read after its slot, within a minute, or, where an exporter ended, in it.
+    # It ends within a minute after its slot, or, where an exporter ended, in it.
     if (
         not isinstance(slot, int)
         or not -1 <= slot * tier - record.until + MINUTES.seconds <= tier + 2 * MINUTES.seconds

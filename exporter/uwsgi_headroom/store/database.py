@@ -1,15 +1,15 @@
 """Writes a history file: what a transaction contains, how tiers are merged, and what is forgotten.
 
-A file that is too large loses the oldest records of the server that holds most, again and again: each pays for what it
-writes. A program that serves stats under new names is many servers, so all that were there briefly count as one.
+A file that is too large loses the oldest records of the server that holds most: each pays for what it writes. All that
+were there briefly count as one, because a program may serve stats under new names.
 """
 
 from __future__ import annotations
 
 import logging
-import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
+from sqlite3 import Connection
 
 import msgspec
 
@@ -23,13 +23,13 @@ _FORGET_SECONDS = 3600.0
 """Time between two deletions of what is too old."""
 
 _TOGETHER = 32
-"""Slots that are merged before the size is checked: a hostile server's record has 50 kB."""
+"""Slots that are merged before the size is checked: hostile records have 50 kB."""
 
 _CONVERTED = 500
-"""Records of version 1.0.0 that are encoded anew with each write: a quarter of a second."""
+"""Records of version 1.0.0 that are encoded anew with each write, in 0.25 s."""
 
 _VACUUMED_PAGES = 64
-"""Given back in one transaction, so that the write-ahead log stays small."""
+"""Given back in one transaction."""
 
 _log = logging.getLogger(__name__)
 
@@ -37,14 +37,14 @@ _log = logging.getLogger(__name__)
 class Database:
     """An open history file. size: bytes in use; since: by server, where its records begin, in epoch seconds."""
 
-    def __init__(self, connection: sqlite3.Connection, max_size: int) -> None:
+    def __init__(self, connection: Connection, max_size: int) -> None:
         self._connection = connection
         self._max_size = max_size
         self._unmerged: set[tuple[int, int]] = set()  # servers and quarters
         self._forget_at = 0.0
         self._before: float | None = None  # the time of the last write
         self._texts = read_texts(connection)
-        self._converted: tuple[object, ...] = (-1, 0, 0)  # the key of the last row that was looked at
+        self._converted: tuple[object, ...] = (-1, 0, 0)  # the key of the last row
         self.size = 0
         self._load_names()
 
@@ -52,8 +52,7 @@ class Database:
         self._connection.close()
 
     def write(self, minutes: Sequence[Minute], now: float) -> int:
-        """Write minutes, merge what has ended at `now` (epoch seconds), and forget. Returns how many were not stored.
-        Raises sqlite3.Error."""
+        """Write minutes, merge what has ended at `now` (epoch seconds), and forget; how many were not stored."""
         if self._before is None:
             self._find_unmerged(now)
         with transaction(self._connection):
@@ -106,7 +105,7 @@ class Database:
     def _merge_slot(self, server: int, tier: Tier, slot: int, of: Tier) -> None:
         parts = tier.seconds // of.seconds
         records = self._read(server, of, (slot - 1) * parts + 1, slot * parts)
-        # A clock that was set back adds parts to a slot whose other parts are forgotten.
+        # A clock that was set back adds to a slot whose other parts are forgotten.
         seconds = sum(record.window.seconds for record in records)
         if records and all(before.window.seconds <= seconds for before in self._read(server, tier, slot, slot)):
             self._put(server, tier, slot, records)
@@ -117,7 +116,7 @@ class Database:
         for slot, data in self._execute(query, server, tier.seconds, first, last):
             try:
                 records.append(decode_in_slot(data, self._texts or {}, tier.seconds, slot))
-            except HistoryFileError as error:  # a damaged record must not stop all later ones
+            except HistoryFileError as error:
                 _log.warning("a record of the history is lost", extra={"fields": {"reason": str(error)}})
         return records
 
@@ -150,7 +149,7 @@ class Database:
             self._texts = None
 
     def _is_time_to_forget(self, now: float) -> bool:
-        """Whether an hour has passed without a jump of the clock, which may be years ahead at the start."""
+        """Whether an hour has passed without a jump of the clock, which may start years ahead."""
         steady = self._before is not None and 0 <= now - self._before <= _FORGET_SECONDS
         self._before = now
         if steady and now < self._forget_at:
@@ -200,7 +199,7 @@ class Database:
             return
         fit(self._connection, int(_LEFT * self._max_size))
         while used_bytes(self._connection) < file_bytes(self._connection) > self._max_size:
-            # `execute` would take one step, which gives back one page.
+            # `execute` would take one step: one page.
             self._connection.executescript(f"PRAGMA incremental_vacuum({_VACUUMED_PAGES})")
         self._load_names()
 
@@ -209,15 +208,15 @@ class Database:
 
 
 _LEFT = 0.9
-"""What is left of a file that is too large: the next write need not weigh all of it again."""
+"""What is left of a file that is too large, so that the next write need not weigh it."""
 
 _HELD = """
 CREATE TEMP VIEW IF NOT EXISTS held AS
 SELECT server, coalesce(length(data), 0) + 16 AS bytes, slot * tier AS time FROM records
-UNION ALL SELECT server, coalesce(length(data), 0) + length(what) + 32, time + 0 FROM events
+UNION ALL SELECT server, coalesce(length(data) + length(what), 0) + 32, time + 0 FROM events
 UNION ALL SELECT id, 2 * coalesce(length(CAST(name AS BLOB)), 0) + 32, NULL FROM servers
 """
-"""What each row takes; a name is in an index too. A damaged value may be NULL."""
+"""What each row takes; a damaged value may be NULL."""
 
 _WEIGHTS = """
 SELECT server, sum(bytes), coalesce(max(time) - min(time), 0), coalesce(max(time), 0) AS latest
@@ -245,11 +244,11 @@ DELETE FROM records WHERE server IS ?1 AND (tier, slot) IN (SELECT tier, slot FR
     )
 ) WHERE dropped - bytes < min(?2 / 10, 2000000))
 """
-"""The oldest records of a server: a tenth of what it holds, or 2 MB. Age is relative to what its tier may have."""
+"""The oldest records: a tenth of what a server holds, or 2 MB. A tier may be as old as it is kept."""
 
 
-def fit(database: sqlite3.Connection, size: int) -> None:
-    """Delete until a file uses `size` bytes, in transactions that are small, as the write-ahead log is."""
+def fit(database: Connection, size: int) -> None:
+    """Delete until a file uses `size` bytes, in transactions as small as the write-ahead log."""
     database.execute(_HELD)
     rows = database.execute(_WEIGHTS).fetchall()
     gone = max([latest for *_, latest in rows], default=0) - _GONE_SECONDS
@@ -260,7 +259,7 @@ def fit(database: sqlite3.Connection, size: int) -> None:
         heaviest = max(weights, key=weights.__getitem__, default=None)
         with transaction(database):
             if passing and together >= weights.get(heaviest, 0):
-                server, held = passing.popitem()  # the one that is gone for longest
+                server, held = passing.popitem()  # gone for longest
                 together -= held
                 _drop(database, server)
             elif (left := _shorten(database, heaviest, weights[heaviest])) < weights[heaviest]:
@@ -269,29 +268,29 @@ def fit(database: sqlite3.Connection, size: int) -> None:
                 del weights[heaviest]
 
 
-def _drop(database: sqlite3.Connection, server: object) -> None:
+def _drop(database: Connection, server: object) -> None:
     database.execute("DELETE FROM records WHERE server IS ?", (server,))
     database.execute("DELETE FROM events WHERE server IS ?", (server,))
     database.execute("DELETE FROM servers WHERE id IS ?", (server,))
 
 
-def _shorten(database: sqlite3.Connection, server: object, held: int) -> int:
+def _shorten(database: Connection, server: object, held: int) -> int:
     """Delete the oldest that a server has; the bytes that it holds then."""
     database.execute(_DROP_EVENTS, (server, held))
     database.execute(_DROP_RECORDS, (server, held, *(tier.kept for tier in TIERS)))
-    (left,) = database.execute("SELECT coalesce(sum(bytes), 0) FROM held WHERE server IS ?", (server,)).fetchone()
-    return int(left)
+    rows = database.execute("SELECT bytes FROM held WHERE server IS ?", (server,))
+    return sum(size for (size,) in rows)
 
 
-def used_bytes(database: sqlite3.Connection) -> int:
+def used_bytes(database: Connection) -> int:
     """The bytes of a file without the pages that the next writes will use."""
     return file_bytes(database) - _ask(database, "freelist_count") * _ask(database, "page_size")
 
 
-def file_bytes(database: sqlite3.Connection) -> int:
+def file_bytes(database: Connection) -> int:
     return _ask(database, "page_count") * _ask(database, "page_size")
 
 
-def _ask(database: sqlite3.Connection, pragma: str) -> int:
+def _ask(database: Connection, pragma: str) -> int:
     (value,) = database.execute(f"PRAGMA {pragma}").fetchone()
     return int(value)

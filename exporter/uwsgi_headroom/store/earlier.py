@@ -34,7 +34,7 @@ def is_earlier(data: bytes) -> bool:
 
 
 def decode_earlier(data: bytes, texts: Mapping[int, str]) -> tuple[Any, ...]:
-    """The parts of a record, as `codec` encodes them. texts: by number. Raises ValueError or LookupError."""
+    """The parts of a record, as `codec` encodes them. Raises ValueError or LookupError."""
     numbers = _Numbers(_decode_numbers(data)[:0:-1], texts)
     until, levels = numbers.take(), _take_levels(numbers)
     parts = (
@@ -67,7 +67,7 @@ def _decode_numbers(data: bytes) -> list[int]:
 
 
 class _Numbers:
-    """The numbers of a record, which are taken one by one. left: those that are left, the last one first."""
+    """The numbers of a record, taken one by one. left: the others, the last one first."""
 
     def __init__(self, left: list[int], texts: Mapping[int, str]) -> None:
         self.left = left

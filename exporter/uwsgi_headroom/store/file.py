@@ -51,7 +51,7 @@ CREATE TABLE events (
 _TEXTS = "CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, used INTEGER NOT NULL);"
 
 _KNOWN = {" ".join(table.split()) for table in f"{_TABLES}{_TEXTS}".split(";")}
-"""What SQLite keeps of the tables. In a file of another machine, a view in their place may have rows without end."""
+"""What SQLite keeps of the tables. A view in the place of one may have rows without end."""
 
 _SETTINGS = """
 PRAGMA journal_mode = WAL;
@@ -70,7 +70,7 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {VERSION};
 COMMIT;
 """
-"""A row of over a quarter of a page takes pages of its own; a minute of 64 workers is 2.4 kB."""
+"""A row of over a quarter of a page takes pages of its own; 64 workers take 2.4 kB."""
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
@@ -85,7 +85,7 @@ def open_to_write(path: Path) -> sqlite3.Connection:
 
 def open_to_read(path: Path) -> sqlite3.Connection:
     """Open a history file that another process may be writing to."""
-    # A reader that may not write beside the file cannot make SQLite's own files there.
+    # A reader that may not write there cannot make SQLite's own files.
     idle = not Path(f"{path}-wal").exists() and not os.access(os.path.dirname(os.path.realpath(path)), os.W_OK)
     with _opened(path, "mode=ro&immutable=1" if idle else "mode=ro") as (database, version):
         if not version:
@@ -94,13 +94,13 @@ def open_to_read(path: Path) -> sqlite3.Connection:
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raise HistoryFileError if a file is not empty and cannot be a history. No file of SQLite's own is made."""
+    """Raise HistoryFileError if a file can be no history. SQLite makes no file of its own."""
     with _opened(path, "mode=ro&immutable=1") as (database, _):
         database.close()
 
 
 def read_texts(database: sqlite3.Connection) -> dict[int, str] | None:
-    """The texts of a file of version 1.0.0, by number; None once all its records are encoded anew."""
+    """The texts of version 1.0.0, by number; None once all records are encoded anew."""
     if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'texts'").fetchall():
         return None
     return {number: str(text) for number, text in database.execute("SELECT id, text FROM texts")}
@@ -128,7 +128,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def _opened(path: Path, query: str) -> Iterator[tuple[sqlite3.Connection, int]]:
-    """A connection, which an error closes, and the version of its file, 0 if that is empty."""
+    """A connection, which an error closes, and the version of its file; 0 if empty."""
     with _explained(path):
         if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
             raise HistoryFileError(f"{path} is not an ordinary file; choose another file")
@@ -137,7 +137,7 @@ def _opened(path: Path, query: str) -> Iterator[tuple[sqlite3.Connection, int]]:
             address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
-            # Also a text that is damaged: SQLite does not check that it is UTF-8.
+            # A damaged text need not be UTF-8.
             database.text_factory = lambda data: data.decode("utf-8", "replace")
             yield database, _find_version(path, database)
         except BaseException:
@@ -154,9 +154,7 @@ def _find_version(path: Path, database: sqlite3.Connection) -> int:
     if application != APPLICATION_ID:
         raise HistoryFileError(f"{path} is a database of another program; choose another file")
     if version > VERSION:
-        raise HistoryFileError(
-            f"{path} was written by a newer version of uwsgi-headroom; use that version, or choose another file"
-        )
+        raise HistoryFileError(f"{path} was written by a newer version; use that version, or choose another file")
     if version == _UNRELEASED:
         raise HistoryFileError(
             f"{path} was written by an unreleased version; move it away, and the exporter begins a new one"
@@ -192,7 +190,7 @@ def explain(path: Path, error: Exception) -> str:
 
 
 _MOST_ROWS = 100_000
-"""More than a tier has of a server: a damaged index may return rows without end."""
+"""More than a tier has: a damaged index may return rows without end."""
 
 
 class StoredServer(Struct, frozen=True):
@@ -231,7 +229,7 @@ class HistoryFile:
         for name in self._names():
             ends = list(self._reach(name).values())
             if ends:
-                # The last hour may not have ended, so the end of the shortest records counts.
+                # The last hour may not have ended: the shortest records count.
                 (_, last), first = ends[0], min(first for first, _ in ends)
                 found.append(StoredServer(name, first, last))
         return found
@@ -241,8 +239,8 @@ class HistoryFile:
         return bool(self._rows("SELECT 1 FROM records WHERE slot * tier > ? LIMIT 1", self._latest))
 
     def up_seconds(self, since: Callable[[str], float], enough: float) -> dict[str, float]:
-        """For each server, how long it was sampled after `since` (epoch seconds, by name): up to `enough` seconds, to
-        the precision of a quarter of an hour. Emperors and routers have no records."""
+        """How long each server was sampled after `since` (epoch seconds), in whole quarters of an hour, up to `enough`
+        seconds."""
         known: dict[str, float] = {}
         for name in self._names():
             begin = -(-since(name) // QUARTERS.seconds) * QUARTERS.seconds
@@ -251,7 +249,7 @@ class HistoryFile:
                     known[name] = known.get(name, 0.0) + record.window.observed_seconds
                     if known[name] >= enough:
                         break
-            except HistoryFileError:  # a damaged page of one server, whose others can be read
+            except HistoryFileError:  # a damaged page of one server
                 self.damaged += 1
         return known
 

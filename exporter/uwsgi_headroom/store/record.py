@@ -43,19 +43,19 @@ class Levels(Struct, frozen=True, array_like=True):
 
 
 class Record(Struct, frozen=True):
-    """A server over `window.seconds` until `until` (epoch seconds, also `window.until`). response_times: of requests
-    completed in that time, None if there were none; routes: None while they are off."""
+    """A server over `window.seconds` until `until` (epoch seconds, also `window.until`)."""
 
     until: float
     window: Window
     response_times: ResponseTimeWindow | None = None
+    """Of requests completed in that time."""
     routes: RouteWindow | None = None
+    """None while they are off."""
     levels: Levels = Levels()
 
 
 class Minute(NamedTuple):
-    """What is to be written about a server: the record of the minute that ends at `minute` (minutes since the epoch),
-    None if there is none, and events."""
+    """What is to be written of a minute that ends at `minute` (since the epoch): its record, and events."""
 
     server: str
     minute: int
@@ -172,7 +172,7 @@ def _merge_response_times(parts: Sequence[ResponseTimeWindow]) -> ResponseTimeWi
 
 
 def rebin(part: ResponseTimeWindow, bins: Bins) -> ResponseTimeWindow:
-    """The same requests in other bins: those of a bin belong to the bin that contains its middle."""
+    """The same requests in other bins: all of a bin are in the one that contains its middle."""
     if part.bins.edges == bins.edges:
         return part
     counts, doubt = [0.0] * len(bins), [0.0] * len(bins)
@@ -209,6 +209,5 @@ AHEAD_SECONDS = float(DAY)
 
 
 def slot_at(tier: Tier, minute: int) -> int:
-    """The slot of a tier that has the minute that ends at `minute` (since the epoch). Slot n ends n * tier.seconds
-    after the epoch."""
+    """The slot with the minute that ends at `minute`. Slot n ends n * tier.seconds after the epoch."""
     return -(-minute * MINUTES.seconds // tier.seconds)

@@ -28,7 +28,7 @@ _TOGETHER_SECONDS = 1.0
 """How long the thread waits for more records, to write them in one transaction."""
 
 _TOGETHER = 32
-"""Minutes in one transaction, so that what waited for a full disk does not make the file larger than it may be."""
+"""Minutes in one transaction: what waited for a full disk must not make the file too large."""
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +36,7 @@ _log = logging.getLogger(__name__)
 class HistoryWriter:
     """Writes to one history file. Methods may be called from any thread, and return at once but for `close`.
 
-    problem: why nothing is written at the moment, as a sentence; "" if all is well. written, dropped: minutes. size,
-    since: of `Database`.
+    problem: why nothing is written, as a sentence; "" if all is well. written, dropped: numbers of minutes.
     """
 
     def __init__(self, path: Path, max_size: int, epoch: Callable[[], float] = time.time) -> None:
@@ -109,7 +108,7 @@ class HistoryWriter:
             self.dropped += len(minutes)
             return False
         finally:
-            self.written += written  # last: who sees minutes written sees all else that this attempt changed
+            self.written += written  # last: who sees it sees all that this attempt changed
         return True
 
     def _drop_oldest(self) -> None:
