@@ -28,7 +28,7 @@ from uwsgi_headroom.store.earlier import decode_earlier, is_earlier
 from uwsgi_headroom.store.record import MINUTES, Levels, Record
 
 MOST_NAMES = 128
-"""Of sockets, backends or routes of one record: those with the most seconds. There are at most 50 routes."""
+"""Of sockets, backends or routes of a record: those with the most seconds. There are 50 routes at most."""
 
 _MOST_BYTES = 4_000_000
 """Of a record before compression: hostile ones have 200 kB."""

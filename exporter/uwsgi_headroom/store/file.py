@@ -1,6 +1,6 @@
 """Opens and reads history files: SQLite databases with records and events.
 
-One process writes to a file, and holds a lock on it (flock): SQLite's own are held during a transaction only.
+One process writes to a file, and holds a lock on it (flock): SQLite holds its own for a transaction only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MODE = 0o640  # routes come from the paths of users' requests
 _BUSY_SECONDS = 5.0
 
 Failure = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises; the second if its message quotes damaged text."""
+"""What SQLite raises, also where a message quotes damaged text."""
 
 _TABLES = """
 CREATE TABLE servers (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
@@ -51,7 +51,7 @@ CREATE TABLE events (
 _TEXTS = "CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, used INTEGER NOT NULL);"
 
 _KNOWN = {" ".join(table.split()) for table in f"{_TABLES}{_TEXTS}".split(";")}
-"""What SQLite keeps of the tables. A view in the place of one may have rows without end."""
+"""What SQLite keeps of the tables. A view in place of one may have endless rows."""
 
 _SETTINGS = """
 PRAGMA journal_mode = WAL;
@@ -190,7 +190,7 @@ def explain(path: Path, error: Exception) -> str:
 
 
 _MOST_ROWS = 100_000
-"""More than a tier has: a damaged index may return rows without end."""
+"""More than a tier has: a damaged index may return endless rows."""
 
 
 class StoredServer(Struct, frozen=True):
@@ -239,8 +239,7 @@ class HistoryFile:
         return bool(self._rows("SELECT 1 FROM records WHERE slot * tier > ? LIMIT 1", self._latest))
 
     def up_seconds(self, since: Callable[[str], float], enough: float) -> dict[str, float]:
-        """How long each server was sampled after `since` (epoch seconds), in whole quarters of an hour, up to `enough`
-        seconds."""
+        """How long each server was sampled after `since` (epoch seconds), by quarters, up to `enough` seconds."""
         known: dict[str, float] = {}
         for name in self._names():
             begin = -(-since(name) // QUARTERS.seconds) * QUARTERS.seconds
