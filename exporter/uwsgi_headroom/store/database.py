@@ -95,7 +95,7 @@ class Database:
         return True
 
     def _merge(self, ended: Sequence[tuple[int, int]]) -> None:
-        """Merge the minutes of these quarters of an hour, and the quarters of their hours."""
+        """Merge the minutes of these quarters, and the quarters of their hours."""
         for server, slot in ended:
             self._merge_slot(server, QUARTERS, slot, MINUTES)
         for server, slot in {(server, slot_at(HOURS, slot * 15)) for server, slot in ended}:
@@ -131,7 +131,7 @@ class Database:
         return True
 
     def _convert(self) -> None:
-        """Encode the next records of version 1.0.0 anew; after the last one, delete its texts."""
+        """Encode the next records of version 1.0.0 anew; in the end, delete its texts."""
         rows = self._execute(
             "SELECT server, tier, slot, data FROM records WHERE (server, tier, slot) > (?, ?, ?) "
             "ORDER BY server, tier, slot LIMIT ?",
