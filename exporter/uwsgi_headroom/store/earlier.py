@@ -21,7 +21,8 @@ from uwsgi_headroom.store.record import Levels, rebin
 _SERVER, _WORKER = SERVER[:11], WORKER[:11]
 """The figures that version 1.0.0 had; the others are unknown."""
 
-_ROUTES = Quantity("waits", "observed_seconds", "time"), Quantity("backend", "seconds", "time")
+_ROUTES = WAITS[0], WAITS[-1]
+"""As of waits: a time, and times by name."""
 
 _MOST_BINS = 1000
 
