@@ -263,7 +263,7 @@ MODULES = {
     "Workers of servers that patterns find": "uwsgi_headroom.watch.reader",
     "Probes": "uwsgi_headroom.watch.probed",
     "The history file": "uwsgi_headroom.store.writer",
-    "Names in the history file": "uwsgi_headroom.store.database",
+    "Names in the history file": "uwsgi_headroom.store.codec",
     "The HTTP face": "uwsgi_headroom.web.bounds",
     "Passwords that wait for their check": "uwsgi_headroom.web.security.login",
     "Logins that are remembered, and clients with wrong passwords": "uwsgi_headroom.web.security.login",

@@ -302,7 +302,7 @@ def path(tmp_path):
 
 
 def opened(path: Path) -> Database:
-    return Database(open_to_write(path), path, 10**9)
+    return Database(open_to_write(path), 10**9)
 
 
 def test_it_is_the_history_in_memory(path):

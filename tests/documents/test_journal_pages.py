@@ -35,7 +35,7 @@ def path(tmp_path):
         )
         for number in range(1, STORED + 1)
     ]
-    database = Database(open_to_write(path), path, 10**9)
+    database = Database(open_to_write(path), 10**9)
     database.write([Minute("shop", 1, None, events)], EPOCH)
     database.close()
     with contextlib.closing(sqlite3.connect(path)) as damaged, damaged:

@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace
 
 from tests.history.test_window import Watched, watch
-from tests.store.test_codec import EARLIER, Texts
 from tests.support import windows
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from tests.support.simulated_server import Server, reading
@@ -80,14 +79,8 @@ NAMES = [name for name in WorkerWindow.__struct_fields__ if name != "write_error
 
 def test_a_record_survives_with_them():
     """The file keeps a count, 0 and unknown apart."""
-    record, texts = with_errors(3, 0, None), Texts()
-    assert decode_record(encode_record(record, texts.number), texts.by_number()) == record
-
-
-def test_an_earlier_record_does_not_know_them():
-    """They are unknown in records that were written before."""
-    texts = dict(enumerate(["socket", "cpu", "sleep", "db", "GET /", "other"]))
-    assert errors_of(decode_record(EARLIER, texts).window) == [None, None]
+    record = with_errors(3, 0, None)
+    assert decode_record(encode_record(record)) == record
 
 
 def test_records_merge():

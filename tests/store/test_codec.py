@@ -1,39 +1,27 @@
-"""A record survives its bytes, records merge, and bytes that are not a record are refused."""
+"""A record survives its bytes and merges, those of version 1.0.0 are read, and what is no record is refused."""
 
 import random
+import tarfile
+import zlib
+from contextlib import closing, suppress
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from msgspec import Struct
 from msgspec.structs import replace
 
+from tests.store.test_database import NOON, minute, opened
 from tests.support import windows
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.history.window import RouteWindow, WorkerWindow
 from uwsgi_headroom.response_times.bins import EARLIER_BOUNDS, Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.store import codec
-from uwsgi_headroom.store.codec import CHECKSUM_BYTES, decode_numbers, decode_record, encode_numbers, encode_record
-from uwsgi_headroom.store.record import Levels, Record, RunningMerge, merge_records
-
-
-class Texts:
-    """Numbers texts, as the table of the file does."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def number(self, text: str) -> int:
-        if text not in self.texts:
-            self.texts.append(text)
-        return self.texts.index(text)
-
-    def by_number(self) -> dict[int, str]:
-        return dict(enumerate(self.texts))
-
+from uwsgi_headroom.store import database as database_module
+from uwsgi_headroom.store.codec import MOST_NAMES, decode_record, encode_record
+from uwsgi_headroom.store.file import HistoryFile, open_to_write, refuse_foreign
+from uwsgi_headroom.store.record import DAY, TIERS, Levels, Record, RunningMerge, merge_records
 
 SLO = Slo(1.0, 0.99)
 
@@ -72,17 +60,11 @@ def full_record(slo: Slo | None = SLO) -> Record:
     )
 
 
-@given(st.lists(st.integers(-(2**70), 2**70)))
-def test_numbers(numbers):
-    """Any whole numbers survive."""
-    assert decode_numbers(encode_numbers(numbers)) == numbers
-
-
 @pytest.mark.parametrize("slo", [None, Slo(1.0, 0.99), Slo(0.037, 0.95)])
 def test_a_record_survives(slo):
     """Everything is as before, to a tenth of a millisecond and a hundredth of a request."""
-    record, texts = full_record(slo), Texts()
-    again = decode_record(encode_record(record, texts.number), texts.by_number())
+    record = full_record(slo)
+    again = decode_record(encode_record(record))
     assert again.window == record.window
     assert again.levels == record.levels
     assert again.routes == record.routes
@@ -92,121 +74,99 @@ def test_a_record_survives(slo):
     assert again.response_times.bins.edges == record.response_times.bins.edges
 
 
-EARLIER = bytes.fromhex(
-    "04809f49c2b8028290dfc04a82c2d72f0402a29c01e0ec78809f49809f49809f4900000000000400000000000000000000000000000002"
-    "00d08603020000829f49c0ee6de0a71200829f49000402c0cf240480dddb010206809f490402d00f060200809f4982890f92a10feafb03"
-    "02acb4de75ff3f04a01f060200809f4982890f92a10f0002acb4de75ff3fe601a01fb80228068210849d01d804cc018e0e9d0f829f4904"
-    "0880d30e0ab0ea01f3285651"
-)
-"""`full_record()`, as a program of the layout before wrote it."""
+def parts_of(record: Record) -> list[Any]:
+    """What a record's bytes contain."""
+    return msgspec.msgpack.decode(zlib.decompress(encode_record(record)))
 
 
-def test_a_record_of_the_layout_before():
-    """It is read as it was, without a checksum (version 1.0.0) too; quantities that it does not have are unknown."""
-    texts = dict(enumerate(["socket", "cpu", "sleep", "db", "GET /", "other"]))
-    for data in (EARLIER, b"\x02" + EARLIER[1:-CHECKSUM_BYTES]):
-        again, record = decode_record(data, texts), full_record()
-        assert again.window == record.window
-        assert (again.levels, again.routes) == (record.levels, record.routes)
-        assert again.response_times.bins.edges == Bins((SLO.threshold,), EARLIER_BOUNDS).edges
-        assert sum(again.response_times.counts) == 113.75
+def compressed(parts: object) -> bytes:
+    return zlib.compress(msgspec.msgpack.encode(parts))
 
 
-def test_a_record_of_the_layout_before_merges():
-    """With the records of this program: a request stays on its side of each bound that both have."""
-    texts = dict(enumerate(["socket", "cpu", "sleep", "db", "GET /", "other"]))
-    earlier, now = decode_record(EARLIER, texts), full_record()
-    assert earlier.response_times
-    merged = merge_records([earlier, now]).response_times
-    assert merged.bins.edges == Bins((SLO.threshold,)).edges
-    for bound in (*EARLIER_BOUNDS, SLO.threshold):
-        parts = [part for part in (earlier.response_times, now.response_times) if part]
-        below = [sum(part.counts[: part.bins.find(bound) + 1]) for part in parts]
-        assert sum(merged.counts[: merged.bins.find(bound) + 1]) == pytest.approx(sum(below))
-
-
-def test_a_record_of_a_later_program(monkeypatch):
-    """Quantities that this program does not know, of the server and of each worker, are left out."""
-    record, texts = full_record(), Texts()
-    with monkeypatch.context() as later:
-        count = codec._COUNT
-        more = [codec._Figure("requests", count), codec._Figure("lost", count)]
-        later.setattr(codec, "_SERVER", [*codec._SERVER, codec._Figure("reloads", count)])
-        later.setattr(codec, "_WORKER", [*codec._WORKER, *more])
-        data = encode_record(record, texts.number)
-    again = decode_record(data, texts.by_number())
-    assert again.window == record.window
-    assert (again.levels, again.routes) == (record.levels, record.routes)
+def test_a_record_of_another_program():
+    """Quantities that this program does not know are left out, and those that the other did not know are unknown."""
+    record = full_record()
+    workers = tuple(replace(worker, write_errors=3, lock_seconds=0.0) for worker in record.window.workers)
+    known = replace(record, window=replace(record.window, workers=workers, refused=3, file_lock_seconds=1.0))
+    later, earlier = parts_of(known), parts_of(known)
+    for part in (later[3], later[4], *later[8]):
+        part += [7, 8]
+    for part, width in ((earlier[4], 11), *((part, 12) for part in earlier[8])):
+        del part[width:]
+    assert decode_record(compressed(later)).window == known.window
+    assert decode_record(compressed(earlier)).window == record.window
 
 
 def test_unknown_is_not_zero():
     """What is unknown is None again."""
     record = Record(60.0, windows.window(60.0, windows.worker(1, 5, each=None, up=60.0)))
-    again = decode_record(encode_record(record, Texts().number), {})
+    again = decode_record(encode_record(record))
     assert again == record
-    assert again.window.overflows is None
-    assert again.window.workers[0].running_time is None
 
 
 def test_a_minute_of_eight_workers_is_small():
-    """The size that the documentation names."""
+    """Most bytes of what the documentation names are for figures that differ."""
     record = full_record()
-    (one, _) = record.window.workers
-    data = encode_numbers(())  # an empty list has no bytes
-    assert data == b""
-    more = Record(60.0, windows.window(60.0, *[one] * 8, socket=1.0), record.response_times, None, record.levels)
-    assert len(encode_record(more, Texts().number)) < 500
+    window = replace(record.window, workers=record.window.workers * 4)
+    assert len(encode_record(replace(record, window=window))) < 300
+
+
+def test_names_of_a_record_are_bounded():
+    """Those with the most seconds are kept."""
+    routes = RouteWindow(60.0, {f"GET /{number}": float(number) for number in range(1000)})
+    again = decode_record(encode_record(replace(full_record(), routes=routes)))
+    assert sorted(again.routes.seconds.values()) == list(range(1000 - MOST_NAMES, 1000))
 
 
 def test_damaged_bytes_are_refused():
-    """They are a record or a HistoryFileError, those of version 1.0.0 without a checksum as well."""
-    texts = Texts()
-    data = encode_record(full_record(), texts.number)
-    for end in range(len(data)):
+    """Cut, followed by others, or no bytes at all; a bit that changed leaves the record as it is, or is noticed."""
+    data = encode_record(full_record())
+    for each in (
+        *(data[:end] for end in range(len(data))),
+        data * 2,
+        data + b"x",
+        zlib.compress(bytes(10**8)),
+        None,
+        "x",
+    ):
         with pytest.raises(HistoryFileError):
-            decode_record(data[:end], texts.by_number())
-    chance, refused = random.Random(1), 0
-    for number in range(4000):
-        damaged = bytearray(data if number % 2 else b"\x02" + EARLIER[1:-CHECKSUM_BYTES])
-        for _ in range(chance.randint(1, 5)):
-            damaged[chance.randrange(len(damaged))] = chance.randrange(256)
+            decode_record(each)
+    for place in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 1 << place % 8
+        with suppress(HistoryFileError):
+            assert decode_record(bytes(flipped)) == decode_record(data)
+
+
+def test_wrong_figures_are_refused(path):
+    """With a checksum that is right, or in version 1.0.0 without any, bytes are a record or a HistoryFileError."""
+    unpack("version_1", path)
+    with closing(open_to_write(path)) as database:
+        ((earlier,),) = database.execute("SELECT data FROM records WHERE tier = 900").fetchall()
+    packed, dice, refused = zlib.decompress(encode_record(full_record())), random.Random(1), 0
+    for number in range(8000):
+        changed = bytearray(earlier if number % 2 else packed)
+        for _ in range(dice.randint(1, 5)):
+            place = dice.randrange(1, len(changed))
+            changed[place : place + dice.randrange(2)] = dice.randbytes(dice.randrange(12) if number % 4 == 1 else 1)
         try:
-            decode_record(bytes(damaged), texts.by_number())
+            decode_record(bytes(changed) if number % 2 else zlib.compress(changed))
         except HistoryFileError:
             refused += 1
-    assert refused > 400
+    assert refused > 800
 
 
-def test_a_record_of_sockets_of_single_workers():
-    """It survives which workers take requests from which socket, in a layout of its own."""
-    record, texts = full_record(), Texts()
-    mapped = replace(record, levels=replace(record.levels, socket_holders={"a.sock": (1,), "b.sock": (2, 3)}))
-    data = encode_record(mapped, texts.number)
-    assert decode_record(data, texts.by_number()).levels == mapped.levels
-    assert (decode_numbers(data[:1]), decode_numbers(encode_record(record, texts.number)[:1])) == ([4], [3])
+HOLDERS = {"a.sock": (1,), "b.sock": (2, 3)}
 
 
-@pytest.mark.parametrize("settings", [{}, {"listen": "info", "max_requests_delta": "warning"}])
-@pytest.mark.parametrize("holders", [None, {"a.sock": (1,), "b.sock": (2, 3)}])
-def test_a_record_of_reviewed_settings(settings, holders):
-    """The rules survive, also where none has anything to say, which is not the same as unknown."""
-    record, texts = full_record(), Texts()
-    reviewed = replace(record, levels=replace(record.levels, socket_holders=holders, settings=settings))
-    data = encode_record(reviewed, texts.number)
-    assert decode_record(data, texts.by_number()).levels == reviewed.levels
-    assert decode_numbers(data[:1]) == [5]
-    assert set(texts.texts) >= set(settings)
-
-
-@pytest.mark.parametrize("settings", [None, {}, {"listen": "info"}])
-@pytest.mark.parametrize("holders", [None, {"a.sock": (1,), "b.sock": (2, 3)}])
-def test_a_record_of_a_server_with_another_limit(settings, holders):
-    """The code survives, with or without settings and sockets; the code of a forgotten text is no code."""
-    record, texts = full_record(), Texts()
-    levels = replace(record.levels, socket_holders=holders, settings=settings, limited_by="loop_held")
-    data = encode_record(replace(record, levels=levels), texts.number)
-    assert decode_record(data, texts.by_number()).levels == levels
-    assert decode_numbers(data[:1]) == [6]
+@pytest.mark.parametrize("settings", [None, {}, {"listen": "info", "max_requests_delta": "warning"}])
+@pytest.mark.parametrize("holders", [None, HOLDERS])
+@pytest.mark.parametrize("limit", [None, "loop_held"])
+def test_levels_of_a_record(settings, holders, limit):
+    """The workers of each socket, the rules that have something to say, which may be none, and another limit."""
+    record = full_record()
+    levels = replace(record.levels, socket_holders=holders, settings=settings, limited_by=limit)
+    assert decode_record(encode_record(replace(record, levels=levels))).levels == levels
 
 
 def test_sums_and_last_levels():
@@ -268,33 +228,79 @@ def test_an_objective_that_changed():
     assert 0.7 in merged.response_times.bins.edges
 
 
-def rounded(value: Any) -> Any:
-    """A record in built-in types, with nine digits: from Python 3.12 on, a sum of floats depends on how it is split."""
-    if isinstance(value, float):
-        return float(f"{value:.9g}")
-    if isinstance(value, dict):
-        return {key: rounded(each) for key, each in value.items()}
-    if isinstance(value, Struct):
-        return {name: rounded(getattr(value, name)) for name in value.__struct_fields__}
-    return [rounded(each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
 def test_one_by_one():
-    """Records that are merged as they come are the same as together, and few are kept."""
+    """Records that are merged as they come are the same as together, and few are kept. There is none without parts, and
+    one part is itself."""
     records = [replace(full_record(), until=60.0 * number) for number in range(1, 201)]
     merge = RunningMerge()
     for record in records:
         merge.add(record)
         assert len(merge.records) <= 64
-    one, other = merge_records(merge.records), merge_records(records)
-    assert one.response_times.interval == pytest.approx(other.response_times.interval)
-    assert rounded(replace(one, response_times=None)) == rounded(replace(other, response_times=None))
-    assert one.response_times.counts == other.response_times.counts
-
-
-def test_of_nothing():
-    """There is no record without parts, and one part is itself."""
-    record = full_record()
-    assert merge_records([record]) is record
+    assert encode_record(merge_records(merge.records)) == encode_record(merge_records(records))
+    assert merge_records(records[:1]) is records[0]
     with pytest.raises(ValueError, match="no records"):
         merge_records([])
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "history.sqlite"
+
+
+def unpack(name: str, path: Path) -> bytes:
+    """Write a file as the program of that time did; its bytes."""
+    with tarfile.open(Path(__file__).with_name("earlier_versions.tar.gz")) as files:
+        content = files.extractfile(f"{name}.sqlite").read()
+    path.write_bytes(content)
+    return content
+
+
+def read_all(path: Path) -> list[Record]:
+    with HistoryFile(path, NOON + DAY) as file:
+        records = [record for tier in TIERS for record in file.records("shop", 0, NOON + DAY, tier.seconds)]
+        assert file.damaged == 0
+        assert [event.time for event in file.events("shop", 0, NOON + DAY)] == [NOON + 300]
+    return records
+
+
+def test_a_file_of_version_1_0_0(path):
+    """Each minute is as it was written, in the bins of now; a request stays on its side of each bound of that time."""
+    unpack("version_1", path)
+    first, *_, hour = read_all(path)
+    record = full_record()
+    assert first.window == replace(record.window, until=NOON + 60.0)
+    assert (first.levels, first.routes) == (record.levels, record.routes)
+    assert hour.window.seconds == 900
+    for times, parts in ((first.response_times, 1), (hour.response_times, 15)):
+        assert times.bins.edges == record.response_times.bins.edges
+        below = [sum(times.counts[: times.bins.find(bound) + 1]) for bound in EARLIER_BOUNDS]
+        assert below == pytest.approx([113.75 * parts if bound > 0.01 else 0 for bound in EARLIER_BOUNDS])
+
+
+def test_it_is_converted_once(path, monkeypatch):
+    """A part with each write, while all is read as before; then its texts are gone. What is damaged stays as it is."""
+    unpack("version_1", path)
+    monkeypatch.setattr(database_module, "_CONVERTED", 5)
+    before = read_all(path)
+    database = opened(path)
+    for _ in range(6):
+        database.write([], NOON + 1020.0)
+        assert read_all(path) == before
+    assert database._execute("SELECT count(*) FROM records WHERE substr(data, 1, 1) = x'02'") == [(0,)]
+    assert database._execute("SELECT name FROM sqlite_master WHERE name = 'texts'") == []
+    database._execute("UPDATE records SET data = x'02ff' WHERE tier = 60 AND slot = ?", NOON // 60 + 3)
+    database.write([minute(18, route="GET /")], NOON + 1080.0)
+    with HistoryFile(path, NOON + DAY) as file:
+        ends = [(record.until - NOON) / 60 for record in file.records("shop", 0, NOON + DAY, 60)]
+        assert (ends, file.damaged) == ([1, 2, *range(4, 19)], 1)
+
+
+def test_a_file_that_was_never_released(path):
+    """It is refused with a sentence that says what to do, and stays as it is."""
+    content = unpack("unreleased", path)
+    for use in (open_to_write, refuse_foreign, lambda path: HistoryFile(path, NOON)):
+        with pytest.raises(
+            HistoryFileError, match=r"unreleased version; move it away, and the exporter begins a new one"
+        ):
+            use(path)
+    assert path.read_bytes() == content

@@ -10,7 +10,7 @@ from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import HistoryFile, open_to_write
-from uwsgi_headroom.store.record import DAY, HOURS, LONGEST_SECONDS, MINUTES, QUARTERS, Minute, Record, slot_at
+from uwsgi_headroom.store.record import DAY, LONGEST_SECONDS, MINUTES, Minute, Record
 
 NOON = 1_800_000_000 // 3600 * 3600
 
@@ -24,7 +24,7 @@ def minute(number: int, requests: int = 10, server: str = "shop", route: str = "
 
 
 def opened(path: Path, max_size: int = 10**9) -> Database:
-    return Database(open_to_write(path), path, max_size)
+    return Database(open_to_write(path), max_size)
 
 
 @pytest.fixture
@@ -37,18 +37,6 @@ def requests(path: Path, tier: int, server: str = "shop") -> list[tuple[float, i
     with HistoryFile(path, NOON + LONGEST_SECONDS) as file:
         records = list(file.records(server, 0, NOON + LONGEST_SECONDS, tier))
     return [((record.until - NOON) / 60, sum(each.requests for each in record.window.workers)) for record in records]
-
-
-def pass_hour(database: Database, now: float) -> None:
-    """Writes nothing, now and then for an hour."""
-    for seconds in (0, 1800, 3600):
-        database.write([], now + seconds)
-
-
-def test_slots():
-    """A minute belongs to the slot in which it ends."""
-    assert [slot_at(QUARTERS, minute) for minute in (1, 15, 16)] == [1, 1, 2]
-    assert [slot_at(HOURS, minute) for minute in (60, 61)] == [1, 2]
 
 
 def test_quarters_and_hours_are_merged_when_they_end(path):
@@ -87,11 +75,11 @@ def test_each_tier_is_forgotten_in_its_time(path):
     with HistoryFile(path, NOON + LONGEST_SECONDS) as file:
         assert set(file.reaches_back("shop")) == {60, 900, 3600}
     for after, kept in ((14, {900, 3600}), (90, {3600}), (731, set())):
-        pass_hour(database, NOON + 3600 + after * DAY + 7200)
+        for seconds in (0, 1800, 3600):
+            database.write([], NOON + 3600 + after * DAY + 7200 + seconds)
         with HistoryFile(path, NOON + LONGEST_SECONDS) as file:
             assert set(file.reaches_back("shop")) == kept
         connection = open_to_write(path)
-        assert connection.execute("SELECT count(*) FROM texts").fetchone() == (len(kept) > 0,)
         assert connection.execute("SELECT count(*) FROM servers").fetchone() == (len(kept) > 0,)
         connection.close()
     assert database.since == {}
@@ -112,17 +100,17 @@ def test_a_clock_that_is_years_ahead_deletes_nothing(path):
 
 
 def test_a_size_limit_forgets_the_oldest_minutes(path):
-    """The file stays below its limit, which is checked once an hour, and keeps the latest minutes and all hours."""
-    database = opened(path, max_size=500_000)
+    """The file stays below its limit, which is checked at each write, and keeps the latest minutes and all hours."""
+    database = opened(path, max_size=300_000)
     for hour in range(60):
         minutes = [minute(hour * 60 + number) for number in range(1, 61)]
         database.write(minutes, NOON + (hour + 1) * 3600.0)
-        assert database.size <= 530_000
+        assert database.size <= 300_000
     kept = requests(path, 60)
     assert 1440 <= len(kept) < 3600
     assert kept[-1][0] == 3600
     assert len(requests(path, 3600)) == 60
-    assert path.stat().st_size < 900_000
+    assert path.stat().st_size < 700_000
 
 
 def test_the_smallest_limit(path):
@@ -185,13 +173,13 @@ def test_slots_of_a_range(path):
 AHEAD = 4 * 365 * DAY
 
 
-def write_ahead(path: Path, ahead: int = AHEAD) -> None:
+def write_ahead(path: Path) -> None:
     """Five minutes at the start of a machine whose clock is not set yet."""
     database = opened(path)
-    numbers = range(ahead // 60, ahead // 60 + 5)
-    event = Event(id=1, time=NOON + ahead, since=NOON + ahead, kind="exporter_started", title="Started.")
-    database.write([minute(number) for number in numbers], NOON + ahead + 300.0)
-    database.write([Minute("shop", NOON // 60 + ahead // 60, None, [event])], NOON + ahead + 300.0)
+    numbers = range(AHEAD // 60, AHEAD // 60 + 5)
+    event = Event(id=1, time=NOON + AHEAD, since=NOON + AHEAD, kind="exporter_started", title="Started.")
+    database.write([minute(number) for number in numbers], NOON + AHEAD + 300.0)
+    database.write([Minute("shop", NOON // 60 + AHEAD // 60, None, [event])], NOON + AHEAD + 300.0)
     database.close()
 
 
@@ -201,22 +189,17 @@ def write_hours(database: Database, first: int, last: int) -> None:
 
 
 def test_later_records_are_not_read(path):
-    """The server reaches until now, and has no events of another time."""
+    """Without others, there is no server yet, and a reader can say why. Events of another time are not read either."""
     write_ahead(path)
+    with HistoryFile(path, NOON + 7200.0) as file:
+        assert file.servers() == []
+        assert file.has_later()
     write_hours(opened(path), 0, 2)
     with HistoryFile(path, NOON + 7200.0) as file:
         (server,) = file.servers()
         assert (server.first, server.last) == (NOON + 60, NOON + 7200)
         assert len(list(file.records("shop", 0, 1e11, 60))) == 120
         assert file.events("shop", 0, 1e11) == []
-
-
-def test_only_later_records(path):
-    """Then there is no server yet, and a reader can say why."""
-    write_ahead(path)
-    with HistoryFile(path, NOON + 7200.0) as file:
-        assert file.servers() == []
-        assert file.has_later()
 
 
 def test_minutes_of_an_earlier_writer_are_merged(path):
@@ -228,28 +211,6 @@ def test_minutes_of_an_earlier_writer_are_merged(path):
     opened(path).write([minute(16)], NOON + 960)
     with HistoryFile(path, NOON + 960.0) as file:
         assert [record.until for record in file.records("shop", 0, 1e11, 900)] == [NOON + 180]
-
-
-def test_later_records_are_deleted(path):
-    """Once the clock has been steady for an hour, and most records are earlier."""
-    write_ahead(path)
-    database = opened(path)
-    write_hours(database, 0, 1)
-    pass_hour(database, NOON + 3600)
-    assert [end for end, _ in requests(path, 60)] == list(range(1, 61))
-    with HistoryFile(path, 1e11) as file:
-        assert not file.has_later()
-        assert file.events("shop", 0, 1e11) == []
-
-
-def test_a_clock_that_is_behind_deletes_nothing(path):
-    """Most records are later then: it is the clock that is wrong."""
-    database = opened(path)
-    write_hours(database, 0, 3)
-    write_hours(database, -24000, -23999)
-    pass_hour(database, NOON - 23999 * 3600.0)
-    with HistoryFile(path, NOON + 3 * 3600.0) as file:
-        assert len(list(file.records("shop", NOON, 1e11, HOURS.seconds))) == 3
 
 
 def test_a_limit_beside_later_records(path):

@@ -11,7 +11,6 @@ from tests.store.test_database import NOON, opened
 from tests.support import windows
 from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.store.database import find_share
 from uwsgi_headroom.store.file import HistoryFile
 from uwsgi_headroom.store.record import DAY, Minute, Record
 
@@ -92,27 +91,3 @@ def test_what_waited_does_not_make_the_file_larger(tmp_path):
         database.write([hostile(number, dice) for number in range(first, first + 32)], NOON + 80 * 60.0)
         assert on_disk(path) <= MAX_SIZE + SLACK
     assert database.size <= MAX_SIZE
-
-
-def test_names_are_forgotten_one_by_one(tmp_path):
-    """A server has a thousand; a record that had an earlier one shows the figure without its name."""
-    path = tmp_path / "history.sqlite"
-    database = opened(path)
-    for number in range(1, 13):
-        window = replace(windows.window(60.0), until=NOON + number * 60.0)
-        routes = {"always": 1.0, **{f"{number} {place}": 2.0 for place in range(100)}}
-        record = Record(NOON + number * 60.0, window, routes=RouteWindow(60.0, routes))
-        database.write([Minute("shop", NOON // 60 + number, record)], NOON + number * 60.0)
-    with HistoryFile(path, NOON + DAY) as file:
-        first, *_, last = [record.routes.seconds for record in file.records("shop", 0, NOON + DAY, 60) if record.routes]
-    assert first == {"always": 1.0, "(forgotten)": 200.0}
-    assert len(last) == 101
-
-
-@pytest.mark.parametrize(
-    ("weights", "room", "share"),
-    [([1, 2, 100], 30, 27), ([10, 10, 10], 15, 5), ([1, 20, 30], 31, 15), ([5], 3, 3), ([1, 2], 10, 2), ([], 10, 0)],
-)
-def test_shares(weights, room, share):
-    """What the small ones leave is divided among the large ones."""
-    assert find_share(weights, room) == share

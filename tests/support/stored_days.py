@@ -40,7 +40,7 @@ _CROWD = 150  # events in the burst
 def write(path: Path, server: str, until: float, days: float = 14.0, minutes: int = 1) -> None:
     """Write the file. until: the end, in epoch seconds. minutes: the length of a record; with more than 1 the file is
     written faster, and its tier of minutes has gaps."""
-    database = Database(open_to_write(path), path, 10**9)
+    database = Database(open_to_write(path), 10**9)
     dice = random.Random(server)
     length = minutes * 60
     ends = range(int((until - days * DAY) // length) * length + length, int(until) + 1, length)

@@ -168,7 +168,7 @@ def _store(path: Path) -> None:
         )
         for number in range(STORED_EVENTS)
     ]
-    database = Database(open_to_write(path), path, 10**9)
+    database = Database(open_to_write(path), 10**9)
     database.write([Minute("large", int(now // 60) - 2, None, events)], now)
     database.close()
 

@@ -1,21 +1,17 @@
-"""Opens and reads history files: SQLite databases with records, events and texts. Raises HistoryFileError with a
-sentence.
+"""Opens and reads history files: SQLite databases with records and events.
 
-Only one process writes to a file: it holds a lock on another file beside it, because SQLite's own locks are held only
-during a transaction. Readers need no lock.
+One process writes to a file, and holds a lock on it (flock): SQLite holds its own for a transaction only.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import groupby, islice
 from pathlib import Path
 from types import TracebackType
 
@@ -25,37 +21,23 @@ from msgspec import Struct
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.codec import decode_in_slot
-from uwsgi_headroom.store.record import AHEAD_SECONDS, QUARTERS, TIERS, Record
+from uwsgi_headroom.store.record import AHEAD_SECONDS, LONGEST_SECONDS, QUARTERS, TIERS, Record
 
 APPLICATION_ID = 0x75774852  # "uwHR", in SQLite's header
-VERSION = 2
-"""The version of the tables. A program reads files of its own version and of earlier ones; a writer converts them.
-Since 2, a text belongs to a server, or, if an earlier version wrote it, to none (0)."""
+VERSION = 3
+"""Of the tables. Those of version 1.0.0, 1, also have texts, until `database` has converted all records."""
+
+_UNRELEASED = 2
 
 _MODE = 0o640  # routes come from the paths of users' requests
-_LOCK_MODE = 0o600  # everyone who can open the lock file can hold the lock
-
-_PAGE_BYTES = 16_384
-"""A row of over a quarter of a page would take pages of its own; a minute of 64 workers is 2 kB."""
 
 _BUSY_SECONDS = 5.0
 
 Failure = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite raises; the second if its message quotes a damaged schema that is not UTF-8."""
+"""What SQLite raises, also where a message quotes damaged text."""
 
-_CHECKPOINT_PAGES = 64
-"""The write-ahead log is emptied into the file when it has so many pages: 1 MB. SQLite's default of 1,000 would be 16
-MB."""
-
-_TEXTS = """
-CREATE TABLE texts (
-    id INTEGER PRIMARY KEY, server INTEGER NOT NULL, text TEXT NOT NULL, used INTEGER NOT NULL, UNIQUE (server, text)
-);
-"""
-
-_TABLES = f"""
+_TABLES = """
 CREATE TABLE servers (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-{_TEXTS}
 CREATE TABLE records (
     server INTEGER NOT NULL, tier INTEGER NOT NULL, slot INTEGER NOT NULL, data BLOB NOT NULL,
     PRIMARY KEY (server, tier, slot)
@@ -66,163 +48,124 @@ CREATE TABLE events (
 ) WITHOUT ROWID;
 """
 
-_EARLIER_TEXTS = "CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, used INTEGER NOT NULL);"
+_TEXTS = "CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, used INTEGER NOT NULL);"
 
-_KNOWN = frozenset(" ".join(table.split()) for table in f"{_TABLES}{_EARLIER_TEXTS}".split(";") if table.strip())
-"""What SQLite keeps of the tables: the statements that made them. A file may come from another machine, and a view in
-the place of a table may have rows without end."""
+_KNOWN = {" ".join(table.split()) for table in f"{_TABLES}{_TEXTS}".split(";")}
+"""What SQLite keeps of the tables. A view in place of one may have endless rows."""
 
-_SET_ASIDE = "ALTER TABLE texts RENAME TO earlier_texts;"
-_TAKE_OVER = "INSERT INTO texts SELECT id, 0, text, used FROM earlier_texts; DROP TABLE earlier_texts;"
+_SETTINGS = """
+PRAGMA journal_mode = WAL;
+PRAGMA wal_autocheckpoint = 64;
+PRAGMA synchronous = NORMAL;
+PRAGMA journal_size_limit = 1000000;
+"""
+"""The write-ahead log is emptied when it has 64 pages: 1 MB."""
 
-_HEADER = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
+_NEW = f"""
+PRAGMA page_size = 16384;
+PRAGMA auto_vacuum = INCREMENTAL;
+BEGIN;
+{_TABLES}
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {VERSION};
+COMMIT;
+"""
+"""A row of over a quarter of a page takes pages of its own; 64 workers take 2.4 kB."""
 
 
 def open_to_write(path: Path) -> sqlite3.Connection:
     """Open a history file, and create it if there is none. The caller holds `hold_lock`."""
     with _explained(path):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _MODE))
-        database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            database.text_factory = _decode_text
-            version = _version(path, database)
-            if not version:
-                database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-                database.execute("PRAGMA auto_vacuum = INCREMENTAL")
-                database.executescript(f"BEGIN; {_TABLES} {_HEADER} COMMIT;")
-            elif version < VERSION:
-                database.executescript(f"BEGIN; {_SET_ASIDE} {_TEXTS} {_TAKE_OVER} {_HEADER} COMMIT;")
-            database.execute("PRAGMA journal_mode = WAL")
-            database.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
-            database.execute("PRAGMA synchronous = NORMAL")
-            database.execute("PRAGMA journal_size_limit = 1000000")
-        except BaseException:
-            database.close()
-            raise
+    with _opened(path, "mode=rw") as (database, version):
+        database.executescript(_SETTINGS if version else _NEW + _SETTINGS)
+        database.execute(f"PRAGMA user_version = {VERSION}")
         return database
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
     """Open a history file that another process may be writing to."""
-    with _explained(path):
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
-            raise HistoryFileError(f"{path} is not an ordinary file; choose another file")
-        address = path.resolve().as_uri()
-        # Beside a file that nobody writes to, a reader without the right to write there cannot make SQLite's own files.
-        idle = not Path(f"{path}-wal").exists() and not os.access(path.resolve().parent, os.W_OK)
-        query = "mode=ro&immutable=1" if idle else "mode=ro"
-        database = sqlite3.connect(f"{address}?{query}", uri=True, timeout=_BUSY_SECONDS, check_same_thread=False)
-        database.text_factory = _decode_text
-        try:
-            if not _version(path, database):
-                raise HistoryFileError(f"{path} is empty: no exporter has written to it yet")
-        except BaseException:
-            database.close()
-            raise
+    # A reader that may not write there cannot make SQLite's own files.
+    idle = not Path(f"{path}-wal").exists() and not os.access(os.path.dirname(os.path.realpath(path)), os.W_OK)
+    with _opened(path, "mode=ro&immutable=1" if idle else "mode=ro") as (database, version):
+        if not version:
+            raise HistoryFileError(f"{path} is empty: no exporter has written to it yet")
         return database
 
 
 def refuse_foreign(path: Path) -> None:
-    """Raise HistoryFileError if a file is not empty and no history file of this version or an earlier one. Reads its
-    header (https://www.sqlite.org/fileformat.html): opened as a database, it would get SQLite's own files beside it."""
-    with _explained(path):
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise HistoryFileError(f"{path} is not an ordinary file; choose another file")
-        with path.open("rb") as file:
-            header = file.read(100)
-        if not header:
-            return
-        if header[:16] != b"SQLite format 3\0":
-            raise sqlite3.DatabaseError("not a database")
-        version, application = (int.from_bytes(header[place : place + 4], "big") for place in (60, 68))
-        _refuse_version(path, application, version)
+    """Raise HistoryFileError if a file can be no history. SQLite makes no file of its own."""
+    with _opened(path, "mode=ro&immutable=1") as (database, _):
+        database.close()
+
+
+def read_texts(database: sqlite3.Connection) -> dict[int, str] | None:
+    """The texts of version 1.0.0, by number; None once all records are encoded anew."""
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'texts'").fetchall():
+        return None
+    return {number: str(text) for number, text in database.execute("SELECT id, text FROM texts")}
 
 
 def hold_lock(path: Path) -> int:
-    """Lock the file for writing by this process; returns a descriptor, which holds the lock until it is closed.
-
-    Only this user may open the lock file: a lock needs no more than the right to read it.
-    """
-    lock = _lock_path(path)
-    with _explained(lock):
-        if lock.is_symlink():
-            raise HistoryFileError(f"{lock} is a symbolic link; remove it")
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        descriptor = os.open(lock, flags, _LOCK_MODE)
+    """Create a history file if there is none, and lock it until the returned descriptor is closed."""
+    with _explained(path):
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, _MODE)
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-                raise HistoryFileError(
-                    f"{lock} is not a file of the exporter's user; remove it, or run the exporter as its owner"
-                )
-            os.fchmod(descriptor, _LOCK_MODE)  # an earlier version let its group read it
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
             raise HistoryFileError(f"another exporter writes to {path}; give each exporter a file of its own") from None
-        except BaseException:
-            os.close(descriptor)
-            raise
         return descriptor
 
 
-def is_lock(path: Path, descriptor: int) -> bool:
-    """Whether a descriptor of `hold_lock` still holds the lock of the file: not if the lock file was deleted, as by
-    who deletes a history and all that is beside it."""
-    try:
-        return os.path.samestat(os.stat(_lock_path(path)), os.fstat(descriptor))
-    except OSError:
-        return False
-
-
-def _lock_path(path: Path) -> Path:
-    return Path(f"{path}-lock")
-
-
-def _decode_text(data: bytes) -> str:
-    """A text of the file, also if it is damaged: SQLite does not check that it is UTF-8."""
-    return data.decode("utf-8", "replace")
-
-
-@contextlib.contextmanager
+@contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
     """A transaction for writing, which an error rolls back."""
-    database.execute("BEGIN IMMEDIATE")
-    try:
+    with database:
+        database.execute("BEGIN IMMEDIATE")
         yield
-        database.execute("COMMIT")
-    except BaseException:
-        if database.in_transaction:
-            database.execute("ROLLBACK")
-        raise
 
 
-def _version(path: Path, database: sqlite3.Connection) -> int:
-    """The version of a file, 0 if it is empty."""
+@contextmanager
+def _opened(path: Path, query: str) -> Iterator[tuple[sqlite3.Connection, int]]:
+    """A connection, which an error closes, and the version of its file; 0 if empty."""
+    with _explained(path):
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
+            raise HistoryFileError(f"{path} is not an ordinary file; choose another file")
+        address = f"{Path(os.path.realpath(path)).as_uri()}?{query}"
+        database = sqlite3.connect(
+            address, uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        )
+        try:
+            # A damaged text need not be UTF-8.
+            database.text_factory = lambda data: data.decode("utf-8", "replace")
+            yield database, _find_version(path, database)
+        except BaseException:
+            database.close()
+            raise
+
+
+def _find_version(path: Path, database: sqlite3.Connection) -> int:
     (application,) = database.execute("PRAGMA application_id").fetchone()
     (version,) = database.execute("PRAGMA user_version").fetchone()
-    tables = dict(database.execute("SELECT name, sql FROM sqlite_master"))
+    tables = dict(database.execute("SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'view')"))
     if not tables and not application:
         return 0
-    _refuse_version(path, application, version)
-    for name in ("servers", "texts", "records", "events"):
-        if " ".join(str(tables.get(name)).split()) not in _KNOWN:
-            raise HistoryFileError(explain(path, sqlite3.DatabaseError("malformed schema")))
+    if application != APPLICATION_ID:
+        raise HistoryFileError(f"{path} is a database of another program; choose another file")
+    if version > VERSION:
+        raise HistoryFileError(f"{path} was written by a newer version; use that version, or choose another file")
+    if version == _UNRELEASED:
+        raise HistoryFileError(
+            f"{path} was written by an unreleased version; move it away, and the exporter begins a new one"
+        )
+    made_by = {" ".join(str(tables.get(name, "")).split()) for name in ("servers", "records", "events", "texts")}
+    if version < 1 or not made_by <= _KNOWN:
+        raise sqlite3.DatabaseError("malformed schema")
     return int(version)
 
 
-def _refuse_version(path: Path, application: int, version: int) -> None:
-    if application != APPLICATION_ID:
-        raise HistoryFileError(f"{path} is a database of another program; choose another file")
-    if version < 1:
-        raise HistoryFileError(explain(path, sqlite3.DatabaseError("malformed version")))
-    if version > VERSION:
-        raise HistoryFileError(
-            f"{path} was written by a newer version of uwsgi-headroom; use that version, or choose another file"
-        )
-
-
-@contextlib.contextmanager
+@contextmanager
 def _explained(path: Path) -> Iterator[None]:
     try:
         yield
@@ -246,7 +189,8 @@ def explain(path: Path, error: Exception) -> str:
     return f"{path}: {text}"
 
 
-_ROWS = 200  # at a time
+_MOST_ROWS = 100_000
+"""More than a tier has: a damaged index may return endless rows."""
 
 
 class StoredServer(Struct, frozen=True):
@@ -258,8 +202,7 @@ class StoredServer(Struct, frozen=True):
 
 
 class HistoryFile:
-    """A history file for reading at the time `now` (epoch seconds); a context manager. Every method raises
-    HistoryFileError with a sentence.
+    """A history file for reading at `now` (epoch seconds). Every method raises HistoryFileError.
 
     What a clock that was ahead has left is ignored. So is what is damaged: `damaged` counts it.
     """
@@ -283,12 +226,12 @@ class HistoryFile:
 
     def servers(self) -> list[StoredServer]:
         found = []
-        for (name,) in self._rows("SELECT name FROM servers ORDER BY name"):
-            reach = self._reach(str(name))
-            if reach:
-                # The last hour may not have ended, so the end of the shortest records counts.
-                last = next(reach[tier.seconds][1] for tier in TIERS if tier.seconds in reach)
-                found.append(StoredServer(str(name), min(first for first, _ in reach.values()), last))
+        for name in self._names():
+            ends = list(self._reach(name).values())
+            if ends:
+                # The last hour may not have ended: the shortest records count.
+                (_, last), first = ends[0], min(first for first, _ in ends)
+                found.append(StoredServer(name, first, last))
         return found
 
     def has_later(self) -> bool:
@@ -296,124 +239,92 @@ class HistoryFile:
         return bool(self._rows("SELECT 1 FROM records WHERE slot * tier > ? LIMIT 1", self._latest))
 
     def up_seconds(self, since: Callable[[str], float], enough: float) -> dict[str, float]:
-        """For each server, how long it was sampled after `since` (epoch seconds, by name): up to `enough` seconds, to
-        the precision of a quarter of an hour. Emperors and routers have no records."""
+        """How long each server was sampled after `since` (epoch seconds), by quarters, up to `enough` seconds."""
         known: dict[str, float] = {}
-        for (name,) in self._rows("SELECT name FROM servers"):
-            begin = -(-since(str(name)) // QUARTERS.seconds) * QUARTERS.seconds
+        for name in self._names():
+            begin = -(-since(name) // QUARTERS.seconds) * QUARTERS.seconds
             try:
-                for record in self.records(str(name), begin, self._latest, QUARTERS.seconds):
-                    known[str(name)] = known.get(str(name), 0.0) + record.window.observed_seconds
-                    if known[str(name)] >= enough:
+                for record in self.records(name, begin, self._latest, QUARTERS.seconds):
+                    known[name] = known.get(name, 0.0) + record.window.observed_seconds
+                    if known[name] >= enough:
                         break
-            except HistoryFileError:  # a damaged page of one server, whose others can be read
+            except HistoryFileError:  # a damaged page of one server
                 self.damaged += 1
         return known
 
     def records(self, server: str, since: float, until: float, tier: int) -> Iterator[Record]:
-        """The records of a server that end after `since` and by `until` (epoch seconds), in the order of time. tier:
-        their length in seconds: 60, 900 or 3600."""
-        # A slot may be damaged too, so that it is out of order: `+slot` keeps SQLite from ending at it.
+        """The records of a server that end after `since` and by `until` (epoch seconds). tier: 60, 900 or 3600."""
+        # A damaged slot may be out of order: `+slot` keeps SQLite from ending at it.
         query = (
             "SELECT slot, data FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) "
             "AND tier = ? AND slot > ? AND +slot <= ? ORDER BY slot LIMIT ?"
         )
-        after, end = int(since // tier), int(min(until, self._latest) // tier)
-        counted: set[object] = set()  # slots of damaged records: those behind the last whole one are read twice
-        while rows := self._rows(query, server, tier, after, end, _ROWS):
-            # After the rows: a text is written no later than the first record that needs it.
-            texts = {number: str(text) for number, text in self._rows("SELECT id, text FROM texts")}
-            before, last = after, rows[-1][0]
-            for slot, data in rows:
+        values = server, tier, int(since // tier), int(min(until, self._latest) // tier), _MOST_ROWS
+        with _explained(self._path):
+            texts = read_texts(self._database) or {}
+            for slot, data in self._database.execute(query, values):
                 try:
-                    record = decode_in_slot(data, texts, tier, slot)
+                    yield decode_in_slot(data, texts, tier, slot)
                 except HistoryFileError:
-                    self.damaged += slot not in counted
-                    counted.add(slot)
-                    continue
-                if slot > after:
-                    after = slot
-                    yield record
-            if len(rows) < _ROWS:
-                return
-            if after == before:  # all of them are damaged
-                after = max(after, last)
-            if after == before:  # a damaged index may return a row again and again
-                raise HistoryFileError(explain(self._path, sqlite3.DatabaseError("database disk image is malformed")))
+                    self.damaged += 1
 
-    def events(self, server: str, since: float, until: float, kind: str = "*", most: int = -1) -> list[Event]:
-        """The events of a server in a time (epoch seconds), oldest first; all of them, or of one kind. most: so many of
-        the latest; all if negative."""
-        query = (
-            "SELECT time, data FROM events WHERE server = (SELECT id FROM servers WHERE name = ?) "
-            "AND time >= ? AND time <= ? AND what GLOB ? ORDER BY time DESC LIMIT ?"
-        )
-        rows = self._rows(query, server, since, min(until, self._latest), f"{kind} *", most)
-        return list(self._decode_events(reversed(rows)))
+    def events(self, server: str, since: float, until: float, kind: str = "*", most: int | None = None) -> list[Event]:
+        """The events of a server in a time (epoch seconds), oldest first. most: only so many of the latest."""
+        return list(islice(self._find_events(server, since, until, kind), most))[::-1]
 
     def latest_events(self, server: str, since: float, before: tuple[float, int], count: int) -> list[Event]:
-        """The latest events of a server since a time (epoch seconds) and before the time and id of another event, at
-        most `count`, newest first. A damaged event is left out."""
-        query = (
-            "SELECT time, data FROM events WHERE server = (SELECT id FROM servers WHERE name = ?) "
-            "AND time >= ? AND time <= ? ORDER BY time DESC"
-        )
+        """At most `count` events since a time and before the time and id of another event, newest first."""
         found: list[Event] = []
-        try:
-            rows = self._database.execute(query, (server, since, min(before[0], self._latest)))
-            for _, together in groupby(rows, key=itemgetter(0)):
-                events = sorted(self._decode_events(together), key=lambda event: event.id, reverse=True)
-                found += [event for event in events if (event.time, event.id) < before]
-                if len(found) >= count:
-                    break
-        except Failure as error:
-            raise HistoryFileError(explain(self._path, error)) from None
+        for _, together in groupby(self._find_events(server, since, before[0], "*"), key=lambda event: event.time):
+            newest_first = sorted(together, key=lambda event: event.id, reverse=True)
+            found += [event for event in newest_first if (event.time, event.id) < before]
+            if len(found) >= count:
+                break
         return found[:count]
-
-    def _decode_events(self, rows: Iterable[tuple[float, bytes]]) -> Iterator[Event]:
-        """The events of these rows. One whose time is not that of its row is damaged: a page of the journal begins
-        where the one before ended, and would leave out all in between."""
-        for time, data in rows:
-            try:
-                event = msgspec.json.decode(data, type=Event)
-            except (msgspec.MsgspecError, UnicodeDecodeError, TypeError, RecursionError):
-                self.damaged += 1
-                continue
-            if event.time == time:
-                yield event
-            else:
-                self.damaged += 1
 
     def reaches_back(self, server: str) -> dict[int, float]:
         """For each tier with records of a server, the end of the first one in epoch seconds."""
         return {tier: first for tier, (first, _) in self._reach(server).items()}
 
     def _reach(self, server: str) -> dict[int, tuple[float, float]]:
-        """For each tier with records of a server, the ends of the first and the last one in epoch seconds."""
+        """The same of the first and the last record. A slot of long before records are kept is damaged."""
+        query = (
+            "SELECT slot FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) "
+            "AND tier = ? AND slot BETWEEN ? AND ? ORDER BY slot "
+        )
         reach = {}
-        for seconds, _ in TIERS:
-            first, last = (self._find_end(server, seconds, order) for order in ("ASC", "DESC"))
-            if first is not None and last is not None:
-                reach[seconds] = float(first) * seconds, float(last) * seconds
+        for tier, _ in TIERS:
+            slots = int((self._latest - 2 * LONGEST_SECONDS) // tier), int(self._latest // tier)
+            ends = [self._rows(f"{query} {order} LIMIT 1", server, tier, *slots) for order in ("ASC", "DESC")]
+            if all(ends):
+                (((first,),), ((last,),)) = ends
+                reach[tier] = first * float(tier), last * float(tier)
         return reach
 
-    def _find_end(self, server: str, tier: int, order: str) -> int | None:
-        """The first slot, or the last with "DESC", whose record is not damaged."""
+    def _find_events(self, server: str, since: float, until: float, kind: str) -> Iterator[Event]:
+        """Newest first. An event of another time than its row is damaged: the next page would begin there."""
         query = (
-            "SELECT slot, data FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) "
-            "AND tier = ? AND slot <= ? ORDER BY slot "
+            "SELECT time, data FROM events WHERE server = (SELECT id FROM servers WHERE name = ?) "
+            "AND time BETWEEN ? AND ? AND what GLOB ? ORDER BY time DESC"
         )
-        try:
-            for slot, data in self._database.execute(query + order, (server, tier, int(self._latest // tier))):
-                with suppress(HistoryFileError):
-                    decode_in_slot(data, {}, tier, slot)
-                    return int(slot)
-        except Failure as error:
-            raise HistoryFileError(explain(self._path, error)) from None
-        return None
+        values = server, since, min(until, self._latest), f"{kind} *"
+        with _explained(self._path):
+            for time, data in self._database.execute(query, values):
+                event = _decode_event(data)
+                if event and event.time == time:
+                    yield event
+                else:
+                    self.damaged += 1
+
+    def _names(self) -> list[str]:
+        return [str(name) for (name,) in self._rows("SELECT name FROM servers ORDER BY name")]
 
     def _rows(self, query: str, *values: object) -> list[tuple]:  # type: ignore[type-arg]
-        try:
+        with _explained(self._path):
             return self._database.execute(query, values).fetchall()
-        except Failure as error:
-            raise HistoryFileError(explain(self._path, error)) from None
+
+
+def _decode_event(data: bytes) -> Event | None:
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError, TypeError, RecursionError):
+        return msgspec.json.decode(data, type=Event)
+    return None

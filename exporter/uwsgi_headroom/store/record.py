@@ -6,57 +6,56 @@ How two figures merge follows from the table of quantities (`history.totals`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import add, attrgetter, itemgetter
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from operator import add
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WAITS, WORKER, Of, Quantity, sum_if_all_known
+from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WAITS, WORKER, Quantity
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.record import AdviceSeverity, SocketHolders
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
-_Name = TypeVar("_Name", bound=str)
 
-
-class Levels(Struct, frozen=True):
-    """What held at the end of a record; None for unknown. cpus: usable by the server; memory_available,
-    memory_per_worker: bytes; others_follow: whether the CPU use of other programs grows with the server's requests;
-    thunder_lock: whether it is on; slo: the objective, without its origin; socket_holders: the workers that take
-    requests from each socket, where some workers do not take them from every one (`map-socket`); settings: the rules of
-    the review of settings that have something to say (`analysis.settings`), never the settings; limited_by: the code of
-    what limited the server before each of its resources (`Headroom.limited_by`), None if nothing is known to have."""
+class Levels(Struct, frozen=True, array_like=True):
+    """What held at the end of a record; None for unknown. A file has this order: add at the end."""
 
     cpus: float | None = None
+    """Usable by the server."""
     memory_available: int | None = None
     memory_per_worker: int | None = None
     others_follow: bool | None = None
+    """Whether the CPU use of other programs grows with the server's requests."""
     thunder_lock: bool | None = None
     slo: Slo | None = None
+    """The objective, without its origin."""
     socket_holders: SocketHolders | None = None
+    """The workers of each socket, where some do not take requests from every one (`map-socket`)."""
     settings: Mapping[str, AdviceSeverity] | None = None
+    """The rules of the review that have something to say (`analysis.settings`), never the settings."""
     limited_by: str | None = None
+    """The code of what limited the server before its resources (`Headroom.limited_by`)."""
 
 
 class Record(Struct, frozen=True):
-    """A server over `window.seconds` until `until` (epoch seconds, also `window.until`). response_times: of requests
-    completed in that time, None if there were none; routes: None while they are off."""
+    """A server over `window.seconds` until `until` (epoch seconds, also `window.until`)."""
 
     until: float
     window: Window
     response_times: ResponseTimeWindow | None = None
+    """Of requests completed in that time."""
     routes: RouteWindow | None = None
+    """None while they are off."""
     levels: Levels = Levels()
 
 
 class Minute(NamedTuple):
-    """What is to be written about a server: the record of the minute that ends at `minute` (minutes since the epoch),
-    None if there is none, and events."""
+    """What is to be written of a minute that ends at `minute` (since the epoch): its record, and events."""
 
     server: str
     minute: int
@@ -65,18 +64,16 @@ class Minute(NamedTuple):
 
 
 def merge_records(records: Sequence[Record]) -> Record:
-    """One record of several, which must be in the order of time: sums, and the levels of the last one, but what
-    limited most of them. A figure of a worker or a socket is known only if it is in every record; what threads wait
-    for and the use of CPUs are known for the time that was measured. Raises ValueError without records."""
+    """One record of several in the order of time: sums, and the levels of the last one, but what limited most of them.
+    What is unknown in one of them is unknown; waits and the use of CPUs are those of the time that was measured."""
     if not records:
         raise ValueError("no records to merge")
     if len(records) == 1:
         return records[0]
     last, limits = records[-1], Counter(record.levels.limited_by for record in records)
-    windows = [record.window for record in records]
     return Record(
         until=last.until,
-        window=_merge_windows(windows),
+        window=_merge_windows([record.window for record in records]),
         response_times=_merge_response_times([each.response_times for each in records if each.response_times]),
         routes=_merge_routes([record.routes for record in records if record.routes]),
         levels=replace(last.levels, limited_by=limits.most_common(1)[0][0]),
@@ -87,8 +84,7 @@ _MOST_UNMERGED = 64
 
 
 class RunningMerge:
-    """Merges records as they come, in the order of time, and keeps few of them: those of two years of a large server
-    would take a gigabyte."""
+    """Merges records as they come, in the order of time, and keeps few: those of two years may take a gigabyte."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []  # merged so far, or few
@@ -101,68 +97,58 @@ class RunningMerge:
 
 
 def _merge_windows(windows: Sequence[Window]) -> Window:
-    last = windows[-1]
-    by_id: dict[int, list[WorkerWindow]] = {}
+    workers: dict[int, list[WorkerWindow]] = {}
     for window in windows:
         for worker in window.workers:
-            by_id.setdefault(worker.worker_id, []).append(worker)
-    # A reload makes the use by others unknown for a minute, which must not make it unknown for the whole hour.
+            workers.setdefault(worker.worker_id, []).append(worker)
+    # A reload makes the use by others unknown for a minute, and not for the whole hour.
     cpus = [window.cpu for window in windows if window.cpu]
     cpus = [cpu for cpu in cpus if cpu.others_seconds is not None] or cpus
     waits = [window.waits for window in windows if window.waits]
     return Window(
         asked=sum([window.asked for window in windows]),
         seconds=sum([window.seconds for window in windows]),
-        until=last.until,
-        workers=tuple([WorkerWindow(number, *_merge_figures(_WORKER, by_id[number])) for number in sorted(by_id)]),
-        cpu=CpuWindow(*_merge_figures(_CPU, cpus)) if cpus else None,
-        waits=WaitWindow(*_merge_figures(_WAITS, waits)) if waits else None,
-        **dict(zip(_WINDOW, _merge_figures(_WINDOW, windows), strict=True)),
+        until=windows[-1].until,
+        workers=tuple([WorkerWindow(number, **_merge(WORKER, workers[number])) for number in sorted(workers)]),
+        cpu=CpuWindow(**_merge(CPU, cpus)) if cpus else None,
+        waits=WaitWindow(**_merge(WAITS, waits)) if waits else None,
+        **_merge(SERVER, windows),
+        **_merge(SOCKET, windows),
     )
 
 
-_Get = Callable[[Any], Any]
+def _merge(part: Iterable[Quantity], windows: Sequence[object]) -> dict[str, Any]:
+    """The figures of a part of several windows: levels are the last ones, and all others add up."""
+    merged: dict[str, Any] = {}
+    for quantity in part:
+        values = [getattr(window, quantity.name) for window in windows]
+        if quantity.kind == "level":
+            merged[quantity.name] = values[-1]
+        elif quantity.of == "socket":
+            merged[quantity.name] = _add_up(values, common=True)
+        else:
+            merged[quantity.name] = _sum(values)
+    return merged
 
-_Merge = Callable[[Sequence[Any]], Any]
+
+def _sum(values: Sequence[Any]) -> Any:
+    """The sum of numbers, of named times, or of each place; None if any is unknown."""
+    if None in values:
+        return None
+    if isinstance(values[0], Mapping):
+        return _add_up(values)
+    if isinstance(values[0], tuple):
+        return tuple(map(sum, zip(*values, strict=True)))
+    return sum(values)
 
 
-def _merge_figures(part: Mapping[str, tuple[_Get, _Merge]], windows: Sequence[object]) -> list[Any]:
-    """The figures of a part of several windows, merged, in the order of the table."""
-    return [merge(list(map(get, windows))) for get, merge in part.values()]
-
-
-def _sum_common(areas: Sequence[dict[str, float]]) -> dict[str, float]:
-    names = [name for name in areas[-1] if all(name in area for area in areas)]
-    return {name: sum([area[name] for area in areas]) for name in names}
-
-
-def _add_up(parts: Sequence[Mapping[_Name, float]]) -> dict[_Name, float]:
-    together: dict[_Name, float] = {}
+def _add_up(parts: Sequence[Mapping[str, float]], *, common: bool = False) -> dict[str, float]:
+    """The times of each name, added; common: of the names that each part has."""
+    together: dict[str, float] = {}
     for part in parts:
         for name, seconds in part.items():
             together[name] = together.get(name, 0.0) + seconds
-    return together
-
-
-def _add_each(counts: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    return tuple(map(sum, zip(*counts, strict=True)))
-
-
-_MERGES_OF: Mapping[Of, _Merge] = {"occupancy": _add_each, "socket": _sum_common, "state": _add_up, "backend": _add_up}
-
-
-def _merge_of(quantity: Quantity) -> _Merge:
-    if quantity.kind == "level":
-        return itemgetter(-1)
-    return _MERGES_OF.get(quantity.of) or (sum_if_all_known if quantity.may_be_unknown else sum)
-
-
-def _merges(part: Iterable[Quantity]) -> dict[str, tuple[_Get, _Merge]]:
-    """How the figures of a part are taken from windows and merged, by name."""
-    return {quantity.name: (attrgetter(quantity.name), _merge_of(quantity)) for quantity in part}
-
-
-_WINDOW, _CPU, _WAITS, _WORKER = map(_merges, ((*SERVER, *SOCKET), CPU, WAITS, WORKER))
+    return {name: together[name] for name in together if not common or all(name in part for part in parts)}
 
 
 def _merge_routes(parts: Sequence[RouteWindow]) -> RouteWindow | None:
@@ -174,27 +160,21 @@ def _merge_routes(parts: Sequence[RouteWindow]) -> RouteWindow | None:
 def _merge_response_times(parts: Sequence[ResponseTimeWindow]) -> ResponseTimeWindow | None:
     if not parts:
         return None
-    bins = parts[-1].bins
-    parts = [part if part.bins.edges == bins.edges else _rebin(part, bins) for part in parts]
-    requests = sum([part.requests for part in parts])
+    bins, requests = parts[-1].bins, sum([part.requests for part in parts])
     counts, doubt = [0.0] * len(bins), [0.0] * len(bins)
-    for part in parts:
+    for part in [rebin(part, bins) for part in parts]:
         counts = list(map(add, counts, part.counts))
         doubt = list(map(add, doubt, part.doubt))
-    return ResponseTimeWindow(
-        bins=bins,
-        interval=sum([part.interval * part.requests for part in parts]) / requests
-        if requests
-        else sum([part.interval for part in parts]) / len(parts),
-        requests=requests,
-        counts=counts,
-        doubt=doubt,
-    )
+    # Without requests, each part weighs the same.
+    weights = [part.requests if requests else 1 for part in parts]
+    interval = sum([part.interval * weight for part, weight in zip(parts, weights, strict=True)]) / sum(weights)
+    return ResponseTimeWindow(bins, interval, requests, counts, doubt)
 
 
-def _rebin(part: ResponseTimeWindow, bins: Bins) -> ResponseTimeWindow:
-    """The same requests in other bins, which differ where an objective's threshold is an edge: those of a bin belong to
-    the bin that contains its middle."""
+def rebin(part: ResponseTimeWindow, bins: Bins) -> ResponseTimeWindow:
+    """The same requests in other bins: all of a bin are in the one that contains its middle."""
+    if part.bins.edges == bins.edges:
+        return part
     counts, doubt = [0.0] * len(bins), [0.0] * len(bins)
     for middle, count, variance in zip(part.bins.middles, part.counts, part.doubt, strict=True):
         place = bins.find(middle)
@@ -225,11 +205,9 @@ TIERS = (MINUTES, QUARTERS, HOURS)
 LONGEST_SECONDS = float(HOURS.kept)
 
 AHEAD_SECONDS = float(DAY)
-"""Records later than now by more than this were written by a clock that was ahead, and are ignored: a machine with an
-empty battery may start years ahead. A wrong time zone is less than a day."""
+"""Later records are of a clock that was ahead, and ignored. A wrong time zone is less than a day."""
 
 
 def slot_at(tier: Tier, minute: int) -> int:
-    """The slot of a tier that contains the minute that ends at `minute` (minutes since the epoch). Slots are counted
-    by their ends: slot n ends n * tier.seconds after the epoch."""
+    """The slot with the minute that ends at `minute`. Slot n ends n * tier.seconds after the epoch."""
     return -(-minute * MINUTES.seconds // tier.seconds)

@@ -1,7 +1,7 @@
 """The retired servers of a history file: a text file beside it, with a line for each retirement.
 
-`uwsgi-headroom retire` writes it and a running exporter reads it, so neither needs the other, nor a signal, nor a route
-that writes. The one that writes may be root, in a directory of the exporter's user: it follows no link.
+`uwsgi-headroom retire` writes it and a running exporter reads it, so no route has to write. The command may run as root
+in a directory of the exporter's user: it follows no link.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ def retire(history: Path, server: str, now: float) -> None:
 
 
 def read_retired(history: Path, now: float | None = None) -> dict[str, float]:
-    """Return the epoch time of each server's last retirement; empty without a file, or if it cannot be read. What a
-    clock that was ahead has left is ignored. now: epoch seconds."""
+    """Return the epoch time of each server's last retirement, without later ones than `now` (epoch seconds)."""
     latest = (time.time() if now is None else now) + AHEAD_SECONDS
     try:
         descriptor = _open(retired_path(history), os.O_RDONLY)

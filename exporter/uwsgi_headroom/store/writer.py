@@ -15,7 +15,7 @@ from pathlib import Path
 
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store.database import Database
-from uwsgi_headroom.store.file import Failure, explain, hold_lock, is_lock, open_to_write
+from uwsgi_headroom.store.file import Failure, explain, hold_lock, open_to_write
 from uwsgi_headroom.store.record import Minute
 
 RETRY_SECONDS = 60.0
@@ -28,7 +28,7 @@ _TOGETHER_SECONDS = 1.0
 """How long the thread waits for more records, to write them in one transaction."""
 
 _TOGETHER = 32
-"""Minutes in one transaction, so that what waited for a full disk does not make the file larger than it may be."""
+"""Minutes in one transaction: what waited for a full disk must not make the file too large."""
 
 _log = logging.getLogger(__name__)
 
@@ -36,9 +36,7 @@ _log = logging.getLogger(__name__)
 class HistoryWriter:
     """Writes to one history file. Methods may be called from any thread, and return at once but for `close`.
 
-    problem: why nothing is written at the moment, as a sentence; "" while all is well, and before the first attempt.
-    written, dropped: numbers of minutes. size: bytes of the file that are in use. since: by server, how far back its
-    records reach, in epoch seconds.
+    problem: why nothing is written, as a sentence; "" if all is well. written, dropped: numbers of minutes.
     """
 
     def __init__(self, path: Path, max_size: int, epoch: Callable[[], float] = time.time) -> None:
@@ -81,9 +79,7 @@ class HistoryWriter:
                 else:
                     self._changed.wait_for(lambda: self._closing or bool(self._waiting))
                     self._changed.wait_for(lambda: self._closing, _TOGETHER_SECONDS)
-        self._close_database()
-        if self._lock is not None:
-            os.close(self._lock)
+        self._close()
 
     def _attempt(self) -> bool:
         """Open the file if it is not open, and write what waits; whether that succeeded."""
@@ -92,30 +88,27 @@ class HistoryWriter:
         written = 0
         try:
             database = self._open()
-            while True:
-                together = minutes[:_TOGETHER]
-                self.dropped += database.write(together, self._epoch())
-                written += len(together)
-                del minutes[: len(together)]
-                if not minutes:
-                    break
+            for _ in range(0, len(minutes) or 1, _TOGETHER):
+                self.dropped += database.write(minutes[:_TOGETHER], self._epoch())
+                written += len(minutes[:_TOGETHER])
+                del minutes[:_TOGETHER]
             self.size, self.since = database.size, database.since
             self._report("")
         except (HistoryFileError, *Failure, OSError) as error:
-            self._close_database()
+            self._close()
             self._report(explain(self.path, error) if isinstance(error, Failure) else str(error))
             with self._changed:
                 self._waiting[:0] = minutes
                 self._drop_oldest()
             return False
         except Exception:  # noqa: BLE001 - an error in one record must not end the history
-            self._close_database()
+            self._close()
             self._report("internal error")
             _log.exception("the history failed")
             self.dropped += len(minutes)
             return False
         finally:
-            self.written += written  # last: who sees minutes written sees all else that this attempt changed
+            self.written += written  # last: who sees it sees all that this attempt changed
         return True
 
     def _drop_oldest(self) -> None:
@@ -125,22 +118,27 @@ class HistoryWriter:
             self.dropped += many
 
     def _open(self) -> Database:
-        if self._database and not self._database.is_at(self.path):
-            self._close_database()  # the file was moved away or replaced
-        if self._lock is not None and not is_lock(self.path, self._lock):
-            self._close_database()  # another exporter may hold it by now
-            os.close(self._lock)
-            self._lock = None
-        if self._lock is None:
-            self._lock = hold_lock(self.path)
+        if not self._has_file():
+            self._close()  # it was moved away or replaced
         if self._database is None:
-            self._database = Database(open_to_write(self.path), self.path, self._max_size)
+            self._lock = hold_lock(self.path)
+            self._database = Database(open_to_write(self.path), self._max_size)
         return self._database
 
-    def _close_database(self) -> None:
+    def _has_file(self) -> bool:
+        """Whether the path is still that of the locked file."""
+        try:
+            return self._lock is not None and os.path.samestat(os.stat(self.path), os.fstat(self._lock))
+        except OSError:
+            return False
+
+    def _close(self) -> None:
         if self._database:
             self._database.close()
             self._database = None
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _report(self, problem: str) -> None:
         if problem != self.problem:

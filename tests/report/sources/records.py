@@ -19,7 +19,7 @@ CUT_LATE = 0.13
 def write_history_file(history: History, path: Path, machine: int | None = None) -> None:
     """Writes the history of all servers, or of those on one machine (from 0) under the name of their service, as
     exporters would have done."""
-    database = Database(open_to_write(path), path, 10**9)
+    database = Database(open_to_write(path), 10**9)
     minutes: dict[int, list[Minute]] = {}
     for service in history.services:
         for place in range(service.servers):

@@ -151,7 +151,7 @@ def test_a_wrong_file_is_an_error(path, kind):
 def test_a_file_without_servers(tmp_path):
     """An exporter has just made it."""
     path = tmp_path / "history.db"
-    Database(open_to_write(path), path, 10**9).close()
+    Database(open_to_write(path), 10**9).close()
     with pytest.raises(HeadroomError, match="no server has been recorded yet"):
         load(path)
 
@@ -198,7 +198,7 @@ def in_future(minutes: Iterator[Minute], shift: int) -> Iterator[Minute]:
 def test_an_exporter_with_a_clock_ahead(tmp_path):
     """Its records are of a time that is still to come here; the data says so."""
     path, shift = tmp_path / "history.db", int((time.time() - HISTORY.until) // 900 * 15) + 60
-    database = Database(open_to_write(path), path, 10**9)
+    database = Database(open_to_write(path), 10**9)
     database.write(list(in_future(make_minutes(HISTORY, HISTORY.services[0], 0, NAME), shift)), time.time() + 7200)
     database.close()
     data = load_history_files([path], lambda end: find_range(7200, None, "UTC", end))
