@@ -33,16 +33,6 @@ def test_refused_rates(rate):
         resolved(f"--samples-per-second={rate}")
 
 
-def test_messages_name_what_was_written(written):
-    """A variable or a line of the file."""
-    with pytest.raises(ConfigError, match="UWSGI_HEADROOM_SAMPLES_PER_SECOND: '99'"):
-        resolved(SAMPLES_PER_SECOND="99")
-    assert yaml_file.load_file(written).settings.samples_per_second == 2
-    written.write_text("sampling:\n  samples_per_second: 21\n")
-    with pytest.raises(ConfigError, match=r":2: expected a number from 0.25 to 20"):
-        yaml_file.load_file(written)
-
-
 @pytest.mark.parametrize("empty", ["", "~", "[]"])
 def test_no_windows_are_the_default_ones(written, empty):
     written.write_text(f"sampling:\n  windows: {empty}\n")
@@ -74,28 +64,6 @@ def test_sizes_that_are_none(text):
     """A size has a unit, and bounds."""
     with pytest.raises(ConfigError, match="is not a size from 1MB to 1TB, such as 500MB"):
         parse_size(text, "--history-max-size")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "history: [a]",
-        "history: {files: x}",
-        "history: {file: }",
-        "history: {file: [a]}",
-        "history: {max_size: 5}",
-        "history: yes",
-        "history: .nan",
-        "history: 5",
-        "history: {file: 2026-11-23}",
-    ],
-)
-def test_mistakes_about_history_name_their_line(tmp_path, text):
-    """Each mistake is an error with the line of the file."""
-    path = tmp_path / "headroom.yml"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match=r"headroom\.yml:1: "):
-        load_file(path)
 
 
 def test_a_long_value_is_not_quoted_whole(tmp_path):
