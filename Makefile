@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-deploys bench-cost bench-many bench-hostile scenarios scenarios-all scenarios-apply lab bare-machine systemd-machine mutants clean
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-deploys bench-cost bench-many bench-hostile scenarios scenarios-all scenarios-apply lab bare-machine systemd-machine try-stats mutants clean
 .PHONY: kubernetes-rules lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -103,6 +103,9 @@ bare-machine:  ## check `make demo` on a minimal Debian, as root (SUITE=trixie)
 
 systemd-machine:  ## check the systemd unit in a container that runs systemd, as root, for 4 minutes (SUITE=trixie)
 	@exec $(PYTHON) -m tools.systemd_machine $(SUITE)
+
+try-stats:  ## follow what `discover` prints on Debians that are booted for it, as root, for an hour
+	@exec $(PYTHON) -m tools.stats_trial $(ARGS)
 
 mutants:  ## change 60 small things in the source, one at a time, and see which the tests notice, for 15 minutes or more (ARGS="--list")
 	@$(PYTHON) -m tools.prepare chosen-tests

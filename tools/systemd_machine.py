@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +27,8 @@ BOOT_SECONDS = 60.0
 END_SECONDS = 30.0
 
 _PROGRAMS = ("podman", "runc")
-_PACKAGES = ("systemd", "systemd-sysv", "dbus", "python3", "python3-venv", "curl", "procps")
-_PIP = {"/opt/uwsgi-headroom": "/srv/source", "/opt/uwsgi": "pyuwsgi"}
+PACKAGES = ("systemd", "systemd-sysv", "dbus", "python3", "python3-venv", "curl", "procps")
+PROGRAMS = {"/opt/uwsgi-headroom": "/srv/source", "/opt/uwsgi": "pyuwsgi"}
 """The exporter of HEAD and a uWSGI, by the place of their virtual environments."""
 
 # systemd manages cgroups itself, and limits of open files may not be raised here.
@@ -44,12 +44,17 @@ def main(argv: list[str] | None = None) -> int:
     return debian_root.check_suite("systemd_machine", __doc__, _check, argv)
 
 
-def _check(suite: str) -> None:
+def refuse_without_podman() -> None:
+    """Raises `UnavailableError` if no container can be run here."""
     if missing := [program for program in _PROGRAMS if not shutil.which(program)]:
         raise UnavailableError(f"this machine has no {', '.join(missing)}: apt-get install podman runc netavark")
+
+
+def _check(suite: str) -> None:
+    refuse_without_podman()
     with debian_root.copied(suite, debian_root.cache()) as copy:
         _install(copy)
-        with _booted_machine(copy) as booted:
+        with booted_machine(copy) as booted:
             for sentence, check in CHECKS.items():
                 with show_step(sentence):
                     check(booted)
@@ -58,13 +63,7 @@ def _check(suite: str) -> None:
 
 def _install(copy: Path) -> None:
     """Installs systemd, the exporter of HEAD with its units as the README says, and a uWSGI with a unit."""
-    _copy_source(copy)
-    with machine(copy) as bare:
-        bare.install(*_PACKAGES)
-        for place, package in _PIP.items():
-            with show_step(f"pip install {package}"):
-                bare.run("python3", "-m", "venv", place)
-                bare.run(f"{place}/bin/pip", "install", "-q", package)
+    install_programs(copy, PACKAGES, PROGRAMS)
     units = copy / "etc" / "systemd" / "system"
     for unit in ("uwsgi-headroom.service", "uwsgi-headroom.socket"):
         shutil.copyfile(copy / "srv" / "source" / "deploy" / "systemd" / unit, units / unit)
@@ -72,10 +71,21 @@ def _install(copy: Path) -> None:
         (copy / path).write_text(text)
 
 
-def _copy_source(copy: Path) -> None:
+def install_programs(copy: Path, packages: Sequence[str], programs: Mapping[str, str]) -> None:
+    """Installs Debian's packages, then Python's, each in a virtual environment at a place of its own."""
+    copy_source(copy)
+    with machine(copy) as bare:
+        bare.install(*packages)
+        for place, package in programs.items():
+            with show_step(f"pip install {package}"):
+                bare.run("python3", "-m", "venv", place)
+                bare.run(f"{place}/bin/pip", "install", "-q", package)
+
+
+def copy_source(copy: Path) -> None:
     """Writes the files of HEAD to /srv/source of a root."""
     source = copy / "srv" / "source"
-    source.mkdir()
+    source.mkdir(exist_ok=True)
     archive = subprocess.run(
         ["git", "-c", "safe.directory=*", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True
     ).stdout
@@ -83,7 +93,7 @@ def _copy_source(copy: Path) -> None:
 
 
 @contextlib.contextmanager
-def _booted_machine(copy: Path) -> Iterator[Booted]:
+def booted_machine(copy: Path) -> Iterator[Booted]:
     """Boots the root in a container without a network. Raises `UnavailableError` if systemd does not start here."""
     place = Path(tempfile.mkdtemp(prefix="headroom-"))  # podman wants a short path
     name = f"uwsgi-headroom-{os.getpid()}"
@@ -98,8 +108,8 @@ def _booted_machine(copy: Path) -> Iterator[Booted]:
                 commands.run_command([*podman, "run", "--detach", *options, str(copy), "/sbin/init"])
             except CommandError as error:
                 raise UnavailableError(f"podman cannot run a container: {error.last_line}") from error
-            booted = Booted([*podman, "exec", name])
-            _await_boot(booted)
+            booted = Booted([*podman, "exec", name], [*podman, "restart", "--time=20", name])
+            await_boot(booted)
         yield booted
     finally:
         subprocess.run([*podman, "rm", "--force", "--time=3", name], capture_output=True, check=False)
@@ -122,7 +132,7 @@ def is_named(place: Path) -> bool:
     return False
 
 
-def _await_boot(booted: Booted) -> None:
+def await_boot(booted: Booted) -> None:
     """Waits until systemd has started. Raises `UnavailableError` if it does not."""
     end = time.monotonic() + BOOT_SECONDS
     while (state := booted.output("systemctl is-system-running || true").strip()) not in ("running", "degraded"):
@@ -198,9 +208,10 @@ systemctl daemon-reload; systemctl restart {_UNIT}"""
 
 @dataclass(frozen=True)
 class Booted:
-    """A booted container. command: the words that run a command in it."""
+    """A booted container. command: the words that run a command in it; restart: the command that boots it again."""
 
     command: Sequence[str]
+    restart: Sequence[str] = ()
 
     def output(self, script: str) -> str:
         """Runs a shell script; returns its output. Raises `FailedError` if it fails."""

@@ -18,9 +18,6 @@ OUTPUT = """
   Prometheus   http://127.0.0.1:9090/alerts: the rules
   Alertmanager http://127.0.0.1:9093/api/v2/alerts: what has reached it
 """
-HERE = Booted(["env"])
-"""Runs commands on this machine."""
-
 RUNNING = ["/home/visitor/.venv/bin/prometheus", "/home/visitor/.venv/bin/prometheus-alertmanager", "/usr/bin/python3"]
 
 
@@ -117,19 +114,37 @@ def test_where_it_cannot_run_a_line_says_why(monkeypatch, capsys):
     assert "no podman, runc: apt-get install podman runc netavark" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("module", [bare_machine, systemd_machine])
 @pytest.mark.parametrize(
     ("error", "status"),
     [(UnavailableError("no archive"), 75), (FailedError("the demo ended"), 1), (KeyboardInterrupt(), 130)],
 )
-def test_its_ends(monkeypatch, capsys, module, error, status):
+def test_its_ends(monkeypatch, capsys, error, status):
     def check(suite):
         assert suite == "trixie"
         raise error
 
     monkeypatch.setattr(debian_root, "unavailable", lambda _: None)
-    monkeypatch.setattr(module, "_check", check)
-    assert module.main(["trixie"]) == status
+    monkeypatch.setattr(bare_machine, "_check", check)
+    assert bare_machine.main(["trixie"]) == status
+    assert (str(error) or "stopped") in capsys.readouterr().err
+
+
+HERE = Booted(["env"])
+"""Runs commands on this machine."""
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(UnavailableError("no archive"), 75), (FailedError("no reload"), 1), (KeyboardInterrupt(), 130)],
+)
+def test_the_ends_of_a_systemd_machine(monkeypatch, capsys, error, status):
+    def check(suite):
+        assert suite == "trixie"
+        raise error
+
+    monkeypatch.setattr(debian_root, "unavailable", lambda _: None)
+    monkeypatch.setattr(systemd_machine, "_check", check)
+    assert systemd_machine.main(["trixie"]) == status
     assert (str(error) or "stopped") in capsys.readouterr().err
 
 
