@@ -9,8 +9,6 @@ from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, load
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import Throttling, UsableCpus
-from uwsgi_headroom.kernel.facts import Memories
-from uwsgi_headroom.kernel.memory import AvailableMemory, WorkerMemory
 from uwsgi_headroom.record import Quota, RoleUse
 
 
@@ -62,34 +60,7 @@ def test_others_that_leave_nothing_are_a_warning(waiting, expected):
     assert (unknown.kind, unknown.of_host) == (load.USED_BY_OTHERS, True)
 
 
-@pytest.mark.parametrize(
-    ("own", "idle", "others", "expected"),
-    [
-        (0.5, 0.2, 1.3, "warning"),
-        (0.5, 0.3, 1.2, "info"),
-        (0.3, 0.5, 1.2, "info"),
-        (0.2, 0.5, 1.3, None),  # headroom 3.5
-        (1.2, 0.1, 0.7, None),  # the server itself uses more
-        (0.8, 1.2, 2.0, "info"),
-        (0.8, 1.2, 0.4, None),
-        (0.1, 0.0, None, None),
-    ],
-)
-def test_when_others_matter(own, idle, others, expected):
-    """Other programs are reported if they use the larger part and CPU headroom is low because of it."""
-    assert severity(beside(own, idle, others), "cpu_used_by_others") == expected
-
-
-@pytest.mark.parametrize(("own", "idle", "others", "expected"), [(0.5, 2.0, 1.5, None), (0.6, 1.9, 1.5, "info")])
-def test_half_of_the_cpus_idle_is_enough(own, idle, others, expected):
-    """Others that grow with the load take headroom, but are no finding while half of the CPUs are idle."""
-    rows = (worker(number, 500, each=0.01, cpu=15 * own, busy=5.0) for number in (1, 2, 3, 4))
-    found = judge(window(60.0, *rows, cpu=(own, idle, others)), others_follow=True)
-    assert severity(found, "cpu_used_by_others") == expected
-
-
 MULES = RoleUse("mule", 2, 100.0, 1.1, 50_000_000)
-ROUTER = RoleUse("router", 1, 1.0, 0.01, 8_600_000_000)
 
 
 def of_roles(own: float, idle: float, *uses: RoleUse, sleep: float = 2.0, **known: object) -> dict[str, Finding]:
@@ -109,21 +80,6 @@ def test_mules_are_no_other_programs(uses, are_named):
     finding = of_roles(0.5, 0.3, *uses)["cpu_used_by_others"]
     starved = of_roles(0.5, 0.0, *uses, sleep=0.0)["cpu_bound"]
     assert all(("mules" in text) == are_named for text in (finding.title, finding.change, starved.title))
-
-
-@pytest.mark.parametrize(
-    ("use", "available", "expected"),
-    [
-        (ROUTER, 4_000_000_000, "info"),
-        (ROUTER, 20_000_000, "warning"),
-        (ROUTER._replace(resident_bytes=150_000_000), 10**9, None),  # of usual size
-        (ROUTER._replace(role="master"), 10**9, None),  # it has the application loaded
-    ],
-)
-def test_a_router_with_a_huge_table(use, available, expected):
-    """It takes more memory than all workers, which is a warning where memory is scarce."""
-    memory = Memories(WorkerMemory(50_000_000, "uss", 200_000_000, {}), AvailableMemory(available, "cgroup"))
-    assert severity(of_roles(0.1, 1.8, use, memory=memory), "role_takes_memory") == expected
 
 
 QUOTA = Quota("/system.slice/uwsgi.service", 0.5, 8)
@@ -190,12 +146,6 @@ def test_requests_wait_for_a_cpu(waits, found, cpu):
     assert (finding is not None and not finding.of_host) == found
     first, *_ = judge(window(60, *rows, waits=waits, app=60.0), server)
     assert (first == "cpu_wait") == found
-
-
-def test_a_short_wait_for_a_cpu_is_not_felt():
-    """Requests of a millisecond that wait another one beside a busy program are as good as before."""
-    rows = [worker(number, 600, each=0.004, cpu=0.6, busy=2.4) for number in (1, 2)]
-    assert "cpu_wait" not in judge(window(60, *rows, waits={"cpu": 0.02, "cpu_wait": 0.06}), Server(processes=2))
 
 
 @pytest.mark.parametrize("own", [0.2, 0.5, 1.0])

@@ -42,11 +42,6 @@ def alone(of: Window, server: Server | None = None, **known: object) -> dict[str
     return by_code(finding for rule in RULES for finding in rule(figures))
 
 
-def test_a_quiet_server_has_no_findings():
-    """Even workers with room everywhere have no finding at all."""
-    assert judge(idle()) == {}
-
-
 def test_a_hot_worker_is_reported_in_one_sentence():
     """43 % in one worker with a saturated interpreter, while threads in other workers are idle, is critical; the
     finding has the cost and the remedy. If no CPU is idle, all workers are slow for that reason."""

@@ -65,13 +65,6 @@ def findings(of: Window, **known: object) -> dict[str, Finding]:
     return findings_by_code(of, the_server(), **known)
 
 
-def test_without_waits_there_is_no_such_finding():
-    """Nothing is concluded from what is not known."""
-    known = of_16_threads({"client": 8.0, "lock": 4.0})
-    assert WAITS & findings(known).keys()
-    assert not WAITS & findings(replace(known, waits=None)).keys()
-
-
 def held(use: float, **waits: float) -> Window:
     """Four threads of each worker wait for its interpreter lock. use: of a CPU, by each worker."""
     return of_16_threads({"interpreter_lock": 8.0, **waits}, cpu=use, lock=4.0)
@@ -140,14 +133,6 @@ def test_websockets(websockets):
     clients = every(found)["slow_clients"]
     assert clients.kind is (wait_rows.STAY_OPEN if websockets > 0.9 else wait_rows.WAIT_FOR_CLIENTS)
     assert "WebSockets" in clients.change + clients.title
-
-
-@pytest.mark.parametrize(("threads", "is_stuck"), [(12.0, False), (8.0, True)])
-def test_stuck_requests_beside_websockets(threads, is_stuck):
-    """More requests are old than there are WebSockets: some of them are stuck."""
-    ages = {1: dict.fromkeys(range(8), 100.0), 2: dict.fromkeys(range(4), 100.0)}
-    now = Waits(threads={"client": threads}, websockets=threads)
-    assert ("request_stuck" in every(with_waits(of_16_threads({"client": 8.0, "backend": 4.0}), now, ages))) == is_stuck
 
 
 def test_clients_of_which_none_gets_an_answer():
@@ -273,12 +258,6 @@ def test_a_long_wait_for_a_lock_that_is_not_saturated(each, is_felt):
     assert ("interpreter_lock_held" in findings(of)) == is_felt
 
 
-def test_threads_that_wait_for_a_saturated_interpreter_are_one_block_with_it():
-    """They are all in use because they wait for its lock: no second block advises the same."""
-    found = findings(of_16_threads({"cpu": 2.0, "interpreter_lock": 14.0}, cpu=0.97, lock=7.0))
-    assert found["saturation"] is found["interpreter_bound"]
-
-
 def test_the_lock_is_evidence():
     """A saturated interpreter has the number of threads that wait for its lock as evidence, and so has a hot worker."""
     found = findings(of_16_threads({"cpu": 1.9, "interpreter_lock": 9.0}, cpu=0.95, lock=4.5))
@@ -287,13 +266,6 @@ def test_the_lock_is_evidence():
     story = change_workers(story, 2, interpreter_lock_seconds=300.0)
     story = replace(story, waits=window(60, waits={"interpreter_lock": 6.5}).waits)
     assert "5.0 of its threads wait" in findings_by_code(story, Server(cpus=4.0))["unevenness_hurts"].evidence
-
-
-def test_a_single_thread_saturates_its_interpreter_without_waiting():
-    """In prefork nothing can wait for the lock, and a worker that computes all the time is saturated."""
-    rows = [worker(number, 600, each=0.095, cpu=57.0, busy=57.0, lock=0.0) for number in (1, 2)]
-    found = findings_by_code(window(60, *rows, waits={"cpu": 1.9}), Server(processes=2, threads=1, cpus=8.0))
-    assert {"computes_outside_the_lock", "interpreter_bound"} & found.keys() == {"interpreter_bound"}
 
 
 @pytest.mark.parametrize(
@@ -507,10 +479,3 @@ def test_requests_that_never_have_their_turn(nap, ages, again):
     service for long."""
     first, *_ = with_waits(of_16_threads({"sleep": 14.0}), Waits(nap=nap), {1: ages})
     assert (first.code == "sleeps_again") == again
-
-
-def test_programs_may_wait_for_each_other():
-    """What a server with more threads serves is not known: the programs that requests start may take turns."""
-    saturated = findings(of_16_threads({"pipe": 10.0, "child": 2.0, "unknown": 3.5}))["saturation"]
-    assert saturated.settings
-    assert saturated.serves is None

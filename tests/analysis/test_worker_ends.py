@@ -13,7 +13,6 @@ from tests.analysis.judging import (
     row,
     said,
     setup,
-    severity,
 )
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
@@ -113,16 +112,6 @@ def test_recycling_where_options_may_be_hidden(most, named):
     found = findings_by_code(recycled(12, 12 * most, 40.0), setup=setup(max_requests=most))
     assert ("respawn_loop" in found) == named
     assert not named or "workers are down for" not in found["respawn_loop"].evidence
-
-
-@pytest.mark.parametrize(
-    ("seconds", "reloads", "expected"),
-    [(60.0, 1, "info"), (60.0, 2, "info"), (12.0, 3, "warning"), (180.0, 3, "warning"), (181.0, 3, "info")],
-)
-def test_reloads_again_and_again(seconds, reloads, expected):
-    """A deploy now and then is no harm; a reload each minute or more often is not meant."""
-    of = window(seconds, *(worker(number, 500, each=0.01, busy=5.0, up=seconds) for number in (1, 2, 3, 4)))
-    assert severity(judge(replace(of, reloads=reloads)), "reloaded") == expected
 
 
 @pytest.mark.parametrize(("served", "is_recycled"), [(500, True), (120, False)])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.config.test_settings import refusal, resolved
+from tests.config.test_settings import resolved
 from uwsgi_headroom.config import yaml_file
 from uwsgi_headroom.config.parsers import parse_backends
 from uwsgi_headroom.config.settings import DEFAULT_SETTINGS
@@ -98,36 +98,8 @@ def test_flag_over_variable_over_file(tmp_path):
     assert (settings.waits, settings.read_pollfds) == (False, False)
 
 
-def test_messages_name_the_place():
-    assert refusal("--backends", "db:5432").startswith("--backends: ")
-    assert refusal(BACKENDS="db:5432").startswith("UWSGI_HEADROOM_BACKENDS: ")
-    assert refusal("--waits", "maybe").startswith("--waits: ")
-    assert refusal(READ_POLLFDS="1").startswith("UWSGI_HEADROOM_READ_POLLFDS: ")
-
-
 @pytest.mark.parametrize("text", ["backends:\n", "backends: {}\n", "backends: null\n"])
 def test_no_backends(tmp_path, text):
     path = tmp_path / "headroom.yml"
     path.write_text(text)
     assert yaml_file.load_file(path).settings == DEFAULT_SETTINGS
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "words"),
-    [
-        ("backends: [pg=*:1]\n", 1, "expected a name and an address"),
-        ("backends: pg\n", 1, "expected a name and an address"),
-        ("\nbackends:\n  pg: db:5432\n", 3, "is not the address of a backend"),
-        ("backends:\n  pg: [1]\n", 2, ""),
-        ("sampling:\n  waits: perhaps\n", 2, ""),
-        ("sampling:\n  read_pollfds: 1\n", 2, ""),
-        ("sampling:\n  backends: {}\n", 2, ""),
-    ],
-)
-def test_mistakes_in_the_file(tmp_path, text, line, words):
-    path = tmp_path / "headroom.yml"
-    path.write_text(text)
-    with pytest.raises(ConfigError) as caught:
-        yaml_file.load_file(path)
-    assert f"{path}:{line}" in str(caught.value) or f"line {line}" in str(caught.value)
-    assert words in str(caught.value)

@@ -87,24 +87,6 @@ def test_the_file(tmp_path, text, expected):
     assert (config.settings.routes, config.settings.route_templates, config.routes_beyond_loopback) == expected
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("routes: 7", ":1: '7' is neither true nor false"),
-        ("routes: [x]", ":1: expected keys and values: enabled, templates, beyond_loopback"),
-        ("routes:\n  template: /x", ":2: unknown key 'template'; did you mean 'templates'?"),
-        ("routes:\n  templates:\n    - /x\n    - y", ":4: 'y' is not the template of a route"),
-        ("routes:\n  templates: [/x, /x]", ":2: the template '/x' is set twice"),
-    ],
-)
-def test_mistakes_in_the_file_have_a_line(tmp_path, text, words):
-    path = tmp_path / "config.yml"
-    path.write_text(text)
-    with pytest.raises(ConfigError) as caught:
-        yaml_file.load_file(path)
-    assert words in str(caught.value)
-
-
 @pytest.mark.integration
 def test_beyond_loopback_only_with_the_override():
     """Other machines could read the routes without a login, so the exporter does not start, and says what to do."""

@@ -212,6 +212,8 @@ def test_flags_go_before_variables_and_those_before_the_file(tmp_path):
         (("--web.listen-address", "h:65536"), "--web.listen-address", "host:port"),
         (("--log.level", "loud"), "--log.level", "debug, info, warning, error"),
         (("--log.format", "xml"), "--log.format", "logfmt, json"),
+        (("--backends", "db:5432"), "--backends", "10.0.0.5:5432"),
+        (("--waits", "maybe"), "--waits", "maybe"),
         (("--config", "/nowhere.yml"), "/nowhere.yml", "No such file"),
     ],
 )
@@ -222,7 +224,16 @@ def test_a_mistake_names_its_flag(arguments, where, advice):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("STATS", "shop"), ("WEB_LISTEN_ADDRESS", "x"), ("LOG_LEVEL", "x"), ("LOG_FORMAT", "x")]
+    ("name", "value"),
+    [
+        ("STATS", "shop"),
+        ("WEB_LISTEN_ADDRESS", "x"),
+        ("LOG_LEVEL", "x"),
+        ("LOG_FORMAT", "x"),
+        ("BACKENDS", "db:5432"),
+        ("READ_POLLFDS", "1"),
+        ("SAMPLES_PER_SECOND", "99"),
+    ],
 )
 def test_a_mistake_names_its_variable(name, value):
     assert refusal(**{name: value}).startswith(f"UWSGI_HEADROOM_{name}: ")

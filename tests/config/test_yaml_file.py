@@ -49,6 +49,7 @@ web:
 log:
   level: debug
   format: json
+sampling: {samples_per_second: 2}
 """,
     )
     shop, globbed, api = read.servers
@@ -62,7 +63,7 @@ log:
     assert (globbed.address, globbed.pattern, globbed.timeout) == (None, "/run/uwsgi/*.stats", 1.0)
     assert (api.name, api.address, api.timeout, api.size_cap) == ("api", Http("::1", 1717), TIMEOUT_SECONDS, SIZE_CAP)
     assert read.listen == (("127.0.0.1", 9238), ("::1", 9238), ("", 9239))
-    assert (read.log_level, read.log_format) == ("debug", "json")
+    assert (read.log_level, read.log_format, read.settings.samples_per_second) == ("debug", "json", 2)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,33 @@ def test_a_file_that_says_nothing(path, text):
         ("backends:\n  a: 10.0.0.1:1\n  b: db:1\n", 3, "no host name"),
         ("backends:\n  a: 10.0.0.1:1\n  a: 10.0.0.2:1\n  c: 10.0.0.3:1\n", 3, "two backends are called 'a'"),
         ("routes:\n  templates:\n    - /a\n    - /b\n    - /a\n", 5, "is set twice"),
+        ("probe:\n  target: x", 2, "unknown key 'target'; did you mean 'targets'?"),
+        ("probe:\n  targets:\n    - 10.0.3.*:1717\n    - '*:1717'", 4, "'*:1717' is not a pattern"),
+        ("probe: 1", 1, "neither true nor false"),
+        ("probe: [10.0.3.7:1717]", 1, "expected keys and values: targets"),
+        ("probe:\n  targets: {a: b}", 2, "expected a list"),
+        ("routes: 7", 1, "'7' is neither true nor false"),
+        ("routes: [x]", 1, "expected keys and values: enabled, templates, beyond_loopback"),
+        ("routes:\n  template: /x", 2, "unknown key 'template'; did you mean 'templates'?"),
+        ("routes:\n  templates:\n    - /x\n    - y", 4, "'y' is not the template of a route"),
+        ("routes:\n  templates: [/x, /x]", 2, "the template '/x' is set twice"),
+        ("backends: [pg=*:1]\n", 1, "expected a name and an address"),
+        ("backends: pg\n", 1, "expected a name and an address"),
+        ("\nbackends:\n  pg: db:5432\n", 3, "is not the address of a backend"),
+        ("backends:\n  pg: [1]\n", 2, ""),
+        ("sampling:\n  waits: perhaps\n", 2, ""),
+        ("sampling:\n  read_pollfds: 1\n", 2, ""),
+        ("sampling:\n  backends: {}\n", 2, ""),
+        ("sampling:\n  samples_per_second: 21\n", 2, "expected a number from 0.25 to 20"),
+        ("history: [a]", 1, ""),
+        ("history: {files: x}", 1, ""),
+        ("history: {file: }", 1, ""),
+        ("history: {file: [a]}", 1, ""),
+        ("history: {max_size: 5}", 1, ""),
+        ("history: yes", 1, ""),
+        ("history: .nan", 1, ""),
+        ("history: 5", 1, ""),
+        ("history: {file: 2026-11-23}", 1, ""),
     ],
 )
 def test_a_mistake_is_reported_with_its_line(path, text, line, advice):

@@ -114,27 +114,24 @@ HYBRID_LIMITED = (
         (V1_LIMITED, 500 * MB),  # a parent's limit applies to its children; its usage is that of all below it
         (V2_LIMITED, 300 * MB),  # neither `max` nor a level without the controller is a limit
         (HYBRID_LIMITED, 100 * MB),  # the memory controller is in version 2, the cpu controller in version 1
+        # If no cgroup has less, the host's available memory is the limit.
+        (
+            (
+                V1,
+                *(v1_level(folder, NO_LIMIT, 0, 0) for folder in ("", "/site")),
+                v1_level("/site/app", UNLIMITED, 0, 0),
+            ),
+            None,
+        ),
+        ((V2, {"sys/fs/cgroup/web.slice/app.service/cgroup.procs": ""}), None),  # not enabled
+        ((V2, v2_level("/web.slice/app.service", "max", 10, 0)), None),
+        ((V2, v2_level("/web.slice/app.service", HOST, 10, 10)), None),  # as much as the host
+        (({"proc/4242/cgroup": "4:pids:/\n"},), None),  # no controller
     ],
 )
 def test_the_tightest_level(tree, left):
     """The level with the least left counts, without the inactive file cache."""
-    assert available(*tree) == AvailableMemory(left, "cgroup")
-
-
-@pytest.mark.parametrize(
-    "tree",
-    [
-        (V1, v1_level("", NO_LIMIT, 0, 0), v1_level("/site", NO_LIMIT, 0, 0), v1_level("/site/app", UNLIMITED, 0, 0)),
-        (V2, {"sys/fs/cgroup/web.slice/app.service/cgroup.procs": ""}),
-        (V2, v2_level("/web.slice/app.service", "max", 10, 0)),
-        (V2, v2_level("/web.slice/app.service", HOST, 10, 10)),
-        ({"proc/4242/cgroup": "4:pids:/\n"},),
-    ],
-    ids=["version 1", "not enabled", "max", "as much as the host", "no controller"],
-)
-def test_without_a_tighter_limit(tree):
-    """If no cgroup has less, the host's available memory is the limit."""
-    assert available(*tree) == AvailableMemory(HOST, "host")
+    assert available(*tree) == (AvailableMemory(left, "cgroup") if left else AvailableMemory(HOST, "host"))
 
 
 @pytest.mark.parametrize(

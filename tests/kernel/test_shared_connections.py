@@ -8,12 +8,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from tests.kernel.contained import started
 from tests.support.clock import MovableClock
 from uwsgi_headroom.kernel import shared_connections
 from uwsgi_headroom.kernel.shared_connections import LOOK_SECONDS, SharedConnections
 from uwsgi_headroom.kernel.waits import descriptors
 from uwsgi_headroom.record import SharedConnection
+
+pytestmark = pytest.mark.usefixtures("patient")
 
 LISTEN = """
 import socket, sys

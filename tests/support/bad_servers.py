@@ -127,12 +127,12 @@ def drips(where: Where, document: bytes, interval: float = 1.0) -> Address:
     return serving(where, behave)
 
 
-def endless(where: Where, limit: int = 1 << 28) -> Address:
-    """Sends a document that does not end: up to `limit` bytes of an open list."""
+def endless(where: Where) -> Address:
+    """Sends a document that does not end: up to 256 MB of an open list."""
 
     def behave(connection: socket.socket, ended: threading.Event) -> None:
         _write(connection, ended, b'{"version":"2.0.31","workers":[')
-        for _ in range(limit >> 16):
+        for _ in range(1 << 12):
             if ended.is_set():
                 return
             _write(connection, ended, b'{"id":0},' * (0x10000 // 9))

@@ -244,30 +244,24 @@ def prepared(monkeypatch, tmp_path):
     return made
 
 
-def test_lint_needs_the_project_alone(prepared):
-    assert prepare.main(["lint"]) is None
-    assert prepared == [prepare.EXTRAS]
+@pytest.mark.parametrize(
+    ("target", "parts"),
+    [
+        ("lint", []),
+        ("chosen-tests", ["uwsgi", "prometheus"]),  # without a browser
+        ("bench-days", ["prometheus"]),
+        ("lab", ["uwsgi", "servers"]),
+    ],
+)
+def test_what_a_target_needs(prepared, monkeypatch, target, parts):
+    monkeypatch.setattr(prepare, "prepare_lab", lambda: prepared.append("servers"))
+    assert prepare.main([target]) is None
+    assert prepared == [prepare.EXTRAS, *parts]
 
 
 def test_tests_need_a_browser(prepared):
     assert "this machine lacks Chromium" in str(prepare.main(["test"]))
     assert "prometheus" not in prepared
-
-
-def test_chosen_tests_need_no_browser(prepared):
-    assert prepare.main(["chosen-tests"]) is None
-    assert prepared == [prepare.EXTRAS, "uwsgi", "prometheus"]
-
-
-def test_simulated_days_need_no_uwsgi(prepared):
-    assert prepare.main(["bench-days"]) is None
-    assert prepared == [prepare.EXTRAS, "prometheus"]
-
-
-def test_the_lab_needs_its_servers(prepared, monkeypatch):
-    monkeypatch.setattr(prepare, "prepare_lab", lambda: prepared.append("servers"))
-    assert prepare.main(["lab"]) is None
-    assert prepared == [prepare.EXTRAS, "uwsgi", "servers"]
 
 
 def _program(directory: Path, name: str) -> Path:

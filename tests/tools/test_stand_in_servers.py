@@ -1,11 +1,8 @@
 """Servers that tests and benchmarks use in the place of uWSGI."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -57,9 +54,6 @@ def test_each_stand_in_answers_at_its_own_socket_and_a_stale_one_refuses():
     assert sum(before != after for before, after in zip(first, later, strict=True)) == 2
 
 
-if TYPE_CHECKING:
-    pass
-
 DOCUMENT = b'{"version":"2.0.31","workers":[]}' * 100
 
 both = pytest.mark.parametrize("where", ["unix", "tcp"])
@@ -75,52 +69,6 @@ def connect(address: str, timeout: float = 1.0) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout)
 
 
-def read(address: str, send: bytes = b"", timeout: float = 1.0) -> bytes:
-    with connect(address, timeout) as client:
-        if send:  # even no bytes are an error on a UNIX socket the other side has closed
-            client.sendall(send)
-        return b"".join(iter(lambda: client.recv(65536), b""))
-
-
-@both
-def test_bad_servers_are_as_bad_as_they_say(where):
-    with bad_servers.answers(where, DOCUMENT) as address:
-        assert [read(address), read(address)] == [DOCUMENT, DOCUMENT]
-    with bad_servers.answers_nothing(where) as address:
-        assert read(address) == b""
-    with bad_servers.closes_half_way(where, DOCUMENT) as address:
-        assert read(address) == DOCUMENT[: len(DOCUMENT) // 2]
-    with bad_servers.never_accepts(where) as address, pytest.raises((TimeoutError, BlockingIOError)):
-        connect(address, 0.3)
-    with (
-        bad_servers.accepts_and_never_writes(where) as address,
-        connect(address, 0.2) as client,
-        pytest.raises(TimeoutError),
-    ):
-        client.recv(1)
-    with bad_servers.drips(where, DOCUMENT, interval=0.02) as address, connect(address) as client:
-        received = b"".join(client.recv(100) for _ in range(3))  # several bytes at once, if this test was slow
-        assert DOCUMENT.startswith(received)
-        assert 3 <= len(received) < len(DOCUMENT)
-
-
-@both
-def test_endless_passes_any_cap(where):
-    """A reader that caps at 4 MB sees 4 MB and no end."""
-    with bad_servers.endless(where) as address, connect(address) as client:
-        received = 0
-        while received < 4 << 20:
-            received += len(client.recv(1 << 20))
-
-
-def test_limits_and_statuses():
-    with bad_servers.endless("unix", limit=1 << 20) as address:
-        assert 900_000 < len(read(address)) < 1 << 21
-    moved = bad_servers.answers_http("tcp", b"", "302 Found", "length", ("Location: http://127.0.0.1:1/",))
-    with moved as address:
-        assert read(address, b"GET / HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 302 Found\r\n")
-
-
 @both
 def test_resets_after_the_document(where):
     """The whole document arrives, then a reset (on UNIX if the client has sent something)."""
@@ -132,16 +80,6 @@ def test_resets_after_the_document(where):
         assert received == DOCUMENT
         with pytest.raises(ConnectionResetError):
             client.recv(1)
-
-
-@both
-@pytest.mark.parametrize("framing", ["until_close", "length", "chunked"])
-def test_answers_http_in_each_framing(where, framing):
-    with bad_servers.answers_http(where, DOCUMENT, framing=framing) as address:
-        head, _, body = read(address, b"GET / HTTP/1.0\r\n\r\n").partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.0 200 OK" if framing == "until_close" else b"HTTP/1.1 200 OK")
-    assert (b"Content-Length: 3300" in head) == (framing == "length")
-    assert body.endswith(b"0\r\n\r\n") if framing == "chunked" else body == DOCUMENT
 
 
 @both

@@ -15,6 +15,16 @@ from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.watch.kept_history import restore
 
+WRITERS: list[HistoryWriter] = []
+
+
+@pytest.fixture(autouse=True)
+def _no_writer_stays():
+    """One that tries again would write into the log of a later test."""
+    yield
+    while WRITERS:
+        WRITERS.pop().close(10)
+
 
 class Deployed:
     """A server with 12 requests a second that take 0.1 s on average, and the exporter of it, which may come and go.
@@ -28,6 +38,7 @@ class Deployed:
     def start(self) -> Deployed:
         """Starts an exporter: it reads the server, then its file."""
         writer = HistoryWriter(self.path, 10**9, lambda: EPOCH + self.now) if self.path else None
+        WRITERS.extend([writer] if writer else [])
         self.scripted = ScriptedWatch(writer=writer)
         self.scripted.now = self.now
         self.scripted.read(self.server.read(self.now))

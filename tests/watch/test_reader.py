@@ -29,7 +29,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.source import File, Unix, parse_address
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.reader import LINES, SECONDS, LogLimit, Reader, RouteNamer
+from uwsgi_headroom.watch.reader import LINES, Reader, RouteNamer
 from uwsgi_headroom.watch.watch import Watch
 
 DOCUMENT = document("minified")
@@ -221,13 +221,6 @@ async def test_the_readers_own_timeout_is_a_failure():
     assert server.clients == 1
 
 
-def test_the_size_cap_is_the_readers():
-    """A document above the reader's own cap is refused."""
-    with counted() as server:
-        outcome = asyncio.run(Reader("shop", Unix(server.address), size_cap=100).read())
-    assert outcome.reason == "too_large"
-
-
 async def test_a_change_is_logged_once(caplog):
     """The first reading, a failure, another failure and the recovery are logged; nothing in between."""
     caplog.set_level(logging.INFO)
@@ -381,18 +374,6 @@ def test_slow_changes_are_all_written(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     read_in_turn(tmp_path / "stats.json", ["x", "{}"], reads=40, seconds=30.0)
     assert len(caplog.records) == 40
-
-
-def test_limit_is_over_any_minute():
-    """A line is allowed again once the fifth line before it is a minute old."""
-    limit = LogLimit()
-    assert [limit.allows(at) for at in range(LINES + 1)] == [True] * LINES + [False]
-    assert not limit.allows(SECONDS - 0.1)
-    assert limit.allows(SECONDS)
-    assert not limit.allows(SECONDS + 0.5)
-    assert limit.allows(SECONDS + 1)
-    assert limit.take_left_out() == {"left_out": 3}
-    assert limit.take_left_out() == {}
 
 
 def busy(path: str, **keys: object) -> bytes:

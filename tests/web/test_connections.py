@@ -244,34 +244,3 @@ def test_who_takes_too_little_is_closed(monkeypatch):
                 time.sleep(0.05)
         assert time.monotonic() < ends
         assert received < SIZE
-
-
-def test_slow_clients_make_room(monkeypatch):
-    """If slow readers have all places, the slowest is closed for a new client, and each is in its turn."""
-    monkeypatch.setattr(bounds, "SLOW_SECONDS", 0.2)
-
-    async def answer(request):
-        return Response(bytes(SIZE if request.url.path == "/large" else 2))
-
-    app = Starlette(routes=[Route("/{path}", answer)])
-    with limited_server(app, 4) as server, contextlib.ExitStack() as stack:
-        slow = []
-        for _ in range(4):
-            client = stack.enter_context(socket.socket())
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            client.connect(server.address)
-            client.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
-            slow.append(client)
-            wait_until(lambda: len(server.http.slots._waiting) == len(slow), what="a slow client")
-        time.sleep(0.3)  # bounds.SLOW_SECONDS have passed
-        for _ in range(6):  # the first makes room; the others close the idle one before them
-            with socket.create_connection(server.address, 10) as client:
-                client.sendall(b"GET /small HTTP/1.1\r\nHost: x\r\n\r\n")
-                assert client.recv(1000).startswith(b"HTTP/1.1 200 OK")
-        slow[0].settimeout(60)
-        received = 0
-        with contextlib.suppress(ConnectionResetError):
-            while part := slow[0].recv(1 << 20):
-                received += len(part)
-        assert received < SIZE
-        assert len(server.http.slots._waiting) == 3

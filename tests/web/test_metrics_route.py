@@ -152,19 +152,6 @@ async def test_a_crowd_shares_the_compressed_answer(large, monkeypatch):
     assert threads == [large]
 
 
-async def test_one_who_goes_away_leaves_the_answer_to_the_others():
-    """A scraper that gives up, wherever it waits, does not affect others that share its response."""
-    fleet = _CountedFleet([])
-    route = make_route(fleet)
-    scraping = [asyncio.ensure_future(scrape(route)) for _ in range(3)]
-    await asyncio.sleep(0)
-    scraping[0].cancel()
-    await asyncio.wait(scraping)
-    assert scraping[0].cancelled()
-    bodies = [await scraping[1], await scraping[2], await scrape(route)]
-    assert [re.findall(r'uwsgi_up{server="(\d+)"}', body) for body in bodies] == [["1"]] * 3
-
-
 async def test_a_fleet_that_was_never_read(monkeypatch):
     """The response says that nothing is known yet."""
     fleet = make_fleet()

@@ -17,7 +17,6 @@ from uwsgi_headroom.kernel.cgroups import OUR_MOUNTS
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.namespaces import WHO_MAY_ASK, ask_in_network_of
 from uwsgi_headroom.kernel.setup import read_somaxconn
-from uwsgi_headroom.kernel.waits import peers as peers_module
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 from uwsgi_headroom.record import Backlog, Waiting
 from uwsgi_headroom.source import Answer
@@ -134,9 +133,9 @@ def test_without_the_right_to_enter():
         assert out.strip() == WHO_MAY_ASK
 
 
-def test_peers(monkeypatch):
+@pytest.mark.usefixtures("patient")
+def test_peers():
     """The other ends of sockets are found in their namespace, also by a user who may not enter it."""
-    monkeypatch.setattr(peers_module, "MOST_SECONDS", 30.0)  # on a busy machine a list takes longer
     listen = "python3 -c 'import socket,time;s=socket.socket();s.bind((\"127.0.0.1\",0));s.listen();time.sleep(60)' &"
     with family(1, IN_A_NETWORK, before=f"ip link set lo up; {listen}") as processes:
         sockets = Path(f"/proc/{processes.master}/net/tcp")

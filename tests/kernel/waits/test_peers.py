@@ -21,17 +21,13 @@ from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.waits import peers
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 
 @pytest.fixture
 def opened():
     with ExitStack() as stack:
         yield stack
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch):
-    """On a busy machine a list takes longer than it may."""
-    monkeypatch.setattr(peers, "MOST_SECONDS", 30.0)
 
 
 def inode(of: socket.socket) -> int:
