@@ -35,7 +35,7 @@ DOORS: dict[str, str] = {
     "discover": "report review",
     "documents": """build deploys emperor_router history openapi predict request_time response_times schema sentences
         waits what_if workers""",
-    "history": "code_time hour integrals named_hours rows totals window",
+    "history": "code_time counts hour integrals named_hours rows totals window",
     "journal": "events recorder workers",
     "kernel": """answering aside backlogs cpus facts host memory namespaces options processes procfs
         proof setup sock_diag stacks waits""",

@@ -14,7 +14,8 @@ from tests.support.simulated_server import Server, emperor, reading, router
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.history.totals import Totals, sum_if_all_known
+from uwsgi_headroom.history.counts import sum_if_all_known
+from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess

@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.simulated_server import EPOCH, Server, emperor, router
+from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.integrals import Integrals, is_reload
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals
+from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading

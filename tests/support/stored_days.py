@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tests.support.windows import window, worker
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
+from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import RouteWindow, WorkerWindow
 from uwsgi_headroom.journal.events import Event, Kind
 from uwsgi_headroom.record import State

@@ -38,7 +38,7 @@ from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, is_standing, ratio
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.window import CpuWindow, Window
 from uwsgi_headroom.record import Memory
 from uwsgi_headroom.words.formats import counted

@@ -23,7 +23,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.littles_law import WAITINGS, Flow, compute_flow, judge_waiting, ratio, shows_a_limit
-from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, ServerRecord, SocketHolders, is_tcp
 from uwsgi_headroom.words.formats import fixed

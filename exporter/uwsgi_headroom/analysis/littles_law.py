@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.window import Window, WorkerWindow
 from uwsgi_headroom.record import Backlog
 from uwsgi_headroom.words.formats import duration, least

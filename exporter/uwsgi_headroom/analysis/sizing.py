@@ -28,7 +28,7 @@ from uwsgi_headroom.analysis.shortages import LOCKED
 from uwsgi_headroom.analysis.usable import erlang_wait
 from uwsgi_headroom.analysis.what_if.measured import MOST_IN_ALL, MOST_PROCESSES, MOST_THREADS
 from uwsgi_headroom.analysis.what_if.predict import own_waiting
-from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.record import State
 
 RESERVE = 0.75

@@ -37,7 +37,7 @@ from uwsgi_headroom.analysis.littles_law import Flow, judge_waiting, noticed_wai
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.percentiles import RESOLUTION
 from uwsgi_headroom.analysis.wait_states import WaitFigures
-from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.record import State
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 

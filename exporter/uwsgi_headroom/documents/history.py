@@ -22,8 +22,8 @@ from uwsgi_headroom.analysis.percentiles import RESOLUTION, SHARES, compute_perc
 from uwsgi_headroom.analysis.wait_states import compute_waits
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS
+from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.hour import ROW_SECONDS, finest_step
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.record import State as ThreadState

@@ -19,7 +19,8 @@ from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.analysis.worker_states import count_harmful_now
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import schema
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, Totals, sum_if_all_known
+from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS, sum_if_all_known
+from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.options import NAMES

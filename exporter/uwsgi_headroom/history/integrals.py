@@ -25,17 +25,11 @@ from itertools import chain
 from operator import attrgetter, sub
 from typing import NamedTuple
 
+from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.history.derived import CpuUse, ServiceTime, Unanswered
 from uwsgi_headroom.history.named_hours import add_route_time
-from uwsgi_headroom.history.totals import (
-    OCCUPANCY_BOUNDS,
-    QUANTITIES,
-    WORKER,
-    Totals,
-    WaitTotals,
-    WorkerTotals,
-    sum_if_all_known,
-)
+from uwsgi_headroom.history.totals import Totals, WaitTotals, WorkerTotals
+from uwsgi_headroom.history.window import QUANTITIES, WORKER
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import STATES, Backlog, LockUse, LoopUse, Setup, Waits, is_tcp

@@ -8,17 +8,7 @@ from copy import copy
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS as OCCUPANCY_BOUNDS
-from uwsgi_headroom.history.counts import CpuCounts, ServerCounts, WorkerCounts
-from uwsgi_headroom.history.counts import Of as Of
-from uwsgi_headroom.history.counts import Quantity as Quantity
-from uwsgi_headroom.history.counts import sum_if_all_known as sum_if_all_known
-from uwsgi_headroom.history.window import CPU as CPU
-from uwsgi_headroom.history.window import QUANTITIES as QUANTITIES
-from uwsgi_headroom.history.window import SERVER as SERVER
-from uwsgi_headroom.history.window import SOCKET as SOCKET
-from uwsgi_headroom.history.window import WAITS as WAITS
-from uwsgi_headroom.history.window import WORKER as WORKER
+from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS, CpuCounts, ServerCounts, WorkerCounts
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.response_times.totals import ResponseTimeTotals
 

@@ -14,7 +14,8 @@ from uwsgi_headroom.analysis.findings import Finding, Hold, find_harm
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.history.totals import Totals, sum_if_all_known
+from uwsgi_headroom.history.counts import sum_if_all_known
+from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.journal.events import Journal, Kind
 from uwsgi_headroom.journal.workers import WorkerEvents
 from uwsgi_headroom.kernel.options import NAMES

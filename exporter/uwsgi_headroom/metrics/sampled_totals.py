@@ -7,7 +7,8 @@ from itertools import accumulate
 
 from prometheus_client.metrics_core import Metric
 
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS, CpuTotals, Totals, sum_if_all_known
+from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS, sum_if_all_known
+from uwsgi_headroom.history.totals import CpuTotals, Totals
 from uwsgi_headroom.metrics.family import (
     Family,
     Line,

@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 from uwsgi_headroom.analysis.figures import count_ceiling
 from uwsgi_headroom.analysis.worker_states import count_harmful_now
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
-from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.metrics.family import Scrape, Table, gauge, tabulate_families
 from uwsgi_headroom.stats.server import Snapshot, Worker
 

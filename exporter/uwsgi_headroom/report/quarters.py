@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.littles_law import ratio
-from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.window import Window, WorkerWindow
 from uwsgi_headroom.kernel.waits import GRANT
 from uwsgi_headroom.record import UNKNOWN, Cpus, Memory, ServerRecord, Waits, WorkerRecord

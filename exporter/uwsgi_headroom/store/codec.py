@@ -19,8 +19,19 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WAITS, WORKER, Of, Quantity
-from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.history.counts import Of, Quantity
+from uwsgi_headroom.history.window import (
+    CPU,
+    SERVER,
+    SOCKET,
+    WAITS,
+    WORKER,
+    CpuWindow,
+    RouteWindow,
+    WaitWindow,
+    Window,
+    WorkerWindow,
+)
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.response_times.bins import share_bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow

@@ -14,8 +14,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.history.totals import CPU, SERVER, SOCKET, WAITS, WORKER, Quantity
-from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.history.counts import Quantity
+from uwsgi_headroom.history.window import (
+    CPU,
+    SERVER,
+    SOCKET,
+    WAITS,
+    WORKER,
+    CpuWindow,
+    RouteWindow,
+    WaitWindow,
+    Window,
+    WorkerWindow,
+)
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.record import AdviceSeverity, SocketHolders
 from uwsgi_headroom.response_times.bins import Bins

@@ -7,7 +7,7 @@ from tests.report.changes import change, change_server, with_levels, with_window
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.server import make_review_data
-from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.report.quarters import ReviewData, mean_busy
 from uwsgi_headroom.report.render.document import Absent
 from uwsgi_headroom.report.render.html import render_html

@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.log_words import LOG
 from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
-from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.record import is_tcp
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.template import Facts, Private

@@ -19,7 +19,7 @@ from uwsgi_headroom.analysis.percentiles import ResponseTimes
 from uwsgi_headroom.analysis.shortages import LOCKED, tries_again
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.template import fill
 

@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.capacity import (
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import correct_headroom
 from uwsgi_headroom.analysis.littles_law import Flow, ratio
-from uwsgi_headroom.history.totals import sum_if_all_known
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.report.quarters import sum_known
 from uwsgi_headroom.report.render import document as doc

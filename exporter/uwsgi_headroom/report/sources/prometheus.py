@@ -19,7 +19,7 @@ from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.history.totals import OCCUPANCY_BOUNDS
+from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.record import STATES, SocketHolders
 from uwsgi_headroom.report.progress import Progress
