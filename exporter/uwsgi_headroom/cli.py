@@ -116,7 +116,7 @@ def _serve(_line: CommandLine, options: argparse.Namespace) -> int:
 
 
 def _check(line: CommandLine, options: argparse.Namespace) -> int:
-    if options.all == bool(options.addresses):
+    if not options.all and not options.addresses:
         line.commands["check"].error("give the address of a server, or --all for every server on this machine")
     with interrupts.ending_the_process():
         from uwsgi_headroom.check import command
@@ -125,6 +125,7 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
             Request,
             options,
             addresses=tuple(options.addresses),
+            everything=options.all and bool(options.addresses),
             thresholds=copy_fields(Thresholds, options),
             what_if=tuple(options.what_if or ()),
             http_config=options.http_config_file,

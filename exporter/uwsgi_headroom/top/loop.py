@@ -12,7 +12,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.top import start
 from uwsgi_headroom.top.feeds import Feed, close_all, pause_all, resume_all
 from uwsgi_headroom.top.navigation import LISTS, Navigation, handle_key, select_server
 from uwsgi_headroom.top.poll import Poller
@@ -44,9 +43,7 @@ def _wanted(navigation: Navigation) -> tuple[object, ...]:
     return (
         navigation.server,
         navigation.window,
-        navigation.home,
         plots and (plots, navigation.span),
-        navigation.interval,
     )
 
 
@@ -151,10 +148,8 @@ class _Loop:
         model = self._poller.model
         windows = [window.asked for window in model.server.windows] if model.server else []
         action = handle_key(key, self._navigation, list_keys(model, self._navigation), windows)
-        if action == "quit":
+        if action is None:
             self._ended.set()
-        elif action == "dump":
-            self._show_notice(start.write_json_file(model.server) if model.server else "nothing to write yet")
         else:
             wanted = _wanted(self._navigation)
             resumed = self._navigation.paused and not action.paused

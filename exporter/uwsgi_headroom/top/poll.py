@@ -26,9 +26,6 @@ _TREND_SECONDS = 3.0
 _LATE_SECONDS = 2.0
 """Seconds after which a feed that has not answered is reported."""
 
-_FAMILY_SECONDS = 5.0
-"""Seconds between requests for the documents of the tree, one per server."""
-
 _POINTS, _PLOT_POINTS = 60, 240
 _SPANS = (60.0, 300.0, 900.0)
 """Lengths of a trend in seconds; the longest one within the history is used."""
@@ -58,8 +55,6 @@ class Poller:
         self._listed_at = float("-inf")
         self._lists: dict[int, _Request[Servers]] = {}
         self._page: _Request[tuple[Server, Trend]] | None = None
-        self._family: dict[Key, _Request[Server]] = {}
-        self._family_at = float("-inf")
         self._page_key: tuple[Key, float | None, float | None, int] | None = None
         self._shown: Key | None = None
         self._errors: dict[int, str] = {}
@@ -69,7 +64,6 @@ class Poller:
     def under_way(self) -> set[asyncio.Task[Any]]:
         """Requests whose answers have not arrived, or have not been taken."""
         tasks: set[asyncio.Task[Any]] = {request.task for request in self._lists.values()}
-        tasks |= {request.task for request in self._family.values()}
         return tasks | {self._page.task} if self._page else tasks
 
     def ask(self, navigation: Navigation) -> None:
@@ -79,8 +73,6 @@ class Poller:
             for place, feed in enumerate(self._feeds):
                 if place not in self._lists:
                     self._lists[place] = self._request(feed.servers(navigation.window))
-        if navigation.home == "tree" and self._clock() - self._family_at >= _FAMILY_SECONDS:
-            self._ask_family()
         self._ask_page(navigation)
         self._update()
 
@@ -98,10 +90,6 @@ class Poller:
                 self._shown = self._page_key[0]
                 server, trend = answered
                 self.model = replace(self.model, server=server, trend=trend)
-        for key in [key for key, request in self._family.items() if request.task.done()]:
-            document = self._take(key[0], self._family.pop(key))
-            if document is not None:
-                self.model = replace(self.model, family={**self.model.family, key: document})
         self._update()
 
     async def poll(self, navigation: Navigation) -> None:
@@ -121,20 +109,10 @@ class Poller:
         """End the requests under way."""
         for task in self.under_way:
             task.cancel()
-        self._lists, self._family, self._page, self._page_key = {}, {}, None, None
+        self._lists, self._page, self._page_key = {}, None, None
 
     def _request(self, answer: Coroutine[Any, Any, T]) -> _Request[T]:
         return _Request(asyncio.create_task(answer, name="asking"), self._clock())
-
-    def _ask_family(self) -> None:
-        """Request the documents of all listed servers."""
-        if self.model.entries:
-            self._family_at = self._clock()
-        listed = {entry.key for entry in self.model.entries}
-        family = {key: document for key, document in self.model.family.items() if key in listed}
-        self.model = replace(self.model, family=family)
-        for key in listed - set(self._family):
-            self._family[key] = self._request(self._feeds[key[0]].server(key[1], None))
 
     def _ask_page(self, navigation: Navigation) -> None:
         """Request the page shown, and cancel a request for another page."""
@@ -181,7 +159,6 @@ class Poller:
         """Update the model with answers and with requests that have waited too long."""
         troubles = dict(self._errors)
         asked = [(place, request.asked_at) for place, request in self._lists.items()]
-        asked += [(key[0], request.asked_at) for key, request in self._family.items()]
         if self._page and self._page_key:
             asked.append((self._page_key[0][0], self._page.asked_at))
         for place, at in asked:

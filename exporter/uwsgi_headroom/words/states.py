@@ -32,8 +32,8 @@ WAITS: Mapping[str, WaitState] = {
     "cpu_wait": WaitState("waits for a CPU", "CPU wait", "CPU wait", Colour("#c98500", "#f0b13a"), "black on yellow"),
     "interpreter_lock": WaitState(
         "waits for the interpreter lock",
-        "interpreter lock",
-        "interp. lock",
+        "interpreter lock (GIL)",
+        "GIL",
         Colour("#c62f2f", "#ff7060"),
         "white on red",
     ),
