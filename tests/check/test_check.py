@@ -141,7 +141,7 @@ def test_requests_that_sleep_spend_their_time_asleep():
         assert (len(reasons), lines) == (1, [])
     else:
         assert document.waits.states[0].state == "sleep"
-        assert re.fullmatch(r"  time +per request: \d+ ms sleep(, .*)?", lines[0])
+        assert re.fullmatch(r"  time +\d+ ms sleep(, .*)? per request", lines[0])
 
 
 def test_every_thread_busy_is_critical():

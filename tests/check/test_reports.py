@@ -255,8 +255,8 @@ def test_what_requests_spend_their_time_on():
     """The largest part comes first; a figure and its label stay on one line, however long the names are."""
     text = "\n".join(reports.render_lines(with_waits(busy_server())))
     assert (
-        "  time         per request: 41 ms postgres, 22 ms interpreter lock (GIL),\n"
-        "               18 ms CPU, 5.0 ms CPU wait, 3.0 ms other\n" in text
+        "  time         41 ms postgres, 22 ms interpreter lock (GIL), 18 ms CPU,\n"
+        "               5.0 ms CPU wait, 3.0 ms other per request\n" in text
     )
     name = "a-database-whose-name-is-of-forty-columns"
     section = waits({"backend": 4.1, "cpu": 4.0}, {name: 4.1})
@@ -385,9 +385,9 @@ def test_percentiles_and_the_objective_in_the_report():
     )
     assert "  queue wait   1.0 ms in the listen queue\n" in text
     assert (
-        "  objective    missed: 99 % within 1 s; 1.8 % missed it in the last hour (burn\n"
-        "               rate 1.8, 0.2 in the last 5 min); queue wait 2.0 ms;\n"
-        "               p95 reaches 1 s at 1.6x today's load\n" in text
+        "  objective    missed: 99 % within 1 s; 1.8 % of 10,000 requests missed it in\n"
+        "               the last hour (burn rate 1.8, 0.2 in the last 5 min);\n"
+        "               queue wait 2.0 ms; p95 reaches 1 s at 1.6x today's load\n" in text
     )
     assert max(map(len, text.splitlines())) <= 80
 

@@ -103,18 +103,17 @@ TEXTS = [
     (
         with_waits(SERVER),
         "time",
-        "per request: 41 ms postgres, 22 ms interpreter lock (GIL), 18 ms CPU, 5.0 ms CPU wait, 3.0 ms other",
+        "41 ms postgres, 22 ms interpreter lock (GIL), 18 ms CPU, 5.0 ms CPU wait, 3.0 ms other per request",
     ),
     (
         with_waits(SERVER, replace(KNOWN_WAITS, stuck=0.5)),
-        "time",
-        "per request: 41 ms postgres, 22 ms interpreter lock (GIL), 18 ms CPU, 5.0 ms CPU wait, 3.0 ms other; 0.5 "
-        "threads hold requests that are stuck, not counted here",
+        "stuck",
+        "0.5 threads hold requests that are stuck, not counted here",
     ),
     (
         with_waits(flow(requests=0), waits({"backend": 8.0}, {"postgres": 8.0}, throughput=None)),
         "time",
-        "mean threads, no request completed: 8.0 postgres",
+        "8.0 postgres (mean threads, no request completed)",
     ),
     (with_reason(SERVER, "no right: give the exporter one"), "time", "not known: no right"),
     (with_reason(SERVER, "off: run the exporter with --waits"), "time", ""),
@@ -148,25 +147,25 @@ TEXTS = [
     (
         with_objective(SERVER, objective(load_multiple=1.62, load_multiple_reached=True)),
         "objective",
-        f"missed: {GREAT}; 1.8 % missed it in the last hour (burn rate 1.8, 0.2 in the last 5 min); queue wait 2.0 ms; "
-        "p95 reaches 1 s at 1.6x today's load",
+        f"missed: {GREAT}; 1.8 % of 10,000 requests missed it in the last hour (burn rate 1.8, 0.2 in the last 5 "
+        "min); queue wait 2.0 ms; p95 reaches 1 s at 1.6x today's load",
     ),
     (
         with_objective(SERVER, objective(load_multiple=1.8, load_multiple_reached=False, queue_wait=None)),
         "objective",
-        f"missed: {GREAT}; 1.8 % missed it in the last hour (burn rate 1.8, 0.2 in the last 5 min); p95 stays under "
-        "1 s up to 1.8x today's load (the most seen in the last hour)",
+        f"missed: {GREAT}; 1.8 % of 10,000 requests missed it in the last hour (burn rate 1.8, 0.2 in the last 5 "
+        "min); p95 stays under 1 s up to 1.8x today's load (the most seen in the last hour)",
     ),
     (
         with_objective(SERVER, objective(burn(300.0, 1.0), burn(3599.6, 1.0, lost=12), queue_wait=None)),
         "objective",
-        f"missed: {GREAT}; 100 % missed it in the last hour, 12 lost with their worker (burn rate 100, 100 in the last "
-        "5 min)",
+        f"missed: {GREAT}; 100 % of 10,000 requests missed it in the last hour, 12 lost with their worker (burn rate "
+        "100, 100 in the last 5 min)",
     ),
     (
         with_objective(SERVER, objective(burn(59.0, 0.0), queue_wait=None, threshold=0.8, objective=0.995)),
         "objective",
-        "met: 99.5 % within 800 ms; none missed it in the last 59 s (burn rate 0.0)",
+        "met: 99.5 % within 800 ms; none of 10,000 requests missed it in the last 59 s (burn rate 0.0)",
     ),
     (
         with_objective(SERVER, objective(burn(59.0, None, requests=37))),
@@ -297,4 +296,4 @@ def test_the_first_part_can_stand_alone():
     firsts = {line.code: line.parts[0] for line in list_lines(with_response_times(with_waits(SERVER)))}
     assert firsts["users_wait"] == "51 ms"
     assert firsts["response"] == "p95 480 ms"
-    assert firsts["time"] == "per request: 41 ms postgres"
+    assert firsts["time"] == "41 ms postgres"

@@ -132,6 +132,7 @@ BOUND = Percentile(share=0.95, seconds=None, low=0.0, high=0.24, under=0.24)
         (Percentile(share=0.99, seconds=0.91, low=0.8, high=1.2), "910 ms (800 ms to 1.2 s)"),
         (Percentile(share=0.9, seconds=0.2, low=0.0, high=0.35), "200 ms (up to 350 ms)"),
         (SHORT, "under 160 ms"),
+        (Percentile(share=0.9, seconds=610.0, low=600.0, high=float("inf")), "10 min (10 min or more)"),
         (Percentile(share=0.5, seconds=None, low=0.0, high=0.3, under=0.16), "under 160 ms (up to 300 ms)"),
         (Percentile(share=0.99, seconds=123.4, low=101.0, high=139.0), "2 min (100 s to 2 min 20 s)"),
     ],

@@ -105,9 +105,6 @@ def test_windows_and_columns():
     assert after(["right", "right"]).column == 2
     assert after(["right", "left", "left"]).column == 0
     assert after(["right"], LIST).column == 0
-    state = after("p]]")
-    assert (state.span, state.window) == (900.0, None)
-    assert after("[[", state).span == 60.0
 
 
 def test_keys_without_a_server():

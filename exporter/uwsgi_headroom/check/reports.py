@@ -35,7 +35,7 @@ from uwsgi_headroom.documents.sentences import (
     shorten_act,
     write_moment,
 )
-from uwsgi_headroom.documents.waits import Code
+from uwsgi_headroom.documents.waits import Code, CodeLine
 from uwsgi_headroom.documents.what_if import PredictedLoad, PredictedSetting, WhatIf
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.words.formats import amount, byte_size, counted, factor, fit_duration, percent, rate
@@ -191,11 +191,22 @@ def _code(code: Code) -> Iterator[str]:
         yield f"Code: no thread was busy in {counted(code.samples, 'sample')}."
         return
     yield from _wrap(f"Code, by {counted(round(code.threads), 'sample')} of busy threads:")
-    for line in code.lines[:_MOST_CODE_LINES]:
-        time = "" if line.per_request is None else fit_duration(line.per_request, 8)
-        yield from _wrap(describe_code_line(line), indent=(f"  {time:>8} {percent(line.share):>6}  ", " " * 19))
+    yield from write_code_lines(code.lines[:_MOST_CODE_LINES], WIDTH)
     if rest := describe_code_rest(code, _MOST_CODE_LINES):
         yield from _wrap(f"{rest}.", indent=("  ", "  "))
+
+
+def write_code_lines(lines: Sequence[CodeLine], width: int, text: str = "") -> Iterator[str]:
+    """Write those lines of code that contain a text, each with its time of a request and its share of busy threads."""
+    for line in lines:
+        time = "" if line.per_request is None else fit_duration(line.per_request, 8)
+        what = describe_code_line(line)
+        if text.casefold() in what.casefold():
+            yield from wrap(what, width, f"  {time:>8} {percent(line.share):>6}  ", " " * CODE_AT)
+
+
+CODE_AT = 19
+"""The column at which the text of a line of code begins."""
 
 
 def write_finding(place: int, finding: Finding, server: Server, width: int = WIDTH) -> Iterator[str]:

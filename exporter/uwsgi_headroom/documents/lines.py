@@ -66,10 +66,10 @@ def _line(code: str, label: str, rank: int, parts: Sequence[str], tone: Tone | N
 
 def _list_lines(server: Server) -> Iterator[Line | None]:
     yield _verdict(server)
-    yield _line("act", "DO", 0, [describe_first_act(server)])
+    yield _line("act", "DO", 0, describe_first_act(server))
     if server.state == "down" and server.kind == "server":
         before = server.flow.throughput if server.flow else None
-        parts = ["nothing: the server is down", fill("[before? ; {before:rate} before]", {"before": before})]
+        parts = ["nothing", ": the server is down", fill("[before? ; {before:rate} before]", {"before": before})]
         yield _line("served", "served", 1, parts)
     if server.state != "down" and server.kind == "server" and server.flow:
         yield from _list_figures(server)
@@ -212,10 +212,10 @@ def _time(server: Server) -> Iterator[Line | None]:
     named = [f"{size} {name}" for size, name in sizes if size != _NO_THREADS]
     if not named:
         return
-    unit = "per request" if time.whole.per_request is not None else f"mean {time.unit}"
-    parts = [f"{unit}: {named[0]}", *(f", {each}" for each in named[1:])]
-    stuck = describe_stuck(waits, time)
-    yield _line("time", "time", 2, [*parts, fill("[stuck? ; {stuck}]", {"stuck": stuck})])
+    unit = " per request" if time.whole.per_request is not None else f" (mean {time.unit})"
+    parts = [named[0], *(f", {each}" for each in named[1:]), unit]
+    yield _line("time", "time", 2, parts)
+    yield _line("stuck", "", 4, [describe_stuck(waits, time)])
     yield _line("outside", "", 4, _list_apart(describe_destinations(waits)))
 
 
@@ -323,14 +323,18 @@ def _describe_burn(windows: Sequence[Burn]) -> str:
     short, long = windows[0], windows[-1]
     facts: Facts = {
         "missed": fine_percent(long.share) if long.share else "none",
+        "requests": long.requests,
         "span": write_span(long.seconds),
         "causes": "".join(f", {cause}" for cause in list_causes(long)),
         "rate": long.rate or 0.0,
         "recent": short.rate if long.seconds > 1.2 * short.seconds else None,
         "recently": write_span(short.seconds),
     }
-    text = "{missed} missed it in the last {span}{causes} (burn rate {rate:mean}[recent? , {recent:mean} in the last "
-    return fill(f"{text}{{recently}}])", facts)
+    return fill(
+        "{missed} of {requests:request} missed it in the last {span}{causes} (burn rate {rate:mean}[recent? , "
+        "{recent:mean} in the last {recently}])",
+        facts,
+    )
 
 
 def _queue(socket: Socket) -> Line | None:
@@ -346,6 +350,8 @@ def _queue(socket: Socket) -> Line | None:
         "full": socket.full or None,
         "is_full": is_full,
         "oldest": socket.oldest_wait or None,
+        "wait": socket.queue_wait or None,
+        "floor": socket.wait_is_floor,
         "name": socket.name,
     }
     parts = (
@@ -353,6 +359,7 @@ def _queue(socket: Socket) -> Line | None:
         "[mean?  ({mean} on average)]",
         "[full? , full {full:percent} of the time][is_full, not full? , full]",
         "[oldest? , oldest {oldest:duration}]",
+        "[wait, floor? , mean wait at least {wait:duration}][wait, not floor? , mean wait {wait:duration}]",
         "  {name}",
     )
     return _line("queue", "queue", 5, [fill(part, facts) for part in parts], "critical" if is_full else None)
@@ -493,6 +500,8 @@ def _identity(server: Server) -> Line | None:
         "host": identity.host,
         "app": identity.application,
         "config": identity.configuration_file,
+        "directory": identity.working_directory,
+        "emperor": identity.emperor_pid,
     }
     parts = [
         "[pid? master PID {pid:plain}]",
@@ -500,6 +509,8 @@ def _identity(server: Server) -> Line | None:
         "[host? , on {host}]",
         "[app? , app {app}]",
         "[config? , config {config}]",
+        "[directory? , directory {directory}]",
+        "[emperor? , vassal of PID {emperor:plain}]",
     ]
     known = [part for part in (fill(part, facts) for part in parts) if part]
     return _line("identity", "uWSGI", 9, [known[0].removeprefix(", "), *known[1:]]) if known else None

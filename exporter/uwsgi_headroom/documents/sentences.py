@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from math import isinf
 from statistics import median
 from typing import NamedTuple
 
@@ -36,11 +37,13 @@ def describe_percentile(percentile: Percentile, *, interval: bool = True) -> str
 
 def _write_percentile(percentile: Percentile) -> tuple[str, str]:
     """Write a percentile, and the range in brackets that contains it in 19 of 20 cases."""
-    low, high = _rounded(percentile.low), _rounded(percentile.high)
+    low, high = _rounded(percentile.low), "" if isinf(percentile.high) else _rounded(percentile.high)
     if percentile.seconds is None:
         bound = _rounded(percentile.under or percentile.high)
         return f"under {bound}", fill("[wide?  (up to {high})]", {"wide": high != bound, "high": high})
     value = _rounded(percentile.seconds)
+    if isinf(percentile.high):
+        return value, f" ({low} or more)"
     if not percentile.low:
         return value, f" (up to {high})"
     number, _, unit = low.partition(" ")
@@ -84,13 +87,13 @@ def _write_range(percentile: Percentile) -> str:
     return f"{low} to {high}" if percentile.low else f"under {high}"
 
 
-def describe_first_act(server: Server) -> str:
-    """Write the first thing to do about a server, and what it promises, such as `Raise threads from 4 to 7: there are
-    7.7 requests at once for 8 threads; at least 65.1/s are served then`; empty if nothing has to be done."""
+def describe_first_act(server: Server) -> list[str]:
+    """Write the first thing to do about a server, and what it promises, such as `Raise threads from 4 to 7` and `; at
+    least 65.1/s are served then`; empty if nothing has to be done."""
     act = find_first_act(server)
-    promised = (each.serves for each in list_problems(server) if each.change and first_act(each.change) == act)
-    serves = next(promised, None)
-    return fill("{act}[serves? ; at least {serves:rate} are served then]", {"act": act, "serves": serves})
+    problems = (problem for problem in list_problems(server) if problem.change)
+    serves = next((each.serves for each in problems if shorten_act(first_act(each.change)) == act), None)
+    return [act, fill("[serves? ; at least {serves:rate} are served then]", {"serves": serves})]
 
 
 def describe_since(server: Server) -> str:

@@ -16,11 +16,10 @@ from uwsgi_headroom.top.servers import SERVER_SORTS, Key
 
 View = Literal["servers", "workers", "threads", "findings", "events", "plots", "routes", "code", "help"]
 
-LISTS = ("servers",)
-"""Views of all servers; every other view except help shows the selected server."""
+LIST: View = "servers"
+"""The view of all servers; every other view except help shows the selected server."""
 
 NORMAL = 1.0
-PLOT_SPANS = (60.0, 300.0, 900.0, 3600.0)
 
 _PAGES: Mapping[str, View] = {"a": "findings", "e": "events", "p": "plots", "t": "threads", "P": "routes", "C": "code"}
 _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -100_000, "end": 100_000}
@@ -51,13 +50,11 @@ class Navigation(Struct, frozen=True):
     """Seconds between two polls."""
     window: float | None = None
     """Seconds; None for the feed's default."""
-    span: float | None = None
-    """Seconds that the plots cover; None for the whole history."""
     paused: bool = False
 
     @property
     def filter(self) -> str:
-        return self.fleet_filter if self.view in LISTS else self.row_filter
+        return self.fleet_filter if self.view == LIST else self.row_filter
 
 
 def handle_key(key: str, navigation: Navigation, servers: Sequence[Key], windows: Sequence[float]) -> Navigation | None:
@@ -76,9 +73,9 @@ def handle_key(key: str, navigation: Navigation, servers: Sequence[Key], windows
 
 
 def _sort(key: str, navigation: Navigation) -> Navigation:
-    if navigation.view in LISTS and key in SERVER_SORTS:
+    if navigation.view == LIST and key in SERVER_SORTS:
         return replace(navigation, fleet_sort=SERVER_SORTS[key], chosen=False)
-    if navigation.view not in LISTS and key in SORTS:
+    if navigation.view != LIST and key in SORTS:
         return replace(_open(navigation, "workers"), sort=SORTS[key], first=0)
     return navigation
 
@@ -93,13 +90,13 @@ def _edit_filter(key: str, navigation: Navigation) -> Navigation:
 
 
 def _set_filter(navigation: Navigation, text: str) -> Navigation:
-    if navigation.view in LISTS:
+    if navigation.view == LIST:
         return replace(navigation, fleet_filter=text, first=0)
     return replace(navigation, row_filter=text, first=0)
 
 
 def _begin_filter(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    filtered = navigation.view in (*LISTS, "workers", "events", "routes", "code")
+    filtered = navigation.view in (LIST, "workers", "events", "routes", "code")
     return replace(navigation, typing=True) if filtered else navigation
 
 
@@ -134,7 +131,7 @@ def _open_page(key: str, navigation: Navigation, _servers: Sequence[Key]) -> Nav
 
 
 def _enter(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    if navigation.server is None or navigation.view not in LISTS:
+    if navigation.server is None or navigation.view != LIST:
         return navigation
     return replace(_open(navigation, "workers"), chosen=True)
 
@@ -154,7 +151,7 @@ def _next_server(key: str, navigation: Navigation, servers: Sequence[Key]) -> Na
 
 
 def _move(key: str, navigation: Navigation, servers: Sequence[Key]) -> Navigation:
-    if navigation.view not in LISTS:
+    if navigation.view != LIST:
         return replace(navigation, first=max(0, navigation.first + _STEPS[key]))
     if not servers:
         return navigation
@@ -170,17 +167,11 @@ def _move_sideways(key: str, navigation: Navigation, _servers: Sequence[Key]) ->
 
 
 def _change_window(navigation: Navigation, windows: Sequence[float], by: int) -> Navigation:
-    if navigation.view == "plots":
-        return replace(navigation, span=_next_choice(navigation.span, PLOT_SPANS, by))
-    return replace(navigation, window=_next_choice(navigation.window, windows, by))
-
-
-def _next_choice(now: float | None, choice: Sequence[float], by: int) -> float | None:
-    """Return the next choice in this direction, or the last one."""
-    if not choice:
-        return now
-    place = choice.index(now) if now in choice else 0
-    return choice[min(len(choice) - 1, max(0, place + by))]
+    """Choose the next window in this direction, or the last one."""
+    if not windows:
+        return navigation
+    place = windows.index(navigation.window) if navigation.window in windows else 0
+    return replace(navigation, window=windows[min(len(windows) - 1, max(0, place + by))])
 
 
 _HANDLERS: Mapping[str, Callable[[str, Navigation, Sequence[Key]], Navigation]] = {
@@ -212,7 +203,7 @@ def select_server(
     server = navigation.server
     if not navigation.chosen and complete and len(listed) == 1 and navigation.view == "servers":
         return replace(navigation, server=listed[0], chosen=True, view="workers")
-    if navigation.view in LISTS:
+    if navigation.view == LIST:
         if navigation.chosen and server in shown:
             return navigation
         return replace(navigation, server=shown[0] if shown else None, chosen=False)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.top.feeds import NO_TREND, Feed, FeedError, Trend
-from uwsgi_headroom.top.navigation import LISTS, Navigation
+from uwsgi_headroom.top.navigation import LIST, Navigation
 from uwsgi_headroom.top.servers import Key, ScreenModel, ServerEntry, arrange_entries
 from uwsgi_headroom.words.formats import duration
 
@@ -27,8 +27,8 @@ _LATE_SECONDS = 2.0
 """Seconds after which a feed that has not answered is reported."""
 
 _POINTS, _PLOT_POINTS = 60, 240
-_SPANS = (60.0, 300.0, 900.0)
-"""Lengths of a trend in seconds; the longest one within the history is used."""
+_SPANS = (60.0, 300.0, 900.0, 3600.0)
+"""Lengths of a trend in seconds; the longest one within the history is used, the last one only for the plot."""
 
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class Poller:
         self._listed_at = float("-inf")
         self._lists: dict[int, _Request[Servers]] = {}
         self._page: _Request[tuple[Server, Trend]] | None = None
-        self._page_key: tuple[Key, float | None, float | None, int] | None = None
+        self._page_key: tuple[Key, float | None, int] | None = None
         self._shown: Key | None = None
         self._errors: dict[int, str] = {}
         self._trend_key: tuple[object, ...] = ()
@@ -68,7 +68,7 @@ class Poller:
 
     def ask(self, navigation: Navigation) -> None:
         """Start the requests that are due, except those that are already under way. Does not wait."""
-        if navigation.view in LISTS or self._clock() - self._listed_at >= _LIST_SECONDS:
+        if navigation.view == LIST or self._clock() - self._listed_at >= _LIST_SECONDS:
             self._listed_at = self._clock()
             for place, feed in enumerate(self._feeds):
                 if place not in self._lists:
@@ -117,9 +117,8 @@ class Poller:
     def _ask_page(self, navigation: Navigation) -> None:
         """Request the page shown, and cancel a request for another page."""
         key = navigation.server
-        span = navigation.span if navigation.view == "plots" else None
         points = _PLOT_POINTS if navigation.view == "plots" else _POINTS
-        wanted = None if key is None else (key, navigation.window, span, points)
+        wanted = None if key is None else (key, navigation.window, points)
         if self._page and self._page_key == wanted:
             return
         if self._page:
@@ -127,18 +126,19 @@ class Poller:
             self._page = None
         self._page_key = wanted
         if key is not None:
-            self._page = self._request(self._read_page(key, navigation.window, span, points))
+            self._page = self._request(self._read_page(key, navigation.window, points))
 
-    async def _read_page(self, key: Key, window: float | None, span: float | None, points: int) -> tuple[Server, Trend]:
+    async def _read_page(self, key: Key, window: float | None, points: int) -> tuple[Server, Trend]:
         server = await self._feeds[key[0]].server(key[1], window)
-        return server, await self._read_trend(key, server, span, points)
+        return server, await self._read_trend(key, server, points)
 
-    async def _read_trend(self, key: Key, server: Server, span: float | None, points: int) -> Trend:
+    async def _read_trend(self, key: Key, server: Server, points: int) -> Trend:
         """Read a new trend if it has a new point; else return the last one."""
         if server.kind != "server":
             return NO_TREND
         past = server.sampling.history_seconds
-        span = span or max([seconds for seconds in _SPANS if seconds <= past], default=_SPANS[0])
+        longest = _SPANS[-1 if points == _PLOT_POINTS else -2]
+        span = max([seconds for seconds in _SPANS if seconds <= min(past, longest)], default=_SPANS[0])
         newest = key, span, points, server.time // max(span / points, _TREND_SECONDS)
         if newest != self._trend_key:
             trend = await self._feeds[key[0]].trend(key[1], span, points)

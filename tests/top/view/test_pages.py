@@ -100,9 +100,9 @@ def test_the_lines_of_code_are_a_page():
     code = Code(why=None, samples=50, threads=100.0, lines=(line,), unread=0.1)
     drawn = [row.plain for row in code_page(replace(hot(), code=code), "", 80).rows]
     assert drawn == [
-        "      120 ms    60%  query_orders (shop/orders.py:3), in execute: backend",
-        "                     10.0.0.5:5432",
-        "                     30 % in other lines, 10 % not readable",
+        "    120 ms   60 %  query_orders (shop/orders.py:3), in execute: backend",
+        "                   10.0.0.5:5432",
+        "                   30 % in other lines, 10 % not readable",
     ]
     for server, text, said in (
         (hot(), "", "--code"),

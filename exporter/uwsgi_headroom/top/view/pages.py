@@ -9,18 +9,17 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from uwsgi_headroom.check.narrow_figures import age, number, percent, size
-from uwsgi_headroom.check.reports import write_finding
+from uwsgi_headroom.check.reports import CODE_AT, write_code_lines, write_finding
 from uwsgi_headroom.check.worker_table import busy_bar, sort_workers
 from uwsgi_headroom.documents.emperor_router import Emperor, Router, Vassal
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.documents.sentences import describe_code_line, describe_code_rest
+from uwsgi_headroom.documents.sentences import describe_code_rest
 from uwsgi_headroom.documents.waits import Route
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.terminal_text import bar, escape_text, wrap
 from uwsgi_headroom.top.view.figures import Page, cut_middle, title_line
-from uwsgi_headroom.words.formats import duration
 from uwsgi_headroom.words.states import EVENTS, STATUSES
 
 _THREADS_AT, _THREAD = 17, 15  # first column of the threads, columns of each thread
@@ -131,8 +130,7 @@ def _route_row(route: Route, stuck_seconds: float, room: int) -> Text:
     return line.append("  ").append(cut_middle(escape_text(route.route), room), "bold")
 
 
-_CODE_TITLE = "OF A REQUEST  SHARE  LINE OF CODE, AND WHAT IT WAITS FOR"
-_CODE_INDENT = " " * _CODE_TITLE.index("LINE")
+_CODE_TITLE = "   REQUEST  SHARE  LINE OF CODE, AND WHAT IT WAITS FOR"
 _CODE_OFF = "Code is off. An exporter shows it with --code; see its documentation first."
 
 
@@ -143,15 +141,9 @@ def code_page(server: Server, text: str, width: int) -> Page:
         return Page(title, [Text(_CODE_OFF)])
     if code.why is not None:
         return Page(title, [Text(line) for line in wrap(f"Not known: {code.why}.", width)])
-    rows = []
-    for line in code.lines:
-        what = describe_code_line(line)
-        time = "" if line.per_request is None else duration(line.per_request)
-        first = f"{time:>12} {percent(line.share):>6}  "
-        if text.casefold() in what.casefold():
-            rows += [Text(row) for row in wrap(what, width, first, _CODE_INDENT)]
+    rows = [Text(row) for row in write_code_lines(code.lines, width, text)]
     if rows and not text and (rest := describe_code_rest(code, len(code.lines))):
-        rows.append(Text(f"{_CODE_INDENT}{rest}", "dim"))
+        rows.append(Text(f"{'':{CODE_AT}}{rest}", "dim"))
     return Page(title, rows or [Text("No line matches the filter." if text else "No thread was busy.")])
 
 

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
-from uwsgi_headroom.top.navigation import LISTS, Navigation
+from uwsgi_headroom.top.navigation import LIST, Navigation
 from uwsgi_headroom.top.servers import Key, ScreenModel, ServerEntry, arrange_entries
 from uwsgi_headroom.top.view import headline, pages, plots
 from uwsgi_headroom.top.view.figures import Page, fit_page
@@ -213,7 +213,7 @@ def _draw_above_foot(
     body, column = build_body(model, navigation, space)
     head = _head(model, navigation, space.width, height, body.height, space.now)
     in_view, first = fit_page(body, navigation.first, max(0, height - len(head) - 1))
-    if navigation.view not in ("help", *LISTS) and _is_old(model, navigation):
+    if navigation.view not in ("help", LIST) and _is_old(model, navigation):
         in_view = [Text(line.plain, "dim") for line in in_view]
     return [*head, *in_view], first, column
 
@@ -229,7 +229,7 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
     troubles, server = _troubles(model, navigation), model.server
     if navigation.view == "help":
         return [title]
-    if navigation.view in LISTS or server is None:
+    if navigation.view == LIST or server is None:
         stale = [cut_lines(wrap(f"STALE  {trouble}", width), 1)[0] for trouble in troubles[:_MOST_TROUBLES]]
         return [title, *(Text(line, "bold red") for line in stale)]
     must = [title, *headline.verdict_block(server, troubles, width, _block_lines(height))]
@@ -245,7 +245,7 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
 
 def _troubles(model: ScreenModel, navigation: Navigation) -> list[str]:
     """Return the troubles of the shown server's feed; in lists, of all feeds."""
-    if navigation.view in LISTS or navigation.server is None:
+    if navigation.view == LIST or navigation.server is None:
         return list(model.troubles.values())
     return [trouble for place, trouble in model.troubles.items() if place == navigation.server[0]]
 
@@ -261,7 +261,7 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
     style = "reverse bold"
     if navigation.view == "help":
         left = " uwsgi-headroom   help"
-    elif navigation.view in LISTS or server is None:
+    elif navigation.view == LIST or server is None:
         left = f" uwsgi-headroom   {count_servers(model.entries)}   {model.where}"
     else:
         keys = list_keys(model, navigation)
@@ -330,7 +330,7 @@ def foot_line(model: ScreenModel, navigation: Navigation, width: int) -> Text:
 def _hints(model: ScreenModel, navigation: Navigation) -> tuple[str, ...]:
     if navigation.view == "help":
         return ("q quit", "esc back")
-    if navigation.view in LISTS:
+    if navigation.view == LIST:
         return _LIST_KEYS
     server = model.server
     off = {_ROUTES_KEY: not server or server.routes is None, _CODE_KEY: not server or server.code is None}
@@ -340,7 +340,7 @@ def _hints(model: ScreenModel, navigation: Navigation) -> tuple[str, ...]:
 def _scope(model: ScreenModel, navigation: Navigation) -> str:
     """Return the window of the figures, and the interval between two polls."""
     often = f"every {chosen(navigation.interval)}"
-    window = model.server.window if model.server and navigation.view not in LISTS else None
+    window = model.server.window if model.server and navigation.view != LIST else None
     if window is None or navigation.view in ("help", "plots"):
         return often
     young = f"{duration(window.seconds)} of " if window.seconds < 0.9 * window.asked else ""

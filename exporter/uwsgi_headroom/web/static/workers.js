@@ -137,7 +137,15 @@ const DETAILS = [
   { head: "Exceptions", title: "unhandled", value: (worker) => worker.exceptions, text: (worker) => format.count(worker.exceptions) },
   { head: "Harakiri", title: "requests killed for taking too long", value: (worker) => worker.harakiris, text: (worker) => format.count(worker.harakiris) },
   { head: "Last CPU", title: "the CPU its main thread ran on last; in brackets the CPUs it may run on", value: (worker) => worker.last_cpu, text: (worker) => place(worker) },
+  { head: "CPU time by CPU", title: "where it spent its CPU time since the exporter's start", optional: true, left: true, wraps: true, value: (worker) => worker.residency, text: (worker) => home(worker) },
 ];
+
+/** The share of a worker's CPU time on each CPU, the largest first. */
+function home({ residency }) {
+  const spent = Object.entries(residency ?? {}).sort((one, other) => other[1] - one[1]);
+  const whole = spent.reduce((sum, [, seconds]) => sum + seconds, 0);
+  return spent.filter(([, seconds]) => seconds > 0).map(([cpu, seconds]) => `${cpu}: ${format.percent(seconds / whole)}`).join(", ") || format.NOT_KNOWN;
+}
 
 const place = (worker) => (worker.last_cpu === null ? format.NOT_KNOWN : `${worker.last_cpu} (${ranges(worker.affinity)})`);
 
