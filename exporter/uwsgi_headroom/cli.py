@@ -125,7 +125,6 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
             Request,
             options,
             addresses=tuple(options.addresses),
-            everything=options.all and bool(options.addresses),
             thresholds=copy_fields(Thresholds, options),
             what_if=tuple(options.what_if or ()),
             http_config=options.http_config_file,

@@ -231,12 +231,14 @@ def test_what_cannot_be_read_is_unknown(tmp_path):
 
 
 def test_an_emperor_is_judged(tmp_path):
-    """The verdict is that of the page and of `top`: a throttled vassal is a warning."""
+    """The verdict is that of the page and of `top`: a throttled vassal is a warning; --all has it whole."""
     path = tmp_path / "emperor"
     path.write_bytes(document("emperor"))
-    ran = run("check", f"file://{path}")
-    assert ran.returncode == 1
-    assert "WARNING  1 vassal of the emperor fails to start." in ran.stdout
+    for arguments, number in (((), 0), (("--all",), 1)):
+        ran = run("check", f"file://{path}", *arguments)
+        assert ran.returncode == 1
+        assert "WARNING  1 vassal of the emperor fails to start." in ran.stdout
+        assert ran.stdout.count("1. WARNING: 1 vassal of the emperor fails to start.") == number
 
 
 def test_a_server_that_goes_away_meanwhile_is_unknown():

@@ -64,7 +64,7 @@ def test_every_problem_is_on_the_first_screen():
         for place in range(min(number, 5)):
             assert sum(f"About problem{place}." in line for line in lines) == 1
         assert ("... and 3 more" in lines) == (number == 8)
-        assert lines[-1] == "1 note, workers and all figures: add `--all`"
+        assert lines[-1] == "Add `--all` for 1 note, the workers and all figures."
 
 
 def test_a_block_says_nothing_twice_and_has_six_lines_at_most():
@@ -283,6 +283,7 @@ def test_json_has_the_sections_of_the_api():
     whole = json.loads(reports.render_json([server], single=True))
     assert msgspec.convert(whole["response_times"], ResponseTimes) == RESPONSE_TIMES
     assert msgspec.convert(whole["objective"], Objective) == objective()
+    assert (whole["lines"][0]["code"], whole["lines"][0]["parts"]) == ("verdict", ["All is well."])
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,7 @@ def test_the_snapshot_has_every_line(page):
     lines = [line("verdict", "Bad.", label="WARNING"), line("users_wait", "5 ms", " in service"), line("unknown", "x")]
     change = {"lines": lines, "findings": [finding("first", "warning", change="Raise it.")], "read_at": 0}
     script = f"""({{ text }}) => text({{ ...JSON.parse(heard), ...{json.dumps(change)} }}, "/url").split("\\n")"""
-    shown = part(page, "snapshot.js", script)
+    shown = part(page, "keys.js", script)
     assert shown[1:] == [
         "WARNING      Bad.",
         "users wait   5 ms in service",

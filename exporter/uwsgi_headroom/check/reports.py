@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.findings import first_act
@@ -154,7 +155,7 @@ def _count_left_out(server: Server) -> list[str]:
     notes = sum(finding.severity == "info" for finding in server.findings)
     unknown = sum(each.what not in _NO_LOSS for each in server.unknown)
     facts: Facts = {"notes": notes or None, "unknown": unknown or None}
-    text = "[notes? {notes:note}, ][unknown? {unknown:figure} not known, ]workers and all figures: add `--all`"
+    text = "Add `--all` for [notes? {notes:note}, ][unknown? {unknown:unknown figure}, ]the workers and all figures."
     return ["", *_wrap(fill(text, facts))] if server.window else []
 
 
@@ -352,7 +353,8 @@ def render_json(judged: Sequence[Server], *, single: bool) -> str:
 
 
 def _to_builtins(server: Server) -> object:
-    return msgspec.to_builtins(server, str_keys=True)
+    """Return a document, with the lines of the verdict that thresholds may have changed."""
+    return msgspec.to_builtins(replace(server, lines=list_lines(server)), str_keys=True)
 
 
 _MOST_NAMED = 3

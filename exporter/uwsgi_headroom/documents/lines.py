@@ -238,7 +238,9 @@ def _headroom(server: Server) -> Line | None:
     usable = usable_clause(room.usable, room.factor, waiting=waiting)
     if room.other and room.first in (None, "other"):
         known = "not known" if room.factor is None else factor(room.factor)
-        return _line("headroom", "headroom", 3, [known, f": {room.other.why}"])
+        is_said = room.factor is not None and room.other.why in server.verdict
+        why = f", then {LIMIT_WORDS['other'].outcome}" if is_said else f": {room.other.why}"
+        return _line("headroom", "headroom", 3, [known, why])
     if room.first is None or room.factor is None:
         return _line("headroom", "headroom", 3, _why_no_headroom(room))
     facts: Facts = {

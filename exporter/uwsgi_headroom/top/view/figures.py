@@ -1,4 +1,4 @@
-"""Fits texts into columns; and the pages that tables build, of which `screen` shows the rows that fit."""
+"""Fits texts into columns, and pages of rows into the lines of a screen."""
 
 from __future__ import annotations
 

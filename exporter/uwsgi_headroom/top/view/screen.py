@@ -70,7 +70,7 @@ _GLOSSARY = (
     ("HEADROOM", "factor by which load can grow until the first limit"),
     ("SHARE", "of the window's requests; LIFE: of all since the last full reload"),
     ("BUSY", "threads serving a request now; OLDEST: age of the oldest request"),
-    ("CPU%", "of one CPU; LOCK: threads that wait for the worker's interpreter"),
+    ("CPU%", "of one CPU; LOCK: threads that wait for the interpreter lock (GIL)"),
     ("LAST", "CPU the worker last ran on; AFFINITY: CPUs it may run on"),
     ("RESP", "mean time in service; P95: 95th percentile, estimated from samples"),
     ("EXC, HARA", "since the last full reload; GROWTH: of memory, over the window"),

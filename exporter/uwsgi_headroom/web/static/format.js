@@ -106,3 +106,7 @@ export const timeOfDay = (time) => TIME.format(new Date(time * 1000));
 
 /** Epoch seconds as date and time in UTC. */
 export const utc = (time) => `${new Date(time * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+
+/** How short a window is, as a sentence; empty if it covers what was requested. */
+export const shortness = ({ seconds, asked }) =>
+  seconds < 0.9 * asked ? `Based on ${duration(seconds)} so far (${duration(asked)} requested).` : "";

@@ -76,7 +76,7 @@ export class Headline {
     say(this.more, counted(findings));
     this.rest.hidden = !findings.length || status === "down" || silent !== null;
     this.findings.show(document);
-    const note = silent !== null ? "" : trouble ?? (window ? shortness(window) : "");
+    const note = silent !== null ? "" : trouble ?? (window ? format.shortness(window) : "");
     say(this.age, note);
     mark(this.age, "class", trouble && note ? "age trouble" : "age");
     this.#announce(`${chip} ${trouble ?? ""}`, `${unmarked(title)} ${unmarked(act)}`);
@@ -178,7 +178,3 @@ function name(headroom, left) {
   const until = left < factor ? ", until requests wait" : first ? `, first limit: ${LIMITS[first]}` : "";
   return `${isMost ? "headroom at most" : "headroom"}${until}`;
 }
-
-/** How short a window is, as a sentence; empty if it covers what was requested. */
-export const shortness = ({ seconds, asked }) =>
-  seconds < 0.9 * asked ? `Based on ${format.duration(seconds)} so far (${format.duration(asked)} requested).` : "";

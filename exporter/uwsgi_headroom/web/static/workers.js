@@ -57,7 +57,7 @@ export function table() {
     { head: "Share", title: "of the requests in the window", value: (worker) => worker.share, text: (worker) => format.percent(worker.share), part: (worker) => ratio(worker.share, most.share) },
     { head: "Response", title: "mean time in service", value: (worker) => worker.response_time, text: (worker) => format.duration(worker.response_time), part: (worker) => ratio(worker.response_time, most.response) },
     { head: "CPU", title: "interpreter load: CPU seconds per second, of the one CPU that one interpreter can use", value: (worker) => worker.interpreter_load, text: (worker) => format.load(worker.interpreter_load), part: (worker) => worker.interpreter_load },
-    { head: "Lock wait", title: "mean threads that wait for the interpreter lock", optional: true, value: (worker) => worker.lock_waiters, text: (worker) => format.threads(worker.lock_waiters) },
+    { head: "Lock wait", title: "mean threads that wait for the interpreter lock (GIL)", optional: true, value: (worker) => worker.lock_waiters, text: (worker) => format.threads(worker.lock_waiters) },
     { head: "Memory", title: "resident", value: (worker) => worker.resident_bytes, text: (worker) => format.bytes(worker.resident_bytes) },
   ];
   const figures = new Table("Workers", columns, {
