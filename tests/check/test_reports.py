@@ -89,6 +89,11 @@ def test_a_table_of_workers_where_one_matters():
     lines = list(reports.render_lines(replace(server, status="critical", findings=(stuck,))))
     rows = lines[next(place for place, line in enumerate(lines) if line.split()[:1] == ["W"]) :]
     assert [row.split()[0] for row in rows[1:6]] == ["1", "2", "3", "4", "all"]
+    many = [replace(server.workers[0], worker_id=number) for number in range(1, 65)]
+    several = replace(stuck, evidence="They are in workers 3, 17 and 40.")
+    lines = list(reports.render_lines(replace(server, status="critical", findings=(several,), workers=many)))
+    rows = lines[next(place for place, line in enumerate(lines) if line.split()[:1] == ["W"]) :]
+    assert [row.split()[0] for row in rows[1:5]] == ["3", "17", "40", "all"]
 
 
 def test_the_first_eight_lines_are_enough_to_act():

@@ -119,7 +119,8 @@ def _first_screen(server: Server, room: int) -> Iterator[str]:
     shown = problems[:_MOST_PROBLEMS]
     more = [f"... and {len(problems) - len(shown)} more"] if len(problems) > len(shown) else []
     left = _count_left_out(server)
-    table = ["", *render_plain(server, WIDTH)] if any(map(_names_a_worker, shown)) else []
+    named = _find_named_workers(shown)
+    table = ["", *render_plain(server, WIDTH, named if len(server.workers) > _MOST_ROWS else ())] if named else []
     blocks = [_block(finding, server, is_first=place == 0) for place, finding in enumerate(shown)]
     sizes = [min(len(block), _MOST_BLOCK) for block in blocks]
     while sum(sizes) + len(sizes) + len(more) + len(left) > room and max(sizes, default=0) > _LEAST_BLOCK:
@@ -130,11 +131,15 @@ def _first_screen(server: Server, room: int) -> Iterator[str]:
     yield from (*more, *table, *left)
 
 
-_WORKER = re.compile(r"\b[Ww]orkers? \d")
+_MOST_ROWS = 8
+"""With more workers, the table has only those that a problem names."""
+
+_WORKERS = re.compile(r"\b[Ww]orkers? (\d+(?:(?:, | and )\d+)*)")
 
 
-def _names_a_worker(finding: Finding) -> bool:
-    return bool(_WORKER.search(f"{finding.title} {finding.evidence}"))
+def _find_named_workers(problems: Sequence[Finding]) -> set[int]:
+    texts = (text for problem in problems for text in _WORKERS.findall(f"{problem.title} {problem.evidence}"))
+    return {int(number) for text in texts for number in re.findall(r"\d+", text)}
 
 
 def _block(finding: Finding, server: Server, *, is_first: bool) -> list[str]:
@@ -146,8 +151,22 @@ def _block(finding: Finding, server: Server, *, is_first: bool) -> list[str]:
     lines += [] if is_said or not act else _section("DO", shorten_act(act))
     harms = [] if is_first else [harm.evidence for harm in finding.harms]
     if evidence := " ".join(filter(None, (finding.evidence, *harms))):
-        lines += cut_lines(_section("why", evidence), 3)
-    return lines + (cut_lines(_section("then", rest), 3) if rest and rest[:1].isupper() else [])
+        lines += _fit_sentences("why", evidence)
+    rest = rest.removeprefix("Then ")
+    return lines + (_fit_sentences("then", f"{rest[:1].upper()}{rest[1:]}") if rest else [])
+
+
+def _fit_sentences(name: str, text: str) -> list[str]:
+    """Write as many sentences as fit into half of a block, at least one, which is cut if it is longer."""
+    sentences = _SENTENCE_ENDS.split(text)
+    for count in range(len(sentences), 1, -1):
+        lines = _section(name, " ".join(sentences[:count]))
+        if len(lines) <= _MOST_BLOCK // 2:
+            return lines
+    return cut_lines(_section(name, sentences[0]), _MOST_BLOCK // 2)
+
+
+_SENTENCE_ENDS = re.compile(r"(?<=\.) (?=[A-Z`])")
 
 
 def _count_left_out(server: Server) -> list[str]:

@@ -7,7 +7,7 @@ view. A cell is made of texts with a style of a terminal.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TypeVar
 
@@ -290,12 +290,13 @@ def _cut(cell: Cells, width: int) -> Cells:
     return cell if len(whole) <= width else _plain(f"{whole[: width - 1]}…", cell[0][1])
 
 
-def render_plain(server: Server, width: int) -> Iterator[str]:
-    """Write the table without colours, the busiest worker first, with the columns that fit, and totals."""
+def render_plain(server: Server, width: int, only: Collection[int] = ()) -> Iterator[str]:
+    """Write the table without colours, the busiest worker first, with the columns that fit, and totals. only: the ids
+    of those to write; empty for all."""
     columns = (*FIXED, *list_scrolled(server))
     columns = columns[: count_fitting(columns, width + 1)]
     yield "".join(f"{column.title:>{column.width}} " for column in columns).rstrip()
-    for worker in sort_workers(server.workers, "share"):
+    for worker in sort_workers([each for each in server.workers if not only or each.worker_id in only], "share"):
         yield _join(make_row(worker, server, columns))
     yield _join(make_totals(server, columns))
 
