@@ -111,6 +111,11 @@ TEXTS = [
         "0.5 threads hold requests that are stuck, not counted here",
     ),
     (
+        with_waits(SERVER, replace(KNOWN_WAITS, lasting=14.0)),
+        "stuck",
+        "14.0 threads hold requests that last, not counted here",
+    ),
+    (
         with_waits(flow(requests=0), waits({"backend": 8.0}, {"postgres": 8.0}, throughput=None)),
         "time",
         "8.0 postgres (mean threads, no request completed)",
@@ -227,7 +232,7 @@ TEXTS = [
             ),
         ),
         "memory",
-        "room for 35 more workers: 3.0 GB available, 85 MB each",
+        "35 more workers would fit: 3.0 GB available, 85 MB each",
     ),
     (
         replace(SERVER, identity=IDENTITY),
@@ -281,6 +286,11 @@ CAUSE = Finding(
             with_objective(replace(SERVER, status="warning"), objective(burn(300.0, 0.02), burn(3600.0, 0.02))),
             "objective",
             "warning",
+        ),
+        (
+            with_objective(replace(SERVER, status="warning"), objective(burn(300.0, 0.41), burn(3600.0, 0.03))),
+            "objective",
+            "critical",
         ),
         (threads(stuck=1), "in_service", "critical"),
     ],

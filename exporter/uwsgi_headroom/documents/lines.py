@@ -481,7 +481,7 @@ def _memory(server: Server) -> Line | None:
         return None
     facts: Facts = {"more": room.more_workers, "left": byte_size(room.available or 0)}
     facts |= {"each": byte_size(room.per_worker or 0)}
-    parts = ("room for {more:more worker}", ": {left} available, {each} each")
+    parts = ("{more:more worker}", " would fit: {left} available, {each} each")
     return _line("memory", "memory", 15, [fill(part, facts) for part in parts])
 
 
