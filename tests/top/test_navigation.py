@@ -6,10 +6,10 @@ from msgspec.structs import replace
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.top_screen import hot
 from uwsgi_headroom.check.worker_table import COLUMNS, SORTS
-from uwsgi_headroom.documents.build import build_server_list
+from uwsgi_headroom.documents.build import build_server_list, natural
 from uwsgi_headroom.documents.schema import Summary
 from uwsgi_headroom.top.navigation import Navigation, handle_key, select_server
-from uwsgi_headroom.top.servers import SERVER_SORTS, ServerEntry, arrange_entries, natural_key
+from uwsgi_headroom.top.servers import SERVER_SORTS, ServerEntry, arrange_entries
 from uwsgi_headroom.top.view.screen import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
 
 SERVERS = [(0, "a"), (0, "b"), (1, "a")]
@@ -160,7 +160,7 @@ def test_orders(summary):
     """Names in natural order; figures downwards, unknown ones last."""
     entries = [entry(summary, name) for name in ("shop10", "Shop2", "shop1", "10", "9", "a", "x\u00b2")]
     assert names(arrange_entries(entries, sort="name")) == ["9", "10", "a", "shop1", "Shop2", "shop10", "x\u00b2"]
-    assert natural_key("a010b") < natural_key("a11b")
+    assert natural("a010b") < natural("a11b")
     entries = [entry(summary, str(rate), throughput=rate) for rate in (1.0, None, 3.0)]
     assert names(arrange_entries(entries, sort="throughput")) == ["3.0", "1.0", "None"]
 

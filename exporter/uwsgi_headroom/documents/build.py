@@ -244,9 +244,9 @@ _STATES = ("down", "stale", "up")
 _PROBLEMS = ("critical", "warning")
 
 
-def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Sort key of names: numbers in them by their value, so that shop2 comes before shop10."""
-    parts = [part.lstrip("0") if at % 2 else part for at, part in enumerate(re.split("([0-9]+)", name))]
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Sort key of names in any case: numbers in them by their value, so that shop2 comes before shop10."""
+    parts = [part.lstrip("0") if at % 2 else part for at, part in enumerate(re.split("([0-9]+)", name.casefold()))]
     return tuple((len(part) if at % 2 else 0, part) for at, part in enumerate(parts))
 
 
@@ -260,7 +260,7 @@ def urgency(server: schema.Summary) -> tuple[int, int, int, float, tuple[tuple[i
         2 if problem is None else int(server.of_host),
         problem or 0,
         float("inf") if server.headroom is None else server.headroom,
-        _natural(server.name),
+        natural(server.name),
         server.name,
     )
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.check.worker_table import sort_by_figure
-from uwsgi_headroom.documents.schema import Server, State, Summary
+from uwsgi_headroom.documents.build import natural, urgency
+from uwsgi_headroom.documents.schema import Server, Summary
 from uwsgi_headroom.top.feeds import NO_TREND, Trend
 
 Key = tuple[int, str]
@@ -41,10 +40,6 @@ class ScreenModel(Struct, frozen=True):
     """Whether every feed has listed its servers."""
 
 
-_DIGITS = re.compile(r"(\d+)")
-_STATES: Mapping[State, int] = {"down": 0, "stale": 1, "up": 2}
-_STATUSES: Mapping[Status, int] = {"critical": 0, "warning": 1, "unknown": 2, "ok": 3}
-
 SERVER_SORTS = {"u": "urgency", "n": "name", "r": "throughput", "w": "response", "b": "busy"}
 """The keys that sort the list of servers."""
 
@@ -55,26 +50,14 @@ _FIGURES: Mapping[str, Callable[[Summary], float | None]] = {
 }
 
 
-def natural_key(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a sort key that orders numbers inside names by value: shop1, shop2, shop10."""
-    parts = _DIGITS.split(name.casefold())
-    return tuple((0, int(part), part) if part.isdecimal() else (1, 0, part) for part in parts if part)
-
-
-def urgency_key(summary: Summary) -> tuple[int, int, float, tuple[tuple[int, int, str], ...]]:
-    """Return the default sort key: servers that are down first, then by status, headroom (least first) and name."""
-    room = float("inf") if summary.headroom is None else summary.headroom
-    return _STATES[summary.state], _STATUSES[summary.status], room, natural_key(summary.name)
-
-
 def arrange_entries(entries: Sequence[ServerEntry], text: str = "", sort: str = "urgency") -> list[ServerEntry]:
-    """Filter and sort servers. Figures sort largest first and unknown last, everything else ascending."""
+    """Filter and sort servers: by urgency as the API does, by figures the largest first and unknown ones last."""
     shown = [entry for entry in entries if matches(entry.summary, text)]
-    figure = _FIGURES.get(sort)
-    if figure is None:
-        key = urgency_key if sort == "urgency" else lambda summary: natural_key(summary.name)
-        return sorted(shown, key=lambda entry: key(entry.summary))
-    return sort_by_figure(shown, lambda entry: figure(entry.summary))
+    if sort == "urgency":
+        return sorted(shown, key=lambda entry: urgency(entry.summary))
+    if sort == "name":
+        return sorted(shown, key=lambda entry: natural(entry.summary.name))
+    return sort_by_figure(shown, lambda entry: _FIGURES[sort](entry.summary))
 
 
 def matches(summary: Summary, text: str) -> bool:
