@@ -30,11 +30,11 @@ DOORS: dict[str, str] = {
         deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.limits
         findings.queue findings.workers""",
     "arguments": "commands completion parser",
-    "check": "command compare_command exporter_client failure pids request",
+    "check": "command compare_command exporter_client failure narrow_figures pids reports request worker_table",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",
     "discover": "report review",
-    "documents": """build deploys emperor_router history openapi predict request_time response_times schema sentences
-        waits what_if workers""",
+    "documents": """build deploys emperor_router history lines openapi predict request_time response_times schema
+        sentences waits what_if workers""",
     "history": "code_time counts hour integrals named_hours rows totals window",
     "journal": "events recorder workers",
     "kernel": """answering aside backlogs cpus facts host memory namespaces options processes procfs

@@ -72,7 +72,7 @@ EXAMPLES = (
         "full",
         f"uwsgi-headroom check {_SHOP}",
         _CHECK,
-        (HEADLINE, r"^  headroom .*\n"),
+        (HEADLINE, r"^  headroom .*\n(?: {15}.*\n)*"),
         Server(8, 1),
         (Load(clients=8, io_ms=900),),
     ),
@@ -100,9 +100,9 @@ EXAMPLES = (
     ),
     Example(
         "hot",
-        f"uwsgi-headroom check {_SHOP}",
-        _CHECK,
-        (r"^  worker .*\n(?: +\d.*\n)*",),
+        f"uwsgi-headroom check {_SHOP} --all",
+        (*_CHECK, "--all"),
+        (r"^ +W .*\n(?: +\d.*\n)*",),
         *_of_row("full worker by map-socket"),
     ),
     Example(
@@ -184,8 +184,9 @@ def form(text: str) -> str:
     for limit in LIMITS.values():
         text = text.replace(limit.outcome, "LIMIT").replace(f"  {limit.name}  ", "  LIMIT  ")
     text = re.sub(r"[█▉▊▋▌▍▎▏]+", "", text)
+    text = re.sub(r"\b(busy|idle)\b|(?<= )-(?=\s)", "N", text)
     text = re.sub(r"[<>]?\d[\d.,]*(?:[x/]\d+|/?\s?(?:ms|min|kB|MB|GB|[smhdx%])(?![a-z]))?", "N", text)
-    text = re.sub(r"\b(none|under N|N) missed", "PART missed", " ".join(text.split()))
+    text = re.sub(r"\b(none|under N|N) of N requests missed", "PART missed", " ".join(text.split()))
     return re.sub(rf"(, )?N ({'|'.join(_OF_THE_MACHINE)})\b", "", text)
 
 

@@ -113,7 +113,7 @@ def _serve(_line: CommandLine, options: argparse.Namespace) -> int:
 
 
 def _check(line: CommandLine, options: argparse.Namespace) -> int:
-    if options.all == bool(options.addresses):
+    if not options.all and not options.addresses:
         line.commands["check"].error("give the address of a server, or --all for every server on this machine")
     if (options.wait or options.not_before is not None) and not options.since_reload:
         line.commands["check"].error("--wait and --not-before need --since-reload")

@@ -141,7 +141,7 @@ def test_requests_that_sleep_spend_their_time_asleep():
         assert (len(reasons), lines) == (1, [])
     else:
         assert document.waits.states[0].state == "sleep"
-        assert re.fullmatch(r"  time +\d+ ms per request: \d+ ms sleep(, .*)?", lines[0])
+        assert re.fullmatch(r"  time +\d+ ms sleep(, .*)? per request", lines[0])
 
 
 def test_every_thread_busy_is_critical():
@@ -231,12 +231,14 @@ def test_what_cannot_be_read_is_unknown(tmp_path):
 
 
 def test_an_emperor_is_judged(tmp_path):
-    """The verdict is that of the page and of `top`: a throttled vassal is a warning."""
+    """The verdict is that of the page and of `top`: a throttled vassal is a warning; --all has it whole."""
     path = tmp_path / "emperor"
     path.write_bytes(document("emperor"))
-    ran = run("check", f"file://{path}")
-    assert ran.returncode == 1
-    assert "WARNING  1 vassal of the emperor fails to start." in ran.stdout
+    for arguments, number in (((), 0), (("--all",), 1)):
+        ran = run("check", f"file://{path}", *arguments)
+        assert ran.returncode == 1
+        assert "WARNING  1 vassal of the emperor fails to start." in ran.stdout
+        assert ran.stdout.count("1. WARNING: 1 vassal of the emperor fails to start.") == number
 
 
 def test_a_server_that_goes_away_meanwhile_is_unknown():

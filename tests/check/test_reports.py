@@ -37,45 +37,63 @@ def critical(name: str = "hot") -> Server:
     return replace(busy_server(name), status="critical", verdict="The listen queue is full.")
 
 
-@pytest.mark.parametrize(
-    ("changes", "state"),
-    [
-        ({}, ""),
-        ({"active": False}, "partly"),
-        ({"active": False, "accepting": False, "state": "pause"}, "paused"),
-        ({"active": False, "accepting": False, "state": "cheap"}, "reserve"),
-        ({"active": False, "accepting": False, "state": "gone"}, "not up"),
-    ],
-)
-def test_a_worker_that_cannot_be_compared(changes, state):
-    """A worker that serves is not called down because it was down before."""
-    server = busy_server()
-    first, *others = server.workers
-    workers = (replace(first, **changes), *others)
-    lines = list(reports.render_lines(replace(server, workers=workers)))
-    assert lines[next(place for place, line in enumerate(lines) if line.startswith("  worker")) + 1].endswith(state)
-    assert ("          (partly: not up all the time)" in lines) == (state == "partly")
-    assert max(map(len, lines)) <= reports.WIDTH
+def problem(code: str = "saturation", severity: schema.Severity = "critical", **changes: object) -> schema.Finding:
+    finding = schema.Finding(
+        code=code,
+        severity=severity,
+        title=f"About {code}.",
+        evidence=f"Seen: {code}. " * 20,
+        meaning="It means this.",
+        change=f"Change {code}. " + "Then check again, after a while. " * 20,
+        runbook=None,
+    )
+    return replace(finding, **changes)
 
 
-@pytest.mark.parametrize(
-    ("usable", "waiting", "line"),
-    [
-        (1.6, "none", "  usable       1.6x, then requests begin to wait"),
-        (1.0, "none", "  usable       none: requests wait with more load"),
-        (1.0, "noticed", "  usable       none: requests wait already"),
-        (None, "none", None),
-    ],
-)
-def test_usable_headroom_stands_below_the_limits(usable, waiting, line):
-    """It says how far load can grow until requests wait; it has no line where it is not known."""
+def test_every_problem_is_on_the_first_screen():
+    """However many there are, and however much there is to say; notes are counted, beyond five the problems too."""
+    note = problem("note", "info")
+    for number in range(1, 9):
+        problems = [problem(f"problem{place}", "warning") for place in range(number)]
+        server = replace(
+            busy_server(), status="warning", verdict=problems[0].title, findings=(*problems, note), unknown=()
+        )
+        lines = list(reports.render_lines(server))
+        assert len(lines) <= reports.FIRST_SCREEN
+        assert max(map(len, lines)) <= reports.WIDTH
+        for place in range(min(number, 5)):
+            assert sum(f"About problem{place}." in line for line in lines) == 1
+        assert ("... and 3 more" in lines) == (number == 8)
+        assert lines[-1] == "Add `--all` for 1 note, the workers and all figures."
+
+
+def test_a_block_says_nothing_twice_and_has_six_lines_at_most():
+    """The verdict's title and first act stand above it."""
+    server = replace(busy_server(), status="critical", verdict="About saturation.", findings=(problem(),))
+    lines = list(reports.render_lines(server))
+    why = next(place for place, line in enumerate(lines) if line.startswith("  why "))
+    end = lines.index("", why)
+    assert end - why <= 6
+    assert [line.split()[0] for line in lines[why:end] if not line.startswith(" " * 15)] == ["why", "then"]
+    text = " ".join(lines)
+    assert text.count("About saturation.") == text.count("Change saturation") == 1
+
+
+def test_a_table_of_workers_where_one_matters():
+    """It has those columns that fit; with everything, every report has it."""
     server = busy_server()
-    room = replace(server.headroom, usable=usable)
-    flow = replace(server.flow, waiting=waiting)
-    lines = list(reports.render_lines(replace(server, headroom=room, flow=flow)))
-    assert [text for text in lines if text.startswith("  usable")] == ([line] if line else [])
-    if line:
-        assert lines[lines.index(line) - 1].startswith(15 * " ")
+    assert not any(line.split()[:1] == ["W"] for line in reports.render_lines(server))
+    (title,) = [line for line in reports.render_lines(server, everything=True) if line.split()[:1] == ["W"]]
+    assert title.split()[:5] == ["W", "PID", "STATE", "SHARE", "BUSY"]
+    stuck = problem(title="1 request is stuck in worker 3.")
+    lines = list(reports.render_lines(replace(server, status="critical", findings=(stuck,))))
+    rows = lines[next(place for place, line in enumerate(lines) if line.split()[:1] == ["W"]) :]
+    assert [row.split()[0] for row in rows[1:6]] == ["1", "2", "3", "4", "all"]
+    many = [replace(server.workers[0], worker_id=number) for number in range(1, 65)]
+    several = replace(stuck, evidence="They are in workers 3, 17 and 40.")
+    lines = list(reports.render_lines(replace(server, status="critical", findings=(several,), workers=many)))
+    rows = lines[next(place for place, line in enumerate(lines) if line.split()[:1] == ["W"]) :]
+    assert [row.split()[0] for row in rows[1:5]] == ["3", "17", "40", "all"]
 
 
 def test_the_first_eight_lines_are_enough_to_act():
@@ -110,9 +128,9 @@ def test_the_first_eight_lines_are_enough_to_act():
     )
     lines = list(reports.render_lines(server))
     assert max(map(len, lines)) <= reports.WIDTH
-    assert re.fullmatch(r"CRITICAL since [\d:]+ \w+ \(4 min\)  Clients are turned away: all threads are", lines[1])
-    assert lines[2:7] == [
-        "busy.",
+    assert lines[1].startswith("CRITICAL  Clients are turned away: all threads are busy. Since ")
+    assert lines[2].endswith("(4 min).")
+    assert lines[3:7] == [
         "  DO           Raise `threads` from 4 to 16: there are at least 48.0 requests at",
         "               once for 8 threads; at least 74.0/s are served then",
         "  users wait   1.3 s = 1.1 s in the listen queue + 209 ms in service",
@@ -120,7 +138,7 @@ def test_the_first_eight_lines_are_enough_to_act():
     ]
     assert lines[7].startswith("  time ")
     young = replace(server, sampling=replace(server.sampling, observed_seconds=250.0))
-    assert next(line for line in reports.render_lines(young) if "CRITICAL" in line).startswith("CRITICAL  Clients")
+    assert not any("Since" in line for line in reports.render_lines(young))
     unix = replace(server, flow=replace(flow, refused=None))
     assert "48 at once for 8 threads; queue full 98 % of the time" in " ".join(
         " ".join(reports.render_lines(unix)).split()
@@ -233,7 +251,7 @@ def test_an_emperor_names_the_vassals_that_it_throttles(tmp_path):
     server = emperor(tmp_path)
     assert server.status == "warning"
     text = "\n".join(reports.render_lines(server))
-    assert f"throttled  {server.emperor.throttled[0].name}" in text
+    assert f"  throttled    {server.emperor.throttled[0].name}, " in text
     server = emperor(tmp_path)
     assert f"vassals={len(server.emperor.vassals)};;;0 " in render_report([server], NO_THRESHOLDS)
 
@@ -242,8 +260,8 @@ def test_what_requests_spend_their_time_on():
     """The largest part comes first; a figure and its label stay on one line, however long the names are."""
     text = "\n".join(reports.render_lines(with_waits(busy_server())))
     assert (
-        "  time         89 ms per request: 41 ms postgres, 22 ms interpreter lock,\n"
-        "               18 ms CPU, 5.0 ms CPU wait, 3.0 ms other\n" in text
+        "  time         41 ms postgres, 22 ms interpreter lock (GIL), 18 ms CPU,\n"
+        "               5.0 ms CPU wait, 3.0 ms other per request\n" in text
     )
     name = "a-database-whose-name-is-of-forty-columns"
     section = waits({"backend": 4.1, "cpu": 4.0}, {name: 4.1})
@@ -270,6 +288,7 @@ def test_json_has_the_sections_of_the_api():
     whole = json.loads(reports.render_json([server], single=True))
     assert msgspec.convert(whole["response_times"], ResponseTimes) == RESPONSE_TIMES
     assert msgspec.convert(whole["objective"], Objective) == objective()
+    assert (whole["lines"][0]["code"], whole["lines"][0]["parts"]) == ("verdict", ["All is well."])
 
 
 @pytest.mark.parametrize(
@@ -360,19 +379,21 @@ def test_a_plugins_line_has_percentiles_and_the_objective(server, figures):
 
 
 def test_percentiles_and_the_objective_in_the_report():
-    """The mean is beside the percentiles; the words say what is measured; no line is too long."""
+    """Everything has the percentiles; the words say what is measured; no line is too long."""
     server = with_objective(
         with_response_times(busy_server()), objective(load_multiple=1.6, load_multiple_reached=True)
     )
-    text = "\n".join(reports.render_lines(server))
+    text = "\n".join(reports.render_lines(server, everything=True))
     assert (
-        "  response     mean 50 ms, p50 under 160 ms, p90 300 ms (250 to 330),\n"
-        "               p95 480 ms (450 to 520), p99 910 ms (800 ms to 1.2 s); inside\n"
-        "               uWSGI, percentiles estimated from 5 samples a second\n"
-        "  queue wait   1.0 ms in the listen queue\n"
-        "  objective    99 % within 1 s: 1.8 % missed it in the last hour (burn rate 1.8,\n"
-        "               0.2 in the last 5 min), queue wait 2.0 ms; p95 reaches 1 s at\n"
-        "               1.6x today's load\n" in text
+        "  response     p95 480 ms (450 to 520), p50 under 160 ms, p90 300 ms\n"
+        "               (250 to 330), p99 910 ms (800 ms to 1.2 s); inside uWSGI,\n"
+        "               percentiles estimated from 5 samples a second\n" in text
+    )
+    assert "  queue wait   1.0 ms in the listen queue\n" in text
+    assert (
+        "  objective    missed: 99 % within 1 s; 1.8 % of 10,000 requests missed it in\n"
+        "               the last hour (burn rate 1.8, 0.2 in the last 5 min);\n"
+        "               queue wait 2.0 ms; p95 reaches 1 s at 1.6x today's load\n" in text
     )
     assert max(map(len, text.splitlines())) <= 80
 
@@ -381,25 +402,14 @@ def test_a_server_without_percentiles_has_the_mean_among_what_users_wait():
     """A document of an exporter 1.0.0, or one of a server with stats-no-cores, has no line of percentiles."""
     server = with_response_times(busy_server(), None)
     old = replace(server, flow=replace(server.flow, total_time=None))
-    text = "\n".join(reports.render_lines(old))
+    text = "\n".join(reports.render_lines(old, everything=True))
     assert "  users wait   51 ms = 1.0 ms in the listen queue + 50 ms in service\n" in text
     assert "  response  " not in text
     assert "  objective " not in text
 
 
-def test_routes_in_the_report():
-    """They hold busy threads; a path of a stranger is escaped; small ones are counted; without routes is no line."""
-    routes = (
-        Route(route="POST /export\x1b[2J", threads=4.9, share=0.61, in_service=5, oldest_seconds=14.0),
-        Route(route="GET /orders/{id}", threads=1.6, share=0.2, in_service=0, oldest_seconds=None),
-        Route(route="other", threads=0.1, share=0.01, in_service=0, oldest_seconds=None),
-    )
-    server = replace(busy_server(), routes=routes)
-    text = "\n".join(reports.render_lines(server))
-    assert (
-        "  routes       POST /export\\x1b[2J 61 % of the busy threads, oldest 14 s;\n"
-        "               GET /orders/{id} 20 %; 1 more\n" in text
-    )
-    for none in (None, ()):
-        idle = replace(server, routes=none)
-        assert not any(line.startswith("  routes") for line in reports.render_lines(idle))
+def test_a_strangers_route_is_escaped():
+    """A path is what a client sent."""
+    routes = (Route(route="POST /export\x1b[2J", threads=4.9, share=0.61, in_service=5, oldest_seconds=14.0),)
+    text = "\n".join(reports.render_lines(replace(busy_server(), routes=routes), everything=True))
+    assert "  routes       POST /export\\x1b[2J 61 % of the busy threads, oldest 14 s\n" in text

@@ -37,7 +37,7 @@ from uwsgi_headroom.watch.watch import Watch
 DOCUMENTS = 5
 """In one story. The last that can be read is led through all faces."""
 
-VIEWS = ("servers", "tree", "workers", "threads", "findings", "events", "plots")
+VIEWS = ("servers", "workers", "threads", "findings", "events", "plots")
 WINDOWS = (60.0,)
 
 
@@ -144,6 +144,7 @@ def _assert_metrics(observations: list) -> None:
 
 def _assert_check_and_screen(document: Server) -> None:
     assert list(render_lines(document))
+    assert list(render_lines(document, everything=True))
     assert list(render_list([document, document]))
     assert json.loads(render_json([document], single=True))["name"] == document.name
     line = render_report([document, document], Thresholds(Threshold(2.0), Threshold(0.1), Threshold(0.1)))

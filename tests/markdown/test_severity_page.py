@@ -214,5 +214,3 @@ def test_numbers_stand_once():
     assert repeated(sorted(pages)) == []
     found = repeated(sorted((ROOT / "alerts" / "runbooks").glob("*.md")))
     assert {(runbook, name) for runbook, name, _ in found} == ON_CALL
-    script = (ROOT / "exporter/uwsgi_headroom/web/static/objective.js").read_text()
-    assert f"const [FAST, SLOW] = [{FAST_BURN:g}, {SLOW_BURN:g}];" in script

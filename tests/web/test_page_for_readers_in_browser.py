@@ -91,8 +91,6 @@ def test_a_server_that_runs(chromium, short, clients, status, advice):
         assert not shown.page.get_by_text("vs", exact=True).is_visible()  # nothing is kept of the day before
         shown.page.locator(f".headline[data-status={status}]").wait_for()
         shown.until("document.querySelector('table[aria-label=Workers] tbody tr')")
-        if status != "ok":
-            shown.until("document.querySelector('.since').textContent")  # findings are judged every few seconds
         text = looked_at(shown, status)
         assert re.search(advice, text)
         shown.page.set_viewport_size(WIDE)
@@ -115,6 +113,7 @@ def test_a_server_that_is_down(chromium):
         shown.drawn()
         server.kill()
         shown.becomes("down")
+        shown.until("document.querySelector('.since').textContent")
         text = looked_at(shown, "down")
         assert re.search(r"DOWN\s+since", text)
         assert "Start uWSGI" in text

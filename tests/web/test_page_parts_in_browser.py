@@ -1,7 +1,6 @@
 """Parts of the page by themselves in a real browser, for documents that are hard to provoke."""
 
 import json
-import re
 
 import pytest
 
@@ -43,6 +42,10 @@ def test_events_that_go_on_are_one(page):
     assert part(page, "events.js", script) == [1]
 
 
+def line(code: str, *parts: str, label: str = "", tone: str | None = None) -> dict[str, object]:
+    return {"code": code, "label": label or code.replace("_", " "), "parts": parts, "tone": tone, "rank": 0}
+
+
 def finding(code: str, severity: str = "critical", **changes: object) -> dict[str, object]:
     plain = {
         "title": f"About {code}.",
@@ -72,7 +75,9 @@ BANNER = """({ Headline }) => {
 
 
 def banner(page: Tab, changes: dict[str, object], silent: float | None = None) -> dict[str, object]:
-    """What the banner says of the newest document with these changes."""
+    """What the banner says of the newest document with these changes; its lines have the verdict and the act."""
+    said = str(changes.get("verdict", "Well."))
+    changes = {"lines": [line("verdict", said)], **changes}
     shown = part(page, "headline.js", BANNER % json.dumps([[changes, silent]]))
     assert isinstance(shown[0], dict)
     return shown[0]
@@ -93,20 +98,22 @@ def test_what_is_wrong_and_what_to_do(page):
         page,
         {
             "status": "critical",
-            "verdict": "Clients are turned away: all `threads` are busy.",
+            "lines": [
+                line("verdict", "Clients are turned away: all `threads` are busy.", " Since 14:02:11 UTC (4 min)."),
+                line("act", "Raise `threads` from 4 to 16", "; at least 74.0/s are served then"),
+            ],
             "findings": [worst, finding("second", "warning"), finding("third", "info"), finding("fourth", "info")],
             "setup": {"options": {"threads": {"value": 4, "source": "shop.ini"}}},
         },
     )
-    since = shown.pop("since")
-    assert re.fullmatch(r"since .*\d\d:\d\d UTC \(4 min\)", str(since))
+    assert shown.pop("since") == "since 14:02:11 UTC (4 min)"
     assert shown.pop("headroom")
     assert shown == {
         "status": "critical",
         "chip": "✖ CRITICAL",
         "title": "Clients are turned away: all threads are busy.",
         "said": "41 of 40.",
-        "act": "DORaise threads from 4 to 16: there are 48 at once; at least 74.0/s are served then",
+        "act": "DORaise threads from 4 to 16; at least 74.0/s are served then",
         "none": False,
         "more": "Why, 1 more cause, 2 notes",
         "runbook": "/runbooks/X?server=shop",
@@ -152,6 +159,7 @@ def test_down(page):
             "status": "unknown",
             "address": "127.0.0.1:9191",
             "verdict": "Down: nobody listens.",
+            "lines": [line("verdict", "nobody listens", " Since 14:02:11 UTC (5 min)."), line("act", "Start it")],
             "error": {
                 "message": "nobody listens",
                 "harm": "Clients get errors.",
@@ -168,7 +176,7 @@ def test_down(page):
             "findings": [finding("old")],
         },
     )
-    assert "(5 min)" in str(shown.pop("since"))
+    assert shown.pop("since") == "since 14:02:11 UTC (5 min)"
     assert shown == {
         "said": "Its stats are read at 127.0.0.1:9191. Clients get errors. "
         "Last words of its log: no application was found. uWSGI ended.",
@@ -188,7 +196,8 @@ def test_down(page):
 def test_the_exporter_is_gone(page, state):
     """The banner has no status of the server any more: it says for how long the exporter has been silent, and what was
     known then."""
-    shown = banner(page, {"state": state, "verdict": "Headroom 4.4x.", "error": {"message": "gone"}}, silent=12.0)
+    lines = [line("verdict", "gone" if state == "down" else "Headroom 4.4x.")]
+    shown = banner(page, {"state": state, "lines": lines, "error": {"message": "gone"}}, silent=12.0)
     assert (shown["status"], shown["chip"], shown["headroom"]) == ("lost", "? NOT CURRENT", None)
     assert shown["title"] == "The exporter has not answered for 12 s: these figures are old."
     assert str(shown["said"]).endswith("it said: ✓ OK Headroom 4.4x." if state == "up" else "it said: ✖ DOWN Gone.")
@@ -226,9 +235,9 @@ def test_the_big_number(page, headroom, shown, none):
 
 
 KEYS = """({ Keys }) => {
-    const keys = new Keys(), server = JSON.parse(heard);
-    return %s.map((changes) => {
-        keys.show({ ...server, objective: null, findings: [], ...changes });
+    const keys = new Keys();
+    return %s.map((lines) => {
+        keys.show({ lines });
         return [...keys.node.children].map((tile) =>
             [...["dt", "b", "small"].map((tag) => tile.querySelector(tag).textContent), tile.dataset.tone ?? null]);
     });
@@ -236,38 +245,69 @@ KEYS = """({ Keys }) => {
 
 
 def test_whether_users_are_hurt(page):
-    """Four figures: what users wait, in the order in which they do."""
-    socket = {"measurable": True, "queue": 41, "limit": 40, "mean_queue": 38.2, "oldest_wait": 1.4}
-    empty = {**socket, "queue": 0, "mean_queue": 0.0, "oldest_wait": 0}
-    flow = {"requests": 2226, "throughput": 37.1, "response_time": 0.209, "queue_wait": 1.1, "total_time": 1.309}
-    window = {"seconds": 60, "exceptions": 2, "harakiris": 0}
-    refused = finding("saturation", harms=[finding("clients_refused")])
-    bad = {"status": "critical", "window": window}
-    hurt = {**bad, "flow": {**flow, "waiting": "severe"}, "sockets": [empty, socket], "findings": [refused]}
-    stuck = {**bad, "flow": {"throughput": 0}, "sockets": [{**socket, "oldest_wait": 77}], "workers": []}
-    streams = {**stuck, "status": "ok"}
-    calm = {"flow": {**flow, "total_time": None}, "window": {**window, "exceptions": 0}, "sockets": [empty]}
-    shown = part(page, "keys.js", KEYS % json.dumps([hurt, calm, {**hurt, "state": "down"}, stuck, streams]))
-    assert [tile[3] for tile in shown.pop()[:2]] == [None, None]
-    assert shown.pop()[0] == ["Users wait", "over 77 s", "no request completed", "critical"]
-    p95 = shown[0].pop(2), shown[1].pop(2), shown[2].pop(2)
-    assert {each[0] for each in p95} == {"p95"}
+    """Four figures: of each line, the first part and the others; the name stays where there is no line."""
+    hurt = [
+        line("users_wait", "1.3 s", " = 1.1 s in the listen queue + 209 ms in service", tone="critical"),
+        line("served", "37.1/s", "; 48 at once for 8 threads", "; 43.0/s turned away with retries", tone="critical"),
+        line("response", "p95 480 ms", " (450 to 520)", ", p50 under 160 ms"),
+        line("objective", "missed", ": 99 % within 1 s", tone="warning"),
+        line("queue", "40 of 40", " (38.2 on average)", tone="critical"),
+        line("queue", "0 of 40"),
+    ]
+    calm = [{**each, "tone": None} for each in hurt if each["code"] != "objective"]
+    down = [line("served", "nothing", ": the server is down", "; 37.1/s before")]
+    shown = part(page, "keys.js", KEYS % json.dumps([hurt, calm, down]))
     assert shown == [
         [
-            ["Users wait", "1.3 s", "= 1.1 s in queue + 209 ms in service", "critical"],
-            ["Served", "37.1/s", "clients turned away, 2 exceptions", "critical"],
-            ["Queue", "40 of 40", "38.2 on average, oldest 1.4 s", "critical"],
+            ["Users wait", "1.3 s", "= 1.1 s in the listen queue + 209 ms in service", "critical"],
+            ["Served", "37.1/s", "48 at once for 8 threads; 43.0/s turned away with retries", "critical"],
+            ["Objective", "missed", "99 % within 1 s", "warning"],
+            ["Queue", "40 of 40", "(38.2 on average)", "critical"],
         ],
         [
-            ["Users wait", "209 ms", "in service; the queue is not known", None],
-            ["Served", "37.1/s", "no exceptions", None],
-            ["Queue", "0 of 40", "0.0 on average", None],
+            ["Users wait", "1.3 s", "= 1.1 s in the listen queue + 209 ms in service", None],
+            ["Served", "37.1/s", "48 at once for 8 threads; 43.0/s turned away with retries", None],
+            ["Response", "p95 480 ms", "(450 to 520), p50 under 160 ms", None],
+            ["Queue", "40 of 40", "(38.2 on average)", None],
         ],
         [
-            ["Users wait", DASH, "before: 1.3 s", None],
-            ["Served", DASH, "before: 37.1/s", None],
-            ["Queue", DASH, "before: 40 of 40", None],
+            ["Users wait", DASH, "", None],
+            ["Served", "nothing", "the server is down; 37.1/s before", None],
+            ["Response", DASH, "", None],
+            ["Queue", DASH, "", None],
         ],
+    ]
+
+
+def test_the_panel_of_figures_has_every_other_line(page):
+    """Lines that come and go take their tiles along."""
+    script = """({ figures }) => {
+        const panel = figures(), tiles = () => [...panel.node.querySelectorAll("dl > div")];
+        const shown = () => tiles().map((tile) => tile.textContent);
+        return %s.map((lines) => (panel.now({ lines }), shown()));
+    }"""
+    lines = [line("verdict", "Bad."), line("users_wait", "5 ms"), line("limits", "threads 1.3x", ", CPUs 15x")]
+    more = [*lines, line("cpu", "1.40 of 2 idle", label="CPUs")]
+    assert part(page, "keys.js", script % json.dumps([lines, more, lines])) == [
+        ["Limitsthreads 1.3xCPUs 15x"],
+        ["Limitsthreads 1.3xCPUs 15x", "CPUs1.40 of 2 idle"],
+        ["Limitsthreads 1.3xCPUs 15x"],
+    ]
+
+
+def test_the_snapshot_has_every_line(page):
+    """As `check` prints them, and each finding with its advice."""
+    lines = [line("verdict", "Bad.", label="WARNING"), line("users_wait", "5 ms", " in service"), line("unknown", "x")]
+    change = {"lines": lines, "findings": [finding("first", "warning", change="Raise it.")], "read_at": 0}
+    script = f"""({{ text }}) => text({{ ...JSON.parse(heard), ...{json.dumps(change)} }}, "/url").split("\\n")"""
+    shown = part(page, "keys.js", script)
+    assert shown[1:] == [
+        "WARNING      Bad.",
+        "users wait   5 ms in service",
+        "1. WARNING: About first. Seen: first. More.",
+        "   -> Raise it.",
+        "1970-01-01 00:00:00 UTC  /url",
+        "",
     ]
 
 
@@ -367,3 +407,37 @@ def test_workers_in_trouble_come_first(page):
         return [worst, order()];
     }"""
     assert part(page, "workers.js", script) == [[5, 4, 6, 2, 1, 3], [6, 5, 4, 3, 2, 1]]
+
+
+_HISTORY = """(columns) => ({
+    time: [10, 12, 14], step: 2, span: [8, 14], range: { seconds: 6 },
+    column: (name) => columns[name] ?? null,
+})"""
+
+
+@pytest.mark.parametrize(
+    ("requests", "legend"),
+    [
+        (1, ["", "", "", "300 ms"]),
+        (2, ["under 160 ms", "", "", "300 ms"]),
+        (100, ["under 160 ms", "under 160 ms", "under 160 ms", "300 ms"]),
+    ],
+)
+def test_percentiles_over_time(page, requests, legend):
+    """The legend has each percentile, or the time below which it is; nothing with too few requests."""
+    columns = {
+        **{f"response_times.{share}": [None, None, None] for share in (0.5, 0.9, 0.95)},
+        "response_times.0.99": [None, 0.2, 0.3],
+        "response_times.finest": [0.16, 0.16, 0.16],
+        "response_times.requests": [requests] * 3,
+        "response_time": [0.05, 0.05, 0.05],
+    }
+    script = f"""({{ percentiles }}) => {{
+        const chart = percentiles({{ events: [], near: () => null, point: () => {{}} }});
+        const texts = (selector) => [...chart.node.querySelectorAll(selector)].map((each) => each.textContent);
+        chart.past(({_HISTORY})({json.dumps(columns)}), {{ objective: null }});
+        const without = chart.node.querySelector(".limit").hidden;
+        chart.past(({_HISTORY})({json.dumps(columns)}), {{ objective: {{ threshold: 1.5 }} }});
+        return [texts(".legend b"), texts(".limit"), without];
+    }}"""
+    assert part(page, "timelines.js", script) == [[*legend, "50 ms", "160 ms"], ["objective: within 1.5 s"], True]

@@ -87,7 +87,7 @@ def full_text(result: Result) -> str:
     head += [f"Seen: {_seen(seen)}, exit status {seen.exit_status}. Clients: {_clients(seen) or 'none'}."]
     text = [seen.verdict]
     if seen.document:
-        text = list(render_lines(msgspec.convert(seen.document, Document, str_keys=True)))
+        text = list(render_lines(msgspec.convert(seen.document, Document, str_keys=True), everything=True))
     return "\n".join([*head, "", *[f"    {each}".rstrip() for each in text], "", ""])
 
 

@@ -102,7 +102,7 @@ CHECK_FLAGS = (
         is_repeatable=True,
     ),
     HTTP_CONFIG,
-    Flag("--all", "check every server found on this machine"),
+    Flag("--all", "check every server of this machine; with addresses, print everything"),
     Flag(
         "--seconds SECONDS",
         f"how many seconds to watch (default {WATCH_SECONDS:g}). If you give the URL of a running exporter, "

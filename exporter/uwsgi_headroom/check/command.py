@@ -104,4 +104,7 @@ def _render(judged: Sequence[Server], request: Request, *, single: bool) -> Sequ
             return reports.render_json(judged, single=single).splitlines()
         case "nagios":
             return [reports.render_report(judged, request.thresholds)]
-    return list(reports.render_lines(judged[0]) if len(judged) == 1 else reports.render_list(judged))
+    everything = request.all and bool(request.addresses)
+    if len(judged) == 1:
+        return list(reports.render_lines(judged[0], everything=everything))
+    return list(reports.render_list(judged, everything=everything))

@@ -1,236 +1,202 @@
 """Writes verdicts as text of 80 columns without colour, as JSON, and as the line of a monitoring plugin.
 
-The text of one server begins with what is wrong, what to do and what users feel, then has the figures behind it and
-each finding; of several servers, it has a line for each, worst first, with what to do first below it, then the details
-of any problem. The JSON is each server's document, as in the exporter's API, over the time that it was watched.
+The text of one server begins with what is wrong, what to do and what users feel, and has each problem on the first
+screen; of several servers, it has a line for each, worst first, with what to do first below it, then the details of any
+problem. The JSON is each server's document, as in the exporter's API, over the time that it was watched.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.analysis.capacity import LIMITS
-from uwsgi_headroom.analysis.littles_law import NOTICED
-from uwsgi_headroom.analysis.shortages import UNLESS_LIMITED
-from uwsgi_headroom.analysis.verdict import ALREADY, WITH_MORE, gives_out, name_other
-from uwsgi_headroom.analysis.worker_states import ASYNC
+from uwsgi_headroom.analysis.findings import first_act
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.request import WORST_FIRST, Threshold, Thresholds, find_worst
-from uwsgi_headroom.documents.request_time import describe_destinations, describe_stuck, split_request_time
-from uwsgi_headroom.documents.response_times import ResponseTimes, find_percentile
-from uwsgi_headroom.documents.schema import Finding, Flow, Headroom, Server
+from uwsgi_headroom.check.worker_table import render_plain
+from uwsgi_headroom.documents.lines import MATTERS, list_lines
+from uwsgi_headroom.documents.response_times import find_percentile
+from uwsgi_headroom.documents.schema import Finding, Line, Server
 from uwsgi_headroom.documents.sentences import (
     describe_code_line,
     describe_code_rest,
-    describe_first_act,
     describe_full_host,
-    describe_objective,
-    describe_queue_wait,
-    describe_routes,
-    describe_served,
-    describe_since,
-    describe_total_time,
     find_first_act,
     find_since,
     lacks_host_only,
-    list_percentiles,
+    list_problems,
     percentile_name,
+    shorten_act,
     write_moment,
 )
-from uwsgi_headroom.documents.waits import Code, Waits
+from uwsgi_headroom.documents.waits import Code, CodeLine
 from uwsgi_headroom.documents.what_if import PredictedLoad, PredictedSetting, WhatIf
-from uwsgi_headroom.documents.workers import Worker
-from uwsgi_headroom.terminal_text import bar, cut_lines, escape_text, wrap
-from uwsgi_headroom.words.formats import (
-    amount,
-    byte_size,
-    counted,
-    duration,
-    factor,
-    fit_duration,
-    in_queue,
-    mean_count,
-    percent,
-    rate,
-    significant,
-)
+from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
+from uwsgi_headroom.words.formats import amount, byte_size, counted, factor, fit_duration, percent, rate
 from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
-from uwsgi_headroom.words.states import WAITS, WORKERS
+from uwsgi_headroom.words.template import Facts, fill
 
 WIDTH = 80
 
+FIRST_SCREEN = 24
+"""Lines of a terminal, in which a report shows every warning."""
 
-def render_lines(server: Server) -> Iterator[str]:
-    """Write the whole report; for a server that was not judged, the reason. Its first eight lines are enough to act:
-    what is wrong and since when, what to do, what users wait, and where the time goes."""
-    yield from _wrap(_identify(server), indent=("", "  "))
-    yield from _wrap(f"{' '.join(filter(None, (server.status.upper(), describe_since(server))))}  {server.verdict}")
-    if act := describe_first_act(server):
-        yield from _section("DO", act)
-    if server.state != "up":
-        return
-    if server.flow and server.headroom:
-        yield from _felt(server, server.flow)
-        yield ""
-        yield from _figures(server, server.flow, server.headroom)
-        yield ""
-        yield from _workers(server)
+_MOST_PROBLEMS = 5
+_MOST_BLOCK, _LEAST_BLOCK = 6, 2
+"""Lines of a problem: at most, and if there are many problems."""
+
+
+def render_lines(server: Server, *, everything: bool = False) -> Iterator[str]:
+    """Write the report. Its first lines are enough to act: what is wrong and since when, what to do, what users wait,
+    and where the time goes; then each problem follows. everything: with all figures, workers and notes."""
+    lines = list_lines(server)
+    head = [*_wrap(_identify(server), indent=("", "  ")), *_wrap(_verdict(server, lines))]
+    shown = [line for line in lines if everything or _is_first(line, server)]
+    head += [text for line in shown if not _is_said_elsewhere(line) for text in _write_line(line)]
+    yield from head
+    if server.state == "up" and everything:
+        yield from _everything(server)
+    elif server.state == "up":
+        yield from _first_screen(server, FIRST_SCREEN - len(head))
     if server.code:
-        yield ""
-        yield from _code(server.code)
-    yield from _emperor(server)
-    for place, finding in enumerate(server.findings, 1):
-        yield ""
-        yield from _finding(place, finding, server)
-    if not_known := [each for each in server.unknown if each.what not in _NO_LOSS]:
-        yield ""
-        for each in not_known:
-            of = f" of {each.socket}" if each.socket else ""
-            yield from _section("not known", f"{each.what}{of}: {each.why}")
+        yield from ("", *_code(server.code))
     if server.what_if:
-        yield ""
-        yield from _what_if(server.what_if)
+        yield from ("", *_what_if(server.what_if))
+
+
+def _verdict(server: Server, lines: Sequence[Line]) -> str:
+    """The status as an exit status has it, so a server that is down is unknown."""
+    return f"{server.status.upper()}  {server.verdict}{''.join(lines[0].parts[1:])}"
+
+
+def _is_first(line: Line, server: Server) -> bool:
+    """Whether a line is on the first screen. The headroom of a server that is ok is its verdict already."""
+    if line.code == "headroom" and server.headroom and not server.headroom.sleeps:
+        return not server.verdict.startswith("Headroom")
+    return (line.rank <= MATTERS and line.code != "unknown") or line.tone in ("warning", "critical")
+
+
+def _is_said_elsewhere(line: Line) -> bool:
+    return line.code == "verdict" or (line.code == "unknown" and line.parts[0] in _NO_LOSS)
 
 
 _NO_LOSS = ("figures", "residency")
 """What is not known and no reader of a report misses."""
 
 
+def _write_line(line: Line) -> list[str]:
+    parts = [_keep_together(part) for part in line.parts]
+    return _section(line.label, "".join(parts))
+
+
+_LONGEST_KEPT = 40
+
+
+def _keep_together(part: str) -> str:
+    """Keep a short part on one line, without the mark that separates it from the one before."""
+    text = part.lstrip(" ,;:=")
+    mark = part[: len(part) - len(text)]
+    return part if len(text) > _LONGEST_KEPT else mark + text.replace(" ", "\u00a0")
+
+
+def _everything(server: Server) -> Iterator[str]:
+    if server.workers and server.window:
+        yield from ("", *render_plain(server, WIDTH))
+    for place, finding in enumerate(server.findings, 1):
+        yield from ("", *write_finding(place, finding, server))
+
+
+def _first_screen(server: Server, room: int) -> Iterator[str]:
+    """Write each problem in as many lines as there are, at most, on the rest of the first screen."""
+    problems = list_problems(server)
+    shown = problems[:_MOST_PROBLEMS]
+    more = [f"... and {len(problems) - len(shown)} more"] if len(problems) > len(shown) else []
+    left = _count_left_out(server)
+    named = _find_named_workers(shown)
+    table = ["", *render_plain(server, WIDTH, named if len(server.workers) > _MOST_ROWS else ())] if named else []
+    blocks = [_block(finding, server, is_first=place == 0) for place, finding in enumerate(shown)]
+    sizes = [min(len(block), _MOST_BLOCK) for block in blocks]
+    while sum(sizes) + len(sizes) + len(more) + len(left) > room and max(sizes, default=0) > _LEAST_BLOCK:
+        place = max(range(len(sizes)), key=lambda each: (sizes[each], each))
+        sizes[place] -= 1
+    for block, size in zip(blocks, sizes, strict=True):
+        yield from cut_lines(block, size) if block is blocks[0] else ("", *cut_lines(block, size))
+    yield from (*more, *table, *left)
+
+
+_MOST_ROWS = 8
+"""With more workers, the table has only those that a problem names."""
+
+_WORKERS = re.compile(r"\b[Ww]orkers? (\d+(?:(?:, | and )\d+)*)")
+
+
+def _find_named_workers(problems: Sequence[Finding]) -> set[int]:
+    texts = (text for problem in problems for text in _WORKERS.findall(f"{problem.title} {problem.evidence}"))
+    return {int(number) for text in texts for number in re.findall(r"\d+", text)}
+
+
+def _block(finding: Finding, server: Server, *, is_first: bool) -> list[str]:
+    """Write a problem. The first one is the verdict, whose title and first act stand above."""
+    act = first_act(finding.change)
+    _, _, rest = finding.change.partition(f"{act}. " if act in finding.change else ". ")
+    is_said = is_first and finding.title == server.verdict
+    lines = [] if is_said else _wrap(f"{finding.severity.upper()}  {finding.title}")
+    lines += [] if is_said or not act else _section("DO", shorten_act(act))
+    harms = [] if is_first else [harm.evidence for harm in finding.harms]
+    if evidence := " ".join(filter(None, (finding.evidence, *harms))):
+        lines += _fit_sentences("why", evidence)
+    rest = rest.removeprefix("Then ")
+    return lines + (_fit_sentences("then", f"{rest[:1].upper()}{rest[1:]}") if rest else [])
+
+
+def _fit_sentences(name: str, text: str) -> list[str]:
+    """Write as many sentences as fit into half of a block, at least one, which is cut if it is longer."""
+    sentences = _SENTENCE_ENDS.split(text)
+    for count in range(len(sentences), 1, -1):
+        lines = _section(name, " ".join(sentences[:count]))
+        if len(lines) <= _MOST_BLOCK // 2:
+            return lines
+    return cut_lines(_section(name, sentences[0]), _MOST_BLOCK // 2)
+
+
+_SENTENCE_ENDS = re.compile(r"(?<=\.) (?=[A-Z`])")
+
+
+def _count_left_out(server: Server) -> list[str]:
+    """Say in one line what else is known."""
+    notes = sum(finding.severity == "info" for finding in server.findings)
+    unknown = sum(each.what not in _NO_LOSS for each in server.unknown)
+    facts: Facts = {"notes": notes or None, "unknown": unknown or None}
+    text = "Add `--all` for [notes? {notes:note}, ][unknown? {unknown:unknown figure}, ]the workers and all figures."
+    return ["", *_wrap(fill(text, facts))] if server.window else []
+
+
 def _identify(server: Server) -> str:
     """Say which server it is, and for how long it was watched."""
-    if not server.version or server.state != "up":
-        return f"{server.name}  {server.address}"
-    host = f" on {server.identity.host}" if server.identity and server.identity.host else ""
-    window = f"watched for {duration(server.window.seconds)}" if server.window else server.kind
-    return f"{server.name}  uWSGI {server.version}{host}, {server.address}, {window}"
-
-
-def _felt(server: Server, flow: Flow) -> Iterator[str]:
-    """Write what users feel, and where the time of a request goes."""
-    for name, text in (("users wait", describe_total_time(server)), ("served", describe_served(server))):
-        yield from _section(name, text or "not known")
-    if server.waits:
-        yield from _time(server.waits, flow)
-
-
-def _figures(server: Server, flow: Flow, room: Headroom) -> Iterator[str]:
-    slots = ASYNC if server.setup and server.setup.concurrency_kind == "async" else "threads"
-    if server.response_times:
-        yield from _response_times(server.response_times, flow.response_time)
-    if wait := describe_queue_wait(server):
-        yield from _section("queue wait", wait)
-    if server.objective:
-        yield from _section("objective", describe_objective(server.objective))
-    if routes := describe_routes(server.routes or ()):
-        yield from _section("routes", "; ".join(route.replace(" ", "\u00a0") for route in routes))
-    if server.threads and server.threads.configured is not None:
-        capacity = counted(server.threads.configured, slots[:-1])
-        held = "; kept connections hold some of these between requests" if server.threads.held else ""
-        yield from _section("capacity", f"{capacity} configured, {server.threads.available} available{held}")
-    ways = [(flow.observed, "observed"), (flow.littles_law, "by Little's law")]
-    known = ", ".join(f"{mean_count(value)} {how}" for value, how in ways if value is not None)
-    yield f"  concurrency  {known or 'not known'}"
-    if headroom := _headroom(room, slots):
-        yield from _section("headroom", headroom)
-    values = {limit: getattr(room.by_limit, limit) for limit in LIMITS}
-    others = [f"{LIMIT_WORDS[limit].name} {factor(value)}" for limit, value in values.items() if value is not None]
-    others += [f"{LIMIT_WORDS[limit].name} >100x" for limit in room.far]
-    others += [f"{LIMIT_WORDS[limit].name} seen, its limit is not known yet" for limit in room.unknown]
-    if others:
-        others = [limit.replace(" ", "\u00a0") for limit in others]
-        yield from _wrap(", ".join(others), indent=(" " * 15, " " * 15))
-    if room.usable is not None:
-        yield f"  usable       {_usable(room.usable, waiting=flow.waiting in NOTICED)}"
-    for socket in server.sockets:
-        if socket.mean_queue is not None:
-            waiting = f"{in_queue(socket.mean_queue, socket.limit)} waiting on average, {socket.limit} fit"
-            yield f"  queue        {waiting}   {socket.name}"
-
-
-def _headroom(room: Headroom, slots: str) -> str | None:
-    if room.other and room.first in (None, "other"):
-        return name_other(room.factor, room.other)
-    if room.first and room.factor is not None:
-        most = "at most " if room.is_upper_bound else ""
-        unless = UNLESS_LIMITED if room.sleeps else ""
-        return f"{most}{factor(room.factor)}, then {gives_out(room.first, slots)}{unless}"
-    if room.no_requests:
-        return "not known: no requests yet"
-    return "nearly idle" if room.far else None
-
-
-def _usable(factor_: float, *, waiting: bool) -> str:
-    """The usable headroom, as the end of a line. waiting: whether requests wait noticeably now."""
-    if factor_ > 1:
-        return f"{factor(factor_)}, then requests begin to wait"
-    return f"none: {ALREADY if waiting else WITH_MORE}"
-
-
-def _response_times(section: ResponseTimes, mean: float | None) -> Iterator[str]:
-    parts = [] if mean is None else [f"mean {duration(mean)}"]
-    parts = [part.replace(" ", "\u00a0") for part in (*parts, *list_percentiles(section))]
-    pace = significant(1 / section.interval, 2) if section.interval > 0 else ""
-    samples = f"{pace} {'sample' if pace == '1' else 'samples'} a second" if pace else "samples"
-    yield from _section("response", f"{', '.join(parts)}; inside uWSGI, percentiles estimated from {samples}")
+    facts: Facts = {
+        "name": server.name,
+        "address": server.address,
+        "version": server.state == "up" and server.version,
+        "host": server.identity.host if server.identity else None,
+        "window": server.window.seconds if server.window else None,
+        "kind": server.kind or "",
+    }
+    return fill(
+        "{name}[version?   uWSGI {version}][version, host?  on {host}][version? ,][not version?  ] {address}"
+        "[version, window? , watched for {window:duration}][version, not window? , {kind}]",
+        facts,
+    )
 
 
 def _section(name: str, text: str) -> list[str]:
     return _wrap(text, indent=(f"  {name:13}", " " * 15))
-
-
-def _time(waits: Waits, flow: Flow) -> Iterator[str]:
-    time = split_request_time(waits, flow)
-    if time:
-        parts = [f"{part.size} {part.backend or WAITS[part.state].name}".replace(" ", "\u00a0") for part in time.parts]
-        stuck = describe_stuck(waits, time)
-        yield from _section("time", f"{time.whole.size} {time.unit}: {', '.join(parts)}{f'; {stuck}' if stuck else ''}")
-        if outside := describe_destinations(waits):
-            yield from _wrap("; ".join(outside), indent=(" " * 15, " " * 15))
-
-
-def _workers(server: Server) -> Iterator[str]:
-    workers = server.workers
-    even = (server.balance and server.balance.even_share) or 0.0
-    longest = max((worker.response_time or 0.0 for worker in workers), default=0.0)
-    largest = max([worker.share or 0.0 for worker in workers] + [even or 1.0])
-    yield "  worker  share of requests    response time        interpreter load"
-    for worker in workers:
-        yield (
-            f"  {worker.worker_id:>6}  "
-            + "  ".join(
-                (
-                    _column(worker.share, largest, percent(worker.share or 0.0)),
-                    _column(worker.response_time, longest, fit_duration(worker.response_time or 0.0, 7)),
-                    _column(worker.interpreter_load, 1.0, f"{worker.interpreter_load or 0.0:.2f}"),
-                    _state(worker),
-                )
-            ).rstrip()
-        )
-    if server.balance and server.balance.active > 1:
-        others = any(worker.share and not worker.active for worker in workers)
-        yield f"          (even: {percent(even)} each{', of those up all the time' if others else ''})"
-    if any(_state(worker) == _PARTLY for worker in workers):
-        yield f"          ({_PARTLY}: not up all the time)"
-
-
-_PARTLY = "partly"
-
-
-def _state(worker: Worker) -> str:
-    """Why a worker cannot be compared with the others, in at most seven letters: the line has no room for more."""
-    if worker.active:
-        return ""
-    return _PARTLY if worker.accepting else WORKERS[worker.state].short
-
-
-def _column(value: float | None, of: float, text: str) -> str:
-    return f"{'-':>7} {'':11}" if value is None else f"{text:>7} {bar(value, of, 11):11}"
 
 
 _MOST_CODE_LINES = 5
@@ -245,32 +211,34 @@ def _code(code: Code) -> Iterator[str]:
         yield f"Code: no thread was busy in {counted(code.samples, 'sample')}."
         return
     yield from _wrap(f"Code, by {counted(round(code.threads), 'sample')} of busy threads:")
-    for line in code.lines[:_MOST_CODE_LINES]:
-        time = "" if line.per_request is None else fit_duration(line.per_request, 8)
-        yield from _wrap(describe_code_line(line), indent=(f"  {time:>8} {percent(line.share):>6}  ", " " * 19))
+    yield from write_code_lines(code.lines[:_MOST_CODE_LINES], WIDTH)
     if rest := describe_code_rest(code, _MOST_CODE_LINES):
         yield from _wrap(f"{rest}.", indent=("  ", "  "))
 
 
-def _emperor(server: Server) -> Iterator[str]:
-    if not server.emperor or not server.emperor.throttled:
-        return
-    yield ""
-    for vassal in server.emperor.throttled:
-        attempts = "" if vassal.attempts is None else f", {counted(vassal.attempts, 'attempt')}"
-        delay = "" if vassal.delay is None else f", the next in {duration(vassal.delay)}"
-        yield from _wrap(f"throttled  {vassal.name}{attempts}{delay}", indent=("  ", "    "))
+def write_code_lines(lines: Sequence[CodeLine], width: int, text: str = "") -> Iterator[str]:
+    """Write those lines of code that contain a text, each with its time of a request and its share of busy threads."""
+    for line in lines:
+        time = "" if line.per_request is None else fit_duration(line.per_request, 8)
+        what = describe_code_line(line)
+        if text.casefold() in what.casefold():
+            yield from wrap(what, width, f"  {time:>8} {percent(line.share):>6}  ", " " * CODE_AT)
 
 
-def _finding(place: int, finding: Finding, server: Server) -> Iterator[str]:
-    yield from _wrap(f"{place}. {finding.severity.upper()}: {finding.title}", indent=("", "   "))
+CODE_AT = 19
+"""The column at which the text of a line of code begins."""
+
+
+def write_finding(place: int, finding: Finding, server: Server, width: int = WIDTH) -> Iterator[str]:
+    """Write all about a finding."""
+    yield from wrap(f"{place}. {finding.severity.upper()}: {finding.title}", width, rest="   ")
     since = find_since(server, finding)
     if since is not None:
         yield f"   Since {write_moment(since, server.time)}."
     for text in (*[harm.evidence for harm in finding.harms], finding.evidence, finding.meaning):
-        yield from _wrap(text, indent=("   ", "   "))
+        yield from wrap(text, width, "   ", "   ")
     if finding.change:
-        yield from _wrap(finding.change, indent=("   -> ", "      "))
+        yield from wrap(finding.change, width, "   -> ", "      ")
 
 
 def _wrap(text: str, indent: tuple[str, str] = ("", "")) -> list[str]:
@@ -342,8 +310,8 @@ def describe_headroom(server: Server) -> str:
 _LONGEST_NAME = 24
 
 
-def render_list(judged: Sequence[Server]) -> Iterator[str]:
-    """Write the whole report."""
+def render_list(judged: Sequence[Server], *, everything: bool = False) -> Iterator[str]:
+    """Write the report on several servers."""
     yield f"{find_worst(server.status for server in judged).upper()}  {count_statuses(judged)}"
     full = _describe_full_hosts(judged)
     for sentence in full.values():
@@ -362,7 +330,7 @@ def render_list(judged: Sequence[Server]) -> Iterator[str]:
         ) and server.state == "up":  # for the others, the line above is complete
             yield ""
             yield "-" * WIDTH
-            yield from render_lines(server)
+            yield from render_lines(server, everything=everything)
 
 
 def _describe_full_hosts(judged: Sequence[Server]) -> dict[str | None, str]:
@@ -404,7 +372,8 @@ def render_json(judged: Sequence[Server], *, single: bool) -> str:
 
 
 def _to_builtins(server: Server) -> object:
-    return msgspec.to_builtins(server, str_keys=True)
+    """Return a document, with the lines of the verdict that thresholds may have changed."""
+    return msgspec.to_builtins(replace(server, lines=list_lines(server)), str_keys=True)
 
 
 _MOST_NAMED = 3

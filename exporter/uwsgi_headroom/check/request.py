@@ -120,6 +120,8 @@ class Request:
     """How many seconds to wait for that verdict."""
     not_before: float | None = None
     """An earlier reload does not count; epoch seconds."""
+    all: bool = False
+    """Whether every server of this machine is meant; with addresses, whether the text has every figure and note."""
 
 
 Status = Literal["ok", "warning", "critical", "unknown"]

@@ -7,7 +7,7 @@ A percentile of response times is judged as far as samples can show it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from time import localtime, strftime
 
 from msgspec import Struct
@@ -21,6 +21,7 @@ from uwsgi_headroom.documents.schema import Finding, Server
 from uwsgi_headroom.documents.sentences import describe_percentile, percentile_name
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.words.formats import chosen, counted, duration, factor
+from uwsgi_headroom.words.template import Facts, fill
 
 _GRAVITY = {"ok": 0, "warning": 1, "critical": 2}
 
@@ -43,52 +44,38 @@ def apply_thresholds(server: Server, thresholds: Thresholds) -> Server:
     return server
 
 
+class Figure(Struct, frozen=True):
+    """A figure with the user's limits for it. value: None if it is not known; unknown: why it cannot be judged, as the
+    end of a sentence, or empty; sentence: the figure in a sentence without its end."""
+
+    name: str
+    option: str
+    limits: Threshold
+    value: float | None
+    unknown: str
+    sentence: str
+    write: Callable[[float], str] = chosen
+    verb: str = "allows"
+    evidence: str = ""
+
+    @property
+    def severity(self) -> Severity | None:
+        """How bad the value is. Of a least factor, values below the limits are bad, else values above."""
+        if self.value is None or self.unknown:
+            return None
+        sign = -1 if self.verb == "wants" else 1
+        if self.limits.critical is not None and sign * self.value > sign * self.limits.critical:
+            return "critical"
+        return "warning" if self.limits.warning is not None and sign * self.value > sign * self.limits.warning else None
+
+
 def _passed(server: Server, thresholds: Thresholds) -> Iterator[Finding]:
-    assert server.headroom
-    assert server.flow
-    value, limits = server.headroom.factor, thresholds.min_headroom
-    severity = _severity(value, limits, falls=True)
-    if severity and value is not None:
-        limit = _limit(limits, severity)
-        title = f"Headroom is {factor(value)}: --min-headroom wants {factor(limit)}."
-        yield _finding("threshold_headroom", severity, title)
-    times = (
-        (
-            "queue_wait",
-            "Requests wait at least" if server.flow.wait_is_floor else "Requests wait",
-            "in the listen queue",
-            server.flow.queue_wait,
-            thresholds.max_queue_wait,
-        ),
-        ("response_time", "Requests take", "on average", server.flow.response_time, thresholds.max_response_time),
-    )
-    for name, begin, end, seconds, limits in times:
-        severity = _severity(seconds, limits, falls=False)
-        if severity and seconds is not None:
-            option = f"--max-{name.replace('_', '-')}"
-            title = f"{begin} {duration(seconds)} {end}: {option} allows {chosen(_limit(limits, severity))}."
-            yield _finding(f"threshold_{name}", severity, title)
     for figure in list_figures(server, thresholds):
-        severity = _severity(figure.seconds, figure.limits, falls=False)
-        if severity:
-            title = f"{figure.sentence}: {figure.option} allows {chosen(_limit(figure.limits, severity))}."
+        severity = figure.severity
+        limit = figure.limits.critical if severity == "critical" else figure.limits.warning
+        if severity and limit is not None:
+            title = f"{figure.sentence}: {figure.option} {figure.verb} {figure.write(limit)}."
             yield _finding(f"threshold_{figure.name}", severity, title, figure.evidence)
-
-
-def _severity(value: float | None, limits: Threshold, *, falls: bool) -> Severity | None:
-    """Return the severity of a value. falls: values below the limits are bad, instead of values above."""
-    if value is None:
-        return None
-    sign = -1 if falls else 1
-    if limits.critical is not None and sign * value > sign * limits.critical:
-        return "critical"
-    return "warning" if limits.warning is not None and sign * value > sign * limits.warning else None
-
-
-def _limit(limits: Threshold, severity: Severity) -> float:
-    limit = limits.critical if severity == "critical" else limits.warning
-    assert limit is not None
-    return limit
 
 
 def _finding(code: str, severity: Severity, title: str, evidence: str = "") -> Finding:
@@ -97,74 +84,54 @@ def _finding(code: str, severity: Severity, title: str, evidence: str = "") -> F
 
 def _unknown_figure(server: Server, thresholds: Thresholds) -> str | None:
     """Return a sentence that names a threshold that cannot be judged. Without requests, no figure need be known."""
-    assert server.headroom
-    assert server.flow
-    idle = server.flow.requests == 0
-    figures = (
-        (
-            "--min-headroom",
-            thresholds.min_headroom,
-            server.headroom.factor is None and not server.headroom.far and not idle,
-        ),
-        ("--max-queue-wait", thresholds.max_queue_wait, server.flow.queue_wait is None and not idle),
-        ("--max-response-time", thresholds.max_response_time, server.flow.response_time is None and not idle),
+    if server.flow and server.flow.requests == 0:
+        return None
+    figures = list_figures(server, thresholds)
+    return next((f"{each.option} cannot be judged: {each.unknown}." for each in figures if each.unknown), None)
+
+
+_NOT_KNOWN = "its figure is not known here"
+
+
+def list_figures(server: Server, thresholds: Thresholds) -> Iterator[Figure]:
+    """List the figures for which there is a threshold."""
+    room, flow = server.headroom, server.flow
+    assert room
+    assert flow
+    if thresholds.min_headroom != UNSET:
+        unknown = fill("[is? {why}]", {"is": room.factor is None and not room.far, "why": _NOT_KNOWN})
+        text = f"Headroom is {factor(room.factor or 0.0)}"
+        yield Figure("headroom", "--min-headroom", thresholds.min_headroom, room.factor, unknown, text, factor, "wants")
+    wait, time = flow.queue_wait, flow.response_time
+    if thresholds.max_queue_wait != UNSET:
+        facts: Facts = {"floor": flow.wait_is_floor, "wait": wait or 0.0}
+        text = fill("Requests wait [floor? at least ]{wait:duration} in the listen queue", facts)
+        unknown = _NOT_KNOWN if wait is None else ""
+        yield Figure("queue_wait", "--max-queue-wait", thresholds.max_queue_wait, wait, unknown, text)
+    if thresholds.max_response_time != UNSET:
+        text = f"Requests take {duration(time or 0.0)} on average"
+        unknown = _NOT_KNOWN if time is None else ""
+        yield Figure("response_time", "--max-response-time", thresholds.max_response_time, time, unknown, text)
+    for share, limits in _list_limits(thresholds):
+        yield _make_percentile(server, share, limits)
+
+
+def _make_percentile(server: Server, share: float, limits: Threshold) -> Figure:
+    percentile, name = find_percentile(server.response_times, share), percentile_name(share)
+    known = describe_percentile(percentile, interval=False) if percentile else ""
+    return Figure(
+        name,
+        f"--max-{name}",
+        limits,
+        percentile.seconds if percentile else None,
+        _why_unknown(server, share, limits, percentile),
+        f"The {100 * share:.0f}th percentile of response times is {known}",
+        evidence=f"Inside uWSGI, estimated from samples: {describe_percentile(percentile)}." if percentile else "",
     )
-    for option, limits, is_unknown in figures:
-        if limits != UNSET and is_unknown:
-            return f"{option} cannot be judged: its figure is not known here."
-    for figure in list_figures(server, thresholds):
-        if figure.unknown and not idle:
-            return f"{figure.option} cannot be judged: {figure.unknown}."
-    return None
 
 
 _SLACK = 0.9
 """Sampling is never exactly as fast as configured."""
-
-
-class Figure(Struct, frozen=True):
-    """A percentile and its limits. percentile: None if it is not known; unknown: why it cannot be judged, as the end of
-    a sentence, or empty."""
-
-    share: float
-    limits: Threshold
-    percentile: Percentile | None
-    unknown: str = ""
-
-    @property
-    def name(self) -> str:
-        """Such as `p95`."""
-        return percentile_name(self.share)
-
-    @property
-    def option(self) -> str:
-        """The option that sets the limits."""
-        return f"--max-{self.name}"
-
-    @property
-    def seconds(self) -> float | None:
-        """The estimate; None if it is not known, or shorter than samples show."""
-        return self.percentile.seconds if self.percentile and not self.unknown else None
-
-    @property
-    def sentence(self) -> str:
-        """The percentile in a sentence without its end."""
-        figure = describe_percentile(self.percentile, interval=False) if self.percentile else "not known"
-        return f"The {100 * self.share:.0f}th percentile of response times is {figure}"
-
-    @property
-    def evidence(self) -> str:
-        """The estimate with its interval."""
-        if self.percentile is None:
-            return ""
-        return f"Inside uWSGI, estimated from samples: {describe_percentile(self.percentile)}."
-
-
-def list_figures(server: Server, thresholds: Thresholds) -> Iterator[Figure]:
-    """List the percentiles for which there is a threshold."""
-    for share, limits in _list_limits(thresholds):
-        percentile = find_percentile(server.response_times, share)
-        yield Figure(share, limits, percentile, _why_unknown(server, share, limits, percentile))
 
 
 def refuse_too_short(thresholds: Thresholds, samples_per_second: float) -> None:
@@ -188,7 +155,7 @@ def _list_limits(thresholds: Thresholds) -> Iterator[tuple[float, Threshold]]:
 def _why_unknown(server: Server, share: float, limits: Threshold, percentile: Percentile | None) -> str:
     section = server.response_times
     if section is None:
-        return "its figure is not known here"
+        return _NOT_KNOWN
     if percentile and percentile.under is not None and limits.least is not None and percentile.under <= limits.least:
         return ""  # whatever samples show: the mean proves it
     if limits.least is not None and limits.least < _SLACK * INTERVALS * section.interval:
@@ -231,7 +198,7 @@ def is_undecided(servers: Iterable[Server]) -> bool:
 
 
 def _add(server: Server, severity: Severity, title: str, *, unknown: bool = False) -> Server:
-    finding = Finding(code=CODE, severity=severity, title=title, evidence="", meaning="", change="", runbook=None)
+    finding = _finding(CODE, severity, title)
     findings = tuple(sorted((*server.findings, finding), key=lambda each: SEVERITIES.index(each.severity)))
     server = replace(server, findings=findings)
     if severity == "critical" and server.status != "critical":

@@ -20,6 +20,7 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections
 from uwsgi_headroom.documents.deploys import build_deploy
+from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
 from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
@@ -53,15 +54,22 @@ LATEST_EVENTS = 20
 
 
 def build_server(
-    watch: Watch, clock: Clock, window: float, windows: Sequence[float], also: Sequence[Finding] = ()
+    watch: Watch,
+    clock: Clock,
+    window: float,
+    windows: Sequence[float],
+    also: Sequence[Finding] = (),
+    *,
+    with_lines: bool = True,
 ) -> schema.Server:
     """Build the document of a server, with figures over its last `window` seconds. windows: those that can be
-    requested; also: findings beside those about this window.
+    requested; also: findings beside those about this window; with_lines: the lines for people cost 0.5 ms.
 
     If a bug in this package raises an error, the document shows it as a failed read.
     """
     try:
-        return _build_server(watch, watch.reading, clock, window, windows, also)
+        server = _build_server(watch, watch.reading, clock, window, windows, also)
+        return replace(server, lines=list_lines(server)) if with_lines else server
     except Exception as error:  # noqa: BLE001 - one server's failure must not affect others
         fault = watch.reader.fault(error)
         return replace(
@@ -222,10 +230,10 @@ def _describe_emperor(emperor: EmperorSnapshot) -> str:
 async def build_servers(
     watches: Iterable[Watch], clock: Clock, window: float, windows: Sequence[float]
 ) -> list[schema.Server]:
-    """Build the documents of several servers, as `build_server` does. Lets other tasks run in between."""
+    """Build the documents of several servers, without lines. Lets other tasks run in between."""
     servers = []
     for watch in watches:
-        servers.append(build_server(watch, clock, window, windows))
+        servers.append(build_server(watch, clock, window, windows, with_lines=False))
         await asyncio.sleep(0)  # reads in flight have a deadline
     return servers
 
@@ -257,9 +265,9 @@ _STATES = ("down", "stale", "up")
 _PROBLEMS = ("critical", "warning")
 
 
-def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Sort key of names: numbers in them by their value, so that shop2 comes before shop10."""
-    parts = [part.lstrip("0") if at % 2 else part for at, part in enumerate(re.split("([0-9]+)", name))]
+def natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Sort key of names in any case: numbers in them by their value, so that shop2 comes before shop10."""
+    parts = [part.lstrip("0") if at % 2 else part for at, part in enumerate(re.split("([0-9]+)", name.casefold()))]
     return tuple((len(part) if at % 2 else 0, part) for at, part in enumerate(parts))
 
 
@@ -273,7 +281,7 @@ def urgency(server: schema.Summary) -> tuple[int, int, int, float, tuple[tuple[i
         2 if problem is None else int(server.of_host),
         problem or 0,
         float("inf") if server.headroom is None else server.headroom,
-        _natural(server.name),
+        natural(server.name),
         server.name,
     )
 

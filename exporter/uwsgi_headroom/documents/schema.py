@@ -328,6 +328,26 @@ class Finding(Struct, frozen=True, kw_only=True):
     of_host: bool = False
 
 
+Tone = Literal["ok", "warning", "critical", "unknown"]
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """A line about a server, for people. code: a stable name, such as `users_wait`; label: what it is about, empty if
+    it goes on with the line before; parts: texts that follow each other, the first of which can stand alone; tone: how
+    bad it is, null if it is neither good nor bad; rank: lines with a larger one are left out first."""
+
+    code: str
+    label: str
+    parts: tuple[str, ...]
+    tone: Tone | None
+    rank: int
+
+    @property
+    def text(self) -> str:
+        """The whole text without the label."""
+        return "".join(self.parts)
+
+
 class Server(Struct, frozen=True, kw_only=True):
     """The document of one server.
 
@@ -341,7 +361,8 @@ class Server(Struct, frozen=True, kw_only=True):
     if none is configured.
     routes: most busy threads first; null while they are off. kept_history: null without a history file. what_if: only
     in the output of `check` with a what-if; the API has a path of its own. code: null while it is off. deploy: what the
-    last reload or restart changed; null if the exporter saw none.
+    last reload or restart changed; null if the exporter saw none. lines: what `check`, `top` and the page say in words,
+    in their order; empty in lists, and from exporters of earlier versions.
     """
 
     name: str
@@ -385,6 +406,7 @@ class Server(Struct, frozen=True, kw_only=True):
     what_if: WhatIf | None = None
     code: Code | None = None
     deploy: Deploy | None = None
+    lines: tuple[Line, ...] = ()
 
 
 class Journal(Struct, frozen=True, kw_only=True):

@@ -1,46 +1,26 @@
-"""Writes sections of a server's document for people: percentiles, waits, the objective, code and routes.
-
-`top` and `check` show these texts, so that they are the same everywhere.
-"""
+"""Writes parts of a server's document for people: percentiles, first acts, moments, code and routes."""
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from math import isinf
 from statistics import median
+from typing import NamedTuple
 
-from uwsgi_headroom.analysis.demand import write_at_once
 from uwsgi_headroom.analysis.findings import WAITED, first_act
-from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.percentiles import SHARES
 from uwsgi_headroom.analysis.shortages import is_hardly_any_idle
-from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.documents.request_time import OUTSIDE
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.documents.schema import Finding, Server
 from uwsgi_headroom.documents.waits import Code, CodeLine, Route
-from uwsgi_headroom.words.formats import (
-    chosen,
-    code_place,
-    counted,
-    duration,
-    factor,
-    fine_percent,
-    mean_count,
-    mean_threads,
-    percent,
-    rate,
-    significant,
-)
+from uwsgi_headroom.words.formats import code_place, counted, duration, percent, significant
 from uwsgi_headroom.words.states import WAITS
 from uwsgi_headroom.words.template import Facts, fill
 
-POINT_INTERVALS = 2.0
-"""Times between two samples from which on an estimate may be shown without its interval."""
-
 _HOUR = 3600.0
-
-_NO_BREAK = "\u00a0"  # for `terminal_text.wrap`, which turns it into a space
 
 
 def percentile_name(share: float) -> str:
@@ -48,137 +28,76 @@ def percentile_name(share: float) -> str:
     return f"p{100 * share:g}"
 
 
-def describe_percentile(percentile: Percentile, *, interval: bool = True, to: str = " to ") -> str:
+def describe_percentile(percentile: Percentile, *, interval: bool = True) -> str:
     """Write a percentile: `480 ms (450 to 520)`, or `under 160 ms` if samples show no more. interval: with the range
-    that contains it in 19 of 20 cases; to: between the ends of that range."""
-    low, high = _rounded(percentile.low), _rounded(percentile.high)
+    that contains it in 19 of 20 cases."""
+    value, span = _write_percentile(percentile)
+    return f"{value}{span}" if interval else value
+
+
+def _write_percentile(percentile: Percentile) -> tuple[str, str]:
+    """Write a percentile, and the range in brackets that contains it in 19 of 20 cases."""
+    low, high = _rounded(percentile.low), "" if isinf(percentile.high) else _rounded(percentile.high)
     if percentile.seconds is None:
         bound = _rounded(percentile.under or percentile.high)
-        return f"under {bound} (up to {high})" if interval and high != bound else f"under {bound}"
+        return f"under {bound}", fill("[wide?  (up to {high})]", {"wide": high != bound, "high": high})
     value = _rounded(percentile.seconds)
-    if not interval:
-        return value
+    if isinf(percentile.high):
+        return value, f" ({low} or more)"
     if not percentile.low:
-        return f"{value} (up to {high})"
+        return value, f" (up to {high})"
     number, _, unit = low.partition(" ")
     if " " not in unit and value.endswith(f" {unit}") and high.partition(" ")[2] == unit:
         low, high = number, high.removesuffix(f" {unit}")
-    return f"{value} ({low}{to}{high})"
+    return value, f" ({low} to {high})"
 
 
-def list_percentiles(
-    section: ResponseTimes, shares: Collection[float] = SHARES, *, short: bool = False
-) -> Iterator[str]:
-    """Write these percentiles, such as `p95 480 ms (450 to 520)`. Neighbours with the same text are one. short: without
-    the interval of those that are long enough for a point estimate, and with the others as `300-360`. Beside a lower
-    percentile that is only known to be below a bound, a higher one has no estimate below that bound, but its range."""
-    texts: list[tuple[str, list[str]]] = []
+class PercentileText(NamedTuple):
+    """Percentiles with the same figure. value: such as `p95 480 ms`; range: such as ` (450 to 520)`, may be empty;
+    has_95: whether the 95th is one of them."""
+
+    value: str
+    range: str
+    has_95: bool
+
+
+def list_percentiles(section: ResponseTimes) -> Iterator[PercentileText]:
+    """Write the percentiles, the smallest first. Beside a lower percentile that is only known to be below a bound, a
+    higher one has no estimate below that bound, but its range."""
+    texts: dict[tuple[str, str], list[float]] = {}
     bound = 0.0
-    for share in sorted(shares):
+    for share in sorted(SHARES):
         percentile = find_percentile(section, share)
         if percentile is None:
-            text = f"- (only {counted(section.requests, 'request')})"
+            text = "-", f" (only {counted(section.requests, 'request')})"
         elif percentile.seconds is None or percentile.seconds >= bound:
-            text = _describe(percentile, section, short)
+            text = _write_percentile(percentile)
         else:
-            text = _describe_range(percentile, short)
+            text = _write_range(percentile), ""
         if percentile is not None and percentile.seconds is None:
             bound = max(bound, percentile.under or percentile.high)
-        if texts and texts[-1][0] == text:
-            texts[-1][1].append(percentile_name(share))
-        else:
-            texts.append((text, [percentile_name(share)]))
-    for text, names in texts:
-        yield f"{' to '.join(dict.fromkeys((names[0], names[-1])))} {text}"
+        texts.setdefault(text, []).append(share)
+    for (value, span), shares in texts.items():
+        names = " to ".join(dict.fromkeys((percentile_name(shares[0]), percentile_name(shares[-1]))))
+        yield PercentileText(f"{names} {value}", span, 0.95 in shares)
 
 
-def describe_queue_wait(server: Server) -> str:
-    """Write how long requests wait, such as `507 ms in the listen queue, p50 498 ms (490 to 512), ...; the oldest has
-    waited for 812 ms`; empty if it is not known, or if the queue is empty. Percentiles are left out where samples show
-    none of them."""
-    flow, known = server.flow, server.queue_waits
-    oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
-    waited = [f"the oldest has waited for {duration(oldest)}"] if oldest else []
-    if flow is None or flow.queue_wait is None:
-        return "".join(waited)
-    parts = list(list_percentiles(known)) if known and any(each.seconds for each in known.percentiles) else []
-    if flow.queue_wait < EMPTY and not oldest and not parts:
-        return ""
-    left = parts[: flow.wait_is_floor]  # the clients that gave up are among them
-    facts: Facts = {"floor": flow.wait_is_floor, "wait": flow.queue_wait, "several": len(server.sockets) > 1}
-    wait = fill(
-        "[floor? at least ]{wait:duration} in the listen queue[several? , over all sockets][floor?  up to now, on "
-        "average over those served and waiting][left? ; of those that have left it {left}]",
-        facts | {"left": "".join(left)},
-    )
-    return "; ".join([", ".join([wait, *parts[len(left) :]]), *waited])
+def _write_range(percentile: Percentile) -> str:
+    low, high = _rounded(percentile.low), _rounded(percentile.high)
+    return f"{low} to {high}" if percentile.low else f"under {high}"
 
 
-def describe_total_time(server: Server) -> str:
-    """Write what users wait, in the order in which they do, such as `690 ms = 508 ms in the listen queue + 182 ms in
-    service`, or for how long the oldest has waited if no request was completed; empty if nothing is known."""
-    flow = server.flow
-    if flow is None or flow.response_time is None:
-        return _describe_untimed(server)
-    if flow.queue_wait is None:
-        return f"{duration(flow.response_time)} in service; the wait in the listen queue is not known"
-    if flow.queue_wait < EMPTY:
-        return f"{duration(flow.response_time)} in service; the listen queue is empty"
-    served, queued = duration(flow.response_time), f"{duration(flow.queue_wait)} in the listen queue"
-    total = duration(flow.response_time + flow.queue_wait)  # documents of 1.0.0 have no `total_time`
-    if flow.wait_is_floor:
-        return f"at least {total} = {queued} up to now + {served} in service"
-    return f"{total} = {queued} + {served} in service"
-
-
-def _describe_untimed(server: Server) -> str:
-    """What is known of how long users wait, if no request has a time in service."""
-    flow = server.flow
-    if flow and flow.requests and flow.littles_law is not None:
-        is_empty = flow.queue_wait is not None and flow.queue_wait < EMPTY
-        queued = "the listen queue is empty" if is_empty else describe_queue_wait(server)
-        return "; ".join(filter(None, ["uWSGI does not time static files", queued]))
-    ages = [worker.oldest_request_age or 0.0 for worker in server.workers]
-    oldest = max([*ages, *[socket.oldest_wait or 0.0 for socket in server.sockets]], default=0.0)
-    is_seen = oldest and flow and not flow.requests
-    return f"over {duration(oldest)} up to now; no request was completed" if is_seen else ""
-
-
-def describe_served(server: Server) -> str:
-    """Write what is served and what is not, such as `37.0/s; 48 at once for 8 threads; 43.0/s turned away with
-    retries`; empty if it is not known."""
-    flow, threads = server.flow, server.threads
-    if flow is None or flow.throughput is None:
-        return ""
-    parts = [rate(flow.throughput)]
-    available = (threads.available if threads.mean is None else threads.mean) if threads else None
-    if flow.observed is not None and available:
-        slots = ASYNC if server.setup and server.setup.concurrency_kind == "async" else "threads"
-        waiting = sum(socket.mean_queue or 0.0 for socket in server.sockets)
-        # Short requests are hardly ever seen, and long ones end in bunches.
-        busy = max(flow.observed, min(flow.littles_law or 0.0, available))
-        parts.append(f"{write_at_once(busy + waiting)} at once for {mean_threads(available)} {slots}")
-    full = max(server.sockets, key=lambda socket: socket.full or 0.0, default=None)
-    if flow.refused:
-        parts.append(f"{rate(flow.refused)} turned away with retries")
-    elif full and full.full:
-        parts.append(f"queue full {percent(full.full)} of the time")
-    elif flow.refused == 0:
-        parts.append("none turned away")
-    return "; ".join(parts)
-
-
-def describe_first_act(server: Server) -> str:
-    """Write the first thing to do about a server, and what it promises, such as `Raise threads from 4 to 7: there are
-    7.7 requests at once for 8 threads; at least 65.1/s are served then`; empty if nothing has to be done."""
+def describe_first_act(server: Server) -> list[str]:
+    """Write the first thing to do about a server, and what it promises, such as `Raise threads from 4 to 7` and `; at
+    least 65.1/s are served then`; empty if nothing has to be done."""
     act = find_first_act(server)
-    promised = (each.serves for each in list_problems(server) if each.change and first_act(each.change) == act)
-    serves = next(promised, None)
-    return fill("{act}[serves? ; at least {serves:rate} are served then]", {"act": act, "serves": serves})
+    problems = (problem for problem in list_problems(server) if problem.change)
+    serves = next((each.serves for each in problems if shorten_act(first_act(each.change)) == act), None)
+    return [act, fill("[serves? ; at least {serves:rate} are served then]", {"serves": serves})]
 
 
 def describe_since(server: Server) -> str:
-    """Write since when a server has been as it is, such as `since 16:16:02 UTC (4 min)`; empty if that is not known, or
+    """Write since when a server has been as it is, such as `16:16:02 UTC (4 min)`; empty if that is not known, or
     if it is ok. Only an exporter knows it."""
     if server.state == "down":
         since = next((event.time for event in server.events if event.kind == "server_down"), None)
@@ -187,7 +106,7 @@ def describe_since(server: Server) -> str:
         since = find_since(server, worst) if worst else None
     if since is None or (server.state == "down" and server.time - since < _NEW):
         return ""
-    return f"since {write_moment(since, server.time)}"
+    return write_moment(since, server.time)
 
 
 def find_since(server: Server, finding: Finding) -> float | None:
@@ -214,46 +133,21 @@ _NEW = 1.0
 """Seconds: `check` itself sees a server go down when it first reads it, which says nothing of since when it is."""
 
 
-def describe_objective(objective: Objective) -> str:
-    """Write how the objective is kept, such as `99 % within 1 s: 1.8 % missed it in the last hour (burn rate 1.8),
-    queue wait 2.0 ms; p95 reaches 1 s at 1.6x today's load`, or why it is not judged."""
-    aim = f"{fine_percent(objective.objective, 5)} within {chosen(objective.threshold)}"
-    unjudged = objective.unjudged or _why_too_few(objective)
-    if unjudged:
-        return f"{aim}, {unjudged}"
-    wait = fill("[wait? , queue wait {wait:duration}]", {"wait": objective.queue_wait})
-    return f"{aim}: {_describe_burn(objective.windows)}{wait}{_describe_load(objective)}"
+def is_judged(objective: Objective) -> bool:
+    """Whether the burn of the error budget is known."""
+    return not describe_why_unjudged(objective)
 
 
-def _describe(percentile: Percentile, section: ResponseTimes, short: bool) -> str:
-    is_point = percentile.seconds is None or percentile.seconds >= POINT_INTERVALS * section.interval
-    return describe_percentile(percentile, interval=not (short and is_point), to="-" if short else " to ")
-
-
-def _describe_range(percentile: Percentile, short: bool) -> str:
-    low, high = _rounded(percentile.low), _rounded(percentile.high)
-    return f"{low}{'-' if short else ' to '}{high}" if percentile.low else f"under {high}"
-
-
-def _why_too_few(objective: Objective) -> str:
-    """Return why the burn rate is not known, as the end of a sentence; empty if it is known."""
+def describe_why_unjudged(objective: Objective) -> str:
+    """Say why the burn rate is not known, as the end of a sentence; empty if it is known."""
+    if objective.unjudged:
+        return objective.unjudged.removeprefix("not judged: ")
     if not objective.windows:
-        return "not judged yet"
+        return "no window is full yet"
     window = objective.windows[-1]
     if window.rate is not None:
         return ""
-    return f"not judged: only {window.requests} requests in the last {_span(window.seconds)}"
-
-
-def _describe_burn(windows: tuple[Burn, ...]) -> str:
-    """Write the burn over the long window, and the rate over the short one where it is another."""
-    short, long = windows[0], windows[-1]
-    rate = f"burn rate {mean_count(long.rate or 0.0)}".replace(" ", _NO_BREAK)
-    if short.rate is not None and long.seconds > 1.2 * short.seconds:
-        rate += f", {mean_count(short.rate)} in the last {_span(short.seconds)}"
-    missed = fine_percent(long.share) if long.share else "none"
-    parts = [f"{missed} missed it in the last {_span(long.seconds)}", *list_causes(long)]
-    return f"{', '.join(parts)} ({rate})"
+    return f"only {window.requests} requests in the last {write_span(window.seconds)}"
 
 
 def list_causes(burn: Burn) -> list[str]:
@@ -262,16 +156,8 @@ def list_causes(burn: Burn) -> list[str]:
     return [f"{number} {what}" for number, what in causes if number]
 
 
-def _describe_load(objective: Objective) -> str:
-    if objective.load_multiple is None:
-        return ""
-    threshold, load = chosen(objective.threshold), f"{factor(objective.load_multiple)} today's load"
-    if objective.load_multiple_reached:
-        return f"; p95 reaches {threshold} at {load}"
-    return f"; p95 stays under {threshold} up to {load} (the most seen in the last hour)"
-
-
-def _span(seconds: float) -> str:
+def write_span(seconds: float) -> str:
+    """Write the length of a window of an objective: `hour`, `5 min`."""
     return "hour" if round(seconds, -2) == _HOUR else duration(seconds)
 
 
@@ -315,7 +201,7 @@ _MOST = 3
 _LEAST_ROUTE_SHARE = 0.03
 
 
-def describe_routes(routes: Sequence[Route]) -> list[str]:
+def list_routes(routes: Sequence[Route]) -> list[str]:
     """Write the routes with the most busy threads, such as `POST /export 61 % of the busy threads, oldest 14 s` and
     `GET / 20 %`; empty if no thread was busy. The names are not escaped."""
     shown = [route for route in routes if route.share >= _LEAST_ROUTE_SHARE][:_MOST]
@@ -356,7 +242,20 @@ def find_first_act(server: Server) -> str:
         (problem for problem in list_problems(server) if problem.change),
         key=lambda each: (each.severity != "critical", each.of_host),
     )
-    return first_act(acts[0].change) if acts else ""
+    return shorten_act(first_act(acts[0].change)) if acts else ""
+
+
+def shorten_act(act: str) -> str:
+    """Leave out reasons and examples at the end of an act that is long, but no part of a command."""
+    while len(act) > _LONGEST_ACT and (ends := list(_END.finditer(act))):
+        act = act[: ends[-1].start()]
+    return act
+
+
+_LONGEST_ACT = 100
+"""Characters, which are hardly more than a line of a terminal."""
+
+_END = re.compile(r"(?:: |\. | \(| to (?:see|find) )(?=[^`]*(?:`[^`]*`[^`]*)*$)")
 
 
 def describe_full_host(servers: Iterable[Server]) -> str | None:

@@ -12,9 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.top import start
 from uwsgi_headroom.top.feeds import Feed, close_all, pause_all, resume_all
-from uwsgi_headroom.top.navigation import LISTS, Navigation, handle_key, select_server
+from uwsgi_headroom.top.navigation import LIST, Navigation, handle_key, select_server
 from uwsgi_headroom.top.poll import Poller
 from uwsgi_headroom.top.terminal import Capabilities, Painter, Terminal, takes_unicode
 from uwsgi_headroom.top.view.screen import draw, list_keys
@@ -40,14 +39,7 @@ async def run(feeds: Sequence[Feed], navigation: Navigation, capabilities: Capab
 
 def _wanted(navigation: Navigation) -> tuple[object, ...]:
     """Return the part of the state that decides what to request from the feeds."""
-    plots = navigation.view == "plots"
-    return (
-        navigation.server,
-        navigation.window,
-        navigation.home,
-        plots and (plots, navigation.span),
-        navigation.interval,
-    )
+    return navigation.server, navigation.window, navigation.view == "plots"
 
 
 class _Loop:
@@ -130,7 +122,7 @@ class _Loop:
         self._navigation = select_server(self._navigation, listed, shown, complete=model.complete)
         if self._navigation.server == before:
             return False
-        if before is not None and before not in listed and self._navigation.view in LISTS:
+        if before is not None and before not in listed and self._navigation.view == LIST:
             self._show_notice(f"server {before[1]} not found ({self._feeds[before[0]].where})")
         self._poll_now.set()
         return True
@@ -151,10 +143,8 @@ class _Loop:
         model = self._poller.model
         windows = [window.asked for window in model.server.windows] if model.server else []
         action = handle_key(key, self._navigation, list_keys(model, self._navigation), windows)
-        if action == "quit":
+        if action is None:
             self._ended.set()
-        elif action == "dump":
-            self._show_notice(start.write_json_file(model.server) if model.server else "nothing to write yet")
         else:
             wanted = _wanted(self._navigation)
             resumed = self._navigation.paused and not action.paused

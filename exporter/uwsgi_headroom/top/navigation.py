@@ -11,32 +11,25 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from uwsgi_headroom.check.worker_table import SORTS
 from uwsgi_headroom.top.servers import SERVER_SORTS, Key
-from uwsgi_headroom.top.view.worker_table import SORTS
 
-View = Literal["servers", "tree", "workers", "threads", "findings", "events", "plots", "routes", "code", "help"]
-Command = Literal["quit", "dump"]
+View = Literal["servers", "workers", "threads", "findings", "events", "plots", "routes", "code", "help"]
 
-LISTS = ("servers", "tree")
-"""Views of all servers; every other view except help shows the selected server."""
+LIST: View = "servers"
+"""The view of all servers; every other view except help shows the selected server."""
 
-INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-FAST = INTERVALS[0]
 NORMAL = 1.0
-PLOT_SPANS = (60.0, 300.0, 900.0, 3600.0)
 
 _PAGES: Mapping[str, View] = {"a": "findings", "e": "events", "p": "plots", "t": "threads", "P": "routes", "C": "code"}
 _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -100_000, "end": 100_000}
-_COMMANDS: Mapping[str, Command] = {"q": "quit", "d": "dump"}
-_ALIASES = {"f1": "?", "h": "?", "f4": "/", "f5": "v", "f10": "q", "Q": "q", " ": "space", "J": "d"}
+_ALIASES = {" ": "space"}
 
 
 class Navigation(Struct, frozen=True):
     """The state of the screen. What begins with `fleet` is of the lists of servers."""
 
     view: View = "servers"
-    home: View = "servers"
-    """The list to which Esc returns."""
     before: View = "servers"
     """The view from which help was opened."""
     server: Key | None = None
@@ -49,8 +42,6 @@ class Navigation(Struct, frozen=True):
     """First scrolled column in view."""
     sort: str = "share"
     fleet_sort: str = "urgency"
-    reverse: bool = False
-    fleet_reverse: bool = False
     fleet_filter: str = ""
     row_filter: str = ""
     typing: bool = False
@@ -59,24 +50,21 @@ class Navigation(Struct, frozen=True):
     """Seconds between two polls."""
     window: float | None = None
     """Seconds; None for the feed's default."""
-    span: float | None = None
-    """Seconds that the plots cover; None for the whole history."""
     paused: bool = False
 
     @property
     def filter(self) -> str:
-        return self.fleet_filter if self.view in LISTS else self.row_filter
+        return self.fleet_filter if self.view == LIST else self.row_filter
 
 
-def handle_key(
-    key: str, navigation: Navigation, servers: Sequence[Key], windows: Sequence[float]
-) -> Navigation | Command:
-    """Return the state after a key. servers: in the order shown; windows: of the selected server, in seconds."""
+def handle_key(key: str, navigation: Navigation, servers: Sequence[Key], windows: Sequence[float]) -> Navigation | None:
+    """Return the state after a key; None to quit. servers: in the order shown; windows: of the selected server, in
+    seconds."""
     if navigation.typing:
         return _edit_filter(key, navigation)
     key = _ALIASES.get(key, key)
-    if key in _COMMANDS:
-        return _COMMANDS[key]
+    if key == "q":
+        return None
     if key in _HANDLERS:
         return _HANDLERS[key](key, navigation, servers)
     if key in ("[", "]"):
@@ -85,10 +73,10 @@ def handle_key(
 
 
 def _sort(key: str, navigation: Navigation) -> Navigation:
-    if navigation.view in LISTS and key in SERVER_SORTS:
-        return replace(navigation, fleet_sort=SERVER_SORTS[key], fleet_reverse=False, chosen=False)
-    if navigation.view not in LISTS and key in SORTS:
-        return replace(_open(navigation, "workers"), sort=SORTS[key], reverse=False, first=0)
+    if navigation.view == LIST and key in SERVER_SORTS:
+        return replace(navigation, fleet_sort=SERVER_SORTS[key], chosen=False)
+    if navigation.view != LIST and key in SORTS:
+        return replace(_open(navigation, "workers"), sort=SORTS[key], first=0)
     return navigation
 
 
@@ -102,13 +90,13 @@ def _edit_filter(key: str, navigation: Navigation) -> Navigation:
 
 
 def _set_filter(navigation: Navigation, text: str) -> Navigation:
-    if navigation.view in LISTS:
+    if navigation.view == LIST:
         return replace(navigation, fleet_filter=text, first=0)
     return replace(navigation, row_filter=text, first=0)
 
 
 def _begin_filter(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    filtered = navigation.view in (*LISTS, "workers", "events", "routes", "code")
+    filtered = navigation.view in (LIST, "workers", "events", "routes", "code")
     return replace(navigation, typing=True) if filtered else navigation
 
 
@@ -128,16 +116,11 @@ def _back(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigat
         return _open(navigation, navigation.before)
     if navigation.filter:
         return _set_filter(navigation, "")
-    return _open(navigation, "workers" if navigation.view in _PAGES.values() else navigation.home)
+    return _open(navigation, "workers" if navigation.view in _PAGES.values() else "servers")
 
 
 def _list(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    return replace(_open(navigation, "servers"), home="servers")
-
-
-def _tree(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    home: View = "servers" if navigation.view == "tree" else "tree"
-    return replace(_open(navigation, home), home=home)
+    return _open(navigation, "servers")
 
 
 def _open_page(key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
@@ -148,7 +131,7 @@ def _open_page(key: str, navigation: Navigation, _servers: Sequence[Key]) -> Nav
 
 
 def _enter(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    if navigation.server is None or navigation.view not in LISTS:
+    if navigation.server is None or navigation.view != LIST:
         return navigation
     return replace(_open(navigation, "workers"), chosen=True)
 
@@ -168,7 +151,7 @@ def _next_server(key: str, navigation: Navigation, servers: Sequence[Key]) -> Na
 
 
 def _move(key: str, navigation: Navigation, servers: Sequence[Key]) -> Navigation:
-    if navigation.view not in LISTS:
+    if navigation.view != LIST:
         return replace(navigation, first=max(0, navigation.first + _STEPS[key]))
     if not servers:
         return navigation
@@ -183,34 +166,12 @@ def _move_sideways(key: str, navigation: Navigation, _servers: Sequence[Key]) ->
     return replace(navigation, column=max(0, navigation.column + (1 if key == "right" else -1)))
 
 
-def _reverse(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    if navigation.view in LISTS:
-        return replace(navigation, fleet_reverse=not navigation.fleet_reverse)
-    return replace(navigation, reverse=not navigation.reverse)
-
-
-def _change_interval(key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    now = navigation.interval
-    if key == "f":
-        return replace(navigation, interval=NORMAL if now == FAST else FAST)
-    longer = [each for each in INTERVALS if each > now]
-    shorter = [each for each in INTERVALS if each < now]
-    interval = min(longer, default=now) if key == "+" else max(shorter, default=now)
-    return replace(navigation, interval=interval)
-
-
 def _change_window(navigation: Navigation, windows: Sequence[float], by: int) -> Navigation:
-    if navigation.view == "plots":
-        return replace(navigation, span=_next_choice(navigation.span, PLOT_SPANS, by))
-    return replace(navigation, window=_next_choice(navigation.window, windows, by))
-
-
-def _next_choice(now: float | None, choice: Sequence[float], by: int) -> float | None:
-    """Return the next choice in this direction, or the last one."""
-    if not choice:
-        return now
-    place = choice.index(now) if now in choice else 0
-    return choice[min(len(choice) - 1, max(0, place + by))]
+    """Choose the next window in this direction, or the last one."""
+    if not windows:
+        return navigation
+    place = windows.index(navigation.window) if navigation.window in windows else 0
+    return replace(navigation, window=windows[min(len(windows) - 1, max(0, place + by))])
 
 
 _HANDLERS: Mapping[str, Callable[[str, Navigation, Sequence[Key]], Navigation]] = {
@@ -220,16 +181,11 @@ _HANDLERS: Mapping[str, Callable[[str, Navigation, Sequence[Key]], Navigation]] 
     "escape": _back,
     "backspace": _back,
     "l": _list,
-    "v": _tree,
     "enter": _enter,
     "tab": _next_server,
     "backtab": _next_server,
     "left": _move_sideways,
     "right": _move_sideways,
-    "R": _reverse,
-    "+": _change_interval,
-    "-": _change_interval,
-    "f": _change_interval,
     **dict.fromkeys(_PAGES, _open_page),
     **dict.fromkeys(_STEPS, _move),
 }
@@ -247,10 +203,10 @@ def select_server(
     server = navigation.server
     if not navigation.chosen and complete and len(listed) == 1 and navigation.view == "servers":
         return replace(navigation, server=listed[0], chosen=True, view="workers")
-    if navigation.view in LISTS:
+    if navigation.view == LIST:
         if navigation.chosen and server in shown:
             return navigation
         return replace(navigation, server=shown[0] if shown else None, chosen=False)
     if server is None or server in listed or not any(key[0] == server[0] for key in listed):
         return navigation
-    return replace(navigation, server=shown[0] if shown else None, chosen=False, view=navigation.home, first=0)
+    return replace(navigation, server=shown[0] if shown else None, chosen=False, view="servers", first=0)

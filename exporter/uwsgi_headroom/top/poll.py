@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.top.feeds import NO_TREND, Feed, FeedError, Trend
-from uwsgi_headroom.top.navigation import LISTS, Navigation
+from uwsgi_headroom.top.navigation import LIST, Navigation
 from uwsgi_headroom.top.servers import Key, ScreenModel, ServerEntry, arrange_entries
 from uwsgi_headroom.words.formats import duration
 
@@ -26,12 +26,9 @@ _TREND_SECONDS = 3.0
 _LATE_SECONDS = 2.0
 """Seconds after which a feed that has not answered is reported."""
 
-_FAMILY_SECONDS = 5.0
-"""Seconds between requests for the documents of the tree, one per server."""
-
 _POINTS, _PLOT_POINTS = 60, 240
-_SPANS = (60.0, 300.0, 900.0)
-"""Lengths of a trend in seconds; the longest one within the history is used."""
+_SPANS = (60.0, 300.0, 900.0, 3600.0)
+"""Lengths of a trend in seconds; the longest one within the history is used, the last one only for the plot."""
 
 
 T = TypeVar("T")
@@ -58,9 +55,7 @@ class Poller:
         self._listed_at = float("-inf")
         self._lists: dict[int, _Request[Servers]] = {}
         self._page: _Request[tuple[Server, Trend]] | None = None
-        self._family: dict[Key, _Request[Server]] = {}
-        self._family_at = float("-inf")
-        self._page_key: tuple[Key, float | None, float | None, int] | None = None
+        self._page_key: tuple[Key, float | None, int] | None = None
         self._shown: Key | None = None
         self._errors: dict[int, str] = {}
         self._trend_key: tuple[object, ...] = ()
@@ -69,18 +64,15 @@ class Poller:
     def under_way(self) -> set[asyncio.Task[Any]]:
         """Requests whose answers have not arrived, or have not been taken."""
         tasks: set[asyncio.Task[Any]] = {request.task for request in self._lists.values()}
-        tasks |= {request.task for request in self._family.values()}
         return tasks | {self._page.task} if self._page else tasks
 
     def ask(self, navigation: Navigation) -> None:
         """Start the requests that are due, except those that are already under way. Does not wait."""
-        if navigation.view in LISTS or self._clock() - self._listed_at >= _LIST_SECONDS:
+        if navigation.view == LIST or self._clock() - self._listed_at >= _LIST_SECONDS:
             self._listed_at = self._clock()
             for place, feed in enumerate(self._feeds):
                 if place not in self._lists:
                     self._lists[place] = self._request(feed.servers(navigation.window))
-        if navigation.home == "tree" and self._clock() - self._family_at >= _FAMILY_SECONDS:
-            self._ask_family()
         self._ask_page(navigation)
         self._update()
 
@@ -98,10 +90,6 @@ class Poller:
                 self._shown = self._page_key[0]
                 server, trend = answered
                 self.model = replace(self.model, server=server, trend=trend)
-        for key in [key for key, request in self._family.items() if request.task.done()]:
-            document = self._take(key[0], self._family.pop(key))
-            if document is not None:
-                self.model = replace(self.model, family={**self.model.family, key: document})
         self._update()
 
     async def poll(self, navigation: Navigation) -> None:
@@ -121,27 +109,16 @@ class Poller:
         """End the requests under way."""
         for task in self.under_way:
             task.cancel()
-        self._lists, self._family, self._page, self._page_key = {}, {}, None, None
+        self._lists, self._page, self._page_key = {}, None, None
 
     def _request(self, answer: Coroutine[Any, Any, T]) -> _Request[T]:
         return _Request(asyncio.create_task(answer, name="asking"), self._clock())
 
-    def _ask_family(self) -> None:
-        """Request the documents of all listed servers."""
-        if self.model.entries:
-            self._family_at = self._clock()
-        listed = {entry.key for entry in self.model.entries}
-        family = {key: document for key, document in self.model.family.items() if key in listed}
-        self.model = replace(self.model, family=family)
-        for key in listed - set(self._family):
-            self._family[key] = self._request(self._feeds[key[0]].server(key[1], None))
-
     def _ask_page(self, navigation: Navigation) -> None:
         """Request the page shown, and cancel a request for another page."""
         key = navigation.server
-        span = navigation.span if navigation.view == "plots" else None
         points = _PLOT_POINTS if navigation.view == "plots" else _POINTS
-        wanted = None if key is None else (key, navigation.window, span, points)
+        wanted = None if key is None else (key, navigation.window, points)
         if self._page and self._page_key == wanted:
             return
         if self._page:
@@ -149,18 +126,19 @@ class Poller:
             self._page = None
         self._page_key = wanted
         if key is not None:
-            self._page = self._request(self._read_page(key, navigation.window, span, points))
+            self._page = self._request(self._read_page(key, navigation.window, points))
 
-    async def _read_page(self, key: Key, window: float | None, span: float | None, points: int) -> tuple[Server, Trend]:
+    async def _read_page(self, key: Key, window: float | None, points: int) -> tuple[Server, Trend]:
         server = await self._feeds[key[0]].server(key[1], window)
-        return server, await self._read_trend(key, server, span, points)
+        return server, await self._read_trend(key, server, points)
 
-    async def _read_trend(self, key: Key, server: Server, span: float | None, points: int) -> Trend:
+    async def _read_trend(self, key: Key, server: Server, points: int) -> Trend:
         """Read a new trend if it has a new point; else return the last one."""
         if server.kind != "server":
             return NO_TREND
         past = server.sampling.history_seconds
-        span = span or max([seconds for seconds in _SPANS if seconds <= past], default=_SPANS[0])
+        longest = _SPANS[-1 if points == _PLOT_POINTS else -2]
+        span = max([seconds for seconds in _SPANS if seconds <= min(past, longest)], default=_SPANS[0])
         newest = key, span, points, server.time // max(span / points, _TREND_SECONDS)
         if newest != self._trend_key:
             trend = await self._feeds[key[0]].trend(key[1], span, points)
@@ -181,7 +159,6 @@ class Poller:
         """Update the model with answers and with requests that have waited too long."""
         troubles = dict(self._errors)
         asked = [(place, request.asked_at) for place, request in self._lists.items()]
-        asked += [(key[0], request.asked_at) for key, request in self._family.items()]
         if self._page and self._page_key:
             asked.append((self._page_key[0][0], self._page.asked_at))
         for place, at in asked:

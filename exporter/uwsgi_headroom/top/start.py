@@ -8,9 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import re
-import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
@@ -101,18 +98,3 @@ async def run_feeds(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None
 def render_json(document: object) -> str:
     """Write JSON in ASCII, so that no name in it can affect a terminal."""
     return json.dumps(msgspec.to_builtins(document, str_keys=True), indent=2)
-
-
-def write_json_file(server: Server) -> str:
-    """Write a document to a new file in the current directory; returns a sentence with the path, or why writing
-    failed."""
-    name = re.sub(r"[^\w.-]+", "_", server.name, flags=re.ASCII)
-    moment = time.strftime("%Y%m%dT%H%M%S", time.localtime(server.time))
-    path = f"uwsgi-headroom-{name}-{moment}.json"
-    try:
-        path = os.path.abspath(path)  # fails in a directory that was deleted
-        with open(path, "x", encoding="ascii") as file:
-            file.write(render_json(server) + "\n")
-    except OSError as error:
-        return f"not written to {path}: {error.strerror}"
-    return f"written to {path}"

@@ -12,6 +12,7 @@ A column that is too narrow leaves out spaces and separators, and shortens the u
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -69,6 +70,17 @@ def _in_two_units(seconds: float, form: _Form) -> str:
     size, unit, smaller, smaller_unit = form
     whole, rest = divmod(seconds, size)
     return f"{whole:.0f} {unit}{f' {rest / smaller:.0f} {smaller_unit}' if rest else ''}"
+
+
+def whole(parts: Iterable[float]) -> str:
+    """The sum of durations, of the parts as they are written, which a reader may add up: of 81.4 ms and 245.4 ms, which
+    are written as `81 ms` and `245 ms`, it is `326 ms`."""
+    written = _PART.findall(" ".join(map(duration, parts)))
+    return duration(sum(float(number.replace(",", "")) * _UNITS[unit] for number, unit in written))
+
+
+_PART = re.compile(r"([\d,.]+) (ms|s|min|h|d)\b")
+_UNITS = {"ms": 0.001, "s": 1.0, "min": _MINUTE, "h": _HOUR, "d": _DAY}
 
 
 def narrow_duration(seconds: float) -> str:

@@ -32,8 +32,8 @@ WAITS: Mapping[str, WaitWords] = {
     "cpu_wait": WaitWords("waits for a CPU", "CPU wait", "CPU wait", Colour("#c98500", "#f0b13a"), "black on yellow"),
     "interpreter_lock": WaitWords(
         "waits for the interpreter lock",
-        "interpreter lock",
-        "interp. lock",
+        "interpreter lock (GIL)",
+        "GIL",
         Colour("#c62f2f", "#ff7060"),
         "white on red",
     ),

@@ -7,8 +7,6 @@ import pytest
 from msgspec.structs import replace
 from rich.cells import cell_len
 
-from tests.support import simulated_server
-from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
 from uwsgi_headroom.documents.schema import Server
@@ -16,8 +14,7 @@ from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState, Route
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.top.feeds import Capacity, Concurrency, Headroom, Trend
 from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.view.headline import route_lines
-from uwsgi_headroom.top.view.pages import code_page, event_page, finding_lines, route_page
+from uwsgi_headroom.top.view.pages import code_page, event_page, route_page
 from uwsgi_headroom.top.view.plots import plot_lines
 
 HOT = hot()
@@ -62,18 +59,15 @@ def test_a_page_without_routes_says_why(server, text, sentence):
 
 
 def test_the_head_names_the_routes_that_fit():
-    """They hold busy threads, not requests; a server without routes has no line, and no hint of their key."""
+    """An ellipsis replaces the others; a server without routes has no line, and no hint of their key."""
     server = with_routes(EXPORT, ORDER, OTHER)
-    assert [line.plain for line in route_lines(server, 120)] == [
-        "routes       POST /export 61 % of the busy threads, oldest 42 s; GET /orders/{id} 20 %; 1 more"
-    ]
-    assert [line.plain for line in route_lines(server, 80)] == [
-        "routes       POST /export 61 % of the busy threads, oldest 42 s"
-    ]
     at_it = Navigation(view="workers", server=(0, "shop"))
-    wide = lines(screen_model(server), at_it, 200)
-    assert any(line.startswith("routes ") for line in wide)
-    assert "P routes" in wide[-1]
+    for width, text in (
+        (120, "routes       POST /export 61 % of the busy threads, oldest 42 s; GET /orders/{id} 20 %; 1 more"),
+        (80, "routes       POST /export 61 % of the busy threads, oldest 42 s …"),
+    ):
+        assert text in [line.rstrip() for line in lines(screen_model(server), at_it, width, 40)]
+    assert "P routes" in lines(screen_model(server), at_it, 200)[-1]
     without = lines(screen_model(HOT), at_it, 200)
     assert not any("outes" in line for line in without)
 
@@ -83,19 +77,10 @@ def test_any_route_fits(name):
     """Paths are data of strangers: hostile, wide and long ones neither widen a line nor reach the terminal."""
     server = with_routes(replace(EXPORT, route=name))
     for width in (20, 40, 80):
-        for line in (*lines(screen_model(server), PAGE, width), *(line.plain for line in route_lines(server, width))):
+        at_it = replace(PAGE, view="workers")
+        for line in (*lines(screen_model(server), PAGE, width), *lines(screen_model(server), at_it, width, 40)):
             assert cell_len(line) <= width
             assert line.isprintable()
-
-
-@pytest.mark.parametrize(
-    ("idle", "line"), [(0.25, "CPUs in use: 0.00 by the workers, 1.75 by other programs; 0.25 idle."), (None, None)]
-)
-def test_cpu_in_use(idle, line):
-    """One line has the three parts; there is none if the kernel does not report them."""
-    watch = ScriptedWatch().seconds(simulated_server.Server(idle=idle, others=1.75), 5)
-    text = [str(part) for part in finding_lines(watch.document(), 100, 0.0)]
-    assert [part for part in text if part.startswith("CPUs in use")] == ([line] if line else [])
 
 
 def test_the_lines_of_code_are_a_page():
@@ -115,9 +100,9 @@ def test_the_lines_of_code_are_a_page():
     code = Code(why=None, samples=50, threads=100.0, lines=(line,), unread=0.1)
     drawn = [row.plain for row in code_page(replace(hot(), code=code), "", 80).rows]
     assert drawn == [
-        "      120 ms    60%  query_orders (shop/orders.py:3), in execute: backend",
-        "                     10.0.0.5:5432",
-        "                     30 % in other lines, 10 % not readable",
+        "    120 ms   60 %  query_orders (shop/orders.py:3), in execute: backend",
+        "                   10.0.0.5:5432",
+        "                   30 % in other lines, 10 % not readable",
     ]
     for server, text, said in (
         (hot(), "", "--code"),
@@ -188,30 +173,24 @@ def trend(points: int) -> Trend:
     )
 
 
-def test_charts_of_load_headroom_wait_and_busy_threads():
-    """A rising line rises, a headroom of 2x fills half of its chart, which 1x would fill."""
-    drawn = [line.plain for line in plot_lines(trend(8), 60, 21)]
-    assert drawn[0].startswith("load, requests per second   now 8.00, min 1.00, max 8.00")
-    top, bottom = (line.partition("│")[2] for line in (drawn[1], drawn[4]))
-    assert top.rstrip("█▇▆▅▄▃▂▁").isspace()
-    assert top[-1] == "█"
-    assert bottom[0] == "▄"
-    scale, half = (drawn[place].split("│") for place in (6, 8))
-    assert (scale[0].strip(), set(scale[1])) == ("1.0x", {" "})
-    assert (half[0].strip(), set(half[1])) == ("2.0x", {"█"})
-    assert "wait in the listen queue   not known" in drawn
-    busy = drawn.index("busy threads   now 4.0, min 4.0, max 4.0")
-    assert [set(line.partition("│")[2].strip()) for line in drawn[busy + 1 : busy + 5]] == [set(), set(), {"█"}, {"█"}]
+def test_a_plot_of_load_headroom_wait_and_busy_threads():
+    """A rising line rises; a headroom of 2x is half as high as 1x would be, and busy threads as all threads would."""
+    drawn = [line.plain for line in plot_lines(trend(8), 60)]
+    assert drawn[0] == "load, requests per second   now 8.00, min 1.00, max 8.00"
+    assert drawn[1] == "".join(level * 7 for level in "▂▃▄▅▆▇██")
+    assert (drawn[2][:8], set(drawn[3])) == ("headroom", {"▅"})
+    assert drawn[4:6] == ["wait in the listen queue   not known", " " * 56]
+    assert (drawn[6], set(drawn[7])) == ("busy threads   now 4.0, min 4.0, max 4.0", {"▅"})
     assert drawn[-1].split() == ["23:13:20", "23:13:28", "CET"]
 
 
-@pytest.mark.parametrize(("width", "height"), [(60, 10), (80, 24), (200, 50)])
-def test_charts_fit(width, height):
+@pytest.mark.parametrize("width", [20, 60, 200])
+def test_the_plot_fits(width):
     for points in (1, 7, 240):
-        drawn = plot_lines(trend(points), width, height)
-        assert max(line.cell_len for line in drawn) <= width
-        assert len(drawn) <= max(height, 9)
+        drawn = list(plot_lines(trend(points), width))
+        assert max(line.cell_len for line in drawn[1::2]) <= width
+        assert len(drawn) <= 11
 
 
 def test_no_history_yet():
-    assert [line.plain for line in plot_lines(Trend(), 80, 20)] == ["No history to draw yet."]
+    assert [line.plain for line in plot_lines(Trend(), 80)] == ["No history to draw yet."]

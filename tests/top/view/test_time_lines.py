@@ -21,20 +21,14 @@ from tests.support.documents_with_times import (
 )
 from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.lines import list_lines
+from uwsgi_headroom.documents.schema import Line, Server
 from uwsgi_headroom.documents.waits import Destination, Waits
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.top.feeds import NO_TREND, ResponseTimes, Trend
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.terminal import Painter
-from uwsgi_headroom.top.view.headline import (
-    objective_lines,
-    outside_line,
-    percentile_lines,
-    stuck_line,
-    time_lines,
-    why_not_known,
-)
+from uwsgi_headroom.top.view.headline import fit_line, head_parts, time_bar
 from uwsgi_headroom.top.view.plots import plot_lines
 from uwsgi_headroom.top.view.screen import draw_plain
 
@@ -43,20 +37,19 @@ WHY = "no permission to see what uWSGI's threads wait for: give the exporter CAP
 
 
 def drawn(section: Waits, width: int) -> tuple[str, str]:
-    found = time_lines(with_waits(hot(), section), width)
-    return found[0].plain, found[1].plain
+    server = with_waits(hot(), section)
+    (line,) = [line for line in list_lines(server) if line.code == "time"]
+    return fit_line(line, width).plain, time_bar(server, width).plain
 
 
 def test_figures_and_a_bar():
-    """Parts are in the order of their sizes, named in both lines, with their own unit."""
-    figures, bar = drawn(KNOWN_WAITS, 100)
-    assert figures == "time         89 ms: postgres 41, interp. lock 22, CPU 18, CPU wait 5.0, other 3.0"
-    assert [part.strip() for part in bar.split("│")[1:-1]] == ["postgres", "interp. lock", "CPU", "", ""]
-    server = with_waits(hot(), waits({"backend": 8.0}, {"postgres": 8.0}, throughput=None))
-    found = time_lines(replace(server, flow=replace(server.flow, requests=0)), 80)
-    assert found[0].plain == "time         8.0 threads, no request completed: postgres 8.0"
-    figures, _ = drawn(waits({"sleep": 1.3, "cpu": 0.2}, throughput=1.0), 80)
-    assert figures == "time         1.5 s: sleep 1.3, CPU 200 ms"
+    """Parts are in the order of their sizes, named in both lines."""
+    figures, bar = drawn(KNOWN_WAITS, 130)
+    assert figures == (
+        "time         41 ms postgres, 22 ms interpreter lock (GIL), 18 ms CPU, 5.0 ms CPU wait, 3.0 ms other "
+        "per request"
+    )
+    assert [part.strip() for part in bar.split("│")[1:-1]] == ["postgres", "GIL", "CPU", "", ""]
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 320])
@@ -73,13 +66,13 @@ def test_each_part_is_as_long_as_its_share(width):
 
 def test_figures_are_not_cut():
     """An ellipsis replaces those that do not fit; without room they stay before the bar."""
-    whole, _ = drawn(KNOWN_WAITS, 100)
-    for width in range(30, 100):
+    whole, _ = drawn(KNOWN_WAITS, 130)
+    for width in range(45, 130):
         figures, _ = drawn(KNOWN_WAITS, width)
         assert cell_len(figures) <= width
         shown = figures.removesuffix(" …")
         assert whole.startswith(shown)
-        assert figures == whole or whole[len(shown)] in ", " or shown.endswith(":")
+        assert figures == whole or whole[len(shown)] in ", "
     heights = [screen(with_waits(hot()), 80, height) for height in range(10, 30)]
     figures = [any(line.startswith("time") for line in shown) for shown in heights]
     bars = [any("│" in line for line in shown) for shown in heights]
@@ -101,18 +94,17 @@ def test_any_name_of_a_backend_fits(name):
 @pytest.mark.parametrize("colour", [True, False])
 def test_the_bar_needs_no_colour(colour):
     """Edges and names are the same with and without colours, also in a terminal without UTF-8."""
-    found = time_lines(with_waits(hot()), 80)
-    painted = Painter(colour=colour, styles=True, unicode=False).paint(found[1], 80)
+    painted = Painter(colour=colour, styles=True, unicode=False).paint(time_bar(with_waits(hot()), 80), 80)
     assert ("\x1b[" in painted) is colour
     plain = re.sub(r"\x1b\[[0-9;]*m", "", painted)
-    assert [part.strip() for part in plain.split("|")[1:3]] == ["postgres", "interp. lock"]
+    assert [part.strip() for part in plain.split("|")[1:3]] == ["postgres", "GIL"]
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_every_state_can_be_drawn(state):
     """A server whose requests do one thing alone has a bar of one part."""
     figures, bar = drawn(waits({state: 3.0}), 80)
-    assert figures.startswith("time         30 ms: ")
+    assert figures.startswith("time         30 ms ")
     assert bar.count("│") == 2
 
 
@@ -124,7 +116,7 @@ def test_the_lines_are_below_what_is_served():
     """At 80x24 nothing else of the head is lost; at 40x10 they are left out before what users wait and a worker."""
     words = [line.split()[:1] for line in screen(with_waits(hot()))]
     start = words.index(["served"])
-    below = ["time", "│postgres", "headroom", "hot", "in", "response", "queue", "uWSGI"]
+    below = ["time", "│postgres", "headroom", "limits", "queue", "response", "in", "busiest"]
     assert words[start + 1 : start + 9] == [[word] for word in below]
     shown = screen(with_waits(hot()), 40, 10)
     assert not any(line.startswith("time") for line in shown)
@@ -141,38 +133,23 @@ def test_the_reason_is_shown_where_there_is_room():
     assert screen(many) == screen(replace(many, unknown=()))
     assert reason in [line.plain for line in draw_plain(screen_model(many), AT_IT, 80, 0.0)]
     at_advice = replace(AT_IT, view="findings")
-    for server, begin in (
-        (with_reason(hot(), WHY), "Not known: what requests spend their time on: no permission"),
-        (with_waits(with_reason(hot(), WHY)), "Not fully known: what requests spend their time on: no permission"),
-    ):
+    for server in (with_reason(hot(), WHY), with_waits(with_reason(hot(), WHY))):
         text = " ".join(" ".join(lines(screen_model(server), at_advice, 80, 60)).split())
-        assert text.count(begin) == 1
+        assert text.count("Not known: waits: no permission") == 1
         assert text.count("give the exporter CAP_SYS_PTRACE.") == 1
 
 
 def test_no_line_without_the_section():
     """An exporter of an earlier version gives no reason."""
     server = replace(hot(), unknown=())
-    assert why_not_known(server) is None
-    assert time_lines(server, 80) is None
+    assert time_bar(server, 80) is None
+    assert not any(line.startswith("time") for line in screen(server))
     assert not any(line.startswith("time") for line in screen(with_waits(server, waits({}))))
     server = hot()
     assert any(unknown.what == "waits" for unknown in server.unknown)
-    assert why_not_known(server) is None
+    assert not any(line.startswith("time") for line in screen(server))
     advice = lines(screen_model(server), replace(AT_IT, view="findings"), 80, 60)
     assert any("off: run the exporter with --waits" in line for line in advice)
-
-
-def test_stuck_requests_stand_beside_the_time():
-    """They are in the bar's threads, but not in the time of a request."""
-    section = replace(KNOWN_WAITS, stuck=0.5)
-    line = stuck_line(with_waits(hot(), section), 80)
-    assert line.plain.strip() == "0.5 threads hold requests that are stuck, not counted here"
-    assert stuck_line(with_waits(hot(), KNOWN_WAITS), 80) is None
-    websockets = stuck_line(with_waits(hot(), replace(KNOWN_WAITS, lasting=14.0)), 80)
-    assert websockets.plain.strip() == "14.0 threads hold requests that last, not counted here"
-    narrow = stuck_line(with_waits(hot(), section), 40)
-    assert narrow.cell_len <= 40
 
 
 def test_what_requests_wait_for_outside_is_named():
@@ -186,9 +163,10 @@ def test_what_requests_wait_for_outside_is_named():
     assert shown[place + 2].strip() == "backend 41 ms: postgres at 10.0.0.5:5432"
     hostile = replace(destination, address="/run/\x1b[31m\u202e" + "x" * 300)
     for width in (40, 80):
-        line = outside_line(with_waits(hot(), replace(KNOWN_WAITS, destinations=(hostile,))), width)
-        assert line.cell_len <= width
-        assert line.plain.isprintable()
+        server = with_waits(hot(), replace(KNOWN_WAITS, destinations=(hostile,)))
+        for line in lines(screen_model(server), AT_IT, width, 40):
+            assert cell_len(line) <= width
+            assert line.isprintable()
 
 
 HOT = hot()
@@ -196,7 +174,7 @@ RISING = ResponseTimes((0.5, 0.95), [[None] * 8, [None, None, 0.4, 0.5, 0.6, 0.7
 
 
 def drawn_head(server: Server, width: int, trend: Trend = NO_TREND) -> list[str]:
-    return [line.plain for line in percentile_lines(server, trend, width)]
+    return [part.line.plain for part in head_parts(server, trend, width) if part.line.plain.startswith("response ")]
 
 
 @pytest.mark.parametrize(
@@ -204,54 +182,49 @@ def drawn_head(server: Server, width: int, trend: Trend = NO_TREND) -> list[str]
     [
         (
             140,
-            "p50 under 160 ms, p90 300 ms (250 to 330), p95 480 ms (450 to 520), p99 910 ms (800 ms to 1.2 s); inside "
-            "uWSGI, estimated",
+            "p95 480 ms (450 to 520), p50 under 160 ms, p90 300 ms (250 to 330), p99 910 ms (800 ms to 1.2 s) …",
         ),
-        (120, "p50 under 160 ms, p90 300 ms (250 to 330), p95 480 ms (450 to 520), p99 910 ms (800 ms to 1.2 s)"),
-        (90, "p50 under 160 ms, p95 480 ms (450 to 520), p99 910 ms (800 ms to 1.2 s)"),
-        (60, "p50 under 160 ms, p95 480 ms, p99 910 ms"),
-        (40, "p95 480 ms, p99 910 ms"),
-        (30, "p95 480 ms"),
+        (90, "p95 480 ms (450 to 520), p50 under 160 ms, p90 300 ms (250 to 330) …"),
+        (60, "p95 480 ms (450 to 520), p50 under 160 ms …"),
+        (40, "p95 480 ms (450 to 520) …"),
+        (30, "p95 480 ms …"),
     ],
 )
 def test_as_much_about_the_percentiles_as_fits(width, text):
-    """A narrow terminal leaves out what the figures are, p90, then intervals of long percentiles, then p50."""
+    """The 95th comes first; an ellipsis replaces what does not fit."""
     assert drawn_head(with_response_times(HOT), width) == [f"response     {text}"]
 
 
 def test_a_sparkline_of_the_95th_percentile():
     """No line without percentiles."""
     trend = Trend(step=5.0, time=[EPOCH] * 8, response_times=RISING)
-    assert drawn_head(with_response_times(HOT), 160, trend)[0].endswith("  ▄▅▆▇██ 40s")
-    assert drawn_head(with_response_times(HOT), 90, trend)[0].endswith("1.2 s)")
+    assert drawn_head(with_response_times(HOT), 200, trend)[0].endswith("  ▄▅▆▇██ 40s")
+    assert drawn_head(with_response_times(HOT), 90, trend)[0].endswith(" …")
     older = msgspec.json.decode(_without_new_keys(with_response_times(HOT)), type=Server)
     assert drawn_head(older, 80) == []
-    assert objective_lines(older, 80) == []
-    assert not any(line.startswith("response ") for line in lines(screen_model(older), AT_IT))
+    assert not any(line.startswith(("response ", "objective ")) for line in lines(screen_model(older), AT_IT))
     down = replace(with_response_times(HOT), state="down")
     assert drawn_head(down, 80) == []
 
 
 def _without_new_keys(server: Server) -> bytes:
     whole = msgspec.to_builtins(server, str_keys=True)
-    del whole["response_times"], whole["objective"]
+    del whole["response_times"], whole["objective"], whole["lines"]
     return msgspec.json.encode(whole)
 
 
-def test_the_objective_is_below_the_percentiles():
-    """The first line has the share that missed it; at 80 by 24 the table of workers still has its rows."""
-    server = with_objective(with_response_times(HOT), objective(load_multiple=1.6, load_multiple_reached=True))
-    screen = lines(screen_model(server), AT_IT)
-    place = next(place for place, line in enumerate(screen) if line.startswith("response "))
-    assert screen[place + 1] == "objective    99 % within 1 s: 1.8 % missed it in the last hour (burn rate 1.8,"
-    assert screen[place + 2] == "             0.2 in the last 5 min), queue wait 2.0 ms; p95 reaches 1 s at 1.6x"
-    assert screen[place + 3] == "             today's load"
-    assert [line.split()[0] for line in screen[-8:-1] if line.strip()][-2:] == ["3", "all"]
+def test_the_lines_of_an_exporter_are_shown_as_it_sends_them():
+    """`top` composes none of its own then."""
+    sent = Line(code="users_wait", label="users wait", parts=("5 ms", ", as was said"), tone=None, rank=0)
+    server = replace(HOT, lines=(*list_lines(HOT)[:2], sent))
+    assert "users wait   5 ms, as was said" in lines(screen_model(server), AT_IT)
 
 
-@pytest.mark.parametrize(("level", "style"), [("fast", "bold red"), ("slow", "bold yellow"), (None, "")])
+@pytest.mark.parametrize(("level", "style"), [("fast", "bold red"), ("slow", "bold yellow"), (None, "bold")])
 def test_a_budget_that_burns_is_coloured(level, style):
-    assert objective_lines(with_objective(HOT, objective(level=level)), 80)[1].style == style
+    server = with_objective(HOT, objective(level=level))
+    (line,) = [line for line in list_lines(replace(server, status="ok")) if line.code == "objective"]
+    assert fit_line(line, 80).spans[1].style == style
 
 
 def test_a_column_of_the_list_where_there_is_room_for_the_verdict_too():
@@ -269,19 +242,19 @@ def test_a_column_of_the_list_where_there_is_room_for_the_verdict_too():
     assert "P95" not in lines(screen_model(*servers), Navigation(), 80)[1]
 
 
-def test_a_chart_of_the_95th_percentile():
-    """The present value is named, or the last one; where no sample shows any, the bound is."""
+def test_a_row_of_the_95th_percentile_in_the_plot():
+    """The present value is named, or the last one."""
     whole = Trend(step=5.0, time=[EPOCH + place for place in range(8)], throughput=[1.0] * 8, response_times=RISING)
-    drawn = [line.plain for line in plot_lines(whole, 80, 24)]
+    drawn = [line.plain for line in plot_lines(whole, 80)]
     assert "p95 inside uWSGI, estimated   now 900 ms, min 400 ms, max 900 ms" in drawn
     gone = replace(RISING, seconds=[[], [0.4, *[None] * 7]])
-    drawn = [line.plain for line in plot_lines(replace(whole, response_times=gone), 80, 24)]
+    drawn = [line.plain for line in plot_lines(replace(whole, response_times=gone), 80)]
     assert "p95 inside uWSGI, estimated   last 400 ms, min 400 ms, max 400 ms" in drawn
     short = replace(RISING, seconds=[[], [None] * 8])
-    drawn = [line.plain for line in plot_lines(replace(whole, response_times=short), 80, 24)]
-    assert "p95 inside uWSGI, estimated   under 160 ms, or too few requests" in drawn
+    drawn = [line.plain for line in plot_lines(replace(whole, response_times=short), 80)]
+    assert "p95 inside uWSGI, estimated   not known" in drawn
     older = replace(whole, response_times=ResponseTimes())
-    assert not any("p95" in line.plain for line in plot_lines(older, 80, 24))
+    assert not any("p95" in line.plain for line in plot_lines(older, 80))
 
 
 @pytest.mark.parametrize("width", [20, 40, 80, 120, 320])

@@ -8,28 +8,29 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from uwsgi_headroom.documents.emperor_router import Emperor, Router
-from uwsgi_headroom.documents.schema import Server, Unknown
-from uwsgi_headroom.documents.sentences import describe_code_line, describe_code_rest
+from uwsgi_headroom.check.narrow_figures import age, number, percent, size
+from uwsgi_headroom.check.reports import CODE_AT, write_code_lines, write_finding
+from uwsgi_headroom.check.worker_table import busy_bar, sort_workers
+from uwsgi_headroom.documents.emperor_router import Emperor, Router, Vassal
+from uwsgi_headroom.documents.lines import list_lines
+from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.sentences import describe_code_rest
 from uwsgi_headroom.documents.waits import Route
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.terminal_text import bar, escape_text, wrap
-from uwsgi_headroom.top.servers import vassal_state
-from uwsgi_headroom.top.view.figures import Page, age, cut_middle, number, percent, size, title_line
-from uwsgi_headroom.top.view.worker_table import busy_bar, sort_workers
-from uwsgi_headroom.words.formats import duration, fine_percent
+from uwsgi_headroom.top.view.figures import Page, cut_middle, title_line
 from uwsgi_headroom.words.states import EVENTS, STATUSES
 
 _THREADS_AT, _THREAD = 17, 15  # first column of the threads, columns of each thread
 
 
-def thread_lines(server: Server, sort: str, reverse: bool, width: int) -> Iterator[Text]:
+def thread_lines(server: Server, sort: str, width: int) -> Iterator[Text]:
     """Build the lines of every worker's threads: requests completed, and the age of the current request."""
     yield title_line("  W  BUSY        THREAD: REQUESTS COMPLETED, AGE OF CURRENT REQUEST", width)
     stuck = server.threads.stuck_seconds if server.threads else math.inf
-    for worker in sort_workers(server.workers, sort, reverse):
-        line = Text(f"{worker.worker_id:>3}  ").append_text(busy_bar(worker, _THREADS_AT - 7))
+    for worker in sort_workers(server.workers, sort):
+        line = Text.assemble(f"{worker.worker_id:>3}  ", *busy_bar(worker, _THREADS_AT - 7))
         line.append(" " * (_THREADS_AT - line.cell_len))
         cells = [_thread(place, worker, stuck) for place in range(len(worker.thread_requests or ()))]
         if not cells:
@@ -54,52 +55,23 @@ def _thread(place: int, worker: Worker, stuck_seconds: float) -> Text:
     return cell
 
 
-def finding_lines(server: Server, width: int, now: float) -> Iterator[Text]:
-    """Build the lines of every finding with its evidence and advice, then unknown values with the reasons."""
+def finding_lines(server: Server, width: int) -> Iterator[Text]:
+    """Build the lines of every finding with its evidence and advice, then what is not known, with the reasons."""
     for place, finding in enumerate(server.findings, 1):
-        head = [Text(line) for line in wrap(f"{place}. {finding.severity.upper()}: {finding.title}", width, rest="   ")]
-        head[0].stylize(STATUSES[finding.severity].terminal, 0, len(f"{place}. {finding.severity}"))
-        yield from head
-        if finding.since is not None:
-            clock = time.strftime("%H:%M:%S %Z", time.localtime(finding.since))
-            yield Text(f"   Since {clock}, {duration(max(0.0, now - finding.since))} ago.", "dim")
-        for text in (*[harm.evidence for harm in finding.harms], finding.evidence, finding.meaning):
-            yield from map(Text, wrap(text, width, "   ", "   ") if text else ())
-        if finding.change:
-            yield from (Text(line, "bold") for line in wrap(finding.change, width, "   -> ", "      "))
+        head, *rest = map(Text, write_finding(place, finding, server, width))
+        head.stylize(STATUSES[finding.severity].terminal, 0, len(f"{place}. {finding.severity}"))
+        yield from (head, *rest)
         if finding.runbook:
             yield Text(f"   Runbook: {finding.runbook} on the exporter", "dim")
         yield Text()
     if not server.findings:
         yield Text("Nothing stands out.")
         yield Text()
-    for unknown in server.unknown:
-        yield from (Text(line, "dim") for line in wrap(_describe_unknown(unknown, server), width))
-    yield from _host(server)
-
-
-def _describe_unknown(unknown: Unknown, server: Server) -> str:
-    """Say what is not known and why. Of waits, a part may be known."""
-    if unknown.what == "waits":
-        degree = "Not fully known" if server.waits else "Not known"
-        return f"{degree}: what requests spend their time on: {unknown.why}."
-    of = f" of {unknown.socket}" if unknown.socket else ""
-    return f"Not known: {unknown.what}{of}: {unknown.why}."
-
-
-def _host(server: Server) -> Iterator[Text]:
-    host, sampling = server.host, server.sampling
-    if host and host.cpus is not None:
-        yield Text(f"CPUs usable: {host.cpus:g} (by {host.limited_by}).")
-    if cpu := server.cpu:
-        others = "" if cpu.others is None else f", {cpu.others:.2f} by other programs"
-        yield Text(f"CPUs in use: {cpu.own:.2f} by the workers{others}; {cpu.idle:.2f} idle.")
-    if host and host.sharing_one_cpu:
-        yield Text(f"Workers pinned to a CPU that another is pinned to: {host.sharing_one_cpu}.", "yellow")
+    for line in list_lines(server):
+        if line.code == "unknown":
+            yield from (Text(text, "dim") for text in wrap(f"Not known: {line.text}.", width))
     if server.thunder_lock is not None:
         yield Text(f"thunder-lock is {'on' if server.thunder_lock else 'off'}.")
-    often = f"Read every {duration(sampling.interval)}, {sampling.samples:,} times so far"
-    yield Text(f"{often}; reading takes {fine_percent(sampling.duty)} of the time.", "dim")
 
 
 _EVENT_INDENT = " " * 17
@@ -158,8 +130,7 @@ def _route_row(route: Route, stuck_seconds: float, room: int) -> Text:
     return line.append("  ").append(cut_middle(escape_text(route.route), room), "bold")
 
 
-_CODE_TITLE = "OF A REQUEST  SHARE  LINE OF CODE, AND WHAT IT WAITS FOR"
-_CODE_INDENT = " " * _CODE_TITLE.index("LINE")
+_CODE_TITLE = "   REQUEST  SHARE  LINE OF CODE, AND WHAT IT WAITS FOR"
 _CODE_OFF = "Code is off. An exporter shows it with --code; see its documentation first."
 
 
@@ -170,15 +141,9 @@ def code_page(server: Server, text: str, width: int) -> Page:
         return Page(title, [Text(_CODE_OFF)])
     if code.why is not None:
         return Page(title, [Text(line) for line in wrap(f"Not known: {code.why}.", width)])
-    rows = []
-    for line in code.lines:
-        what = describe_code_line(line)
-        time = "" if line.per_request is None else duration(line.per_request)
-        first = f"{time:>12} {percent(line.share):>6}  "
-        if text.casefold() in what.casefold():
-            rows += [Text(row) for row in wrap(what, width, first, _CODE_INDENT)]
+    rows = [Text(row) for row in write_code_lines(code.lines, width, text)]
     if rows and not text and (rest := describe_code_rest(code, len(code.lines))):
-        rows.append(Text(f"{_CODE_INDENT}{rest}", "dim"))
+        rows.append(Text(f"{'':{CODE_AT}}{rest}", "dim"))
     return Page(title, rows or [Text("No line matches the filter." if text else "No thread was busy.")])
 
 
@@ -186,7 +151,7 @@ def emperor_lines(emperor: Emperor, width: int) -> Iterator[Text]:
     """Build the lines of vassals, then throttled vassals."""
     yield title_line("    PID  STATE           AGE  BEAT RESTARTS  VASSAL", width)
     for vassal in emperor.vassals:
-        state = vassal_state(vassal)
+        state = _vassal_state(vassal)
         style = {"cursed": "red", "starting": "yellow"}.get(state, "green")
         line = Text(f"{vassal.pid:>7}  ").append(f"{state:12}", style)
         line.append(f"{age(vassal.age):>7}{age(vassal.heartbeat_age):>6}{number(vassal.respawns):>9}  ")
@@ -194,6 +159,11 @@ def emperor_lines(emperor: Emperor, width: int) -> Iterator[Text]:
     for throttled in emperor.throttled:
         line = Text("      -  ").append("throttled   ", "bold red")
         yield line.append(f"{age(throttled.delay):>7}{'':6}{number(throttled.attempts):>9}  ").append(throttled.name)
+
+
+def _vassal_state(vassal: Vassal) -> str:
+    states = ("cursed", vassal.cursed), ("loyal", vassal.loyal), ("accepting", vassal.accepting)
+    return next((name for name, holds in (*states, ("ready", vassal.ready)) if holds), "starting")
 
 
 def router_lines(router: Router, width: int) -> Iterator[Text]:

@@ -16,12 +16,12 @@ from rich.text import Text
 
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
-from uwsgi_headroom.top.navigation import LISTS, Navigation
-from uwsgi_headroom.top.servers import Branch, Key, ScreenModel, ServerEntry, arrange_entries, grow_tree, matches
+from uwsgi_headroom.top.navigation import LIST, Navigation
+from uwsgi_headroom.top.servers import Key, ScreenModel, ServerEntry, arrange_entries
 from uwsgi_headroom.top.view import headline, pages, plots
 from uwsgi_headroom.top.view.figures import Page, fit_page
-from uwsgi_headroom.top.view.server_table import count_servers, detail_lines, server_table, tree_table
-from uwsgi_headroom.top.view.worker_table import worker_table
+from uwsgi_headroom.top.view.server_table import count_servers, detail_lines, server_table
+from uwsgi_headroom.top.view.worker_page import worker_page
 from uwsgi_headroom.words.formats import chosen, duration
 
 
@@ -36,18 +36,17 @@ class Binding(NamedTuple):
 
 
 BINDINGS = (
-    Binding("q F10", "quit", ("q", "f10")),
-    Binding("? h F1", "this help", ("?", "h", "f1")),
+    Binding("q", "quit", ("q",)),
+    Binding("?", "this help", ("?",)),
     Binding("up down j k", "select, scroll", ("up", "down", "j", "k")),
     Binding("PgUp PgDn", "ten lines", ("pageup", "pagedown")),
     Binding("Home End", "first, last", ("home", "end")),
     Binding("enter", "open the server", ("enter",)),
     Binding("esc", "go back one step", ("escape", "backspace")),
     Binding("l", "list of servers", ("l",)),
-    Binding("v F5", "tree: emperors, vassals", ("v", "f5")),
     Binding("tab S-tab", "next, previous server", ("tab", "backtab")),
     Binding("left right", "more columns", ("left", "right")),
-    Binding("/ F4", "filter rows", ("/", "f4")),
+    Binding("/", "filter rows", ("/",)),
     Binding("a", "advice: all findings", ("a",)),
     Binding("e", "events", ("e",)),
     Binding("p", "plots over time", ("p",)),
@@ -55,10 +54,7 @@ BINDINGS = (
     Binding("P", "routes: paths of requests", ("P",)),
     Binding("C", "code: lines of your program", ("C",)),
     Binding("[ ]", "shorter, longer window", ("[", "]")),
-    Binding("+ - f", "slower, faster, 4 per s", ("+", "-", "f")),
     Binding("space", "pause", ("space", " ")),
-    Binding("d J", "write JSON to a file", ("d", "J")),
-    Binding("R", "reverse the order", ("R",)),
     Binding("Ctrl-Z", "suspend; uWSGI goes on", ()),
 )
 
@@ -74,7 +70,7 @@ _GLOSSARY = (
     ("HEADROOM", "factor by which load can grow until the first limit"),
     ("SHARE", "of the window's requests; LIFE: of all since the last full reload"),
     ("BUSY", "threads serving a request now; OLDEST: age of the oldest request"),
-    ("CPU%", "of one CPU; LOCK: threads that wait for the worker's interpreter"),
+    ("CPU%", "of one CPU; LOCK: threads that wait for the interpreter lock (GIL)"),
     ("LAST", "CPU the worker last ran on; AFFINITY: CPUs it may run on"),
     ("RESP", "mean time in service; P95: 95th percentile, estimated from samples"),
     ("EXC, HARA", "since the last full reload; GROWTH: of memory, over the window"),
@@ -107,7 +103,6 @@ def _entry(term: str, meaning: str, width: int) -> list[Text]:
 
 
 LEAST_HEAD = 6  # lines below the verdict that workers do not push out
-_FRAME = 2  # title and totals of a table
 _DETAILED = 15  # least lines of a body with room for the verdict of the selected server
 
 
@@ -138,54 +133,24 @@ def build_body(model: ScreenModel, navigation: Navigation, space: Space) -> tupl
     elif server.router:
         lines = pages.router_lines(server.router, space.width)
     elif navigation.view == "threads":
-        lines = pages.thread_lines(server, navigation.sort, navigation.reverse, space.width)
+        lines = pages.thread_lines(server, navigation.sort, space.width)
     if lines is not None or not server.workers:
         title, *rows = lines or [Text()]
         return Page(title, rows), 0
-    return worker_table(
-        server,
-        navigation.sort,
-        navigation.reverse,
-        space.width,
-        navigation.column,
-        navigation.row_filter,
-        max(0, space.lines - LEAST_HEAD - _FRAME),
-    )
+    return worker_page(server, navigation.sort, space.width, navigation.column, navigation.row_filter)
 
 
 def list_keys(model: ScreenModel, navigation: Navigation) -> list[Key]:
     """List the servers in the order shown."""
-    if navigation.home == "tree":
-        return [branch.entry.key for branch in _branches(model, navigation) if branch.entry]
     return [entry.key for entry in _entries(model, navigation)]
 
 
 def _entries(model: ScreenModel, navigation: Navigation) -> list[ServerEntry]:
-    return arrange_entries(
-        model.entries, navigation.fleet_filter, navigation.fleet_sort, reverse=navigation.fleet_reverse
-    )
-
-
-def _branches(model: ScreenModel, navigation: Navigation) -> list[Branch]:
-    text = navigation.fleet_filter
-    return [
-        branch
-        for branch in grow_tree(arrange_entries(model.entries, sort="name"), model.family)
-        if text.casefold() in branch.name.casefold() or (branch.entry and matches(branch.entry.summary, text))
-    ]
+    return arrange_entries(model.entries, navigation.fleet_filter, navigation.fleet_sort)
 
 
 def _servers(model: ScreenModel, navigation: Navigation, space: Space) -> Page:
     table = server_table(model, _entries(model, navigation), navigation.server, space.width, space.now)
-    return _with_detail(table, model, navigation, space)
-
-
-def _tree(model: ScreenModel, navigation: Navigation, space: Space) -> Page:
-    table = tree_table(model, _branches(model, navigation), navigation.server, space.width)
-    return _with_detail(table, model, navigation, space)
-
-
-def _with_detail(table: Page, model: ScreenModel, navigation: Navigation, space: Space) -> Page:
     if not space.detailed or space.lines < _DETAILED:
         return table
     return replace(table, detail=detail_lines(model.entries, navigation.server, space.width))
@@ -194,17 +159,16 @@ def _with_detail(table: Page, model: ScreenModel, navigation: Navigation, space:
 _PAGES: Mapping[str, Callable[[ScreenModel, Navigation, Space], Page]] = {
     "help": lambda _, __, space: Page(None, help_lines(space.width)),
     "servers": _servers,
-    "tree": _tree,
 }
 
 _SERVER_PAGES: Mapping[str, Callable[[Server, ScreenModel, Navigation, Space], Page]] = {
-    "findings": lambda server, model, _, space: Page(None, list(pages.finding_lines(server, space.width, space.now))),
+    "findings": lambda server, model, _, space: Page(None, list(pages.finding_lines(server, space.width))),
     "events": lambda server, _, navigation, space: pages.event_page(
         server.events, navigation.row_filter, space.width, space.now
     ),
     "routes": lambda server, _, navigation, space: pages.route_page(server, navigation.row_filter, space.width),
     "code": lambda server, _, navigation, space: pages.code_page(server, navigation.row_filter, space.width),
-    "plots": lambda _, model, __, space: Page(None, plots.plot_lines(model.trend, space.width, space.lines)),
+    "plots": lambda _, model, __, space: Page(None, list(plots.plot_lines(model.trend, space.width))),
 }
 
 
@@ -249,7 +213,7 @@ def _draw_above_foot(
     body, column = build_body(model, navigation, space)
     head = _head(model, navigation, space.width, height, body.height, space.now)
     in_view, first = fit_page(body, navigation.first, max(0, height - len(head) - 1))
-    if navigation.view not in ("help", *LISTS) and _is_old(model, navigation):
+    if navigation.view not in ("help", LIST) and _is_old(model, navigation):
         in_view = [Text(line.plain, "dim") for line in in_view]
     return [*head, *in_view], first, column
 
@@ -265,7 +229,7 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
     troubles, server = _troubles(model, navigation), model.server
     if navigation.view == "help":
         return [title]
-    if navigation.view in LISTS or server is None:
+    if navigation.view == LIST or server is None:
         stale = [cut_lines(wrap(f"STALE  {trouble}", width), 1)[0] for trouble in troubles[:_MOST_TROUBLES]]
         return [title, *(Text(line, "bold red") for line in stale)]
     must = [title, *headline.verdict_block(server, troubles, width, _block_lines(height))]
@@ -274,8 +238,6 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
     above = height - 1 - len(must)
     room = max(1, above - min(max(int(_BODY * height), above - LEAST_HEAD), body))
     parts = headline.head_parts(server, model.trend, width)
-    if len(must) + len(parts) + body > height - 1:
-        parts = [part for part in parts if not part.is_spare]
     kept = {id(part) for part in sorted(parts, key=lambda part: part.rank)[:room]}
     rest = [part.line for part in parts if id(part) in kept]
     return must + ([Text(line.plain, "dim") for line in rest] if server.state == "down" else rest)
@@ -283,7 +245,7 @@ def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, b
 
 def _troubles(model: ScreenModel, navigation: Navigation) -> list[str]:
     """Return the troubles of the shown server's feed; in lists, of all feeds."""
-    if navigation.view in LISTS or navigation.server is None:
+    if navigation.view == LIST or navigation.server is None:
         return list(model.troubles.values())
     return [trouble for place, trouble in model.troubles.items() if place == navigation.server[0]]
 
@@ -299,7 +261,7 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
     style = "reverse bold"
     if navigation.view == "help":
         left = " uwsgi-headroom   help"
-    elif navigation.view in LISTS or server is None:
+    elif navigation.view == LIST or server is None:
         left = f" uwsgi-headroom   {count_servers(model.entries)}   {model.where}"
     else:
         keys = list_keys(model, navigation)
@@ -323,8 +285,7 @@ def _state(server: Server, now: float) -> str:
     return f"{server.state}, last read {duration(server.age + max(0.0, now - server.time))} ago"
 
 
-_LIST_KEYS = ("q quit", "? help", "enter open", "/ filter", "v tree", "e events", "unrwb sort", "space pause")
-_TREE_KEYS = ("q quit", "? help", "enter open", "/ filter", "v list")
+_LIST_KEYS = ("q quit", "? help", "enter open", "/ filter", "e events", "unrwb sort", "space pause")
 _ROUTES_KEY, _CODE_KEY = "P routes", "C code"
 _SERVER_KEYS = (
     "q quit",
@@ -369,8 +330,8 @@ def foot_line(model: ScreenModel, navigation: Navigation, width: int) -> Text:
 def _hints(model: ScreenModel, navigation: Navigation) -> tuple[str, ...]:
     if navigation.view == "help":
         return ("q quit", "esc back")
-    if navigation.view in LISTS:
-        return _TREE_KEYS if navigation.view == "tree" else _LIST_KEYS
+    if navigation.view == LIST:
+        return _LIST_KEYS
     server = model.server
     off = {_ROUTES_KEY: not server or server.routes is None, _CODE_KEY: not server or server.code is None}
     return tuple(hint for hint in _SERVER_KEYS if not off.get(hint))
@@ -379,7 +340,7 @@ def _hints(model: ScreenModel, navigation: Navigation) -> tuple[str, ...]:
 def _scope(model: ScreenModel, navigation: Navigation) -> str:
     """Return the window of the figures, and the interval between two polls."""
     often = f"every {chosen(navigation.interval)}"
-    window = model.server.window if model.server and navigation.view not in LISTS else None
+    window = model.server.window if model.server and navigation.view != LIST else None
     if window is None or navigation.view in ("help", "plots"):
         return often
     young = f"{duration(window.seconds)} of " if window.seconds < 0.9 * window.asked else ""

@@ -72,28 +72,26 @@ const SHORT = 9; // letters: longer figures are smaller, so that they fit in one
 
 /** A figure with its name, and a note below it. */
 export class Tile {
-  /** key: finds the figure on the page; title: an explanation, or null. */
-  constructor(name, key, title = null) {
-    this.name = el("dt", {}, name);
-    this.figure = el("b", { "data-figure": key });
+  constructor() {
+    this.name = el("dt", {});
+    this.figure = el("b", {});
     this.note = el("small", {});
-    this.node = el("div", { title }, this.name, el("dd", {}, this.figure, this.note));
+    this.node = el("div", {}, this.name, el("dd", {}, this.figure, this.note));
   }
 
-  /** Give the figure another name. */
-  rename(name) {
-    say(this.name, name);
-  }
-
-  show(figure, note) {
+  /** Show a line of a document: its first part is the figure, the others are the note, of at most so many parts in all.
+   * Null: there is none. A sign says the same as a colour. */
+  show(line, most = Infinity) {
+    const [figure, ...rest] = line?.parts.slice(0, most) ?? ["\u2013"];
+    if (line) say(this.name, `${line.label[0].toUpperCase()}${line.label.slice(1)}`);
+    mark(this.figure, "data-figure", line?.code ?? null);
     say(this.figure, figure);
     mark(this.figure, "data-long", figure.length > SHORT);
-    say(this.note, note);
-  }
-
-  /** tone: `warning`, `critical` or null. A sign says the same as its colour. */
-  warn(tone) {
+    say(this.note, rest.join("").replace(/^[ ,;:]+/, ""));
+    const tone = line?.tone in WARNS ? line.tone : null;
     mark(this.node, "data-tone", tone);
     mark(this.figure, "data-sign", tone ? `${STATUS[tone][0]} ` : null);
   }
 }
+
+const WARNS = { warning: 1, critical: 1 };

@@ -44,6 +44,14 @@ function inTwo(seconds, [size, unit, smaller, smallerUnit]) {
 
 const LONG = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
 
+/** The sum of durations, of the parts as they are written, which a reader may add up. */
+export function whole(parts) {
+  const written = parts.map(duration).join(" ").matchAll(/([\d,.]+) (ms|s|min|h|d)\b/g);
+  return duration([...written].reduce((sum, [, number, unit]) => sum + Number(number.replaceAll(",", "")) * UNITS[unit], 0));
+}
+
+const UNITS = { ms: 0.001, s: 1, min: 60, h: 3600, d: 86400 };
+
 /** A figure, or `at least 18 s` if it is a lower bound. */
 export const least = (text, isFloor) => (isFloor ? `at least ${text}` : text);
 
@@ -56,10 +64,6 @@ export function chosen(seconds) {
 
 /** A share between 0 and 1, as a percentage: `43 %`, `7.7 %`, `0 %`. */
 export const percent = when(NOT_KNOWN, (part) => `${part ? two(100 * part) : 0} %`);
-
-/** A share between 0 and 1 as a percentage with so many digits, for shares that are compared with a small one. */
-export const finePercent = (part, digits = 2) =>
-  part > 0 && part < 1e-7 ? "under 0.00001 %" : `${significant(100 * part, digits)} %`;
 
 /** A mean count. */
 export const mean = when(NOT_KNOWN, (value) => (Math.abs(value) < 99.95 ? value.toFixed(1) : grouped(value.toFixed(0))));
@@ -102,3 +106,7 @@ export const timeOfDay = (time) => TIME.format(new Date(time * 1000));
 
 /** Epoch seconds as date and time in UTC. */
 export const utc = (time) => `${new Date(time * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+
+/** How short a window is, as a sentence; empty if it covers what was requested. */
+export const shortness = ({ seconds, asked }) =>
+  seconds < 0.9 * asked ? `Based on ${duration(seconds)} so far (${duration(asked)} requested).` : "";

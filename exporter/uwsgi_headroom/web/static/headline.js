@@ -4,7 +4,8 @@ import { action } from "./controls.js";
 import { el, mark, marked, say, unmarked } from "./dom.js";
 import { Findings, isOurs } from "./findings.js";
 import * as format from "./format.js";
-import { clock, minute } from "./moments.js";
+import { lineOf } from "./keys.js";
+import { clock } from "./moments.js";
 import { LIMITS, STATES, STATUS } from "./words.js";
 
 const LEAST_ROOM = 1.1; // headroom that is none: no status makes it look like any
@@ -45,7 +46,7 @@ export class Headline {
 
   /** trouble: why the figures are not current, or null; silent: seconds without an answer of the exporter, or null. */
   show(document, trouble, silent = null) {
-    const { headroom, window, kind, time, findings } = document;
+    const { headroom, window, kind, findings } = document;
     const { status, chip, since, title, said, act, promise, runbook, command } = silent === null ? judge(document) : lose(document, silent);
     const isCurrent = kind === "server" && status !== "down" && silent === null;
     mark(this.node, "data-status", status);
@@ -56,7 +57,7 @@ export class Headline {
     say(this.factor, left === Infinity && headroom?.other ? "unknown" : isNone(left) ? "no" : left < headroom?.factor ? format.factor(left) : amount(headroom));
     say(this.unit, isNone(left) ? "headroom left" : name(headroom, left));
     say(this.chip, chip);
-    say(this.since, since === null ? "" : `since ${minute(since)} (${format.duration(Math.max(1, time - since))})`);
+    say(this.since, since);
     say(this.verdict, unmarked(title));
     say(this.said, unmarked(said));
     this.said.hidden = !said;
@@ -65,7 +66,7 @@ export class Headline {
       this.what.dataset.text = act;
       this.what.replaceChildren(...marked(act));
     }
-    say(this.promise, promise ? `; ${promise}` : "");
+    say(this.promise, promise);
     this.link.hidden = !isOurs(runbook);
     mark(this.link, "href", isOurs(runbook) ? runbook : null);
     this.#command = command;
@@ -75,7 +76,7 @@ export class Headline {
     say(this.more, counted(findings));
     this.rest.hidden = !findings.length || status === "down" || silent !== null;
     this.findings.show(document);
-    const note = silent !== null ? "" : trouble ?? (window && short(window) ? shortness(window) : "");
+    const note = silent !== null ? "" : trouble ?? (window ? format.shortness(window) : "");
     say(this.age, note);
     mark(this.age, "class", trouble && note ? "age trouble" : "age");
     this.#announce(`${chip} ${trouble ?? ""}`, `${unmarked(title)} ${unmarked(act)}`);
@@ -91,51 +92,37 @@ export class Headline {
 }
 
 /**
- * What the banner says of a document: its status; chip: a sign and a word; since: epoch seconds or null; title; said: one
- * more sentence; act: what to do first; promise: what that does; runbook; command: lines to copy.
+ * What the banner says of a document: its status; chip: a sign and a word; since: when it began; title; said: one more
+ * sentence; act: what to do first; promise: what that does; runbook; command: lines to copy.
  */
 export function judge(document) {
-  const { state, status, verdict, findings, deploy = null } = document;
-  if (state === "down") return fail(document);
-  const changed = deploy?.status === "worse" ? deploy.sentence : "";
-  const chip = STATUS[status].join(" ");
-  const worst = status === "warning" || status === "critical" ? findings[0] : null;
-  if (!worst) {
-    const act = changed ? ROLL_BACK : status === "ok" && document.window ? NOTHING : "";
-    return { status, chip, since: null, title: verdict, said: changed, act, promise: "", runbook: null, command: "" };
-  }
-  const { evidence } = worst.harms?.[0] ?? worst; // what users feel of it
+  const { state, status, findings, error, address, events = [], deploy = null } = document;
+  const [verdict, act] = [lineOf(document, "verdict"), lineOf(document, "act")];
+  const [title, since = ""] = verdict.parts;
+  const isDown = state === "down";
+  const worst = isDown || status === "warning" || status === "critical" ? (isDown ? error : findings[0]) : null;
+  const changed = !isDown && deploy?.status === "worse" ? deploy.sentence : "";
+  const felt = isDown ? [`Its stats are read at ${address}.`, error?.harm, lastWords(events)] : [worst && (worst.harms?.[0] ?? worst).evidence.split(SENTENCE_ENDS)[0], changed];
+  const instead = worst?.runbook && !isDown ? "Follow the runbook" : changed ? ROLL_BACK : status === "ok" && document.window ? NOTHING : "";
   return {
-    status,
-    chip,
-    since: worst.since ?? null,
-    title: verdict,
-    said: [evidence.split(SENTENCE_ENDS)[0], changed].filter(Boolean).join(" "),
-    act: firstAct(worst.change) || (worst.runbook ? "Follow the runbook" : ""),
-    promise: worst.serves ? `at least ${format.rate(worst.serves)} are served then` : "",
-    runbook: worst.runbook,
-    command: commands(document, worst),
+    status: isDown ? "down" : status,
+    chip: isDown ? STATES.down.toUpperCase() : STATUS[status].join(" "),
+    since: since.trim().replace(/^Since/, "since").replace(/\.$/, ""),
+    title: `${title[0].toUpperCase()}${title.slice(1)}${/[.?!]$/.test(title) ? "" : "."}`,
+    said: felt.filter(Boolean).join(" "),
+    act: act?.parts[0] ?? instead,
+    promise: act?.parts[1] ?? "",
+    runbook: worst?.runbook ?? null,
+    command: worst ? commands(document, { settings: worst.settings, title: worst.title ?? document.verdict, change: worst.change ?? "" }) : "",
   };
 }
 
-/** What it says of a server that is down. */
-function fail(document) {
-  const { address, error, read_at: read, events = [] } = document;
-  const since = events.find((event) => event.kind === "server_down")?.time ?? read;
+/** What the log of a server that is down said last; empty if it is not read. */
+function lastWords(events) {
+  const since = events.find((event) => event.kind === "server_down")?.time ?? 0;
   const logged = events.filter(({ kind, time }) => kind === "log_message" && time >= since - BEFORE).slice(0, LAST_WORDS);
   const words = logged.reverse().map(({ title }) => title.replace(/^uWSGI's log: /, "")).join(" ");
-  const message = error?.message || document.verdict;
-  return {
-    status: "down",
-    chip: STATES.down.toUpperCase(),
-    since,
-    title: `${message[0].toUpperCase()}${message.slice(1)}${/[.?!]$/.test(message) ? "" : "."}`,
-    said: [`Its stats are read at ${address}.`, error?.harm, words && `Last words of its log: ${words}`].filter(Boolean).join(" "),
-    act: firstAct(error?.change ?? ""),
-    promise: "",
-    runbook: error?.runbook ?? null,
-    command: commands(document, { title: document.verdict, change: error?.change ?? "" }),
-  };
+  return words && `Last words of its log: ${words}`;
 }
 
 /** What it says while the exporter does not answer: nothing of the server is known then. */
@@ -145,7 +132,7 @@ function lose(document, seconds) {
   return {
     status: "lost",
     chip: `${sign} ${words.join(" ").toUpperCase()}`,
-    since: null,
+    since: "",
     title: `The exporter has not answered for ${format.duration(seconds)}: these figures are old.`,
     said: `At ${clock(document.read_at ?? document.time)} it said: ${then.chip} ${then.title}`,
     act: "See whether the exporter runs, and whether this browser reaches it",
@@ -154,8 +141,6 @@ function lose(document, seconds) {
     command: "",
   };
 }
-
-const firstAct = (change) => change.split(SENTENCE_ENDS)[0].replace(/\.$/, "");
 
 /** The settings that a finding advises, as lines of a configuration, and the commands that it names; empty if none. */
 function commands({ name, setup }, { title, settings = {}, change }) {
@@ -193,9 +178,3 @@ function name(headroom, left) {
   const until = left < factor ? ", until requests wait" : first ? `, first limit: ${LIMITS[first]}` : "";
   return `${isMost ? "headroom at most" : "headroom"}${until}`;
 }
-
-/** Whether the window covers much less time than requested. */
-export const short = (window) => window.seconds < 0.9 * window.asked;
-
-/** A sentence that says how short a window is. */
-export const shortness = (window) => `Based on ${format.duration(window.seconds)} so far (${format.duration(window.asked)} requested).`;

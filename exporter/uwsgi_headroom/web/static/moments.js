@@ -22,9 +22,6 @@ export const day = (time) => (isAway(time, OTHER_YEAR) ? DATE_OF_YEAR : DATE).fo
 /** Epoch seconds as the local time of day with its zone, and with the date if it is more than 12 hours away. */
 export const clock = (time) => (isAway(time, LONG_AGO) ? `${day(time)} ` : "") + ZONE.format(dateOf(time));
 
-/** The same, to the minute. */
-export const minute = (time) => (isAway(time, LONG_AGO) ? `${day(time)} ` : "") + ZONED_MINUTES.format(dateOf(time));
-
 /** Epoch seconds as date and time, to the minute. */
 export const dated = (time) => `${day(time)} ${ZONED_MINUTES.format(dateOf(time))}`;
 

@@ -4,7 +4,6 @@ import { help, recall, remember } from "./controls.js";
 import { el, mark, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
 import { amount } from "./headline.js";
-import { WAITING } from "./keys.js";
 import { Stream } from "./stream.js";
 import { Table } from "./table.js";
 import { LIMITS, STATES, STATUS } from "./words.js";
@@ -13,6 +12,7 @@ const EVENTS = "/api/v1/events";
 const NONE = "No server yet: the globs of the configuration match no socket.";
 const TONES_OF_SERVERS = ["down", "stale", "critical", "warning", "unknown", "ok"];
 const NO_ROOM = 1.15; // headroom below this reads 1.1x or less: nothing good, whatever the status is
+const WAITING = { noticed: "warning", severe: "critical" }; // the tone of the queue wait, by how much users notice it
 const MOST_ROWS = 200; // at once: a browser takes a tenth of a second for a thousand
 
 /** Build the list into `main`. */

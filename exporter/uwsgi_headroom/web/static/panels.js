@@ -4,18 +4,14 @@ import { code } from "./code.js";
 import { el, folding, panel, say } from "./dom.js";
 import * as events from "./events.js";
 import * as format from "./format.js";
-import { line } from "./identity.js";
-import { figures } from "./keys.js";
-import { objective } from "./objective.js";
+import { figures, textOf } from "./keys.js";
 import { emperor, router } from "./others.js";
-import { percentiles } from "./percentiles.js";
 import { about } from "./ranges.js";
-import { requestBar } from "./request_bar.js";
-import { Residency } from "./residency.js";
 import * as routes from "./routes.js";
 import { load } from "./stack.js";
 import { Table } from "./table.js";
 import * as timelines from "./timelines.js";
+import { requestBar } from "./waits.js";
 import * as workers from "./workers.js";
 
 /**
@@ -40,7 +36,7 @@ function ofServer(timeline, { predictions, ranges, comparison }) {
     { make: routes.table, side: "right" },
     { make: events.listed, section: "Events" },
     { ...overTime(timelines.times), section: "Charts" },
-    overTime(percentiles),
+    overTime(timelines.percentiles),
     overTime(timelines.throughput),
     overTime(timelines.headroom),
     overTime(timelines.queues),
@@ -48,11 +44,8 @@ function ofServer(timeline, { predictions, ranges, comparison }) {
     overTime(routes.overTime),
     overTime(workers.overTime),
     { make: () => predictions },
-    { make: objective },
     { make: figures, section: "Figures" },
     { make: occupancy },
-    { make: sockets },
-    { make: residency },
     { make: workers.details },
     { make: setup, section: "Setup" },
     { make: watched },
@@ -83,11 +76,6 @@ function level({ up_to: bounds }, share, at) {
   return { share, text: at === bounds.length - 1 ? "all" : `up to ${format.percent(bounds[at])}` };
 }
 
-function residency() {
-  const chart = new Residency();
-  return { node: folding("Worker × CPU", "the CPUs that workers may use, and do use", chart.node), now: (server) => chart.show(server) };
-}
-
 function watched() {
   const sentence = el("p", { class: "hint" });
   const unknown = el("ul", { class: "unknown" });
@@ -95,7 +83,7 @@ function watched() {
     node: folding("Sampling", "how the exporter reads this server, and what is not known", sentence, unknown),
     now(server) {
       say(sentence, [sampled(server.sampling), about(server)].join(" "));
-      list(unknown, server.unknown);
+      list(unknown, server.lines.filter(({ code }) => code === "unknown").map(({ parts }) => parts.join("")));
     },
   };
 }
@@ -106,11 +94,9 @@ const sampled = (sampling) =>
   `${sampling.reloads ? format.many(sampling.reloads, "reload") : "no reloads"}.`;
 
 function list(node, unknown) {
-  const elsewhere = unknown.filter((each) => each.what !== "residency"); // residency has a panel of its own
-  const sentences = elsewhere.map((each) => `${each.what}${each.socket ? ` of ${each.socket}` : ""}: ${each.why}`);
-  if (node.dataset.unknown === sentences.join()) return;
-  node.dataset.unknown = sentences.join();
-  node.replaceChildren(...sentences.map((text) => el("li", {}, `Not known: ${text}.`)));
+  if (node.dataset.unknown === unknown.join()) return;
+  node.dataset.unknown = unknown.join();
+  node.replaceChildren(...unknown.map((text) => el("li", {}, `Not known: ${text}.`)));
 }
 
 const CONCURRENCY = { single: "one request at a time in each worker", threads: "one request on each thread", async: "many requests on one thread (async)" };
@@ -123,7 +109,7 @@ function setup() {
   return {
     node: folding("Setup", "options that advice depends on, and where each is set", which, list, sentence),
     now(server) {
-      say(which, [server.address, line(server)].filter(Boolean).join(" · "));
+      say(which, [server.address, textOf(server, "identity")].filter(Boolean).join(" · "));
       const text = JSON.stringify([server.setup, server.thunder_lock]);
       if (text === shown) return;
       shown = text;
@@ -148,21 +134,3 @@ function describe({ setup: known, thunder_lock: lock }) {
     known.options_complete ? "" : "Parts of the configuration cannot be read, so more options may be set.",
   ].filter(Boolean).join(" ");
 }
-
-function sockets() {
-  const list = new Table("Sockets", SOCKETS, { key: (socket) => socket.name });
-  return {
-    node: folding("Every socket", "connections waiting to be accepted, and for how long", list.node),
-    now: (document) => list.show(document.sockets),
-  };
-}
-
-const SOCKETS = [
-  { head: "Socket", left: true, wraps: true, value: (socket) => socket.name, text: (socket) => socket.name },
-  { head: "Waiting", wraps: true, title: "connections waiting now, and how many fit; more are refused", value: (socket) => socket.queue, text: (socket) => waiting(socket) },
-  { head: "Mean", title: "mean number of waiting connections over the window", value: (socket) => socket.mean_queue, text: (socket) => format.mean(socket.mean_queue) },
-  { head: "Wait", title: "mean time a request waited; known only if its workers serve no other socket", value: (socket) => socket.queue_wait, text: (socket) => format.least(format.duration(socket.queue_wait), socket.wait_is_floor) },
-  { head: "Oldest", title: "for how long the oldest request in the queue has waited", value: (socket) => socket.oldest_wait ?? null, text: (socket) => format.duration(socket.oldest_wait) },
-];
-
-const waiting = (socket) => (socket.measurable ? `${format.count(socket.queue)} of ${format.count(socket.limit)}` : `not known: ${socket.reason}`);

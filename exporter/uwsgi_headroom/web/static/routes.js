@@ -7,7 +7,6 @@ import { areas } from "./stack.js";
 import { Table } from "./table.js";
 
 const MOST_BANDS = 8; // more are too thin to see
-const MOST_IN_LINE = 3;
 const LEAST_THREADS = 0.005; // less than this is written as 0
 const COLOURS = ["wait-backend", "wait-cpu-wait", "wait-named-0", "wait-cpu", "wait-disk", "wait-client", "wait-lock", "wait-child"];
 const REST = { key: "rest", colour: "wait-other" };
@@ -69,16 +68,6 @@ export function bands(history) {
   if (!rest.length) return first;
   const values = known.map((is, at) => (is ? sum(rest.map((route) => route.values[at])) : null));
   return [...first, { ...REST, name: format.many(rest.length, "more route"), values }];
-}
-
-/** The busiest routes of a document as one line of text; empty if there are none. */
-export function line({ routes }) {
-  const busiest = (routes ?? []).slice(0, MOST_IN_LINE);
-  return busiest.length ? `Busy threads by route: ${busiest.map(inWords).join(", ")}` : "";
-}
-
-function inWords({ route, share, oldest_seconds: oldest }) {
-  return `${route} ${format.percent(share)}${oldest === null ? "" : ` (oldest request ${format.duration(oldest)})`}`;
 }
 
 const sum = (values) => values.reduce((total, value) => total + (value ?? 0), 0);

@@ -7,13 +7,11 @@ import { Events, listedSpan } from "./events.js";
 import * as format from "./format.js";
 import { Headline } from "./headline.js";
 import { History } from "./history.js";
-import { brief, line } from "./identity.js";
-import { Keys } from "./keys.js";
+import { copy, Keys, text, textOf } from "./keys.js";
 import { isMarked } from "./marks.js";
 import { clock } from "./moments.js";
 import { adder, panelsOf } from "./panels.js";
 import { finest, moved, Ranges, reach } from "./ranges.js";
-import { copy, text } from "./snapshot.js";
 import { Stream } from "./stream.js";
 import { Timeline } from "./timeline.js";
 import { STATES, STATUS } from "./words.js";
@@ -219,7 +217,7 @@ export function show(main, { path, page, servers }) {
     headline.show(server, trouble(), state === "lost" ? stream.silentFor / 1000 : null);
     say(name, server.name);
     say(about, brief(server));
-    mark(about, "title", line(server));
+    mark(about, "title", textOf(server, "identity"));
     const stuck = sections.querySelector(".now");
     if (stuck) say(stuck, `${headline.chip.textContent} ${headline.verdict.textContent}`);
     mark(sections, "data-status", headline.node.dataset.status);
@@ -261,4 +259,11 @@ export function show(main, { path, page, servers }) {
     else if (!paused) listen();
   });
   listen();
+}
+
+/** The version, the host and the time since the start, for the first line of the page; down, it is not up. */
+function brief({ version, identity, address, state }) {
+  const { host, uptime = null } = identity ?? {};
+  const which = [version ? `uWSGI ${version}` : address, host && `on ${host}`].filter(Boolean).join(" ");
+  return [which, uptime !== null && state !== "down" && `up ${format.duration(uptime)}`].filter(Boolean).join(", ");
 }

@@ -5,6 +5,8 @@ import { panel } from "./dom.js";
 import * as format from "./format.js";
 import { LIMIT_COLOURS, LIMITS } from "./words.js";
 
+const HOW = "inside uWSGI, without the wait in the listen queue, estimated from samples";
+const SHARES = { 0.5: "green", 0.9: "blue", 0.95: "orange", 0.99: "vermillion" }; // of the requests that are not slower
 const CYCLE = ["blue", "orange", "green", "purple", "sky", "vermillion"];
 
 /** The factor by which load can grow, for each limit. */
@@ -42,6 +44,31 @@ export const times = (timeline) =>
     { column: "response_time", name: "in service", colour: "blue" },
     { column: "queue_wait", name: "in the listen queue", colour: "orange", dash: true },
   ]);
+
+/** The percentiles over time, with the mean, the least that samples show, and the threshold of an objective. */
+export function percentiles(timeline) {
+  let history = null;
+  const at = (column, place) => history.column(`response_times.${column}`)?.[place] ?? null;
+  const write = (share) => (seconds, place) => {
+    if (seconds !== null) return format.duration(seconds);
+    const enough = at("requests", place) * (1 - share) > 1 - 1e-9;
+    return enough ? `under ${format.duration(at("finest", place))}` : "";
+  };
+  const lines = [
+    ...Object.entries(SHARES).map(([share, colour]) => ({ column: `response_times.${share}`, name: `p${Math.round(share * 100)}`, colour, write: write(share) })),
+    { column: "response_time", name: "mean", colour: "ink", width: 1.5, dash: true },
+    { column: "response_times.finest", name: "samples show nothing below", colour: "off", area: true, hatched: true },
+  ];
+  const log = { from: 0.1, to: 1, lowest: 0.001, highest: 1000 };
+  const chart = new Lines("Response time percentiles", lines, timeline, { format: format.duration, log, legend: "even" });
+  return {
+    node: panel("Response time percentiles", `${HOW}, over at least 30 s each; the mean is exact`, chart.node),
+    past(shown, { objective }) {
+      history = shown;
+      chart.show(history, null, objective && { value: objective.threshold, name: `objective: within ${format.chosen(objective.threshold)}` });
+    },
+  };
+}
 
 /** A line for each listen queue that can be measured. */
 export function queues(timeline) {

@@ -1,12 +1,17 @@
-// The states in which requests spend their time, as parts of a whole: in the order of the stack, from the bottom.
+// The states in which requests spend their time, as parts of a whole: in the order of the stack, from the bottom; and the
+// bar of the parts of a mean request, with a list that says the same in words.
 
+import { el, panel, retitle, say } from "./dom.js";
 import * as format from "./format.js";
+import { textOf } from "./keys.js";
+import { swatch } from "./legend.js";
 import { NATURAL } from "./table.js";
 import { NAMED_COLOURS, WAITS } from "./words.js";
 
 const LEAST_THREADS = 0.005; // less than this is written as 0
 const LEAST_SHARE = 0.0005;
-const MOST_DESTINATIONS = 3; // more of one state are one sum
+const EXPLANATION = "a mean request in service";
+const SHORT = 5; // letters: such a label fits a narrower segment
 
 /** The parts that are not 0 in the whole history, with `values`: their mean threads in each slice, null if unknown. */
 export function bands(history) {
@@ -31,26 +36,6 @@ export function parts({ waits }) {
     .map((part) => ({ ...part, seconds: less(seconds.get(part.key) ?? 0, part.taken.map((key) => seconds.get(key))) }));
   const whole = all.reduce((sum, part) => sum + part.seconds, 0);
   return all.filter((part) => part.seconds > LEAST_SHARE * whole);
-}
-
-/** What a mean request waits for outside of the server, state by state, as `top` writes it; none if that is unknown. */
-export const destinations = ({ waits }) =>
-  ["backend", "dns"].map((state) => outside(state, (waits?.destinations ?? []).filter((each) => each.state === state))).filter(Boolean);
-
-function outside(state, found) {
-  const sum = (some) => some.reduce((total, each) => total + each.per_request, 0);
-  const shown = found.filter((each) => each.per_request > LEAST_SHARE * sum(found));
-  if (!shown.some(called)) return "";
-  const named = shown.slice(0, MOST_DESTINATIONS).map((each) => `${called(each) || "not known"} ${format.duration(each.per_request)}`);
-  const rest = shown.slice(MOST_DESTINATIONS);
-  if (rest.length) named.push(`others ${format.duration(sum(rest))}`);
-  return `${WAITS[state][1]} ${format.duration(sum(found))}: ${(shown.length === 1 && called(shown[0])) || named.join(", ")}`;
-}
-
-/** The name and the address of a destination; of a name server, the address. */
-function called({ state, name, address }) {
-  if (state === "dns") return address || name;
-  return name && address ? `${name} at ${address}` : name || address;
 }
 
 /** The height of the stack up to and including each band, in each slice. */
@@ -89,3 +74,50 @@ function slots(backends) {
 
 /** What is left of a whole without its parts; rounding makes it no less than 0. */
 const less = (whole, taken) => Math.max(0, taken.reduce((left, part) => left - (part ?? 0), whole));
+
+export function requestBar() {
+  const bar = el("div", { class: "parts", "aria-hidden": "true" }); // the list says the same
+  const list = el("ul", { class: "legend" });
+  const outside = el("p", { class: "outside" });
+  const stuck = el("p", { class: "hint stuck" });
+  const node = panel("", EXPLANATION, bar, list, outside, stuck);
+  let pieces = new Map();
+  return {
+    node,
+    now(document) {
+      const shown = parts(document);
+      node.hidden = !shown.length;
+      if (!shown.length) return;
+      const whole = document.waits.states.reduce((sum, state) => sum + state.per_request, 0); // also of parts too small to show
+      retitle(node, `Where the ${format.whole(shown.map(({ seconds }) => seconds))} go`, EXPLANATION);
+      if ([...pieces.keys()].join("\n") !== shown.map((part) => part.key).join("\n")) {
+        pieces = new Map(shown.map((part) => [part.key, piece(part)]));
+        bar.replaceChildren(...[...pieces.values()].map((each) => each.segment));
+        list.replaceChildren(...[...pieces.values()].map((each) => each.item));
+      }
+      for (const [line, code] of [[outside, "outside"], [stuck, "stuck"]]) {
+        say(line, textOf(document, code));
+        line.hidden = !line.textContent;
+      }
+      for (const part of shown) pieces.get(part.key).show(part.seconds, part.seconds / whole);
+    },
+  };
+}
+
+/** A segment of the bar, and its item in the list. */
+function piece(part) {
+  const [drawn, amount, share] = [el("span", {}), el("b", {}), el("span", {})];
+  const kinds = ["part", part.label.length <= SHORT && "short", part.hatched && "hatched"];
+  const segment = el("div", { class: kinds.filter(Boolean).join(" ") }, el("span", { class: "who" }, part.label), drawn);
+  segment.style.setProperty("--swatch", `var(--${part.colour})`);
+  segment.style.setProperty("--on-swatch", `var(--on-${part.colour})`);
+  const item = el("li", {}, swatch({ ...part, area: true }), `${part.name} `, amount, " ", share);
+  const show = (seconds, fraction) => {
+    const text = format.duration(seconds);
+    segment.style.setProperty("--part", fraction.toFixed(4));
+    say(drawn, text);
+    say(amount, text);
+    say(share, `(${format.percent(fraction)})`);
+  };
+  return { segment, item, show };
+}

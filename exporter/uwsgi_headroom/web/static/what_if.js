@@ -112,7 +112,7 @@ const ROWS = [
   ["Mean time, with the queue", ({ total_time: time }) => format.duration(time)],
   ["Mean wait in the queue", ({ queue_wait: wait }) => format.duration(wait)],
   ["Threads in use", ({ threads }) => format.percent(threads)],
-  ["Interpreter locks held", ({ interpreters }) => format.percent(interpreters)],
+  ["Interpreter locks (GIL) held", ({ interpreters }) => format.percent(interpreters)],
   ["CPUs in use", ({ cpu }) => format.percent(cpu)],
 ];
 

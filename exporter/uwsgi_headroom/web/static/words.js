@@ -24,7 +24,7 @@ export const LIMIT_COLOURS = {
 export const WAITS = {
   cpu: ["CPU", "CPU"],
   cpu_wait: ["CPU wait", "CPU wait"],
-  interpreter_lock: ["interpreter lock", "interp. lock"],
+  interpreter_lock: ["interpreter lock (GIL)", "GIL"],
   backend: ["backend", "backend"],
   client: ["client", "client"],
   dns: ["DNS", "DNS"],

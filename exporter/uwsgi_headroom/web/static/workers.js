@@ -57,7 +57,7 @@ export function table() {
     { head: "Share", title: "of the requests in the window", value: (worker) => worker.share, text: (worker) => format.percent(worker.share), part: (worker) => ratio(worker.share, most.share) },
     { head: "Response", title: "mean time in service", value: (worker) => worker.response_time, text: (worker) => format.duration(worker.response_time), part: (worker) => ratio(worker.response_time, most.response) },
     { head: "CPU", title: "interpreter load: CPU seconds per second, of the one CPU that one interpreter can use", value: (worker) => worker.interpreter_load, text: (worker) => format.load(worker.interpreter_load), part: (worker) => worker.interpreter_load },
-    { head: "Lock wait", title: "mean threads that wait for the interpreter lock", optional: true, value: (worker) => worker.lock_waiters, text: (worker) => format.threads(worker.lock_waiters) },
+    { head: "Lock wait", title: "mean threads that wait for the interpreter lock (GIL)", optional: true, value: (worker) => worker.lock_waiters, text: (worker) => format.threads(worker.lock_waiters) },
     { head: "Memory", title: "resident", value: (worker) => worker.resident_bytes, text: (worker) => format.bytes(worker.resident_bytes) },
   ];
   const figures = new Table("Workers", columns, {
@@ -137,7 +137,15 @@ const DETAILS = [
   { head: "Exceptions", title: "unhandled", value: (worker) => worker.exceptions, text: (worker) => format.count(worker.exceptions) },
   { head: "Harakiri", title: "requests killed for taking too long", value: (worker) => worker.harakiris, text: (worker) => format.count(worker.harakiris) },
   { head: "Last CPU", title: "the CPU its main thread ran on last; in brackets the CPUs it may run on", value: (worker) => worker.last_cpu, text: (worker) => place(worker) },
+  { head: "CPU time by CPU", title: "where it spent its CPU time since the exporter's start", optional: true, left: true, wraps: true, value: (worker) => worker.residency, text: (worker) => home(worker) },
 ];
+
+/** The share of a worker's CPU time on each CPU, the largest first. */
+function home({ residency }) {
+  const spent = Object.entries(residency ?? {}).sort((one, other) => other[1] - one[1]);
+  const whole = spent.reduce((sum, [, seconds]) => sum + seconds, 0);
+  return spent.filter(([, seconds]) => seconds > 0).map(([cpu, seconds]) => `${cpu}: ${format.percent(seconds / whole)}`).join(", ") || format.NOT_KNOWN;
+}
 
 const place = (worker) => (worker.last_cpu === null ? format.NOT_KNOWN : `${worker.last_cpu} (${ranges(worker.affinity)})`);
 

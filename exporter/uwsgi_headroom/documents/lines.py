@@ -1,0 +1,518 @@
+"""Composes the lines about a server that every face shows: `check` prints them, `top` fits them, the page has them too.
+
+Pure: a line is made of the server's document alone. Its parts follow each other, so that the first ones are a text by
+themselves where there is no room for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from uwsgi_headroom.analysis.capacity import LIMITS
+from uwsgi_headroom.analysis.demand import write_at_once
+from uwsgi_headroom.analysis.littles_law import EMPTY, NOTICED
+from uwsgi_headroom.analysis.objective import FAST_BURN
+from uwsgi_headroom.analysis.verdict import gives_out, usable_clause
+from uwsgi_headroom.analysis.worker_states import ASYNC
+from uwsgi_headroom.documents.request_time import describe_destinations, describe_stuck, split_request_time
+from uwsgi_headroom.documents.response_times import Burn
+from uwsgi_headroom.documents.schema import Headroom, Line, Server, Socket, Threads, Tone
+from uwsgi_headroom.documents.sentences import (
+    describe_first_act,
+    describe_since,
+    describe_why_unjudged,
+    is_judged,
+    list_causes,
+    list_percentiles,
+    list_routes,
+    write_span,
+)
+from uwsgi_headroom.words.formats import (
+    byte_size,
+    chosen,
+    duration,
+    factor,
+    fine_percent,
+    in_queue,
+    significant,
+    whole,
+)
+from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
+from uwsgi_headroom.words.states import STATUSES, WAITS
+from uwsgi_headroom.words.template import Facts, fill
+
+MATTERS = 4
+"""The largest rank of a line that a person reads first; `check` prints the others only if they have a tone."""
+
+_LEAST_SHARE, _NO_THREADS = 0.005, "0.0"
+"""A share below which it reads 0 %, and a mean number that reads as none."""
+
+_NONE = "1.0x"
+"""A factor that is no headroom."""
+
+_WAITING: dict[str | None, Tone] = {"noticed": "warning", "severe": "critical"}
+
+
+def list_lines(server: Server) -> tuple[Line, ...]:
+    """The lines in their order. Those of a server that is down have none of its old figures."""
+    return tuple(line for line in _list_lines(server) if line)
+
+
+def _line(code: str, label: str, rank: int, parts: Sequence[str], tone: Tone | None = None) -> Line | None:
+    """Make a line; None without a text."""
+    known = tuple(filter(None, parts))
+    return Line(code=code, label=label, parts=known, tone=tone, rank=rank) if known else None
+
+
+def _list_lines(server: Server) -> Iterator[Line | None]:
+    yield _verdict(server)
+    yield _line("act", "DO", 0, describe_first_act(server))
+    if server.state == "down" and server.kind == "server":
+        before = server.flow.throughput if server.flow else None
+        parts = ["nothing", ": the server is down", fill("[before? ; {before:rate} before]", {"before": before})]
+        yield _line("served", "served", 1, parts)
+    if server.state != "down" and server.kind == "server" and server.flow:
+        yield from _list_figures(server)
+    yield from _throttled(server)
+    yield _identity(server)
+    for unknown in server.unknown:
+        text = fill("{what}[socket?  of {socket}]", {"what": unknown.what, "socket": unknown.socket})
+        yield _line("unknown", "not known", 30, [text, f": {unknown.why}"])
+
+
+def _list_figures(server: Server) -> Iterator[Line | None]:
+    yield _users_wait(server)
+    yield _served(server)
+    yield from _time(server)
+    yield _headroom(server)
+    yield _limits(server)
+    yield _objective(server)
+    yield from map(_queue, sorted(server.sockets, key=lambda socket: -1 if socket.queue is None else -socket.queue))
+    yield _response(server)
+    yield _in_service(server)
+    yield _line("routes", "routes", 7, _list_apart(list_routes(server.routes or ())))
+    yield _queue_wait(server)
+    yield _balance(server)
+    yield _cpu(server)
+    yield _memory(server)
+
+
+def _verdict(server: Server) -> Line | None:
+    words = STATUSES[server.status]
+    label = words.word if server.state == "up" else server.state.upper()
+    message = server.error.message if server.error and server.state == "down" else server.verdict
+    tone: Tone = "critical" if server.state == "down" else server.status
+    since = describe_since(server)
+    return _line("verdict", label, 0, [message, fill("[since?  Since {since}.]", {"since": since})], tone)
+
+
+def _users_wait(server: Server) -> Line | None:
+    """What users wait: in the listen queue, then in service; for how long at least, if no request was completed."""
+    flow = server.flow
+    assert flow
+    if flow.response_time is None:
+        return _line("users_wait", "users wait", 0, _list_untimed(server), _tone_of_standing(server))
+    served, queued = flow.response_time, flow.queue_wait
+    if queued is None or queued < EMPTY:
+        facts: Facts = {"served": served, "unknown": queued is None, "queued": queued is not None}
+        rest = " in service; the [unknown? wait in the listen queue is not known][queued? listen queue is empty]"
+        return _line("users_wait", "users wait", 0, [duration(served), fill(rest, facts)])
+    facts = {"floor": flow.wait_is_floor, "whole": whole([queued, served]), "queued": queued, "served": served}
+    parts = [
+        "[floor? at least ]{whole}",
+        " = {queued:duration} in the listen queue[floor?  up to now] + {served:duration} in service",
+    ]
+    return _line("users_wait", "users wait", 0, [fill(part, facts) for part in parts], _WAITING.get(flow.waiting))
+
+
+def _list_untimed(server: Server) -> list[str]:
+    """What is known of how long users wait, if no request has a time in service."""
+    flow = server.flow
+    assert flow
+    if flow.requests and flow.littles_law is not None:
+        is_empty = flow.queue_wait is not None and flow.queue_wait < EMPTY
+        queued = ["the listen queue is empty"] if is_empty else ["".join(_list_queue_wait(server))]
+        return ["not known: uWSGI does not time static files", *(f"; {each}" for each in queued if each)]
+    ages = [worker.oldest_request_age or 0.0 for worker in server.workers]
+    oldest = max([*ages, *[socket.oldest_wait or 0.0 for socket in server.sockets]], default=0.0)
+    if oldest and not flow.requests:
+        return [f"over {duration(oldest)}", " up to now; no request was completed"]
+    return ["not known"]
+
+
+def _tone_of_standing(server: Server) -> Tone | None:
+    """The status of a server of which requests are in service, and none is completed."""
+    flow, threads = server.flow, server.threads
+    is_standing = flow and flow.throughput == 0 and threads and threads.busy
+    return server.status if is_standing and server.status in ("warning", "critical") else None
+
+
+def _served(server: Server) -> Line | None:
+    """What is served and what is not. Short requests are hardly ever seen, and long ones end in bunches."""
+    flow, threads, window = server.flow, server.threads, server.window
+    assert flow
+    if flow.throughput is None:
+        return _line("served", "served", 1, ["not known"])
+    available = _available(threads)
+    full = max([socket.full or 0.0 for socket in server.sockets], default=0.0)
+    waiting = sum(socket.mean_queue or 0.0 for socket in server.sockets)
+    busy = max(flow.observed or 0.0, min(flow.littles_law or 0.0, available or 0.0))
+    facts: Facts = {
+        "rate": flow.throughput,
+        "at_once": write_at_once(busy + waiting) if flow.observed is not None and available else None,
+        "threads": available,
+        "slots": _slots(server),
+        "refused": flow.refused or None,
+        "none": flow.refused == 0 and not full,
+        "full": full or None,
+        "exceptions": (window and window.exceptions) or None,
+        "harakiri": (window and window.harakiris) or None,
+        "reloads": (window and window.reloads) or None,
+    }
+    parts = (
+        "{rate:rate}",
+        "[at_once? ; {at_once} at once for {threads:threads} {slots}]",
+        "[refused? ; {refused:rate} turned away with retries]",
+        "[full, not refused? ; queue full {full:percent} of the time]",
+        "[none? ; none turned away]",
+        "[exceptions? ; {exceptions:exception}]",
+        "[harakiri? ; {harakiri} harakiri]",
+        "[reloads? ; {reloads:reload}]",
+    )
+    tone = _tone_of_refusal(server) or _tone_of_standing(server)
+    return _line("served", "served", 1, [fill(part, facts) for part in parts], tone)
+
+
+def _tone_of_refusal(server: Server) -> Tone | None:
+    causes = {finding.code: finding.severity for finding in server.findings}
+    harms = {harm.code: harm.severity for finding in server.findings for harm in finding.harms}
+    severity = (causes | harms).get("clients_refused")
+    return severity if severity in ("warning", "critical") else None
+
+
+def _available(threads: Threads | None) -> float | None:
+    if threads is None:
+        return None
+    return threads.available if threads.mean is None else threads.mean
+
+
+def _slots(server: Server) -> str:
+    return ASYNC if server.setup and server.setup.concurrency_kind == "async" else "threads"
+
+
+def _time(server: Server) -> Iterator[Line | None]:
+    """Where the time in service goes, largest part first; then whom requests wait for outside of the server."""
+    waits = server.waits
+    time = split_request_time(waits, server.flow) if waits else None
+    if waits is None:
+        yield _line("time", "time", 12, _why_no_time(server))
+    if waits is None or time is None:
+        return
+    sizes = [(part.size, part.backend or WAITS[part.state].name) for part in time.parts]
+    named = [f"{size} {name}" for size, name in sizes if size != _NO_THREADS]
+    if not named:
+        return
+    unit = " per request" if time.whole.per_request is not None else f" (mean {time.unit})"
+    parts = [named[0], *(f", {each}" for each in named[1:]), unit]
+    yield _line("time", "time", 2, parts)
+    yield _line("stuck", "", 4, [describe_stuck(waits, time)])
+    yield _line("outside", "", 4, _list_apart(describe_destinations(waits)))
+
+
+def _why_no_time(server: Server) -> list[str]:
+    """The first clause of the reason why the time is not known; none if the settings switch it off."""
+    why = next((unknown.why for unknown in server.unknown if unknown.what == "waits"), "off:")
+    return [] if why.startswith("off:") else ["not known", f": {why.partition(': ')[0]}"]
+
+
+def _list_apart(texts: Sequence[str]) -> list[str]:
+    return [text if place == 0 else f"; {text}" for place, text in enumerate(texts)]
+
+
+def _headroom(server: Server) -> Line | None:
+    """By how much load can grow until the first limit, and until requests wait."""
+    room, flow = server.headroom, server.flow
+    if room is None or flow is None:
+        return None
+    waiting = flow.waiting in NOTICED
+    usable = usable_clause(room.usable, room.factor, waiting=waiting)
+    if room.other and room.first in (None, "other"):
+        known = "not known" if room.factor is None else factor(room.factor)
+        is_said = room.factor is not None and room.other.why in server.verdict
+        why = f", then {LIMIT_WORDS['other'].outcome}" if is_said else f": {room.other.why}"
+        return _line("headroom", "headroom", 3, [known, why])
+    if room.first is None or room.factor is None:
+        return _line("headroom", "headroom", 3, _why_no_headroom(room))
+    facts: Facts = {
+        "most": room.is_upper_bound,
+        "factor": room.factor,
+        "then": gives_out(room.first, _slots(server)),
+        "usable": usable,
+        "sleeps": room.sleeps and factor(room.factor) != _NONE,
+    }
+    parts = (
+        "[most? at most ]{factor:factor}",
+        ", then {then}",
+        "[usable? ; {usable}]",
+        "[sleeps? ; none if a rate limit or retries make requests wait]",
+    )
+    return _line("headroom", "headroom", 3, [fill(part, facts) for part in parts])
+
+
+def _why_no_headroom(room: Headroom) -> list[str]:
+    if room.far and not room.no_requests:
+        return ["over 100x", ": nearly idle"]
+    return ["not known", fill("[none? : no requests yet]", {"none": room.no_requests})]
+
+
+def _limits(server: Server) -> Line | None:
+    """Every limit with the factor by which load can grow until it."""
+    room = server.headroom
+    if room is None:
+        return None
+    values = {limit: getattr(room.by_limit, limit) for limit in LIMITS}
+    known = sorted((value, limit) for limit, value in values.items() if value is not None)
+    texts = [f"{LIMIT_WORDS[limit].name} {factor(value)}" for value, limit in known]
+    texts += [f"{LIMIT_WORDS[limit].name} >100x" for limit in room.far]
+    texts += [f"{LIMIT_WORDS[limit].name} seen, its limit is not known yet" for limit in room.unknown]
+    return _line("limits", "limits", 10, [text if place == 0 else f", {text}" for place, text in enumerate(texts)])
+
+
+def _objective(server: Server) -> Line | None:
+    """Whether the objective is met, how much of the error budget burns, and at what load it is missed."""
+    objective = server.objective
+    if objective is None:
+        return None
+    unjudged = describe_why_unjudged(objective)
+    missed = not unjudged and any((burn.rate or 0.0) > 1 for burn in objective.windows)
+    facts: Facts = {
+        "met": not unjudged and not missed,
+        "missed": missed,
+        "unjudged": unjudged,
+        "share": fine_percent(objective.objective, 5),
+        "threshold": chosen(objective.threshold),
+        "wait": objective.queue_wait,
+        "load": objective.load_multiple,
+        "reached": objective.load_multiple_reached,
+        "judged": not unjudged,
+    }
+    parts = (
+        "[met? met][missed? missed][unjudged? not judged]",
+        ": {share} within {threshold}[unjudged? ; {unjudged}]",
+        f"; {_describe_burn(objective.windows)}" if not unjudged else "",
+        "[judged, wait? ; queue wait {wait:duration}]",
+        "[judged, load, reached? ; p95 reaches {threshold} at {load:factor} today's load]",
+        "[judged, load, not reached? ; p95 stays under {threshold} up to {load:factor} today's load (the most seen in "
+        "the last hour)]",
+    )
+    return _line("objective", "objective", 4, [fill(part, facts) for part in parts], _tone_of_objective(server))
+
+
+def _tone_of_objective(server: Server) -> Tone | None:
+    """Where something is wrong, an objective that is missed now is a part of it: a budget that burns fast is critical,
+    also in windows that are not full."""
+    objective = server.objective
+    if objective is None or not is_judged(objective):
+        return None
+    now = (objective.windows[0].rate or 0.0) if server.status != "ok" else 0.0
+    if objective.level == "fast" or now >= FAST_BURN:
+        return "critical"
+    return "warning" if objective.level or now > 1 else None
+
+
+def _describe_burn(windows: Sequence[Burn]) -> str:
+    """Write the burn over the long window, and the rate over the short one where it is another."""
+    short, long = windows[0], windows[-1]
+    facts: Facts = {
+        "missed": fine_percent(long.share) if long.share else "none",
+        "requests": long.requests,
+        "span": write_span(long.seconds),
+        "causes": "".join(f", {cause}" for cause in list_causes(long)),
+        "rate": long.rate or 0.0,
+        "recent": short.rate if long.seconds > 1.2 * short.seconds else None,
+        "recently": write_span(short.seconds),
+    }
+    return fill(
+        "{missed} of {requests:request} missed it in the last {span}{causes} (burn rate {rate:mean}[recent? , "
+        "{recent:mean} in the last {recently}])",
+        facts,
+    )
+
+
+def _queue(socket: Socket) -> Line | None:
+    """How many connections wait at a socket now and on average, how many fit, and for how long the oldest waits."""
+    if socket.queue is None:
+        return _line("queue", "queue", 11, ["not known", f": {socket.reason}", f"  {socket.name}"])
+    is_full = socket.limit is not None and socket.queue >= socket.limit
+    mean = None if socket.mean_queue is None else in_queue(socket.mean_queue, socket.limit)
+    facts: Facts = {
+        "now": in_queue(socket.queue, socket.limit),
+        "limit": socket.limit,
+        "mean": mean,
+        "full": socket.full or None,
+        "is_full": is_full,
+        "oldest": socket.oldest_wait or None,
+        "wait": socket.queue_wait or None,
+        "floor": socket.wait_is_floor,
+        "name": socket.name,
+    }
+    parts = (
+        "{now}[limit?  of {limit}]",
+        "[mean?  ({mean} on average)]",
+        "[full? , full {full:percent} of the time][is_full, not full? , full]",
+        "[oldest? , oldest {oldest:duration}]",
+        "[wait, floor? , mean wait at least {wait:duration}][wait, not floor? , mean wait {wait:duration}]",
+        "  {name}",
+    )
+    return _line("queue", "queue", 5, [fill(part, facts) for part in parts], "critical" if is_full else None)
+
+
+def _response(server: Server) -> Line | None:
+    """The percentiles, the 95th first."""
+    section = server.response_times
+    if section is None:
+        return None
+    texts = list(list_percentiles(section))
+    texts.sort(key=lambda text: not text.has_95)
+    parts = [part for place, text in enumerate(texts) for part in (f"{', ' if place else ''}{text.value}", text.range)]
+    pace = significant(1 / section.interval, 2) if section.interval > 0 else ""
+    how = "; inside uWSGI, percentiles estimated from [pace? {pace} ]samples[pace?  a second]"
+    return _line("response", "response", 5, [*parts, fill(how, {"pace": pace})])
+
+
+def _in_service(server: Server) -> Line | None:
+    flow, threads = server.flow, server.threads
+    assert flow
+    if threads is None:
+        return None
+    stuck = threads.stuck or None
+    full = (server.occupancy.full if server.occupancy else None) or 0.0
+    facts: Facts = {
+        "observed": flow.observed is not None,
+        "busy": flow.observed,
+        "mean": _available(threads),
+        "slots": _slots(server),
+        "law": flow.littles_law,
+        "now": threads.busy,
+        "stuck": stuck,
+        "age": chosen(threads.stuck_seconds),
+        "full": full if full >= _LEAST_SHARE else None,
+        "held": threads.held,
+        "configured": threads.configured if threads.configured != threads.available else None,
+    }
+    parts = (
+        "[observed? {busy:mean}][not observed? not known]",
+        "[observed, mean?  of {mean:threads} {slots}]",
+        "[law? , {law:mean} by Little's law]",
+        "[now? , {now} now]",
+        "[stuck? , {stuck} for over {age}]",
+        "[full? ; all busy {full:percent} of the time]",
+        "[held? ; kept connections hold more]",
+        "[configured? ; {configured} configured]",
+    )
+    is_alarm = stuck and _slots(server) != ASYNC
+    return _line("in_service", "in service", 5, [fill(part, facts) for part in parts], "critical" if is_alarm else None)
+
+
+def _queue_wait(server: Server) -> Line | None:
+    """How long requests wait, with percentiles where samples show any, and for how long the oldest has waited."""
+    return _line("queue_wait", "queue wait", 12, _list_queue_wait(server))
+
+
+def _list_queue_wait(server: Server) -> list[str]:
+    flow, known = server.flow, server.queue_waits
+    oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
+    waited = fill("[oldest? ; the oldest has waited for {oldest:duration}]", {"oldest": oldest or None})
+    if flow is None or flow.queue_wait is None:
+        return [waited.removeprefix("; ")]
+    shown = known if known and any(each.seconds for each in known.percentiles) else None
+    percentiles = [f"{text.value}{text.range}" for text in list_percentiles(shown)] if shown else []
+    if flow.queue_wait < EMPTY and not oldest and not percentiles:
+        return []
+    left = percentiles[: flow.wait_is_floor]  # the clients that gave up are among them
+    facts: Facts = {"floor": flow.wait_is_floor, "wait": flow.queue_wait, "several": len(server.sockets) > 1}
+    parts = (
+        "[floor? at least ]{wait:duration}",
+        " in the listen queue[several? , over all sockets][floor?  up to now, on average over those served and "
+        "waiting][left? ; of those that have left it {left}]",
+    )
+    first = [fill(part, facts | {"left": "".join(left)}) for part in parts]
+    return [*first, *(f", {each}" for each in percentiles[len(left) :]), waited]
+
+
+def _balance(server: Server) -> Line | None:
+    """The largest share of the requests, beside an even one, and what chance alone explains."""
+    balance = server.balance
+    if balance is None or not balance.hot_ratio or balance.hottest is None:
+        return None
+    facts: Facts = {
+        "id": balance.hottest,
+        "ratio": f"{balance.hot_ratio:.2f}",
+        "even": balance.even_share,
+        "chance": balance.noise_floor and f"{balance.noise_floor:.2f}",
+        "partly": [worker.worker_id for worker in server.workers if worker.accepting and not worker.active],
+    }
+    parts = (
+        "worker {id}",
+        " takes {ratio}x an even share of the requests[even?  ({even:percent})]",
+        "[chance? ; chance alone explains up to {chance}x]",
+        "[partly? ; {partly:worker} {partly:was|were} not up all the time]",
+    )
+    return _line("balance", "busiest", 13, [fill(part, facts) for part in parts])
+
+
+def _cpu(server: Server) -> Line | None:
+    used, host = server.cpu, server.host
+    if used is None:
+        return None
+    facts: Facts = {"idle": used.idle, "own": used.own, "others": used.others is not None, "by": used.others or 0.0}
+    facts |= {"cpus": host.cpus if host else None}
+    parts = (
+        "{idle:cpu}[cpus?  of {cpus:threads}] idle",
+        ", {own:cpu} used by the workers",
+        "[others? , {by:cpu} by other programs]",
+    )
+    return _line("cpu", "CPUs", 14, [fill(part, facts) for part in parts])
+
+
+def _memory(server: Server) -> Line | None:
+    room = server.host.memory if server.host else None
+    if room is None or room.more_workers is None:
+        return None
+    facts: Facts = {"more": room.more_workers, "left": byte_size(room.available or 0)}
+    facts |= {"each": byte_size(room.per_worker or 0)}
+    parts = ("{more:more worker}", " would fit: {left} available, {each} each")
+    return _line("memory", "memory", 15, [fill(part, facts) for part in parts])
+
+
+def _throttled(server: Server) -> Iterator[Line | None]:
+    for vassal in server.emperor.throttled if server.emperor else ():
+        facts: Facts = {"name": vassal.name, "attempts": vassal.attempts, "delay": vassal.delay}
+        parts = ("{name}", "[attempts? , {attempts:attempt}]", "[delay? , the next in {delay:duration}]")
+        yield _line("throttled", "throttled", 1, [fill(part, facts) for part in parts], "warning")
+
+
+def _identity(server: Server) -> Line | None:
+    identity = server.identity
+    if identity is None:
+        return None
+    facts: Facts = {
+        "pid": identity.pid,
+        "up": identity.uptime if server.state == "up" else None,
+        "host": identity.host,
+        "app": identity.application,
+        "config": identity.configuration_file,
+        "directory": identity.working_directory,
+        "emperor": identity.emperor_pid,
+    }
+    parts = [
+        "[pid? master PID {pid:plain}]",
+        "[up? , up {up:duration}]",
+        "[host? , on {host}]",
+        "[app? , app {app}]",
+        "[config? , config {config}]",
+        "[directory? , directory {directory}]",
+        "[emperor? , vassal of PID {emperor:plain}]",
+    ]
+    known = [part for part in (fill(part, facts) for part in parts) if part]
+    return _line("identity", "uWSGI", 9, [known[0].removeprefix(", "), *known[1:]]) if known else None
