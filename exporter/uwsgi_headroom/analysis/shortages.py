@@ -108,10 +108,6 @@ def mostly_sleeps(figures: Figures) -> bool:
     return figures.share("sleep") >= MOSTLY
 
 
-UNLESS_LIMITED = ", unless a rate limit or retries make requests wait"
-"""When more threads change nothing, and headroom until threads run out is none, where requests mostly sleep."""
-
-
 def tries_again(figures: Figures) -> bool:
     """Whether requests mostly sleep, and do so again and again: those that are completed, or those in service now."""
     waits = figures.waits
