@@ -22,7 +22,7 @@ FIXTURE = path("2.0.31_threads")
 LIBRARIES = {"asyncio", "msgspec", "prometheus_client", "psutil", "rich", "starlette", "yaml"}
 
 
-def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def ended(capsys, *arguments):
     """The exit status, output and error output of a command line."""
     try:
         status = cli.main(arguments)
@@ -307,7 +307,7 @@ def test_help_imports_no_command(command):
     assert LIBRARIES.intersection(name.partition(".")[0] for name in imported) == set()
 
 
-def _line(style: logs.Format, capfd: pytest.CaptureFixture[str], **fields: object) -> str:
+def _line(style, capfd, **fields):
     logs.configure("info", style)
     logging.getLogger("uwsgi_headroom.test").warning("it is so", extra={"fields": fields})
     logging.getLogger().handlers[0].flush()

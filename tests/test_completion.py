@@ -3,12 +3,10 @@
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.driven_top import Driven, driven
+from tests.support.driven_top import driven
 from uwsgi_headroom.arguments.commands import SHELLS, make_command_line
 from uwsgi_headroom.completion import render_script
 
@@ -27,7 +25,7 @@ _BEGIN = {
 
 
 @contextlib.contextmanager
-def completing_shell(shell: str, script: Path) -> Iterator[Driven]:
+def completing_shell(shell, script):
     """Runs an interactive shell with a completion script until the block ends."""
     with driven(command=_COMMANDS[shell], columns=150, lines=50, HOME=str(script.parent), PS1="") as terminal:
         # The shell assembles the prompt from parts, so that the echo of this line does not look like a prompt.

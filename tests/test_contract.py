@@ -2,9 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -50,24 +48,24 @@ _WORDS = {"and", "or", "unless", "bool", "offset", "group_left", "group_right", 
 _NAME = re.compile(r"(?<![\w:/.-])(?:[a-z]+:)?uwsgi_\w+(?::\w+)?(?![\w/])")
 
 
-def names_in_query(expression: str) -> set[str]:
+def names_in_query(expression):
     """The metrics of a PromQL expression: what is neither a function, a label, a string nor a word of the language."""
     # Strings first: a brace within one ends no matcher.
     without = _LEFT_OUT.sub(" ", re.sub(r'"(?:\\.|[^"\\])*"', '""', expression))
     return {name for name in _IDENTIFIER.findall(without) if name.lower() not in _WORDS}
 
 
-def names_in_text(text: str) -> set[str]:
+def names_in_text(text):
     """Everything in a text that looks like a metric of ours."""
     return set(_NAME.findall(text)) - NO_METRICS
 
 
-def _rules(path: Path) -> Iterator[dict[str, Any]]:
+def _rules(path):
     for group in yaml.safe_load(path.read_text())["groups"]:
         yield from group["rules"]
 
 
-def _expressions(node: Any) -> Iterator[str]:
+def _expressions(node):
     """Every query in a dashboard: targets and annotations (`expr`), variables (`query`, that of label_values too)."""
     if isinstance(node, dict):
         for key, value in node.items():
@@ -84,7 +82,7 @@ def _expressions(node: Any) -> Iterator[str]:
             yield from _expressions(value)
 
 
-def exported() -> set[str]:
+def exported():
     """Every series name of the exporter over all captured documents, and the names of histograms."""
     metrics = list(families(everything(), HEALTH))
     return {sample.name for metric in metrics for sample in metric.samples} | {
@@ -92,7 +90,7 @@ def exported() -> set[str]:
     }
 
 
-def recorded() -> set[str]:
+def recorded():
     """Every recorded name, but for those of another exporter: these rules are only loaded where somebody wants them."""
     files = [path for path in ROOT.glob("alerts/rules/*.yaml") if not path.name.startswith("compat-")]
     return {rule["record"] for path in files for rule in _rules(path) if "record" in rule}
@@ -101,7 +99,7 @@ def recorded() -> set[str]:
 CHART = ROOT / "deploy" / "kubernetes" / "uwsgi-headroom"
 
 
-def of_the_chart() -> set[str]:
+def of_the_chart():
     """The series that the chart records for autoscaling, and its name for the autoscaler."""
     text = (CHART / "templates" / "autoscaling.yaml").read_text()
     return set(re.findall(r"record: (\S+)", text)) | set(re.findall(r"metric: \{name: (\w+)\}", text))

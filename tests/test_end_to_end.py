@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from tests.support.captured_documents import document
 from tests.support.driven_top import driven
 from tests.support.exporter import Exporter, clean_environment, exporter, run
 from tests.support.other_namespaces import as_root, python_in
-from tests.support.real_uwsgi import Uwsgi, accepts, free_port, uwsgi, wait_until
+from tests.support.real_uwsgi import accepts, free_port, uwsgi, wait_until
 from tools.environments import ROOT
 
 pytestmark = pytest.mark.integration
@@ -29,8 +28,8 @@ pytestmark = pytest.mark.integration
 WELL = document("minified")
 
 
-def ask(server: Uwsgi, path: str = "/", times: int = 1, at_once: int = 4) -> None:
-    def once(_: int) -> None:
+def ask(server, path="/", times=1, at_once=4):
+    def once(_):
         with socket.create_connection(("127.0.0.1", server.http), 20) as client:
             client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
             while client.recv(65536):
@@ -41,20 +40,20 @@ def ask(server: Uwsgi, path: str = "/", times: int = 1, at_once: int = 4) -> Non
 
 
 @contextlib.contextmanager
-def in_service(server: Uwsgi, path: str = "/?io_ms=3600000") -> Iterator[None]:
+def in_service(server, path="/?io_ms=3600000"):
     """Keeps a request in service during the block, however long the block takes, or until its worker ends."""
     with socket.create_connection(("127.0.0.1", server.http), 20) as client:
         client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode())
         yield
 
 
-def found_lines(running: Exporter, server: Uwsgi) -> list[str]:
+def found_lines(running, server):
     """Log lines that report this server as found. A thread writes the log in order, so wait for a later line first."""
     wait_until(lambda: running.lines("msg=listening"), what="the log")
     return running.lines("msg=found", f"unix://{server.stats}")
 
 
-def total(series: dict[str, float], name: str, server: str) -> float:
+def total(series, name, server):
     return sum(value for key, value in series.items() if key.startswith(f'{name}{{server="{server}"'))
 
 
@@ -104,7 +103,7 @@ def bad_inputs(tmp_path_factory):
         stale.bind(str(folder / "stale"))
     with contextlib.ExitStack() as stack:
 
-        def answers(body: bytes) -> str:
+        def answers(body):
             return stack.enter_context(bad_servers.answers("unix", body))
 
         addresses = {

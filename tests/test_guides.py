@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -28,12 +27,12 @@ _CODE = re.compile(r"`([^`\n]+)`")
 guides = pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
 
 
-def prose(guide: Path) -> str:
+def prose(guide):
     """The text of a page without its blocks of code."""
     return _FENCE.sub("", guide.read_text())
 
 
-def named_modules(text: str) -> Iterator[str]:
+def named_modules(text):
     """Modules and folders of the package in a text: behind `P/`, or named from the package on."""
     for code in _CODE.findall(text):
         name = code.partition("::")[0]
@@ -72,14 +71,14 @@ def test_something_is_read():
 
 
 @cache
-def written_texts() -> str:
+def written_texts():
     """Every text in the code of the exporter and of its page, with `…` for each value in it."""
     texts = [text for path in sorted(PACKAGE.rglob("*.py")) for text in _texts(ast.parse(path.read_text()))]
     scripts = [path.read_text() for path in sorted((PACKAGE / "web" / "static").glob("*.js"))]
     return "\n".join([*texts, *(re.sub(r"\$\{[^{}]*\}", "…", script) for script in scripts)])
 
 
-def _texts(tree: ast.AST) -> Iterator[str]:
+def _texts(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
@@ -87,7 +86,7 @@ def _texts(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-def quoted_messages() -> Iterator[str]:
+def quoted_messages():
     """What docs/troubleshooting.md quotes in the columns "it says" and "you see"."""
     column = None
     for line in TROUBLESHOOTING.read_text().splitlines():

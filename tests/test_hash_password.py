@@ -13,7 +13,7 @@ from tests.support.exporter import COMMAND, clean_environment
 from uwsgi_headroom import cli
 
 
-def hashed(monkeypatch: pytest.MonkeyPatch, given: bytes, *more: str) -> int:
+def hashed(monkeypatch, given, *more):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
     return cli.main(["hash-password", "--cost", "4", *more])
 
@@ -84,7 +84,7 @@ def test_a_terminal_that_gives_no_text(typed, words):
     assert b"Traceback" not in shown
 
 
-def type_passwords(typed: tuple[bytes, ...]) -> tuple[bytes, int]:
+def type_passwords(typed):
     """Run the command in a terminal of UTF-8 and type these lines; returns what it shows, and its exit status."""
     pid, parent = pty.fork()
     if pid == 0:

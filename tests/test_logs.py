@@ -5,8 +5,6 @@ import os
 import queue
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import BinaryIO
 
 from uwsgi_headroom.background_writer import BackgroundWriter
 
@@ -20,7 +18,7 @@ print("done", flush=True)
 """
 
 
-def command(style: str, lines: int) -> list[str]:
+def command(style, lines):
     return [sys.executable, "-c", SCRIPT, style, str(lines)]
 
 
@@ -76,7 +74,7 @@ PATIENCE = 60.0
 
 
 @contextlib.contextmanager
-def pipe() -> Iterator[tuple[BinaryIO, int]]:
+def pipe():
     """A pipe: the reading end as a file, and the descriptor of the writing end."""
     reader, writer = os.pipe()
     try:
@@ -86,7 +84,7 @@ def pipe() -> Iterator[tuple[BinaryIO, int]]:
         os.close(writer)
 
 
-def fits(writer: BackgroundWriter, text: bytes) -> bool:
+def fits(writer, text):
     try:
         writer.put(text)
     except queue.Full:
@@ -154,7 +152,7 @@ def test_what_a_writer_does_by_default():
 
 def test_a_reader_that_is_gone_is_reported():
     """Each failed write is reported once, including those of waiting texts, and the writer continues."""
-    failures: list[str] = []
+    failures = []
     with pipe() as (reader, descriptor):
         writer = BackgroundWriter(descriptor, "test", on_failure=lambda: failures.append("gone"))
         reader.close()

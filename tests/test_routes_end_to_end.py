@@ -4,13 +4,12 @@ import contextlib
 import http.client
 import json
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.exporter import Exporter, exporter
-from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from tests.support.exporter import exporter
+from tests.support.real_uwsgi import uwsgi, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -73,7 +72,7 @@ PATHS = (
 
 
 @contextlib.contextmanager
-def in_service(server: Uwsgi, *requests: str) -> Iterator[None]:
+def in_service(server, *requests):
     """Requests that stay in service until the block ends."""
     with contextlib.ExitStack() as stack:
         for request in requests:
@@ -99,7 +98,7 @@ def broken(server, tmp_path_factory):
     return path
 
 
-def everything(running: Exporter) -> str:
+def everything(running):
     """All that the exporter shows and logs, and one event of its stream."""
     texts = [running.get(path)[1] for path in PATHS]
     texts.append(running.metrics(accept="application/openmetrics-text"))
@@ -111,7 +110,7 @@ def everything(running: Exporter) -> str:
     return "\n".join([*texts, running.log.read_text()])
 
 
-def arguments(server: Uwsgi, broken: Path) -> list[str]:
+def arguments(server, broken):
     return ["--stats", f"app={server.stats}", "--stats", f"broken=file://{broken}", "--log.level", "debug"]
 
 

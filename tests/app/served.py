@@ -5,7 +5,6 @@ import http.client
 import json
 import socket
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -16,22 +15,21 @@ class Served(Struct, frozen=True):
     port: int
     stats: Path
 
-    def get(self, path: str) -> http.client.HTTPResponse:
+    def get(self, path):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         with contextlib.closing(connection):
             connection.request("GET", path)
             return connection.getresponse()
 
-    def workers(self) -> list[dict[str, Any]]:
+    def workers(self):
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(self.stats))
             document = json.loads(b"".join(iter(lambda: client.recv(1 << 18), b"")))
-        workers: list[dict[str, Any]] = document["workers"]
-        return workers
+        return document["workers"]
 
-    def exceptions(self) -> int:
+    def exceptions(self):
         return sum(worker["exceptions"] for worker in self.workers())
 
-    def count(self, key: str) -> int:
+    def count(self, key):
         """The sum of a figure over all threads of all workers, which is exact, unlike the worker's own figure."""
         return sum(core[key] for worker in self.workers() for core in worker["cores"])

@@ -85,14 +85,14 @@ def test_the_program_ends_in_time_with_its_number_of_requests(served):
     assert json.loads(ended.stdout)["answered"] > 0
 
 
-def run_until(served, loads, enough) -> Tally:
+def run_until(served, loads, enough):
     return run_until_at(served.port, loads, enough)
 
 
-def run_until_at(port, loads, enough) -> Tally:
+def run_until_at(port, loads, enough):
     """Runs loads until their tally is `enough`, however busy the machine is; returns the tally."""
 
-    async def run() -> Tally:
+    async def run():
         tally = Tally()
         tasks = load.started([(declared, ("127.0.0.1", port)) for declared in loads], tally)
         end = time.monotonic() + 60

@@ -4,7 +4,6 @@ import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,13 +55,12 @@ class Shown:
     uwsgi: Program
     exporter: int
 
-    def document(self, name: str = "demo") -> Document:
+    def document(self, name="demo"):
         text = get(self.exporter, f"/api/v1/servers/{self.stage.scene.name}-{name}", timeout=60)
         assert text
-        document: Document = json.loads(text)
-        return document
+        return json.loads(text)
 
-    def wait(self, condition: Callable[[Document], object], what: str, name: str = "demo") -> None:
+    def wait(self, condition, what, name="demo"):
         """Waits until the document meets a condition; fails with the document."""
         try:
             wait_until(lambda: condition(self.document(name)), PATIENCE, what)
@@ -71,11 +69,11 @@ class Shown:
             raise AssertionError(f"{error}: {document['verdict']} {document['findings']}") from error
 
 
-def codes(document: Document, *severities: str) -> list[str]:
+def codes(document, *severities):
     return [finding["code"] for finding in document["findings"] if finding["severity"] in severities]
 
 
-def leads(scene: Scene, document: Document) -> bool:
+def leads(scene, document):
     """Whether a finding of the scene is the worst, apart from those of a busy machine; if it has none, whether none
     is."""
     grave = codes(document, "critical", "warning")
@@ -93,7 +91,7 @@ def quick():
 
 
 @contextlib.contextmanager
-def showing(chosen: list[Scene]) -> Iterator[dict[str, Shown]]:
+def showing(chosen):
     """Runs these scenes until the block ends. Their uWSGI uses the Flask of the tests, however uWSGI was built."""
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX)))
@@ -101,7 +99,7 @@ def showing(chosen: list[Scene]) -> Iterator[dict[str, Shown]]:
         stages = [Stage(scene, directory / scene.name) for scene in chosen]
         port = free_port()
 
-        def start(stage: Stage) -> Shown:
+        def start(stage):
             stage.directory.mkdir()
             uwsgi = uwsgi_program(stage, UWSGI)
             programs = [uwsgi, *neighbour_programs(stage.scene), load_program(stage)]
@@ -119,7 +117,7 @@ def showing(chosen: list[Scene]) -> Iterator[dict[str, Shown]]:
         yield {scene.stage.scene.name: scene for scene in shown}
 
 
-def why_not(scene: Scene) -> str:
+def why_not(scene):
     """The reason why a scene cannot run here, or an empty text."""
     try:
         refuse_without_needs(scene, UWSGI)
@@ -128,7 +126,7 @@ def why_not(scene: Scene) -> str:
     return ""
 
 
-def happen(shown: Shown, **changes: object) -> Happenings:
+def happen(shown, **changes):
     """The happenings of the scene, the first of them due now, without repetition."""
     happenings = [replace(happening, first=0, every=3600, **changes) for happening in shown.stage.scene.happenings[:1]]
     return Happenings(happenings, shown.up, shown.uwsgi, shown.stage.directory)
@@ -190,7 +188,7 @@ def test_server_goes_down_and_comes_back(quick):
     (words,) = happenings.run_due()
     assert words == "uWSGI is killed; it restarts in 0.5 s"
     shown.wait(lambda document: document["state"] == "down", "uWSGI to be down")
-    said: list[str] = []
+    said = []
     wait_until(lambda: said.extend(happenings.run_due()) or said, what="uWSGI to be restarted")
     assert said == ["uWSGI has been restarted"]
     shown.wait(

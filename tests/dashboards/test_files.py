@@ -9,7 +9,7 @@ from tests.support import promtool
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foundation-sdk needs Python 3.11")
 
 
-def run(*arguments: str) -> int:
+def run(*arguments):
     from dashboards.__main__ import main  # noqa: PLC0415  (cannot be imported by Python 3.10)
 
     return main(list(arguments))

@@ -1,9 +1,6 @@
 """What panels and marks show of series, evaluated by promtool."""
 
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -40,13 +37,13 @@ WORDS = (
 """Of all states, in their order."""
 
 
-def stacks() -> list[dict[str, Any]]:
+def stacks():
     return [panel for name, titles in STACKS.items() for panel in panels(board(name)) if panel["title"] in titles]
 
 
-def properties(panel: Mapping[str, Any], name: str) -> dict[str, Any]:
+def properties(panel, name):
     """What the overrides say of the series of this name; later ones win, as in Grafana."""
-    found: dict[str, Any] = {}
+    found = {}
     for override in panel["fieldConfig"]["overrides"]:
         matcher, options = override["matcher"]["id"], override["matcher"]["options"]
         pattern, flags = ("", "") if matcher == "byName" else options[1:].rsplit("/", 1)
@@ -156,7 +153,7 @@ SAMPLED = 0.5
 """The sampled part of the time."""
 
 
-def _answered(directory: Path, title: str, named: Mapping[str, float], bands: Sequence[tuple[str, float]]) -> str:
+def _answered(directory, title, named, bands):
     """promtool's output unless the panel's stack has these bands for the load above, else empty."""
     states = {**BUSY, **RARE}
     counters = {
@@ -171,7 +168,7 @@ def _answered(directory: Path, title: str, named: Mapping[str, float], bands: Se
     return _evaluated(directory, title, counters, samples)
 
 
-def _evaluated(directory: Path, title: str, counters: Mapping[str, float], samples: Sequence[tuple[str, float]]) -> str:
+def _evaluated(directory, title, counters, samples):
     """promtool's output unless the panel's first query has these samples, else empty. counters: their growth per
     second."""
     values = {**IDENTITY, "service_label": "server", "service": ".*", "window": "5m"}
@@ -191,7 +188,7 @@ def _evaluated(directory: Path, title: str, counters: Mapping[str, float], sampl
     return evaluate(directory, series, f"{SCRAPE}s", [asked])
 
 
-def _series(name: str, **labels: str) -> str:
+def _series(name, **labels):
     return name + "{" + ", ".join(f'{key}="{value}"' for key, value in {**IDENTITY, **labels}.items()) + "}"
 
 
@@ -199,21 +196,21 @@ STEP = 15
 """Seconds between scrapes, and between the points of a graph of an hour."""
 
 
-def _mark(name: str) -> str:
+def _mark(name):
     values = {**IDENTITY, "service_label": "server", "service": ".*", "window": "5m"}
     (query,) = [query for query in queries("server", values, 3600) if query.where == f"server: mark {name}"]
     return query.expression
 
 
-def _labels(**labels: str) -> str:
+def _labels(**labels):
     return "{" + ", ".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
 
 
-def _trouble(directory: Path, name: str, kind: str, event: str, values: str, marked: list[int]) -> str:
+def _trouble(directory, name, kind, event, values, marked):
     """promtool's output unless the mark `name` is exactly at the points `marked` of a counter with these values."""
     subject = f"{IDENTITY['server']} {IDENTITY['instance']} "
     sample = _labels(**IDENTITY, kind=kind, event=event, subject=subject)
-    asked: list[dict[str, object]] = [
+    asked = [
         {
             "expr": _mark(name),
             "eval_time": f"{point * STEP}s",
@@ -268,8 +265,8 @@ def test_an_alert_is_named_without_labels_that_it_lacks(tmp_path):
     """The text names the worker if the alert has one; otherwise Grafana would show `worker_id`."""
     labels = {**IDENTITY, "alertname": "UwsgiDown", "severity": "critical"}
     of_worker = {**IDENTITY, "alertname": "UwsgiWorker", "code": "x", "severity": "warning", "worker_id": "3"}
-    series: dict[str, str] = {}
-    expected: list[dict[str, object]] = []
+    series = {}
+    expected = []
     for alert, worker in ((labels, ""), (of_worker, "worker 3")):
         series["ALERTS" + _labels(**alert, alertstate="firing")] = "1 1"
         series["ALERTS_FOR_STATE" + _labels(**alert)] = "900 900"
@@ -292,12 +289,12 @@ _VALUES = {
 }
 
 
-def _verdict_series(name: str, server: str, **more: str) -> str:
+def _verdict_series(name, server, **more):
     labels = {"job": "uwsgi", "instance": "web1:9238", "server": server, **more}
     return name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items() if value) + "}"
 
 
-def _finding(server: str, urgency: str, title: str, worker_id: str = "") -> str:
+def _finding(server, urgency, title, worker_id=""):
     name = "uwsgi_finding_since_time_seconds"
     return _verdict_series(
         name, server, code="x", urgency=urgency, title=title, act=f"Fix: {title}", worker_id=worker_id
@@ -315,12 +312,12 @@ SERIES = {
 }
 
 
-def _rows(name: str, where: str, **values: str) -> str:
+def _rows(name, where, **values):
     (query,) = [each for each in queries(name, {**_VALUES, "__from": "0", **values}, 3600) if each.where == where]
     return query.expression
 
 
-def _row(server: str, verdict: str, title: str = "") -> str:
+def _row(server, verdict, title=""):
     words = {"title": title, "act": f"Fix: {title}"} if title else {}
     return _verdict_series("", server, service=server, verdict=verdict, **words)
 

@@ -3,9 +3,7 @@
 import json
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -23,18 +21,17 @@ KINDS = {"timeseries", "stat", "table", "heatmap", "bargauge", "state-timeline",
 
 @pytest.fixture(params=NAMES)
 def name(request):
-    value: str = request.param
-    return value
+    return request.param
 
 
-def below(value: Any) -> Iterator[Any]:
+def below(value):
     """Every object in a document."""
     yield value
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from below(inner)
 
 
-def variables(name: str) -> dict[str, dict[str, Any]]:
+def variables(name):
     return {variable["name"]: variable for variable in board(name)["templating"]["list"]}
 
 
@@ -114,7 +111,7 @@ def test_every_panel_says_what_it_is(name):
 
 def test_panels_are_drawn_as_people_read_them(name):
     """No overlaps, kept columns, shown thresholds, units in words."""
-    taken: dict[tuple[int, int], str] = {}
+    taken = {}
     for panel in board(name)["panels"]:
         at = panel["gridPos"]
         assert at.get("x", 0) + at["w"] <= 24
@@ -185,7 +182,7 @@ def test_every_metric_exists(name):
             assert re.sub("_(bucket|count)$", "", metric) in known, query.where
 
 
-def _links(document: dict[str, Any]) -> list[str]:
+def _links(document):
     return [node["url"] for node in below(document) if isinstance(node, dict) and "/d/" in str(node.get("url", ""))]
 
 
@@ -234,7 +231,7 @@ def test_no_column_is_cut_off(name):
             for change in panel.get("transformations", ())
             for old, new in change["options"].get("renameByName", {}).items()
         }
-        columns: dict[str, dict[str, Any]] = {}
+        columns = {}
         for override in panel["fieldConfig"]["overrides"]:
             column = columns.setdefault(renamed.get(override["matcher"]["options"], override["matcher"]["options"]), {})
             column.update({value["id"]: value["value"] for value in override["properties"]})
@@ -284,5 +281,5 @@ def test_a_verdict_has_the_words_of_the_other_faces(name):
     assert words["verdict"].keys() == RANKS.keys()
 
 
-def _columns(panel: dict[str, Any]) -> set[str]:
+def _columns(panel):
     return {override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]}

@@ -1,7 +1,6 @@
 """The files below deploy/ that these tests compare."""
 
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -15,11 +14,11 @@ KUSTOMIZE = DEPLOY / "kubernetes" / "kustomize"
 OURS = ("container", "compose", "kubernetes", "grafana", "prometheus")
 
 
-def load(path: Path) -> Any:
+def load(path):
     return yaml.safe_load(path.read_text())
 
 
-def instructions(path: Path) -> list[tuple[str, str]]:
+def instructions(path):
     """Returns the instructions of a Containerfile, each with its argument on one line."""
     lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ").splitlines()
@@ -27,13 +26,12 @@ def instructions(path: Path) -> list[tuple[str, str]]:
     return [(part[0], " ".join(part[1].split())) for part in parts]
 
 
-def last_stage(path: Path) -> list[tuple[str, str]]:
+def last_stage(path):
     found = instructions(path)
     start = max(number for number, (name, _) in enumerate(found) if name == "FROM")
     return found[start:]
 
 
-def sidecar_patch() -> dict[str, Any]:
+def sidecar_patch():
     """Returns the container that the kustomize component adds."""
-    container: dict[str, Any] = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["spec"]["containers"][0]
-    return container
+    return load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["spec"]["containers"][0]

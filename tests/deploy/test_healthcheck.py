@@ -6,9 +6,7 @@ import socket
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 
 import pytest
 
@@ -19,7 +17,7 @@ TLS_HANDSHAKE = b"\x16"
 TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x28"  # handshake_failure (RFC 8446, 6)
 
 
-def _loaded() -> ModuleType:
+def _loaded():
     """The script, which is not part of a package."""
     spec = importlib.util.spec_from_file_location("healthcheck", DEPLOY / "container" / "healthcheck.py")
     module = importlib.util.module_from_spec(spec)
@@ -31,11 +29,11 @@ healthcheck = _loaded()
 
 
 @contextmanager
-def server(answer: bytes, context: ssl.SSLContext | None = None) -> Iterator[tuple[str, int]]:
+def server(answer, context=None):
     """A server that gives every connection the same answer and closes it; with a context, TLS gets a 401 instead."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def serve() -> None:
+        def serve():
             while True:
                 try:
                     connection, _ = listener.accept()
@@ -125,7 +123,7 @@ def test_an_exporter_that_listens_on_any_address_is_healthy(host):
             pass
 
 
-def _has_ipv6_loopback() -> bool:
+def _has_ipv6_loopback():
     try:
         with socket.create_server(("::1", 0), family=socket.AF_INET6):
             return True

@@ -5,8 +5,6 @@ import importlib.util
 import json
 import re
 import socket
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -61,8 +59,8 @@ def test_what_services_run_and_share():
     assert "run:/run/uwsgi" in exporter["volumes"]
 
 
-DOCUMENT: dict[str, Any] = load_yaml(COMPOSE)
-SERVICES: dict[str, dict[str, Any]] = DOCUMENT["services"]
+DOCUMENT = load_yaml(COMPOSE)
+SERVICES = DOCUMENT["services"]
 
 services = pytest.mark.parametrize("name", SERVICES)
 
@@ -107,7 +105,7 @@ FOLDER = DEPLOY / "standalone"
 LOADER, PROGRAM = 4711, 4712
 
 
-def _loaded() -> ModuleType:
+def _loaded():
     """The entry point, which is not part of a package."""
     spec = importlib.util.spec_from_file_location("launcher", FOLDER / "launcher.py")
     module = importlib.util.module_from_spec(spec)

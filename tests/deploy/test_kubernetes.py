@@ -6,8 +6,6 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -31,7 +29,7 @@ needs_helm = pytest.mark.skipif(not HELM, reason="needs helm: go install helm.sh
 needs_kubectl = pytest.mark.skipif(not KUBECTL, reason="needs kubectl: apt-get install kubernetes-client")
 
 
-def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
+def merged(base, change):
     result = dict(base)
     for name, value in change.items():
         old = result.get(name)
@@ -123,7 +121,7 @@ def test_the_chart_in_a_checkout_has_the_rules_and_dashboards():
 
 
 def test_every_value_is_in_the_schema():
-    def missing(values: dict[str, Any], schema: dict[str, Any], path: str) -> list[str]:
+    def missing(values, schema, path):
         known = schema.get("properties")
         if known is None:
             return []
@@ -188,7 +186,7 @@ def test_the_component_is_the_sidecar_of_the_chart():
     assert set(spec["securityContext"]) == {"fsGroup"}
 
 
-def rendered(path: Path, *options: str, chart: Path = CHART) -> list[dict[str, Any]]:
+def rendered(path, *options, chart=CHART):
     """The objects that helm makes with these values, of the chart in this clone unless another is named."""
     assert HELM
     command = [HELM, "template", "shop", str(chart), "--kube-version=1.36.0", "--namespace=shop", f"--values={path}"]
@@ -298,13 +296,13 @@ LABELS = 'namespace="shop",server="app"'
 POD = f"{LABELS},pod="
 
 
-def expression() -> str:
+def expression():
     text = (CHART / "templates" / "_autoscaling.tpl").read_text()
     found = re.search(r'define "uwsgi-headroom.utilization" -}}\n.*? -}}\n(.*?){{- end }}', text, re.DOTALL)
     return re.sub(r" ?{{- \$labels -?}} ?", LABELS, found[1])
 
 
-def pod(name: str, *, headroom: dict[str, float], busy: float, wait: float | None, rate: float) -> dict[str, float]:
+def pod(name, *, headroom, busy, wait, rate):
     """The samples of a pod with 32 threads."""
     labels = f'{POD}"{name}"'
     window = f'{labels},window="1m"'

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -34,7 +33,7 @@ USER = "10001"
 PORT = 9238
 
 
-def variables(path: Path) -> set[str]:
+def variables(path):
     """The exporter's variables that a file names, without the prefix and in lower case."""
     return {name.lower() for name in re.findall(rf"\b{PREFIX}([A-Z_]*[A-Z])\b", path.read_text())}
 

@@ -8,42 +8,40 @@ from msgspec.structs import replace
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.errors import SourceError
-from uwsgi_headroom.journal.events import Event, Kind
 from uwsgi_headroom.journal.workers import EndedProcess, find_cause
 from uwsgi_headroom.kernel.memory import OomKills
 from uwsgi_headroom.kernel.setup import read_identity
-from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import ConcurrencyKind, Options, Setup
+from uwsgi_headroom.record import Options, Setup
 
 
 class Watched:
     """A server that is watched, and the worker events in its journal."""
 
-    def __init__(self, options: Options | None = None, **server: int) -> None:
+    def __init__(self, options=None, **server):
         self.server = Server(**server)
         self.options = options
         self.watch = ScriptedWatch()
         self.pass_by(2.0)
 
-    def pass_by(self, seconds: float = 0.5) -> None:
+    def pass_by(self, seconds=0.5):
         """Let this much time pass, with two samples per second."""
         for _ in range(round(seconds * 2)):
             self.watch.read(self.reading(self.watch.now + 0.5))
 
-    def respawn(self, worker_id: int, seconds: float = 0.5) -> None:
+    def respawn(self, worker_id, seconds=0.5):
         """Replaces a worker's process, and lets this much time pass."""
         self.server.respawn(worker_id, self.watch.now)
         self.pass_by(seconds)
 
-    def reading(self, at: float) -> Reading:
+    def reading(self, at):
         reading = self.server.read(at)
         if self.options is None:
             return reading
-        kind: ConcurrencyKind = "threads"
+        kind = "threads"
         setup = Setup(self.options, None, kind, None, None)
         return replace(reading, host=replace(reading.host, setup=setup))
 
-    def events(self, *kinds: Kind) -> list[Event]:
+    def events(self, *kinds):
         """The events of these kinds, oldest first."""
         latest = self.watch.watch.recorder.journal.latest(100)
         return [event for event in reversed(latest) if event.kind in kinds]
@@ -176,7 +174,7 @@ class TestReload:
 def test_another_uwsgi_at_the_same_address():
     """While the earlier master still runs, it was not restarted: another uWSGI answers in its place."""
 
-    def read(at: float, master: int) -> Reading:
+    def read(at, master):
         server = Server(born=at - 0.5)
         for worker_id in (1, 2, 3, 4):
             server[worker_id].pid = master + worker_id
@@ -185,7 +183,7 @@ def test_another_uwsgi_at_the_same_address():
         snapshot = replace(reading.snapshot, pid=master)
         return replace(reading, snapshot=snapshot, host=facts)
 
-    def happened(watch: ScriptedWatch) -> list[str]:
+    def happened(watch):
         events = reversed(watch.watch.recorder.journal.latest(9))
         return [f"{event.title} {event.evidence}" for event in events if event.kind in ("reload", "server_up")]
 

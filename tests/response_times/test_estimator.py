@@ -8,19 +8,19 @@ import pytest
 
 from uwsgi_headroom.response_times import estimator as module
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS, END, LONGEST, SHORTEST, Bins
-from uwsgi_headroom.response_times.estimator import Division, Estimator, make_group
+from uwsgi_headroom.response_times.estimator import Estimator, make_group
 from uwsgi_headroom.response_times.sightings import UNSEEN, Kind, Sightings
 
 BINS = Bins()
 GAP = 0.2
 
 
-def kinds(*pairs: tuple[float, int], gap: float = GAP) -> Sightings:
+def kinds(*pairs, gap=GAP):
     """Requests by the time between the first and the last sample that saw them."""
     return Sightings([], Counter({Kind(between, gap): number for between, number in pairs}))
 
 
-def add(estimator: Estimator, seen: Sightings, seconds: float | None = None, requests: int | None = None) -> Division:
+def add(estimator, seen, seconds=None, requests=None):
     """Adds a batch of 5 s, and checks that it is divided wholly and into numbers."""
     number = len(seen.exact) + sum(seen.kinds.values()) if requests is None else requests
     division = estimator.add(seen, number, seconds, 5.0, GAP)
@@ -32,7 +32,7 @@ def add(estimator: Estimator, seen: Sightings, seconds: float | None = None, req
     return division
 
 
-def mean(division: Division) -> float:
+def mean(division):
     return sum(map(lambda count, middle: count * middle, division.counts, BINS.middles)) / sum(division.counts)
 
 
@@ -164,10 +164,10 @@ def test_an_estimate_follows_a_change():
 
 def test_work_is_bounded(monkeypatch):
     """However many kinds of requests there are, the groups stay few by rounding, and iterations fewer."""
-    iterations: list[int] = []
+    iterations = []
     original = Estimator._expect
 
-    def expect(self: Estimator, groups: list[object], interval: float) -> object:
+    def expect(self, groups, interval):
         iterations.append(len(groups))
         return original(self, groups, interval)
 

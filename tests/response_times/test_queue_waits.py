@@ -2,14 +2,13 @@
 
 import random
 from bisect import bisect_right
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct, field
 
-from uwsgi_headroom.analysis.percentiles import Percentile, compute_percentiles
+from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.record import Backlog, Waiting
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.queue_waits import (
@@ -32,11 +31,11 @@ class Queue(Struct):
     taken: list[float] = field(default_factory=list)
 
     @property
-    def waits(self) -> list[float]:
+    def waits(self):
         return [taken - came for came, taken in zip(self.came, self.taken, strict=True)]
 
 
-def simulate(threads: int, load: float, serve: Callable[[random.Random], float], seconds: float, seed: int) -> Queue:
+def simulate(threads, load, serve, seconds, seed):
     """Random arrivals; load: of the threads, with a mean time in service of 0.1 s."""
     chance, queue, at = random.Random(seed), Queue(), 0.0
     free = [0.0] * threads
@@ -50,7 +49,7 @@ def simulate(threads: int, load: float, serve: Callable[[random.Random], float],
     return queue
 
 
-def look(queue: Queue, at: float, kind: str) -> tuple[Backlog, dict[str, Waiting], int]:
+def look(queue, at, kind):
     """A sample of it: the backlog, the list of what waits, and how many were accepted by then. Both are in order."""
     accepted, come = bisect_right(queue.taken, at), bisect_right(queue.came, at)
     numbers = range(accepted, come)
@@ -58,7 +57,7 @@ def look(queue: Queue, at: float, kind: str) -> tuple[Backlog, dict[str, Waiting
     return Backlog(len(numbers), 100, None), {} if kind == "counts" or not numbers else {"s": listed}, accepted
 
 
-def follow(queue: Queue, kind: str, seconds: float) -> tuple[dict[float, Percentile], float]:
+def follow(queue, kind, seconds):
     """The percentiles of the waits from samples, and the mean."""
     chance, follower, history = random.Random(1), QueueFollower(), BatchHistory(BINS)
     at, before, left = 0.0, 0, list[Left]()
@@ -73,7 +72,7 @@ def follow(queue: Queue, kind: str, seconds: float) -> tuple[dict[float, Percent
     return dict(found.percentiles), sum((each.seconds or 0.0) * each.number for each in left) / before
 
 
-def add_batch(history: BatchHistory, at: float, left: list[Left], accepted: int) -> None:
+def add_batch(history, at, left, accepted):
     """Adds a batch of all the time until then."""
     batch = BatchWaits(BINS)
     batch.add(left, accepted)
@@ -127,19 +126,17 @@ def test_requests_of_mapped_sockets_are_apart():
 class Sampled:
     """A queue of one socket that is sampled twice a second."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.follower = QueueFollower()
         self.at = 0.0
 
-    def sample(
-        self, length: int, *connections: tuple[int, float | None], accepted: int = 0, step: float = 0.5
-    ) -> list[Left]:
+    def sample(self, length, *connections, accepted=0, step=0.5):
         self.at += 0.5
         listed = {"s": Waiting(connections, len(connections) == length)} if connections else {}
         return self.follower.follow(self.at, step, {"s": Backlog(length, 100, None)}, listed, accepted)
 
     @property
-    def oldest(self) -> float | None:
+    def oldest(self):
         """Of a queue that is followed; 0 if it is empty."""
         return self.follower.oldest().get("s")
 

@@ -16,11 +16,8 @@ from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
-from uwsgi_headroom.response_times.totals import ResponseTimeTotals
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.server import Worker
 
 STEP = 0.25
 
@@ -28,24 +25,24 @@ STEP = 0.25
 class Recorded:
     """A server that is sampled every quarter of a second."""
 
-    def __init__(self, server: Server | None = None) -> None:
+    def __init__(self, server=None):
         self.server = server or Server(2, 4)
         self.integrals = Integrals((0.8,), 0.8)
         self.at = 0.0
         self.sample()
 
-    def sample(self, steps: int = 1, pause: float = STEP) -> Recorded:
+    def sample(self, steps=1, pause=STEP):
         for _ in range(steps):
             self.at += pause
             self.integrals.add(self.server.read(self.at), longest_step=1.0)
         return self
 
-    def serve(self, requests: int, each: float = 0.1, worker_id: int = 1) -> Recorded:
+    def serve(self, requests, each=0.1, worker_id=1):
         self.server.serve(worker_id, requests, each)
         return self
 
     @property
-    def totals(self) -> ResponseTimeTotals:
+    def totals(self):
         assert self.integrals.totals.response_times
         return self.integrals.totals.response_times
 
@@ -178,7 +175,7 @@ def test_a_document_without_workers():
     assert recorded.totals.requests >= 12
 
 
-def hostile(seed: int) -> list[tuple[float, tuple[Worker, ...]]]:
+def hostile(seed):
     """Samples of a server that writes whatever it likes: counts that jump and shrink, thread lists that
     change their length, more static requests than requests, times that go backwards, other workers."""
     chance = random.Random(seed)
@@ -209,7 +206,7 @@ def hostile(seed: int) -> list[tuple[float, tuple[Worker, ...]]]:
     return samples
 
 
-def samples_of(seed: int) -> list[Reading]:
+def samples_of(seed):
     server = Server()
     snapshot = server.read(0.0).snapshot
     return [
@@ -229,7 +226,7 @@ def test_totals_never_decrease(seed):
     """Each bound's number grows with time and with the bound, up to that of all requests; all are finite."""
     integrals = Integrals((0.75,), 0.75)
     bounds = sorted({*BUCKET_BOUNDS, 0.75})
-    before: tuple[float, ...] = ()
+    before = ()
     for sample in samples_of(seed):
         integrals.add(sample, longest_step=5.0)
         totals = integrals.totals.response_times

@@ -1,7 +1,6 @@
 """What samples show of single requests: when they began and ended, which were not seen, and which are known exactly."""
 
 import random
-from collections.abc import Iterable
 
 import pytest
 
@@ -10,19 +9,18 @@ from tests.support.simulated_server import EPOCH, reading
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.response_times.sightings import UNSEEN, Kind, Observer, Sightings
-from uwsgi_headroom.stats.server import Worker
 
 GAP = 0.25
-IDLE: dict[int, int | None] = {}
+IDLE = {}
 
 
-def sample(at: float, read_seconds: float = 0.0, ahead: float = 0.0) -> Reading:
+def sample(at, read_seconds=0.0, ahead=0.0):
     """A reading. ahead: seconds by which the exporter's wall clock is ahead of uWSGI's."""
     made = reading(at, NOTHING, HostFacts(), read_seconds, 0.0)
     return Reading(made.at, made.time + ahead, made.read_seconds, 0.0, 1, NOTHING, made.host)
 
 
-def observe(samples: Iterable[Worker], *, ahead: float = 0.0, read_seconds: float = 0.0) -> Sightings:
+def observe(samples, *, ahead=0.0, read_seconds=0.0):
     """What samples of one worker show, a quarter of a second apart; the first is at 10 s."""
     observer, seen = Observer(), Sightings()
     for place, made in enumerate(samples):
@@ -34,12 +32,12 @@ def observe(samples: Iterable[Worker], *, ahead: float = 0.0, read_seconds: floa
     return seen
 
 
-def busy(start: int | None = EPOCH + 10) -> dict[int, int | None]:
+def busy(start=EPOCH + 10):
     """Thread 0 serves a request."""
     return {0: start}
 
 
-def only(seen: Sightings) -> Kind:
+def only(seen):
     """The kind of the only request, which is not exact."""
     assert not seen.exact
     ((kind, number),) = seen.kinds.items()

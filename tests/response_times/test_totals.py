@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections.abc import Sequence
 
 import pytest
 
@@ -17,14 +16,14 @@ from uwsgi_headroom.response_times.totals import BatchHistory, MissCounter, Miss
 BINS = Bins()
 
 
-def division(*seconds: float, number: float = 1.0) -> Division:
+def division(*seconds, number=1.0):
     counts = [0.0] * len(BINS)
     for each in seconds:
         counts[BINS.find(each)] += number
     return Division(counts, [count / 2 for count in counts])
 
 
-def filled(batches: int, *seconds: float) -> BatchHistory:
+def filled(batches, *seconds):
     """Batches of 5 s with a request of each length, and a lost one in every tenth."""
     history = BatchHistory(BINS)
     for place in range(1, batches + 1):
@@ -102,7 +101,7 @@ MISS_BINS = Bins((1.0,))
 STEP = 0.25
 
 
-def counts(**by_time: float) -> list[float]:
+def counts(**by_time):
     """Requests by bin: `fast` of 0.1 s, `slow` of 3 s."""
     numbers = [0.0] * len(MISS_BINS)
     numbers[MISS_BINS.find(0.1)], numbers[MISS_BINS.find(3.0)] = by_time.get("fast", 0.0), by_time.get("slow", 0.0)
@@ -110,20 +109,10 @@ def counts(**by_time: float) -> list[float]:
 
 
 class Counted:
-    def __init__(self) -> None:
+    def __init__(self):
         self.counter = MissCounter(1.0, MISS_BINS)
 
-    def batch(
-        self,
-        fast: int = 0,
-        slow: int = 0,
-        *,
-        lost: int = 0,
-        refused: int = 0,
-        waits: Sequence[tuple[float, float]] = ((0.0, 1.0),),
-        overdue: int = 0,
-        joined: bool = True,
-    ) -> Misses:
+    def batch(self, fast=0, slow=0, *, lost=0, refused=0, waits=((0.0, 1.0),), overdue=0, joined=True):
         return self.counter.add(
             fast + slow,
             counts(fast=fast, slow=slow) if fast + slow else [],
@@ -135,7 +124,7 @@ class Counted:
         )
 
     @property
-    def total(self) -> Misses:
+    def total(self):
         return self.counter.total
 
 
@@ -218,12 +207,12 @@ def test_it_never_decreases():
 class Watched:
     """A server that is sampled every quarter of a second, with a threshold of a second."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server):
         self.server = server
         self.integrals = Integrals((1.0,), 1.0)
         self.at = 0.0
 
-    def sample(self, seconds: float, *, pause: float = STEP, each: int = 0) -> Watched:
+    def sample(self, seconds, *, pause=STEP, each=0):
         """Samples for so long, with so many requests of 100 ms completed between two of them."""
         for _ in range(round(seconds / pause)):
             self.at += pause
@@ -233,7 +222,7 @@ class Watched:
         return self
 
     @property
-    def missed(self) -> tuple[int | None, ...]:
+    def missed(self):
         totals = self.integrals.totals
         return totals.missed_slow, totals.missed_waited, totals.missed_lost, totals.missed_refused
 

@@ -3,8 +3,6 @@
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +12,14 @@ from uwsgi_headroom.service.systemd import take_sockets
 PID = 7
 
 
-def taken(descriptor: int, **more: str) -> list[socket.socket]:
+def taken(descriptor, **more):
     """What is taken of one passed descriptor."""
     environment = {"LISTEN_PID": str(PID), "LISTEN_FDS": "1", **more}
     return take_sockets(environment, PID, first=descriptor)
 
 
 @contextlib.contextmanager
-def passed(made: socket.socket) -> Iterator[int]:
+def passed(made):
     """A descriptor of this socket that another process would own."""
     with made:
         descriptor = os.dup(made.fileno())
@@ -32,7 +30,7 @@ def passed(made: socket.socket) -> Iterator[int]:
             os.close(descriptor)
 
 
-def unix_listener(path: Path) -> socket.socket:
+def unix_listener(path):
     made = socket.socket(socket.AF_UNIX)
     made.bind(str(path))
     made.listen()
@@ -42,7 +40,7 @@ def unix_listener(path: Path) -> socket.socket:
 @pytest.mark.parametrize("kind", ["tcp", "tcp6", "unix"])
 def test_a_listening_socket_is_taken(tmp_path, kind):
     """A TCP or UNIX socket accepts connections afterwards, and programs that this one starts do not get it."""
-    makers: dict[str, Callable[[], socket.socket]] = {
+    makers = {
         "tcp": lambda: socket.create_server(("127.0.0.1", 0)),
         "tcp6": lambda: socket.create_server(("::1", 0), family=socket.AF_INET6),
         "unix": lambda: unix_listener(tmp_path / "web.sock"),

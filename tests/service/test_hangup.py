@@ -5,8 +5,6 @@ import os
 import pty
 import signal
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -24,13 +22,13 @@ RELOADED = "the configuration is reloaded"
 class Running:
     """A running exporter, and its terminal if it has one."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path, keyboard: int) -> None:
+    def __init__(self, process, log, keyboard):
         self.process, self.log, self.keyboard = process, log, keyboard
 
-    def logs(self, text: str, count: int = 1) -> None:
+    def logs(self, text, count=1):
         """Waits until the log has this text so many times."""
 
-        def found() -> bool:
+        def found():
             return self.process.poll() is not None or self.log.read_text().count(text) >= count
 
         wait_until(found, what=text)
@@ -38,7 +36,7 @@ class Running:
 
 
 @contextlib.contextmanager
-def started(folder: Path, *arguments: str, terminal: bool = False) -> Iterator[Running]:
+def started(folder, *arguments, terminal=False):
     """Runs the exporter until the block ends, once it has read its server. terminal: in a terminal of its own."""
     keyboard, screen = pty.openpty() if terminal else (-1, os.open(os.devnull, os.O_RDWR))
     log = folder / "log"
@@ -115,7 +113,7 @@ def test_nohup_is_obeyed(reloads):
 def test_a_request_before_the_exporter_serves_is_kept():
     """A SIGHUP while the exporter starts reloads once it serves."""
     before = signal.getsignal(signal.SIGHUP)
-    reloads: list[str] = []
+    reloads = []
     try:
         hangup = Hangup(reloads=True)
         signal.raise_signal(signal.SIGHUP)

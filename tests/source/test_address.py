@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uwsgi_headroom.errors import AddressError
-from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse_address
+from uwsgi_headroom.source.address import File, Http, Tcp, Unix, parse_address
 
 
-def _without_query(address: Address) -> Address:
+def _without_query(address):
     """The address that the printed form stands for: a query may hold a secret and is printed as `?...`."""
     if isinstance(address, Http) and "?" in address.target:
         return replace(address, target=address.target.partition("?")[0] + "?...")

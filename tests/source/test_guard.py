@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import threading
-from typing import Any
 
 import pytest
 
@@ -15,14 +14,14 @@ from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source import Http, Tcp, read_document
 
 
-def infos(*addresses: str, port: int = 80) -> list[Any]:
+def infos(*addresses, port=80):
     return [
         (socket.AF_INET6 if ":" in text else socket.AF_INET, socket.SOCK_STREAM, 6, "", (text, port))
         for text in addresses
     ]
 
 
-def read(address: Tcp | Http) -> str:
+def read(address):
     with pytest.raises(SourceError) as caught:
         asyncio.run(read_document(address, timeout=5, size_cap=SIZE_CAP))
     return str(caught.value)
@@ -64,8 +63,8 @@ def test_refused(address, others, monkeypatch):
     assert "leads to an address that a name may not lead to" in read(Http("evil.uwsgi.internal", 80, is_guarded=True))
 
 
-def answering(found: list[Any]) -> Any:
-    def getaddrinfo(host: str, *_: object, flags: int = 0, **__: object) -> list[Any]:
+def answering(found):
+    def getaddrinfo(host, *_, flags=0, **__):
         if flags & socket.AI_NUMERICHOST:
             raise socket.gaierror(socket.EAI_NONAME, "not a number")
         return found
@@ -77,7 +76,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to(monkeypatc
     """A resolver that answers differently every time (DNS rebinding) is asked once for each read."""
     asked = []
 
-    def getaddrinfo(host: str, *_: object, flags: int = 0, **__: object) -> list[Any]:
+    def getaddrinfo(host, *_, flags=0, **__):
         if flags & socket.AI_NUMERICHOST:
             raise socket.gaierror(socket.EAI_NONAME, "not a number")
         asked.append(host)
@@ -85,7 +84,7 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to(monkeypatc
 
     connected = []
 
-    async def sock_connect(_loop: object, sock: socket.socket, address: object) -> None:
+    async def sock_connect(_loop, sock, address):
         connected.append(address)
         raise ConnectionRefusedError
 
@@ -111,13 +110,13 @@ _NAME = "stats.example"
 class _Resolver:
     """Hangs until `released` is set, ten seconds at most, and then resolves the name. `asked` counts lookups."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.released = threading.Event()
         self.asked = 0
         self.port = 0
         self._real = socket.getaddrinfo
 
-    def __call__(self, host: str, port: int, **options: Any) -> Any:
+    def __call__(self, host, port, **options):
         if host != _NAME or options.get("flags"):
             return self._real(host, port, **options)
         self.asked += 1
@@ -137,7 +136,7 @@ def resolver(monkeypatch):
             thread.join(60)
 
 
-def read_named(address: str, timeout: float) -> source.Answer:
+def read_named(address, timeout):
     return asyncio.run(source.read_document(source.parse_address(address), timeout=timeout, size_cap=SIZE_CAP))
 
 
@@ -165,7 +164,7 @@ def test_reads_share_the_lookup_that_hangs(resolver):
             read_named(f"tcp://{_NAME}:1717", 0.01)
     assert resolver.asked == 1
 
-    async def read_when_released(port: int) -> bytes:
+    async def read_when_released(port):
         resolver.port = port
         reading = asyncio.create_task(
             source.read_document(source.parse_address(f"tcp://{_NAME}:1717"), timeout=5, size_cap=SIZE_CAP)

@@ -9,9 +9,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,8 +20,8 @@ from tests.support.other_namespaces import as_nobody, as_root, over_ipv6
 from tests.support.real_uwsgi import bare, free_port, uwsgi, wait_until
 from uwsgi_headroom import source
 from uwsgi_headroom.config.defaults import SIZE_CAP
-from uwsgi_headroom.errors import Reason, SourceError
-from uwsgi_headroom.source import Answer, File, Http, Tcp, Unix, parse_address
+from uwsgi_headroom.errors import SourceError
+from uwsgi_headroom.source import File, Http, Tcp, Unix, parse_address
 from uwsgi_headroom.source.silence import explain_stopped, waits_to_write_a_pipe
 
 DOCUMENT = document("threads_4x8_busy")
@@ -39,18 +38,18 @@ def _nothing_stays_open():
     wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, what="descriptors to be closed")
 
 
-def read(address: str | source.Address, timeout: float = 5.0, size_cap: int = SIZE_CAP, **known: Any) -> Answer:
+def read(address, timeout=5.0, size_cap=SIZE_CAP, **known):
     where = parse_address(address) if isinstance(address, str) else address
     return asyncio.run(source.read_document(where, timeout=timeout, size_cap=size_cap, **known))
 
 
-def failure(address: str | source.Address, timeout: float = 5.0, size_cap: int = SIZE_CAP, **known: Any) -> SourceError:
+def failure(address, timeout=5.0, size_cap=SIZE_CAP, **known):
     with pytest.raises(SourceError) as caught:
         read(address, timeout, size_cap, **known)
     return caught.value
 
 
-def reason(address: str | source.Address, timeout: float = 5.0, size_cap: int = SIZE_CAP) -> Reason:
+def reason(address, timeout=5.0, size_cap=SIZE_CAP):
     return failure(address, timeout, size_cap).reason
 
 
@@ -117,9 +116,9 @@ def test_a_path_that_is_not_utf8(tmp_path):
 def test_nothing_is_sent_to_a_raw_server():
     """No byte is sent to a raw server, since uWSGI resets a connection with unread bytes."""
     for where in ("unix", "tcp"):
-        heard: list[bytes] = []
+        heard = []
 
-        def behave(connection: socket.socket, _ended: threading.Event, heard: list[bytes] = heard) -> None:
+        def behave(connection, _ended, heard=heard):
             connection.sendall(DOCUMENT)
             connection.shutdown(socket.SHUT_WR)
             heard.append(b"".join(iter(lambda: connection.recv(100), b"")))
@@ -131,14 +130,14 @@ def test_nothing_is_sent_to_a_raw_server():
 
 
 @contextlib.contextmanager
-def _listening(family: int, address: str | tuple[str, int]) -> Iterator[socket.socket]:
+def _listening(family, address):
     """A listener at this address that answers one client with the document."""
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.bind(address)
         listener.listen()
         listener.settimeout(60)
 
-        def answer() -> None:
+        def answer():
             with contextlib.suppress(TimeoutError), listener.accept()[0] as connection:
                 connection.sendall(DOCUMENT)
 
@@ -291,7 +290,7 @@ def test_a_reset_after_a_complete_document_is_not_an_error():
 def test_a_reset_before_a_document():
     """A reset before the first byte makes the answer `truncated`."""
 
-    def behave(connection: socket.socket, _ended: threading.Event) -> None:
+    def behave(connection, _ended):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
     with bad_servers.serving("tcp", behave) as address:
@@ -301,7 +300,7 @@ def test_a_reset_before_a_document():
 def test_a_reset_while_the_connection_is_made(monkeypatch):
     """A reset between connect() and getpeername() makes the answer `truncated`, too."""
 
-    def fail(_: socket.socket) -> None:
+    def fail(_):
         raise OSError(errno.ENOTCONN, os.strerror(errno.ENOTCONN))
 
     with bad_servers.answers("tcp", DOCUMENT) as address:
@@ -330,7 +329,7 @@ async def test_a_full_unix_backlog_is_waited_for(tmp_path):
             full = client.connect_ex(path) != 0
         begun, served = threading.Event(), []
 
-        def serve() -> None:
+        def serve():
             begun.wait(60)
             while not served:
                 with listener.accept()[0] as connection, contextlib.suppress(BrokenPipeError):
@@ -352,17 +351,17 @@ async def test_a_full_unix_backlog_is_waited_for(tmp_path):
 Behaviour = Callable[[socket.socket, threading.Event], None]
 
 
-def _silent(_connection: socket.socket, _ended: threading.Event) -> None:
+def _silent(_connection, _ended):
     """Sends nothing."""
 
 
-def _dripping(connection: socket.socket, ended: threading.Event) -> None:
+def _dripping(connection, ended):
     with contextlib.suppress(OSError):
         while not ended.wait(0.02):
             connection.send(b"{")
 
 
-def _flooding(connection: socket.socket, ended: threading.Event) -> None:
+def _flooding(connection, ended):
     with contextlib.suppress(OSError):
         while not ended.is_set():
             connection.send(b"{" * 65536)
@@ -376,7 +375,7 @@ def test_the_server_sees_its_client_leave(where, scheme, behave):
     """However a read ends, the connection is closed immediately, so that the server is not held up."""
     left = threading.Event()
 
-    def watched(connection: socket.socket, ended: threading.Event) -> None:
+    def watched(connection, ended):
         behave(connection, ended)
         while not ended.wait(0.02):
             if bad_servers.has_left(connection):
@@ -487,9 +486,9 @@ def test_http_in_chunks_is_refused():
 
 def test_http_requests_exclude_chunks():
     """The request is HTTP/1.0, which a proxy does not answer with chunks."""
-    requests: list[bytes] = []
+    requests = []
 
-    def behave(connection: socket.socket, ended: threading.Event) -> None:
+    def behave(connection, ended):
         requests.append(connection.recv(4096))
         connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n" + DOCUMENT)
 
@@ -529,10 +528,10 @@ async def test_a_silent_https_server_does_not_disturb_other_reads():
 
 
 @contextlib.contextmanager
-def _after_request(answer: bytes) -> Iterator[str]:
+def _after_request(answer):
     """A server that reads a request and answers with these bytes."""
 
-    def behave(connection: socket.socket, _ended: threading.Event) -> None:
+    def behave(connection, _ended):
         request = b""
         while b"\r\n\r\n" not in request:
             request += connection.recv(4096) or b"\r\n\r\n"
@@ -604,7 +603,7 @@ def test_a_loop_of_symbolic_links(tmp_path):
 def test_every_error_of_the_operating_system_comes_with_advice(number, monkeypatch):
     """The message says what happened and what to check, without the operating system's error number."""
 
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise OSError(number, os.strerror(number), "/run/stats")
 
     monkeypatch.setattr(os, "stat", fail)
@@ -635,7 +634,7 @@ def test_permission_denied(tmp_path, scheme):
             path.write_bytes(DOCUMENT)
         path.chmod(0o600)
 
-        def try_to_read() -> tuple[str, str]:
+        def try_to_read():
             try:
                 asyncio.run(source.read_document(parse_address(f"{scheme}://{path}"), timeout=1, size_cap=SIZE_CAP))
             except SourceError as error:
@@ -694,7 +693,7 @@ def test_real_uwsgi_over_http_and_raw():
         assert read(f"http://{web}").body.startswith(b"{")
 
 
-def _reads(address: str) -> bool:
+def _reads(address):
     with contextlib.suppress(SourceError):
         return read(address).body.startswith(b"{")
     return False

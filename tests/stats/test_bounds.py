@@ -1,7 +1,6 @@
 """Each part of a document is bounded, and no realistic document of uWSGI is over a bound."""
 
 import json
-from typing import Any
 
 import pytest
 
@@ -14,25 +13,25 @@ from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, QUOTES
 SECRET = "hunter2"
 
 
-def server(**keys: object) -> bytes:
+def server(**keys):
     return json.dumps({"version": "2.0.31", "pid": 7, "workers": [], **keys}).encode()
 
 
-def emperor(**keys: object) -> bytes:
+def emperor(**keys):
     return json.dumps({"version": "2.0.31", "vassals": [], **keys}).encode()
 
 
-def router(**keys: object) -> bytes:
+def router(**keys):
     return json.dumps({"version": "2.0.31", "active_sessions": 0, **keys}).encode()
 
 
-def refusal(body: bytes) -> StatsError:
+def refusal(body):
     with pytest.raises(StatsError) as caught:
         stats.decode(body)
     return caught.value
 
 
-def some(count: int, **keys: object) -> list[Any]:
+def some(count, **keys):
     return [dict(keys) for _ in range(count)]
 
 
@@ -171,7 +170,7 @@ def test_uwsgis_own_metrics_are_many():
     assert len(snapshot.custom_metrics) < MOST["custom metrics"]
 
 
-def as_uwsgi_writes(workers: int, cores: int, variables: int, busy: bool) -> bytes:
+def as_uwsgi_writes(workers, cores, variables, busy):
     """A document as uWSGI prints it, with tabs; each core has `variables` bytes of request variables."""
     request = [f"HTTP_X_{number}={'v' * (variables // 20 - 9)}" for number in range(20)] + [""] if busy else []
     info = {"request_start": 1_700_000_000} if busy else {}

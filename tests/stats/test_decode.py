@@ -10,19 +10,18 @@ from hypothesis import strategies as st
 from tests.support.captured_documents import NAMES, document, with_a_wrong_value
 from uwsgi_headroom import stats
 from uwsgi_headroom.errors import StatsError
-from uwsgi_headroom.stats import AnySnapshot
 
 SMALL = "router_http"
 SECRET = "hunter2-in-a-cookie"
 
 
-def refusal(body: bytes) -> StatsError:
+def refusal(body):
     with pytest.raises(StatsError) as caught:
         stats.decode(body)
     return caught.value
 
 
-def decoded_or_refused(body: bytes) -> AnySnapshot | StatsError:
+def decoded_or_refused(body):
     """The two possible outcomes of decoding any bytes."""
     try:
         return stats.decode(body)
@@ -30,11 +29,11 @@ def decoded_or_refused(body: bytes) -> AnySnapshot | StatsError:
         return error
 
 
-def server(**keys: object) -> bytes:
+def server(**keys):
     return json.dumps({"version": "2.0.31", "pid": 7, "workers": [], **keys}).encode()
 
 
-def worker(**keys: object) -> bytes:
+def worker(**keys):
     return server(workers=[{"id": 1, "pid": 8, "accepting": 1, "respawn_count": 1, "status": "idle", **keys}])
 
 

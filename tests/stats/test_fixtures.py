@@ -1,28 +1,26 @@
 """Every document captured from real uWSGI is decoded, and shows the case for which it was captured."""
 
 import json
-from typing import Any
 
 import msgspec
 import pytest
 
 from tests.support.captured_documents import NAMES, document, kind, words_of_requests
 from uwsgi_headroom import stats
-from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.server import STATES, Worker
+from uwsgi_headroom.stats.server import STATES
 
 HOSTILE = [name for name in NAMES if name.startswith("hostile_")]
 SERVERS = [name for name in NAMES if kind(name) == "server"]
 
 
-def server(name: str) -> Snapshot:
+def server(name):
     return stats.decode(document(name))
 
 
-def everything_in(value: object) -> set[str]:
+def everything_in(value):
     """Every string of a snapshot, keys included, however deep."""
-    keys: set[str] = set()
-    rest: list[Any] = [msgspec.to_builtins(value)]
+    keys = set()
+    rest = [msgspec.to_builtins(value)]
     while rest:
         node = rest.pop()
         if isinstance(node, dict):
@@ -282,6 +280,6 @@ def test_nothing_of_a_request_is_kept(name):
 
 def test_workers_are_frozen():
     """A snapshot cannot be changed."""
-    worker: Worker = server("minified").workers[0]
+    worker = server("minified").workers[0]
     with pytest.raises(AttributeError):
         worker.requests = 3

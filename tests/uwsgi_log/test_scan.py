@@ -19,12 +19,12 @@ REQUEST = (
 )
 
 
-def scan(*lines: str) -> Counter[Seen]:
+def scan(*lines):
     return Scanner().scan("".join(f"{line}\n" for line in lines).encode())
 
 
-def codes(*lines: str) -> Counter[str]:
-    counted: Counter[str] = Counter()
+def codes(*lines):
+    counted = Counter()
     for seen, count in scan(*lines).items():
         counted[seen.code] += count
     return counted
@@ -154,7 +154,7 @@ _WORDS = st.sampled_from(
 
 
 @st.composite
-def _hostile_lines(draw: st.DrawFn) -> bytes:
+def _hostile_lines(draw):
     """A known message with a secret put in at any place, or a secret wherever uWSGI has a text of its user's."""
     line = draw(st.sampled_from([each for samples in SAMPLES.values() for each in samples] + list(FAILED)))
     for _ in range(draw(st.integers(1, 3))):

@@ -24,11 +24,11 @@ ALL = 1 << 30
 class Read:
     """A tail and a clock that moves by half a second at each look."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.tail = Tail(str(path))
         self.now = 0.0
 
-    def __call__(self, most: int = ALL) -> bytes:
+    def __call__(self, most=ALL):
         """What a look finds, without the marks where lines were left out."""
         self.now += 0.5
         return b"".join(block for block in self.tail.read(self.now, most) if block)
@@ -52,7 +52,7 @@ def follow(path, read):
     return read
 
 
-def append(path: Path, text: bytes) -> None:
+def append(path, text):
     with path.open("ab") as file:
         file.write(text)
 
@@ -254,7 +254,7 @@ def test_a_file_that_becomes_readable_is_read():
             os.close(descriptor)
 
 
-def _read_as_nobody(path: Path, tell: int, asked: int) -> int:
+def _read_as_nobody(path, tell, asked):
     """What another user finds in the test above: 0 if that is as it should be."""
     os.setgroups([])
     os.setgid(65534)
@@ -277,7 +277,7 @@ def test_renaming_loses_and_doubles_nothing(path):
     found = [block for block in tail.read(time.monotonic(), ALL) if block]
     stop = threading.Event()
 
-    def follow() -> None:
+    def follow():
         while not stop.wait(TURN_SECONDS):
             found.extend(block for block in tail.read(time.monotonic(), ALL) if block)
         found.extend(block for block in tail.read(time.monotonic(), ALL) if block)
@@ -325,7 +325,7 @@ BETWEEN_LOOKS = 100
 ROTATIONS = 3
 
 
-def rename(log: Path, number: int) -> None:
+def rename(log, number):
     """As logrotate does with `create`: uWSGI writes to the old file until it is asked to open the log again."""
     log.rename(f"{log}.{number}")
     log.touch()
@@ -334,7 +334,7 @@ def rename(log: Path, number: int) -> None:
     os.utime(log.with_name("reopen"), (later, later))
 
 
-def by_uwsgi(_log: Path, _number: int) -> None:
+def by_uwsgi(_log, _number):
     """uWSGI's master renames the log once a second, if it is larger than `log-maxsize`."""
 
 
@@ -350,11 +350,11 @@ def test_every_request_is_read_once(rotate, tmp_path):
     options += ["--log-master", "--log-maxsize", str(MAXSIZE)] if rotate is by_uwsgi else []
     tail, found, stop, looked = Tail(str(log)), bytearray(), threading.Event(), threading.Event()
 
-    def look() -> None:
+    def look():
         for block in tail.read(time.monotonic(), 1 << 30):
             found.extend(block or b"")
 
-    def follow() -> None:
+    def follow():
         while not stop.wait(TURN_SECONDS):
             look()
             looked.set()
