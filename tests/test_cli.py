@@ -56,7 +56,6 @@ def test_abbreviated_flags_are_refused(capsys, arguments, status):
 
 
 def test_help(capsys):
-    """Help names the commands, and those name their flags and variables."""
     assert "discover" in ended(capsys, "--help")[1]
     text = ended(capsys, "serve", "--help")[1]
     for word in ("--stats", "--config", "--web.listen-address", "--log.level", "--log.format", "UWSGI_HEADROOM_STATS"):

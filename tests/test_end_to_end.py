@@ -194,7 +194,6 @@ def test_no_word_of_a_request_leaves(bad_inputs):
 
 
 def test_several_real_servers_one_of_them_down():
-    """With several uWSGI servers, one of them missing, each has its own correct figures."""
     with (
         uwsgi("--processes", "2", "--threads", "3") as two,
         uwsgi("--processes", "1") as one,
@@ -332,7 +331,6 @@ def test_it_ends_when_told(sign, busy):
 
 @pytest.fixture(scope="module")
 def endings(tmp_path_factory):
-    """Exit status and log of one exporter for each moment and signal."""
     folder = tmp_path_factory.mktemp("endings")
     (folder / "well.json").write_bytes(WELL)
     (folder / "x.yml").write_text(f"servers: [well=file://{folder}/well.json]\n")

@@ -92,7 +92,6 @@ def server():
 
 @pytest.fixture(scope="module")
 def broken(server, tmp_path_factory):
-    """A document of that server that cannot be decoded."""
     path = tmp_path_factory.mktemp("broken") / "document"
     path.write_bytes(server.document()[:-40])
     return path

@@ -268,7 +268,6 @@ class Demo(Struct, frozen=True):
         )
 
     def find(self, name):
-        """The process of this demo whose command contains a word."""
         word = {
             "demo": "app.demo",
             "pip": "$TMPDIR/unpacked",
@@ -291,7 +290,6 @@ class Demo(Struct, frozen=True):
         return matching[("demo", "guard", "runner").index(name)] if word == "app.demo" else matching[0]
 
     def kill(self, victim):
-        """Kills `make`, its whole process group, or a process with SIGKILL."""
         if victim == "group":
             os.killpg(self.process.pid, signal.SIGKILL)
         elif victim == "make":

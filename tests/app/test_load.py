@@ -54,7 +54,6 @@ def test_load_moves_the_counters(served):
 
 @pytest.mark.integration
 def test_clients_with_limits(served):
-    """Arrivals beyond the bound are left out."""
     tally = run_until(served, [Load(rate=100, path="/slow?s=1", most=2)], lambda tally: tally.left_out > 10)
     assert served.count("in_request") <= 2
     assert tally.refused == 0

@@ -116,7 +116,6 @@ def parse_scrape(text, *, openmetrics=False):
 
 
 def is_up(series, server):
-    """Whether a scrape says that the server is up."""
     return series["uwsgi_up", (("server", server),)] == 1
 
 
@@ -132,7 +131,6 @@ def was_read(server, scrapes):
 
 
 def failures(server, series):
-    """The reasons why reads of the server failed."""
     name = "uwsgi_exporter_read_errors_total"
     return {reason for reason in REASONS if series[name, (("reason", reason), ("server", server))] > 0}
 

@@ -58,7 +58,6 @@ class TestDown:
         assert kinds(watch) == ["server_down"]
 
     def test_never_read(self):
-        """A server that was never read is down from the start."""
         watch = ScriptedWatch().read(REFUSED, 1.0)
         assert kinds(watch) == ["server_down"]
         assert kinds(watch.seconds(Server(), 1)) == ["server_down", "server_up"]
@@ -72,7 +71,6 @@ class TestDown:
         assert (gap.kind, gap.title) == ("sampling_gap", "There were no samples for 12 s.")
 
     def test_an_emperor(self):
-        """An emperor is reported as down and up as well."""
         watch = ScriptedWatch().read(emperor(1.0)).read(REFUSED, 2.0).read(emperor(3.0))
         assert kinds(watch) == ["server_down", "server_up"]
 
@@ -122,7 +120,6 @@ class TestConfiguration:
         assert self.title(before, before) == ""
 
     def test_many_are_counted(self):
-        """A sentence lists at most six changes."""
         set_now = "harakiri", "listen", "max_requests", "gevent", "cheaper", "reload_on_rss", "asyncio", "http_timeout"
         many = Options(**dict.fromkeys(set_now, 2), complete=True)
         title = self.title(self.reading(1.0, Options(complete=True)), self.reading(2.0, many))

@@ -29,7 +29,6 @@ class Watched:
             self.watch.read(self.reading(self.watch.now + 0.5))
 
     def respawn(self, worker_id, seconds=0.5):
-        """Replaces a worker's process, and lets this much time pass."""
         self.server.respawn(worker_id, self.watch.now)
         self.pass_by(seconds)
 
@@ -48,7 +47,6 @@ class Watched:
 
 
 def test_nothing_happens():
-    """A server that serves requests has no event except the start."""
     watched = Watched()
     for _ in range(10):
         watched.server.serve(1, 5)
@@ -125,7 +123,6 @@ class TestReload:
     """Reloads: of the master, which resets its counters, and of the workers only."""
 
     def test_full(self):
-        """A reload of the master is one event, and not the end of any worker."""
         watched = Watched()
         watched.server.serve(1, 500)
         watched.pass_by()
@@ -147,14 +144,12 @@ class TestReload:
 
     @pytest.mark.parametrize("workers", [(1, 2, 3), (1, 2, 3, 1, 2, 3)])
     def test_not_all_of_the_workers(self, workers):
-        """As long as one worker was not replaced, there is no reload."""
         watched = Watched()
         for worker in workers:
             watched.respawn(worker, 2.0)
         assert watched.events("reload") == []
 
     def test_a_crash_loop_is_not_a_reload(self):
-        """If all workers end in turn, but repeatedly, that is not a reload."""
         watched = Watched()
         for turn in range(6):
             for worker in (1, 2, 3, 4):

@@ -35,7 +35,6 @@ def arguments_of_program(words):
 
 
 def shown_arguments(text):
-    """The arguments of each command of this program that a document shows."""
     found = map(arguments_of_program, commands(text))
     return [arguments for arguments in found if arguments is not None]
 
@@ -53,7 +52,6 @@ def refusal(arguments):
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_commands_are_understood(path):
-    """Each command of this program that a document shows, by the parser that the program has."""
     shown = [
         arguments for words in commands(path.read_text()) if (arguments := arguments_of_program(words)) is not None
     ]

@@ -73,7 +73,6 @@ def follow(queue, kind, seconds):
 
 
 def add_batch(history, at, left, accepted):
-    """Adds a batch of all the time until then."""
     batch = BatchWaits(BINS)
     batch.add(left, accepted)
     batch.end(history, at, at, INTERVAL)

@@ -159,7 +159,6 @@ def test_static_requests_are_left_out():
 
 
 def test_without_cores_nothing_is_known():
-    """With stats-no-cores there are no totals."""
     assert Recorded(Server(cores=False)).serve(9).sample(24).integrals.totals.response_times is None
 
 
@@ -249,7 +248,6 @@ def test_totals_never_decrease(seed):
 
 
 def test_a_copy_stays():
-    """An observation's totals do not change with later batches."""
     recorded = Recorded().serve(10).sample(24)
     copy = recorded.totals.copy()
     recorded.serve(10).sample(24)

@@ -53,7 +53,6 @@ def test_no_batches_no_window():
 
 
 def test_batches_without_requests():
-    """They have a length, and no requests."""
     history = BatchHistory(BINS)
     history.add(5.0, 5.0, 0.2, 0, 1, Division((), ()), Misses(1, 0.0, 0.0, 1))
     window, slow = history.window(0.0, 5.0), history.slow_requests(0.0, 5.0)
@@ -129,7 +128,6 @@ class Counted:
 
 
 def test_slow_lost_and_refused():
-    """Each is a request, and a miss."""
     assert Counted().batch(90, 5, lost=3, refused=2) == Misses(100, 5, 0, 3, 2)
     assert Counted().batch(10) == Misses(10)
     assert Counted().batch() == Misses()

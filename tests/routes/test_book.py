@@ -52,7 +52,6 @@ def test_a_path_is_named_in_its_third_sample():
 
 
 def test_many_threads_in_one_sample_are_one_sighting():
-    """A hundred requests at one instant do not name a path."""
     assert Book().see(*["/export"] * 100) == ["other"] * 100
 
 

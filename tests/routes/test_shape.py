@@ -19,7 +19,6 @@ JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N"
 
 
 def path_of(path, *templates):
-    """The path of the shape of a GET request."""
     raw = path if isinstance(path, bytes) else path.encode()
     shape = make_shape(b"GET", raw, Templates(templates))
     return "other" if shape == OTHER else "/" + "/".join(shape.segments)

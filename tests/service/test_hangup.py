@@ -101,7 +101,6 @@ def test_without_a_file_it_ends(tmp_path):
 
 @pytest.mark.parametrize("reloads", [False, True])
 def test_nohup_is_obeyed(reloads):
-    """If SIGHUP was ignored at start, it stays ignored, with a file and without."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         Hangup(reloads=reloads).attach(lambda _signal, _frame: None, lambda: None)

@@ -99,7 +99,6 @@ def test_understood(text, address):
     ],
 )
 def test_refused_with_advice(text, advice):
-    """Any other text is refused with a message that gives the valid form."""
     with pytest.raises(AddressError) as caught:
         parse_address(text)
     assert advice in str(caught.value)
@@ -107,7 +106,6 @@ def test_refused_with_advice(text, advice):
 
 @pytest.mark.parametrize("text", ["http://ann:hunter2@shop/", "tcp://ann:hunter2@shop:1", "https://hunter2@shop"])
 def test_a_password_is_refused_and_not_repeated(text):
-    """An address with a password is refused; the message, which goes to a log, does not contain the password."""
     with pytest.raises(AddressError) as caught:
         parse_address(text)
     assert "hunter2" not in str(caught.value)

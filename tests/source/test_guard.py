@@ -126,7 +126,6 @@ class _Resolver:
 
 @pytest.fixture
 def resolver(monkeypatch):
-    """A resolver that hangs and is released at the end of the test."""
     hung = _Resolver()
     monkeypatch.setattr(socket, "getaddrinfo", hung)
     yield hung
@@ -180,7 +179,6 @@ def test_reads_share_the_lookup_that_hangs(resolver):
 
 
 def test_a_name_that_does_not_exist():
-    """An unknown name is `unreachable`, and the message says what to check."""
     with pytest.raises(SourceError, match=r"the name does not resolve .*: check its spelling") as caught:
         read_named("tcp://no-such-host.invalid:1717", 5)
     assert caught.value.reason == "unreachable"

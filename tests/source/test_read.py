@@ -32,7 +32,6 @@ both = pytest.mark.parametrize("where", ["unix", "tcp"])
 
 @pytest.fixture(autouse=True)
 def _nothing_stays_open():
-    """No test of a reader leaves a descriptor behind."""
     before = len(os.listdir("/proc/self/fd"))
     yield
     wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, what="descriptors to be closed")
@@ -59,7 +58,6 @@ def reason(address, timeout=5.0, size_cap=SIZE_CAP):
 @both
 @pytest.mark.parametrize("body", [DOCUMENT, b"x" * 6_000_000], ids=["usual", "larger than any socket buffer"])
 def test_a_document_is_read_completely(where, body):
-    """The document is read byte for byte as the server wrote it."""
     with bad_servers.answers(where, body) as address:
         assert read(address).body == body
 
@@ -77,7 +75,6 @@ def test_the_process_behind_a_unix_socket_is_known():
 
 @over_ipv6
 def test_ipv6():
-    """A server on an IPv6 address is read."""
     with _listening(socket.AF_INET6, ("::1", 0)) as listener:
         port = listener.getsockname()[1]
         answer = read(f"tcp://[::1]:{port}")
@@ -86,7 +83,6 @@ def test_ipv6():
 
 
 def test_the_second_address_of_a_name_is_tried():
-    """If the first address of a name refuses, the next one is read."""
     with _listening(socket.AF_INET, ("127.0.0.1", 0)) as listener:
         assert read(f"localhost:{listener.getsockname()[1]}").body == DOCUMENT
 
@@ -100,14 +96,12 @@ def test_an_abstract_socket(ending):
 
 
 def test_a_relative_path(tmp_path, monkeypatch):
-    """A path may be relative to the exporter's working directory."""
     monkeypatch.chdir(tmp_path)
     with _listening(socket.AF_UNIX, "stats"):
         assert read("./stats").body == DOCUMENT
 
 
 def test_a_path_that_is_not_utf8(tmp_path):
-    """A socket whose name is not valid UTF-8 is read like any other."""
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.stats")
     with _listening(socket.AF_UNIX, path):
         assert read(Unix(path)).body == DOCUMENT
@@ -161,7 +155,6 @@ def test_a_raw_stream_has_no_length(where):
 
 @both
 def test_a_silent_server_times_out(where):
-    """A read of a server that accepts and never writes ends at the deadline."""
     with bad_servers.accepts_and_never_writes(where) as address:
         error = failure(address, PATIENCE)
     assert error.reason == "timeout"
@@ -275,7 +268,6 @@ def test_an_endless_document_stops_at_the_cap(where):
 
 @both
 def test_the_cap_is_met_exactly(where):
-    """A document of exactly the cap is read; one byte more is refused."""
     with bad_servers.answers(where, DOCUMENT) as address:
         assert read(address, size_cap=len(DOCUMENT)).body == DOCUMENT
         assert reason(address, size_cap=len(DOCUMENT) - 1) == "too_large"
@@ -288,8 +280,6 @@ def test_a_reset_after_a_complete_document_is_not_an_error():
 
 
 def test_a_reset_before_a_document():
-    """A reset before the first byte makes the answer `truncated`."""
-
     def behave(connection, _ended):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
@@ -429,7 +419,6 @@ def test_http_of_another_status(status):
 
 
 def test_http_cut_short():
-    """An answer shorter than its Content-Length is `truncated`."""
     with bad_servers.answers_http("tcp", DOCUMENT, framing="length") as address, socket.socket() as client:
         host, _, port = address.partition(":")
         client.connect((host, int(port)))
@@ -498,13 +487,11 @@ def test_http_requests_exclude_chunks():
 
 
 def test_http_past_the_cap():
-    """The cap holds for HTTP too."""
     with bad_servers.answers_http("tcp", b"x" * 1_000_000) as address:
         assert reason(f"http://{address}", size_cap=100_000) == "too_large"
 
 
 def test_http_of_a_raw_server():
-    """A raw server read with http:// is recognised; the error names the scheme that works."""
     with bad_servers.answers("tcp", DOCUMENT) as address:
         error = failure(f"http://{address}")
     assert error.reason == "http"
@@ -512,7 +499,6 @@ def test_http_of_a_raw_server():
 
 
 def test_https_of_a_server_without_tls():
-    """A server without TLS is a failed read with a reason, like any other."""
     with bad_servers.answers_http("tcp", DOCUMENT) as address:
         assert reason(f"https://{address}", PATIENCE) in ("unreachable", "truncated", "timeout")
 
@@ -581,7 +567,6 @@ def test_anything_but_a_socket_is_refused(tmp_path, what):
 
 
 def test_a_datagram_socket(tmp_path):
-    """A UNIX socket of another type is a failed read like any other."""
     path = str(tmp_path / "stats")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
         other.bind(path)
@@ -613,7 +598,6 @@ def test_every_error_of_the_operating_system_comes_with_advice(number, monkeypat
 
 
 def test_a_name_that_does_not_resolve():
-    """An unknown host name is reported as one that does not resolve."""
     error = failure("tcp://no-such-host.invalid:1717", 20)
     assert error.reason == "unreachable"
     assert "resolve" in str(error)
@@ -651,7 +635,6 @@ def test_permission_denied(tmp_path, scheme):
 
 
 def test_a_file_is_replayed(tmp_path):
-    """A file of at most the cap is read completely; a larger one is refused."""
     path = tmp_path / "stats.json"
     path.write_bytes(DOCUMENT)
     assert read(f"file://{path}").body == DOCUMENT
@@ -712,7 +695,6 @@ def test_real_uwsgi_abstract_and_long_documents():
 
 @pytest.mark.integration
 def test_real_router():
-    """The stats server of a real router is read like any other."""
     listen = f"127.0.0.1:{free_port()}"
     with bare("--master", "--fastrouter", listen, "--fastrouter-stats", "{directory}/stats") as server:
         assert b'"active_sessions"' in read(Unix(server.stats)).body
@@ -727,7 +709,6 @@ WRITER = "import os\nwhile True: os.write(1, bytes(65536))"
 
 
 def test_a_writer_at_a_full_pipe():
-    """A process that writes to a pipe without a reader is recognised while it lives."""
     with subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE) as process:
         try:
             wait_until(lambda: waits_to_write_a_pipe(process.pid), what="the pipe to fill")

@@ -60,7 +60,6 @@ PARTS = {
 
 
 def test_every_bound_is_tested():
-    """These tests have a document for every part with a bound."""
     assert PARTS.keys() == MOST.keys()
 
 
@@ -81,7 +80,6 @@ def test_one_more_is_refused(part):
 
 
 def test_parts_listed_under_a_key_twice_are_counted_together():
-    """A key that occurs twice in the document does not evade the bound."""
     half = json.dumps(some(MOST["caches"] // 2 + 1))
     assert refusal(f'{{"workers":[],"caches":{half},"caches":{half}}}'.encode()).reason == "too_large"
 
@@ -145,7 +143,6 @@ def test_locks_are_measured_before_they_are_built():
 
 @pytest.mark.parametrize("locks", [3, [3], [{"a": "b"}], {"a": 1}])
 def test_locks_of_another_type_are_not_uwsgis(locks):
-    """A document whose `locks` are not a list of locks is refused as `not_uwsgi`."""
     assert refusal(server(locks=locks)).reason == "not_uwsgi"
 
 
@@ -157,7 +154,6 @@ def test_locks_of_one_name_have_one_holder(pids):
 
 
 def test_locks_that_are_not_there():
-    """If the list of locks is absent or null, locks are unknown."""
     for body in (server(), server(locks=None)):
         assert stats.decode(body).locks is None
 

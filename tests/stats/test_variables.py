@@ -124,7 +124,6 @@ def test_raw_bytes_of_clients_do_no_harm(junk):
 
 
 def test_idle_threads_have_no_shape():
-    """Variables of a request that has ended do not count."""
     worker = worker_of(with_variables(listed("REQUEST_METHOD=POST", "PATH_INFO=/export"), busy=0))
     assert (worker.serving, worker.shapes) == ({}, {})
 

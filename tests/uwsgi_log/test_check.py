@@ -121,7 +121,6 @@ def test_the_signal_that_ends_workers_is_named(app):
 
 
 def test_a_missing_plugin_is_named(app):
-    """Requests with a modifier that no plugin serves."""
     with serving(app) as server, repeated(lambda: send(server.socket, packet(5, REQUEST_METHOD="GET"))):
         document = check(server)
     finding = findings(document)["requests_rejected"]
@@ -157,7 +156,6 @@ def test_the_path_of_a_log_may_be_relative(app):
 
 
 def test_discover_prints_the_flag(app):
-    """`discover` prints the flags that watch a server and read its log."""
     with serving(app) as server:
         ran = run("discover")
         assert re.search(rf"--log \S+={re.escape(str(server.log))}\b", ran.stdout)
@@ -196,7 +194,6 @@ def test_a_log_of_no_server_is_refused(app, options, words):
 
 
 def test_a_log_that_cannot_be_read_is_said(app):
-    """The document says why the log is not read."""
     with serving(app) as server:
         server.log.rename(server.log.with_name("moved"))
         document = check(server, seconds=2)

@@ -222,7 +222,6 @@ def test_a_log_full_of_different_messages_makes_few_events():
 
 
 def test_pending_lines_are_bounded():
-    """A hostile log takes no more memory than its bounds."""
     log = Log()
     for pid in range(5000):
         log.hear(1.0, Seen("killed_by_signal", pid=pid, signal=11))

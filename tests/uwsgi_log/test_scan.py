@@ -93,7 +93,6 @@ def test_the_lines_of_requests_are_counted():
 
 
 def test_numbers_are_taken():
-    """A message has the numbers of its worker, process, signal and limit."""
     assert scan(SAMPLES["killed_by_signal"][0]) == {Seen("killed_by_signal", worker=2, pid=4711, signal=11): 1}
     assert scan(SAMPLES["head_too_large"][0], SAMPLES["head_too_large"][1]) == {Seen("head_too_large", limit=4096): 2}
 
@@ -115,7 +114,6 @@ def test_a_failed_start_has_its_exception_and_place():
 
 
 def test_a_traceback_goes_on_in_the_next_block():
-    """Blocks end between any two lines."""
     for cut in range(1, len(FAILED)):
         scanner, seen = Scanner(), Counter[Seen]()
         for part in (FAILED[:cut], FAILED[cut:]):

@@ -76,7 +76,6 @@ def test_a_file_that_appears_later_is_all_new(path, read):
 
 
 def test_lines_are_whole(path, follow):
-    """The beginning of a line waits for its end."""
     append(path, b"one\ntw")
     assert follow() == b"one\n"
     append(path, b"o\n")
