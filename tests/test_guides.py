@@ -13,7 +13,10 @@ from uwsgi_headroom.journal.events import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
-GUIDES = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GUIDES = [
+    *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "README", "SECURITY")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
 
 FOLDERS = {folder.name for folder in PACKAGE.iterdir() if folder.is_dir()}
@@ -48,7 +51,7 @@ def test_what_a_page_names_exists(guide):
     missing = [name for name in named_modules(prose(guide)) if not (PACKAGE / name).exists()]
     assert not missing
     for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", prose(guide)):
-        assert re.search(rf"^ *def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}::{name}"
+        assert re.search(rf"^ *(?:async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}::{name}"
     for name, file in re.findall(r"`([A-Z_]{4,})`[ \n](?:in|of)[ \n]`([\w./-]+\.py)`", prose(guide)):
         path = next(path for path in (ROOT / file, PACKAGE / file.removeprefix("P/")) if path.exists())
         assert re.search(rf"^{name}\b", path.read_text(), re.MULTILINE), f"{name} in {file}"

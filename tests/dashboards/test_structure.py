@@ -166,22 +166,6 @@ def test_variables_are_the_same_everywhere(name):
     assert bool(recorded) is (name == "capacity")
 
 
-def test_every_metric_exists(name):
-    """The exporter exports each metric (docs/metrics.md is tested against the exporter), or a rule records it."""
-    known = set(re.findall(r"^\| `(uwsgi_\w+)`", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
-    for file in (ROOT / "alerts" / "rules").glob("*.yaml"):
-        known |= {
-            rule["record"]
-            for group in yaml.safe_load(file.read_text())["groups"]
-            for rule in group["rules"]
-            if "record" in rule
-        }
-    own = dict.fromkeys(variables(name), "x") | {"__from": "0"}
-    for query in queries(name, own, 3600):
-        for metric in re.findall(r"(?:\w+:)?uwsgi_\w+(?::\w+)?", query.expression):
-            assert re.sub("_(bucket|count)$", "", metric) in known, query.where
-
-
 def _links(document):
     return [node["url"] for node in below(document) if isinstance(node, dict) and "/d/" in str(node.get("url", ""))]
 

@@ -87,21 +87,10 @@ CHAPTERS = ["Prerequisites", "Installation", "Customization", "Verification"]
 
 
 @pytest.mark.parametrize("folder", OURS)
-def test_the_chapters_are_in_order(folder):
-    assert re.findall(r"^## (.+)$", (DEPLOY / folder / "README.md").read_text(), re.MULTILINE) == CHAPTERS
-
-
-@pytest.mark.parametrize("folder", OURS)
-def test_links_lead_somewhere(folder):
+def test_chapters_of_a_readme(folder):
     text = (DEPLOY / folder / "README.md").read_text()
-    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
-    assert links
-    assert all((DEPLOY / folder / link).exists() for link in links), links
-
-
-@pytest.mark.parametrize("folder", OURS)
-def test_it_says_what_was_not_tried(folder):
-    assert "Not tried:" in (DEPLOY / folder / "README.md").read_text()
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == CHAPTERS
+    assert "Not tried:" in text
 
 
 PROMETHEUS = ("prometheus/prometheus.yml", "compose/prometheus.yml")

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.stats.test_decode import refusal, server
 from uwsgi_headroom import stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import StatsError
@@ -13,22 +14,12 @@ from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, QUOTES
 SECRET = "hunter2"
 
 
-def server(**keys):
-    return json.dumps({"version": "2.0.31", "pid": 7, "workers": [], **keys}).encode()
-
-
 def emperor(**keys):
     return json.dumps({"version": "2.0.31", "vassals": [], **keys}).encode()
 
 
 def router(**keys):
     return json.dumps({"version": "2.0.31", "active_sessions": 0, **keys}).encode()
-
-
-def refusal(body):
-    with pytest.raises(StatsError) as caught:
-        stats.decode(body)
-    return caught.value
 
 
 def some(count, **keys):
