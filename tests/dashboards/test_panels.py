@@ -19,21 +19,7 @@ STACKS = {
 SCRAPE, LENGTH = 15, 3600
 """Seconds."""
 
-WORDS = (
-    "CPU",
-    "CPU wait",
-    "interpreter lock",
-    "backend",
-    "client",
-    "DNS",
-    "disk",
-    "lock",
-    "sleep",
-    "child process",
-    "pipe",
-    "other",
-    "unknown",
-)
+WORDS = "CPU,CPU wait,interpreter lock,backend,client,DNS,disk,lock,sleep,child process,pipe,other,unknown"
 """Of all states, in their order."""
 
 
@@ -62,7 +48,7 @@ def test_every_state_has_its_words_and_a_colour_of_its_own():
     assert len(stacks()) == 4
     for panel in stacks():
         shown = [properties(panel, state) for state in STATES]
-        assert tuple(each["displayName"] for each in shown) == words == WORDS
+        assert tuple(each["displayName"] for each in shown) == words == tuple(WORDS.split(","))
         assert [each["color"]["fixedColor"] for each in shown] == colours
         assert len(set(colours)) == len(STATES)
         assert panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
@@ -171,8 +157,6 @@ def _answered(directory, title, named, bands):
 def _evaluated(directory, title, counters, samples):
     """promtool's output unless the panel's first query has these samples, else empty. counters: their growth per
     second."""
-    values = {**IDENTITY, "service_label": "server", "service": ".*", "window": "5m"}
-    (query,) = [query for query in queries("server", values, LENGTH) if query.where == f"server: {title} A"]
     every = {
         **counters,
         _series("uwsgi_wait_observed_seconds_total"): SAMPLED,
@@ -180,7 +164,7 @@ def _evaluated(directory, title, counters, samples):
         _series("uwsgi_worker_requests_total", worker_id="2"): REQUESTS * 3 / 4,
     }
     asked = {
-        "expr": f"round({PARTS} * ({query.expression}))",
+        "expr": f"round({PARTS} * ({_expression(f'server: {title} A')}))",
         "eval_time": f"{LENGTH}s",
         "exp_samples": [{"labels": labels, "value": round(value * PARTS)} for labels, value in samples],
     }
@@ -188,22 +172,19 @@ def _evaluated(directory, title, counters, samples):
     return evaluate(directory, series, f"{SCRAPE}s", [asked])
 
 
-def _series(name, **labels):
-    return name + "{" + ", ".join(f'{key}="{value}"' for key, value in {**IDENTITY, **labels}.items()) + "}"
-
-
-STEP = 15
-"""Seconds between scrapes, and between the points of a graph of an hour."""
-
-
-def _mark(name):
-    values = {**IDENTITY, "service_label": "server", "service": ".*", "window": "5m"}
-    (query,) = [query for query in queries("server", values, 3600) if query.where == f"server: mark {name}"]
+def _expression(where, **values):
+    """The query of this place, over LENGTH seconds, with these values of variables beside those of the one server."""
+    values = {**IDENTITY, "service_label": "server", "service": ".*", "window": "5m", **values}
+    (query,) = [each for each in queries(where.partition(":")[0], values, LENGTH) if each.where == where]
     return query.expression
 
 
 def _labels(**labels):
-    return "{" + ", ".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
+    return "{" + ", ".join(f'{name}="{value}"' for name, value in labels.items() if value) + "}"
+
+
+def _series(name, **labels):
+    return name + _labels(**IDENTITY | labels)
 
 
 def _trouble(directory, name, kind, event, values, marked):
@@ -212,13 +193,13 @@ def _trouble(directory, name, kind, event, values, marked):
     sample = _labels(**IDENTITY, kind=kind, event=event, subject=subject)
     asked = [
         {
-            "expr": _mark(name),
-            "eval_time": f"{point * STEP}s",
-            "exp_samples": [{"labels": sample, "value": point * STEP * 1000}] if point in marked else [],
+            "expr": _expression(f"server: mark {name}"),
+            "eval_time": f"{point * SCRAPE}s",
+            "exp_samples": [{"labels": sample, "value": point * SCRAPE * 1000}] if point in marked else [],
         }
         for point in range(len(values.split()))
     ]
-    return evaluate(directory, {"uwsgi_events_total" + _labels(**IDENTITY, kind=kind): values}, f"{STEP}s", asked)
+    return evaluate(directory, {_series("uwsgi_events_total", kind=kind): values}, f"{SCRAPE}s", asked)
 
 
 @pytest.mark.parametrize(
@@ -274,52 +255,30 @@ def test_an_alert_is_named_without_labels_that_it_lacks(tmp_path):
         named = f"{alert['alertname']} {alert.get('code', '')}"
         own = {**alert, "alert": named, "subject": subject, **({"worker": worker} if worker else {})}
         expected.append({"labels": _labels(**own), "value": 900_000})
-    asked = {"expr": _mark("Alerts"), "eval_time": f"{STEP}s", "exp_samples": expected}
-    assert evaluate(tmp_path, series, f"{STEP}s", [asked]) == ""
-
-
-_VALUES = {
-    "service_label": "server",
-    "service": ".*",
-    "window": "1m",
-    "job": ".*",
-    "instance": ".*",
-    "server": ".*",
-    "utc_offset": "0",
-}
-
-
-def _verdict_series(name, server, **more):
-    labels = {"job": "uwsgi", "instance": "web1:9238", "server": server, **more}
-    return name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items() if value) + "}"
+    asked = {"expr": _expression("server: mark Alerts"), "eval_time": f"{SCRAPE}s", "exp_samples": expected}
+    assert evaluate(tmp_path, series, f"{SCRAPE}s", [asked]) == ""
 
 
 def _finding(server, urgency, title, worker_id=""):
+    words = {"title": title, "act": f"Fix: {title}"}
     name = "uwsgi_finding_since_time_seconds"
-    return _verdict_series(
-        name, server, code="x", urgency=urgency, title=title, act=f"Fix: {title}", worker_id=worker_id
-    )
+    return _series(name, server=server, code="x", urgency=urgency, **words, worker_id=worker_id)
 
 
 SERIES = {
-    _verdict_series("uwsgi_verdict_info", "hurt", verdict="critical", harm="queue_wait", cause="x"): "1",
-    _verdict_series("uwsgi_verdict_info", "refused", verdict="critical", harm="clients_refused", cause="x"): "1",
-    _verdict_series("uwsgi_verdict_info", "fine", verdict="ok", harm="none", cause="none"): "1",
-    _verdict_series("uwsgi_verdict_since_time_seconds", "fine"): "40",
+    _series("uwsgi_verdict_info", server="hurt", verdict="critical", harm="queue_wait", cause="x"): "1",
+    _series("uwsgi_verdict_info", server="refused", verdict="critical", harm="clients_refused", cause="x"): "1",
+    _series("uwsgi_verdict_info", server="fine", verdict="ok", harm="none", cause="none"): "1",
+    _series("uwsgi_verdict_since_time_seconds", server="fine"): "40",
     _finding("hurt", "page", "Requests wait.", "2"): "50",
     _finding("hurt", "ticket", "Memory grows."): "60",
     _finding("refused", "page", "The queue is full."): "70",
 }
 
 
-def _rows(name, where, **values):
-    (query,) = [each for each in queries(name, {**_VALUES, "__from": "0", **values}, 3600) if each.where == where]
-    return query.expression
-
-
 def _row(server, verdict, title=""):
     words = {"title": title, "act": f"Fix: {title}"} if title else {}
-    return _verdict_series("", server, service=server, verdict=verdict, **words)
+    return _series("", server=server, service=server, verdict=verdict, **words)
 
 
 def test_the_worst_server_comes_first_with_its_finding(tmp_path):
@@ -327,7 +286,9 @@ def test_the_worst_server_comes_first_with_its_finding(tmp_path):
     rows = {_row("refused", "critical", "The queue is full."): 3.9, _row("hurt", "critical", "Requests wait."): 3.6}
     rows[_row("fine", "ok")] = 0
     asked = {
-        "expr": _rows("fleet", "fleet: Servers, worst verdict first A"),
+        "expr": _expression(
+            "fleet: Servers, worst verdict first A", **dict.fromkeys(IDENTITY, ".*"), utc_offset="0", __from="0"
+        ),
         "eval_time": "0s",
         "exp_samples": [{"labels": labels, "value": rank} for labels, rank in rows.items()],
     }
@@ -336,19 +297,12 @@ def test_the_worst_server_comes_first_with_its_finding(tmp_path):
 
 def test_a_server_has_all_its_findings(tmp_path):
     """With when each began; of a server without any, since when its verdict is what it is."""
-    where = "server: Verdict A"
-    one = {"job": "uwsgi", "instance": "web1:9238"}
-    of = "{{verdict={verdict!r}, title={title!r}, act={act!r}}}"
     hurt = [
-        {"labels": of.format(verdict="critical", title=title, act=f"Fix: {title}").replace("'", '"'), "value": since}
+        {"labels": _labels(verdict="critical", title=title, act=f"Fix: {title}"), "value": since}
         for title, since in (("Requests wait.", 50_000), ("Memory grows.", 60_000))
     ]
     asked = [
-        {"expr": _rows("server", where, **one, server="hurt"), "eval_time": "0s", "exp_samples": hurt},
-        {
-            "expr": _rows("server", where, **one, server="fine"),
-            "eval_time": "0s",
-            "exp_samples": [{"labels": '{verdict="ok"}', "value": 40_000}],
-        },
+        {"expr": _expression("server: Verdict A", server=server), "eval_time": "0s", "exp_samples": samples}
+        for server, samples in (("hurt", hurt), ("fine", [{"labels": '{verdict="ok"}', "value": 40_000}]))
     ]
     assert evaluate(tmp_path, SERIES, "1m", asked) == ""
