@@ -253,24 +253,6 @@ def test_shares_equal_uwsgitops():
     assert {row[0]: float(row[3]) for row in rows} == requests
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("busy", [False, True], ids=["idle", "in a scrape"])
-def test_it_ends_when_told(sign, busy):
-    """SIGINT and SIGTERM end the exporter without a traceback, even during a scrape that waits for a server."""
-    with contextlib.ExitStack() as stack:
-        silent = stack.enter_context(bad_servers.accepts_and_never_writes("unix"))
-        well = stack.enter_context(bad_servers.answers("unix", WELL))
-        running = stack.enter_context(exporter("--stats", f"well={well}", *(["--stats", silent] if busy else [])))
-        if busy:
-            client = stack.enter_context(socket.create_connection(("127.0.0.1", running.port)))
-            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-        else:
-            running.scrape()
-        running.process.send_signal(sign)
-        assert running.process.wait(60) in (0, -sign)
-        assert "Traceback" not in running.log.read_text()
-
-
 @pytest.fixture(scope="module")
 def endings(tmp_path_factory):
     folder = tmp_path_factory.mktemp("endings")

@@ -74,14 +74,14 @@ PATIENCE = 60.0
 
 
 @contextlib.contextmanager
-def pipe():
-    """A pipe: the reading end as a file, and the descriptor of the writing end."""
-    reader, writer = os.pipe()
+def written(**options):
+    """A pipe: the file of its reading end, and a writer at the other one."""
+    reader, descriptor = os.pipe()
     try:
         with open(reader, "rb") as file:
-            yield file, writer
+            yield file, BackgroundWriter(descriptor, "test", **options)
     finally:
-        os.close(writer)
+        os.close(descriptor)
 
 
 def fits(writer, text):
@@ -94,15 +94,13 @@ def fits(writer, text):
 
 def test_texts_are_written_in_order():
     """A text larger than the pipe is written whole, as the reader makes room."""
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test")
+    with written() as (reader, writer):
         for text in (b"one ", b"two ", b"three"):
             writer.put(text)
         writer.finish(PATIENCE)
         assert not writer.busy
         assert reader.read(len(b"one two three")) == b"one two three"
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test")
+    with written() as (reader, writer):
         writer.put(MORE_THAN_A_PIPE_HOLDS)
         writer.put(b"end")
         assert reader.read(len(MORE_THAN_A_PIPE_HOLDS) + 3) == MORE_THAN_A_PIPE_HOLDS + b"end"
@@ -110,8 +108,7 @@ def test_texts_are_written_in_order():
 
 def test_it_is_busy_while_nobody_reads():
     """`finish` gives up after its timeout; when the reader continues, the text still arrives."""
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test")
+    with written() as (reader, writer):
         writer.put(MORE_THAN_A_PIPE_HOLDS)
         writer.finish(0.01)
         assert writer.busy
@@ -122,8 +119,7 @@ def test_it_is_busy_while_nobody_reads():
 
 def test_a_bounded_writer_refuses_what_does_not_fit():
     """Two texts may wait behind the one in progress; accepted texts are written, and then there is room again."""
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test", most_waiting=2)
+    with written(most_waiting=2) as (reader, writer):
         writer.put(MORE_THAN_A_PIPE_HOLDS)
         accepted = sum(fits(writer, b"y") for _ in range(3))
         assert 1 <= accepted <= 2
@@ -136,14 +132,12 @@ def test_a_bounded_writer_refuses_what_does_not_fit():
 
 def test_what_a_writer_does_by_default():
     """It refuses nothing, and ignores a failed write."""
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test")
+    with written() as (reader, writer):
         writer.put(MORE_THAN_A_PIPE_HOLDS)
         for _ in range(5000):
             writer.put(b"y")
         assert reader.read(len(MORE_THAN_A_PIPE_HOLDS) + 5000) == MORE_THAN_A_PIPE_HOLDS + b"y" * 5000
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test")
+    with written() as (reader, writer):
         reader.close()
         writer.put(b"one")
         writer.finish(PATIENCE)
@@ -153,8 +147,7 @@ def test_what_a_writer_does_by_default():
 def test_a_reader_that_is_gone_is_reported():
     """Each failed write is reported once, including those of waiting texts, and the writer continues."""
     failures = []
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test", on_failure=lambda: failures.append("gone"))
+    with written(on_failure=lambda: failures.append("gone")) as (reader, writer):
         reader.close()
         writer.put(b"one")
         writer.put(b"two")

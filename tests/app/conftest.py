@@ -32,8 +32,7 @@ class Served(Struct, frozen=True):
     def workers(self):
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(self.stats))
-            document = json.loads(b"".join(iter(lambda: client.recv(1 << 18), b"")))
-        return document["workers"]
+            return json.loads(b"".join(iter(lambda: client.recv(1 << 18), b"")))["workers"]
 
     def exceptions(self):
         return sum(worker["exceptions"] for worker in self.workers())

@@ -7,7 +7,6 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import flask
 import pytest
@@ -24,26 +23,13 @@ UWSGI = Path(real_uwsgi.uwsgi_binary())
 PATIENCE = 90.0
 """Seconds to wait for a fact on a busy machine."""
 
-OF_A_BUSY_MACHINE = {
-    "cpu_bound",
-    "cpu_used_by_others",
-    "cpu_wait",
-    "memory_headroom_low",
-    "queue_wait",
-    "queue_filling",
-    "saturation",
-    "workers_missing",
-    "start_hangs",
-}
-"""Findings that other programs on the machine cause, and which may precede the scene's own."""
-
 SLOW = ("stuck", "cheaper", "neighbours")
 """Scenes that take longer than a few seconds, or take all CPU from scenes that run at the same time."""
 
 NO_CPU = {"cpu_bound", "cpu_used_by_others", "cpu_wait"}
 """Findings, one of which appears if other programs take the CPU that a scene needs."""
-
-Document = dict[str, Any]
+FULL = {"memory_headroom_low", "queue_wait", "queue_filling", "saturation", "workers_missing", "start_hangs"}
+"""Other findings that a busy machine causes, and which may precede the scene's own."""
 
 
 @dataclass
@@ -77,7 +63,7 @@ def leads(scene, document):
     """Whether a finding of the scene is the worst, apart from those of a busy machine; if it has none, whether none
     is."""
     grave = codes(document, "critical", "warning")
-    own = [code for code in grave if code in scene.findings or code not in OF_A_BUSY_MACHINE]
+    own = [code for code in grave if code in scene.findings or code not in NO_CPU | FULL]
     if own or not scene.findings:
         return bool(document["flow"]) and own[:1] == [code for code in own[:1] if code in scene.findings]
     return bool(set(codes(document, "info")) & set(scene.findings))
@@ -132,18 +118,21 @@ def happen(shown, **changes):
     return Happenings(happenings, shown.up, shown.uwsgi, shown.stage.directory)
 
 
+def real(test):
+    """Marks a test of a real uWSGI that takes long."""
+    return pytest.mark.slow(pytest.mark.integration(test))
+
+
 STEADY = ("calm", "overload", "harakiri", "restarts", "idle")
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 @pytest.mark.parametrize("name", STEADY)
 def test_verdict_is_what_the_scene_says(name, quick):
     quick[name].wait(lambda document: leads(find_scene(name), document), f"the verdict of {name}")
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_hot_worker_gets_most_requests_and_is_slow(quick):
     """Unevenness is the verdict."""
 
@@ -156,8 +145,7 @@ def test_hot_worker_gets_most_requests_and_is_slow(quick):
     assert quick["hot"].document()["setup"]["mapped"] is True
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_reload_is_named(quick):
     """A full reload works: without its option, a wheel's uWSGI would execute the wrong Python and end."""
     shown = quick["reload"]
@@ -167,8 +155,7 @@ def test_reload_is_named(quick):
     shown.wait(lambda document: document["state"] == "up" and document["threads"]["available"] == 32, "all workers")
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_chain_reload_replaces_all_workers(quick):
     shown = quick["reload"]
     shown.wait(lambda document: document["state"] == "up", "uWSGI to be up")
@@ -178,8 +165,7 @@ def test_chain_reload_replaces_all_workers(quick):
     shown.wait(lambda document: not before & {worker["pid"] for worker in document["workers"]}, "other workers")
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_server_goes_down_and_comes_back(quick):
     """The server returns after the time that the scene states, and its load continues."""
     shown = quick["down"]
@@ -197,8 +183,7 @@ def test_server_goes_down_and_comes_back(quick):
     shown.up.check()
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_emperor_throttles_the_broken_vassal(quick):
     """The other vassal serves requests."""
     shown = quick["emperor"]
@@ -206,8 +191,7 @@ def test_emperor_throttles_the_broken_vassal(quick):
     shown.wait(lambda document: document["flow"] and document["flow"]["requests"], "requests of the other one")
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_async_is_full_or_says_what_to_install(request):
     """With gevent beside uWSGI all coroutines are in use, unless other programs take the CPU."""
     scene = find_scene("async")
@@ -228,16 +212,14 @@ def test_scene_that_needs_what_is_not_there_is_refused(tmp_path):
         refuse_without_needs(scene, tmp_path / "uwsgi")
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_stuck_requests_are_the_verdict():
     with showing([find_scene("stuck")]) as shown:
         shown["stuck"].wait(lambda document: leads(find_scene("stuck"), document), "stuck requests")
         assert shown["stuck"].document()["threads"]["stuck"] == 4
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_neighbours_take_the_cpu():
     with showing([find_scene("neighbours")]) as shown:
         shown["neighbours"].wait(lambda document: set(codes(document, "critical", "warning")) & NO_CPU, "neighbours")
@@ -245,8 +227,7 @@ def test_neighbours_take_the_cpu():
         assert cpu["others"] > cpu["own"]
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_cheaper_mode_follows_the_load():
     with showing([find_scene("cheaper")]) as shown:
         cheaper = shown["cheaper"]

@@ -1,5 +1,6 @@
 """The files below deploy/ that these tests compare."""
 
+import importlib.util
 from pathlib import Path
 
 import yaml
@@ -16,6 +17,14 @@ OURS = ("container", "compose", "kubernetes", "grafana", "prometheus")
 
 def load(path):
     return yaml.safe_load(path.read_text())
+
+
+def load_script(path):
+    """Loads a script that is not part of a package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def instructions(path):

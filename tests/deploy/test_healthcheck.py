@@ -1,6 +1,5 @@
 """The health check of the image distinguishes an exporter that answers from everything else."""
 
-import importlib.util
 import shutil
 import socket
 import ssl
@@ -10,22 +9,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.deploy.files import DEPLOY
+from tests.deploy.files import DEPLOY, load_script
 from uwsgi_headroom.web.listeners import open_listener
 
 TLS_HANDSHAKE = b"\x16"
 TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x28"  # handshake_failure (RFC 8446, 6)
 
 
-def _loaded():
-    """The script, which is not part of a package."""
-    spec = importlib.util.spec_from_file_location("healthcheck", DEPLOY / "container" / "healthcheck.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-healthcheck = _loaded()
+healthcheck = load_script(DEPLOY / "container" / "healthcheck.py")
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """Container images, compose, and a machine without either."""
 
 import configparser
-import importlib.util
 import json
 import re
 import socket
@@ -9,7 +8,16 @@ import socket
 import pytest
 
 from app import load
-from tests.deploy.files import APP_CONTAINERFILE, COMPOSE, CONTAINERFILE, DEPLOY, ROOT, instructions, last_stage
+from tests.deploy.files import (
+    APP_CONTAINERFILE,
+    COMPOSE,
+    CONTAINERFILE,
+    DEPLOY,
+    ROOT,
+    instructions,
+    last_stage,
+    load_script,
+)
 from tests.deploy.files import load as load_yaml
 from uwsgi_headroom.service.systemd import take_sockets, watchdog_seconds
 
@@ -105,15 +113,7 @@ FOLDER = DEPLOY / "standalone"
 LOADER, PROGRAM = 4711, 4712
 
 
-def _loaded():
-    """The entry point, which is not part of a package."""
-    spec = importlib.util.spec_from_file_location("launcher", FOLDER / "launcher.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-launcher = _loaded()
+launcher = load_script(FOLDER / "launcher.py")
 
 
 def test_variables_of_systemd_for_the_loader_are_for_the_program():

@@ -52,9 +52,7 @@ def refusal(arguments):
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_commands_are_understood(path):
-    shown = [
-        arguments for words in commands(path.read_text()) if (arguments := arguments_of_program(words)) is not None
-    ]
+    shown = shown_arguments(path.read_text())
     assert {" ".join(arguments): problem for arguments in shown if (problem := refusal(arguments))} == {}
 
 

@@ -17,14 +17,6 @@ def _without_query(address):
     return address
 
 
-def test_a_query_is_not_shown():
-    """The query is sent to the server and left out of the printed address."""
-    address = parse_address("http://shop:1717/stats?token=hunter2")
-    assert isinstance(address, Http)
-    assert address.target == "/stats?token=hunter2"
-    assert str(address) == "http://shop:1717/stats?..."
-
-
 @pytest.mark.parametrize(
     ("text", "address"),
     [

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from tests.support.real_uwsgi import bare, free_port, uwsgi, wait_until
 from uwsgi_headroom import source
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import SourceError
-from uwsgi_headroom.source import File, Http, Tcp, Unix, parse_address
+from uwsgi_headroom.source import File, Unix, parse_address
 from uwsgi_headroom.source.silence import explain_stopped, waits_to_write_a_pipe
 
 DOCUMENT = document("threads_4x8_busy")
@@ -50,9 +49,6 @@ def failure(address, timeout=5.0, size_cap=SIZE_CAP, **known):
 
 def reason(address, timeout=5.0, size_cap=SIZE_CAP):
     return failure(address, timeout, size_cap).reason
-
-
-# ---------------------------------------------------------------- well-behaved servers
 
 
 @both
@@ -141,9 +137,6 @@ def _listening(family, address):
         thread.join()
 
 
-# ---------------------------------------------------------------- misbehaving servers
-
-
 @both
 def test_a_raw_stream_has_no_length(where):
     """What came before its end goes to the decoder, which refuses an empty body and finds half a document truncated."""
@@ -193,6 +186,7 @@ def test_a_server_that_cannot_write_its_log(tmp_path):
             process.kill()
     assert error.reason == "timeout"
     assert f"master ({process.pid}) waits to write to a full pipe" in str(error)
+    assert not waits_to_write_a_pipe(process.pid)
 
 
 @both
@@ -338,9 +332,6 @@ async def test_a_full_unix_backlog_is_waited_for(tmp_path):
     assert served == [DOCUMENT]
 
 
-Behaviour = Callable[[socket.socket, threading.Event], None]
-
-
 def _silent(_connection, _ended):
     """Sends nothing."""
 
@@ -377,9 +368,6 @@ def test_the_server_sees_its_client_leave(where, scheme, behave):
         assert left.wait(3), "the connection was not closed"
     expected = {_silent: {"timeout"}, _dripping: {"timeout"}, _flooding: {"too_large"}}[behave]
     assert failed in (expected if scheme != "https://" else {"timeout", "unreachable", "truncated"})
-
-
-# ---------------------------------------------------------------- HTTP
 
 
 @pytest.mark.parametrize("framing", ["until_close", "length"])
@@ -527,9 +515,6 @@ def _after_request(answer):
         yield address
 
 
-# ---------------------------------------------------------------- no server
-
-
 @pytest.mark.parametrize(
     ("place", "why", "words"),
     [
@@ -631,9 +616,6 @@ def test_permission_denied(tmp_path, scheme):
     assert ("discover --user" in message) == (scheme == "unix")
 
 
-# ---------------------------------------------------------------- files
-
-
 def test_a_file_is_replayed(tmp_path):
     path = tmp_path / "stats.json"
     path.write_bytes(DOCUMENT)
@@ -655,9 +637,6 @@ def test_anything_but_a_regular_file_is_refused(tmp_path, what):
             listener.bind(str(path))
         for _ in range(5):
             assert reason(File(str(path)), PATIENCE) == "not_found"
-
-
-# ---------------------------------------------------------------- real uWSGI
 
 
 @pytest.mark.integration
@@ -698,23 +677,6 @@ def test_real_router():
     listen = f"127.0.0.1:{free_port()}"
     with bare("--master", "--fastrouter", listen, "--fastrouter-stats", "{directory}/stats") as server:
         assert b'"active_sessions"' in read(Unix(server.stats)).body
-
-
-def test_each_kind_of_address_has_its_own_type():
-    addresses = ("/a", "a:1", "http://a", "file:///a")
-    assert {type(parse_address(address)) for address in addresses} == {Unix, Tcp, Http, File}
-
-
-WRITER = "import os\nwhile True: os.write(1, bytes(65536))"
-
-
-def test_a_writer_at_a_full_pipe():
-    with subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE) as process:
-        try:
-            wait_until(lambda: waits_to_write_a_pipe(process.pid), what="the pipe to fill")
-        finally:
-            process.kill()
-    assert not waits_to_write_a_pipe(process.pid)
 
 
 def test_a_process_that_waits_for_something_else():
