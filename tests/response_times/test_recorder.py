@@ -1,7 +1,5 @@
 """Response times from samples to totals: gaps, reloads, lost requests, and what never decreases."""
 
-from __future__ import annotations
-
 import math
 import random
 
@@ -23,23 +21,31 @@ STEP = 0.25
 
 
 class Recorded:
-    """A server that is sampled every quarter of a second."""
+    """A server that is sampled every quarter of a second. threshold: seconds of its objective."""
 
-    def __init__(self, server=None):
+    def __init__(self, server=None, threshold=0.8):
         self.server = server or Server(2, 4)
-        self.integrals = Integrals((0.8,), 0.8)
+        self.integrals = Integrals((threshold,), threshold)
         self.at = 0.0
         self.sample()
 
-    def sample(self, steps=1, pause=STEP):
+    def sample(self, steps=1, pause=STEP, each=0):
+        """Samples, with so many requests of 100 ms completed before each."""
         for _ in range(steps):
             self.at += pause
+            if each:
+                self.serve(each)
             self.integrals.add(self.server.read(self.at), longest_step=1.0)
         return self
 
     def serve(self, requests, each=0.1, worker_id=1):
         self.server.serve(worker_id, requests, each)
         return self
+
+    @property
+    def missed(self):
+        totals = self.integrals.totals
+        return totals.missed_slow, totals.missed_waited, totals.missed_lost, totals.missed_refused
 
     @property
     def totals(self):
@@ -253,3 +259,42 @@ def test_a_copy_stays():
     recorded.serve(10).sample(24)
     assert (copy.requests, recorded.totals.requests) == (10, 20)
     assert (copy.count_up_to(3600.0), recorded.totals.count_up_to(3600.0)) == (10, 20)
+
+
+def test_a_queue_that_takes_longer_than_the_threshold():
+    """With 40 requests a second and 90 in the queue, each waits 2.2 s: all of them miss; none does once it is empty."""
+    watched = Recorded(Server(2, 8, queue=90), 1.0).sample(82, each=10)
+    judged = watched.integrals.totals.judged
+    assert judged is not None
+    assert judged > 600
+    assert watched.missed == (0, judged, 0, 0)
+    watched.server.queue = 0
+    watched.sample(24, each=10)
+    before = watched.missed
+    assert watched.sample(120, each=10).missed == before
+
+
+def test_a_request_that_hangs_is_one_miss():
+    """It counts within a batch of getting there, for as long as it hangs, over a gap, and when it is lost at last."""
+    server = Server(2, 4)
+    watched = Recorded(server, 1.0).sample(8, each=5)
+    server.busy(0, 1)
+    server[2].request_starts = (1_700_000_000 + int(watched.at),)
+    watched.sample(120, each=5)
+    assert watched.missed == (1, 0, 0, 0)
+    watched.sample(1, pause=60.0).sample(120, each=5)
+    assert watched.missed == (1, 0, 0, 0)
+    server.respawn(2, watched.at)
+    server[2].request_starts = ()
+    watched.sample(120, each=5)
+    assert watched.missed == (1, 0, 0, 0)
+
+
+def test_without_an_objective_nothing_is_judged():
+    """Nor on one sample alone."""
+    integrals = Integrals()
+    server = Server(2, 4)
+    for second in range(20):
+        integrals.add(server.read(float(second)), longest_step=5.0)
+    assert integrals.totals.judged is None
+    assert Recorded(server, 1.0).missed == (0, 0, 0, 0)

@@ -1,14 +1,10 @@
 """The batches of the last hour, the windows over them, and what missed an objective, each request once."""
 
-from __future__ import annotations
-
 import random
 import tracemalloc
 
 import pytest
 
-from tests.support.simulated_server import Server
-from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.estimator import Division
 from uwsgi_headroom.response_times.totals import BatchHistory, MissCounter, Misses
@@ -200,65 +196,3 @@ def test_it_never_decreases():
         assert all(later >= earlier for earlier, later in zip(before, now, strict=True))
         assert now.missed <= now.requests + 1e-6
         before = now
-
-
-class Watched:
-    """A server that is sampled every quarter of a second, with a threshold of a second."""
-
-    def __init__(self, server):
-        self.server = server
-        self.integrals = Integrals((1.0,), 1.0)
-        self.at = 0.0
-
-    def sample(self, seconds, *, pause=STEP, each=0):
-        """Samples for so long, with so many requests of 100 ms completed between two of them."""
-        for _ in range(round(seconds / pause)):
-            self.at += pause
-            if each:
-                self.server.serve(1, each, 0.1)
-            self.integrals.add(self.server.read(self.at), longest_step=1.0)
-        return self
-
-    @property
-    def missed(self):
-        totals = self.integrals.totals
-        return totals.missed_slow, totals.missed_waited, totals.missed_lost, totals.missed_refused
-
-
-def test_a_queue_that_takes_longer_than_the_threshold():
-    """With 40 requests a second and 90 in the queue, each waits 2.2 s: all of them miss; none does once it is empty."""
-    watched = Watched(Server(2, 8, queue=90)).sample(20.5, each=10)
-    judged = watched.integrals.totals.judged
-    assert judged is not None
-    assert judged > 600
-    assert watched.missed == (0, judged, 0, 0)
-    watched.server.queue = 0
-    watched.sample(6, each=10)
-    before = watched.missed
-    assert watched.sample(30, each=10).missed == before
-
-
-def test_a_request_that_hangs_is_one_miss():
-    """It counts within a batch of getting there, for as long as it hangs, over a gap, and when it is lost at last."""
-    server = Server(2, 4)
-    watched = Watched(server).sample(2, each=5)
-    server.busy(0, 1)
-    server[2].request_starts = (1_700_000_000 + int(watched.at),)
-    watched.sample(30, each=5)
-    assert watched.missed == (1, 0, 0, 0)
-    watched.sample(60, pause=60.0).sample(30, each=5)
-    assert watched.missed == (1, 0, 0, 0)
-    server.respawn(2, watched.at)
-    server[2].request_starts = ()
-    watched.sample(30, each=5)
-    assert watched.missed == (1, 0, 0, 0)
-
-
-def test_without_an_objective_nothing_is_judged():
-    """Nor on one sample alone."""
-    integrals = Integrals()
-    server = Server(2, 4)
-    for second in range(20):
-        integrals.add(server.read(float(second)), longest_step=5.0)
-    assert integrals.totals.judged is None
-    assert Watched(server).sample(STEP).missed == (0, 0, 0, 0)
