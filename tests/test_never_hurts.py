@@ -21,7 +21,6 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -142,8 +141,7 @@ def in_background(count, work, pause=0.0):
     assert not any(thread.is_alive() for thread in threads)
 
 
-# An action with or on the exporter, during which uWSGI must continue to work.
-Situation = Callable[[Exporter], contextlib.AbstractContextManager[None]]
+# Situations: an action with or on the exporter, during which uWSGI must continue to work.
 
 
 @contextlib.contextmanager

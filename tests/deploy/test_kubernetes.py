@@ -194,16 +194,20 @@ def rendered(path, *options, chart=CHART):
     return [document for document in yaml.safe_load_all(ran.stdout) if document]
 
 
+def refusal(*arguments, **chart):
+    """What helm says of values that it refuses."""
+    with pytest.raises(subprocess.CalledProcessError) as error:
+        rendered(*arguments, **chart)
+    return error.value.stderr
+
+
 @needs_helm
 def test_nothing_is_installed_unasked():
     """An autoscaler that cannot work is an error."""
     assert rendered(CHART / "ci" / "default-values.yaml") == []
-    with pytest.raises(subprocess.CalledProcessError) as error:
-        rendered(CHART / "ci" / "all-values.yaml", "--set=autoscaling.minReplicas=11")
-    assert "autoscaling.minReplicas (11) is above autoscaling.maxReplicas (10)" in error.value.stderr
-    with pytest.raises(subprocess.CalledProcessError) as error:
-        rendered(CHART / "values.yaml", "--set=autoscaling.kind=keda")
-    assert "autoscaling.target.name" in error.value.stderr
+    said = refusal(CHART / "ci" / "all-values.yaml", "--set=autoscaling.minReplicas=11")
+    assert "autoscaling.minReplicas (11) is above autoscaling.maxReplicas (10)" in said
+    assert "autoscaling.target.name" in refusal(CHART / "values.yaml", "--set=autoscaling.kind=keda")
 
 
 @needs_helm
@@ -229,9 +233,7 @@ def test_helm_renders_everything(packed):
 @pytest.mark.parametrize("name", ["selector", "networkPolicy.from"])
 def test_a_policy_without_limits_is_an_error(name):
     """`null` takes the shipped limit away."""
-    with pytest.raises(subprocess.CalledProcessError) as error:
-        rendered(CHART / "ci" / "all-values.yaml", f"--set={name}=null")
-    assert "missing property" in error.value.stderr
+    assert "missing property" in refusal(CHART / "ci" / "all-values.yaml", f"--set={name}=null")
 
 
 @needs_helm
@@ -240,9 +242,7 @@ def test_a_chart_without_its_files_is_an_error(name, packed, tmp_path):
     """A copy whose links lead nowhere would install no rule, and no alert would ever fire."""
     chart = tmp_path / "uwsgi-headroom"
     shutil.copytree(packed, chart, ignore=shutil.ignore_patterns(name))
-    with pytest.raises(subprocess.CalledProcessError) as error:
-        rendered(CHART / "ci" / "all-values.yaml", chart=chart)
-    assert f"files/{name} has no {name}" in error.value.stderr
+    assert f"files/{name} has no {name}" in refusal(CHART / "ci" / "all-values.yaml", chart=chart)
 
 
 @needs_helm

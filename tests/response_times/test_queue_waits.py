@@ -57,19 +57,29 @@ def look(queue, at, kind):
     return Backlog(len(numbers), 100, None), {} if kind == "counts" or not numbers else {"s": listed}, accepted
 
 
-def follow(queue, kind, seconds):
-    """The percentiles of the waits from samples, and the mean."""
-    chance, follower, history = random.Random(1), QueueFollower(), BatchHistory(BINS)
-    at, before, left = 0.0, 0, list[Left]()
+def follow(queue, kind, seconds, calm=False):
+    """Yields the time of each sample, the requests that have left since the one before, and how many were accepted by
+    then. calm: beside another socket, whose workers accept as many and at which nothing waits."""
+    chance, follower, at, before = random.Random(1), QueueFollower(), 0.0, 0
     while at < seconds:
         step = INTERVAL * chance.uniform(0.8, 1.2)
         at += step
         backlog, listed, accepted = look(queue, at, kind)
-        left += follower.follow(at, step, {"s": backlog}, listed, accepted - before)
-        before = accepted
-    add_batch(history, at, left, before)
-    found = compute_percentiles(count_all(history, 0.0, at, before))
-    return dict(found.percentiles), sum((each.seconds or 0.0) * each.number for each in left) / before
+        new, before = accepted - before, accepted
+        if calm:
+            queues, mapped = {"s": backlog, "calm": Backlog(0, 100, None)}, {"s": new, "calm": new}
+            yield at, follower.follow(at, step, queues, listed, 2 * new, mapped), accepted
+        else:
+            yield at, follower.follow(at, step, {"s": backlog}, listed, new), accepted
+
+
+def mean_wait(left, accepted):
+    return sum([(each.seconds or 0.0) * each.number for each in left]) / accepted
+
+
+def true_waits(queue, at):
+    """Of the requests that were accepted by then, ascending."""
+    return sorted(wait for wait, taken in zip(queue.waits, queue.taken, strict=True) if taken <= at)
 
 
 def add_batch(history, at, left, accepted):
@@ -92,10 +102,12 @@ def add_batch(history, at, left, accepted):
 def test_percentiles_of_simulated_queues(kind, threads, load, serve):
     """From two intervals on, a percentile is within 5 % of the truth, and the mean within 3 %."""
     queue = simulate(threads, load, serve, 120.0, seed=7)
-    percentiles, mean = follow(queue, kind, 120.0)
-    waits = sorted(wait for wait, taken in zip(queue.waits, queue.taken, strict=True) if taken <= 120.0)
-    assert mean == pytest.approx(sum(waits) / len(waits), rel=0.03)
-    for share, found in percentiles.items():
+    samples = list(follow(queue, kind, 120.0))
+    left, (at, _, accepted) = [each for _, left, _ in samples for each in left], samples[-1]
+    history, waits = BatchHistory(BINS), true_waits(queue, 120.0)
+    add_batch(history, at, left, accepted)
+    assert mean_wait(left, accepted) == pytest.approx(sum(waits) / len(waits), rel=0.03)
+    for share, found in compute_percentiles(count_all(history, 0.0, at, accepted)).percentiles.items():
         truth = waits[int(share * len(waits))]
         assert found.low <= truth <= found.high
         if truth >= 2 * INTERVAL:
@@ -104,22 +116,13 @@ def test_percentiles_of_simulated_queues(kind, threads, load, serve):
 
 def test_requests_of_mapped_sockets_are_apart():
     """What the workers of a calm socket accept has left no other queue."""
-    queue, chance, follower = simulate(2, 0.97, lambda _: 0.1, 60.0, seed=5), random.Random(2), QueueFollower()
-    at, before, left = 0.0, 0, list[Left]()
-    while at < 60.0:
-        step = INTERVAL * chance.uniform(0.8, 1.2)
-        at += step
-        backlog, listed, accepted = look(queue, at, "unix")
-        new = accepted - before
-        queues = {"s": backlog, "calm": Backlog(0, 100, None)}
-        left += follower.follow(at, step, queues, listed, 2 * new, {"s": new, "calm": new})
-        before = accepted
-    waits = sorted(wait for wait, taken in zip(queue.waits, queue.taken, strict=True) if taken <= at)
-    found = [each for each in left if each.seconds]
-    assert sum([each.number for each in left]) <= 2 * before
-    assert sum([each.number for each in found]) == pytest.approx(before, rel=0.03)
-    mean = sum([(each.seconds or 0.0) * each.number for each in found]) / before
-    assert mean == pytest.approx(sum(waits) / len(waits), rel=0.03)
+    queue = simulate(2, 0.97, lambda _: 0.1, 60.0, seed=5)
+    samples = list(follow(queue, "unix", 60.0, calm=True))
+    left, (at, _, accepted) = [each for _, left, _ in samples for each in left], samples[-1]
+    waits, found = true_waits(queue, at), [each for each in left if each.seconds]
+    assert sum([each.number for each in left]) <= 2 * accepted
+    assert sum([each.number for each in found]) == pytest.approx(accepted, rel=0.03)
+    assert mean_wait(found, accepted) == pytest.approx(sum(waits) / len(waits), rel=0.03)
 
 
 class Sampled:

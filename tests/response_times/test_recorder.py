@@ -181,10 +181,9 @@ def test_a_document_without_workers():
 
 
 def hostile(seed):
-    """Samples of a server that writes whatever it likes: counts that jump and shrink, thread lists that
+    """Yields readings of a server that writes whatever it likes: counts that jump and shrink, thread lists that
     change their length, more static requests than requests, times that go backwards, other workers."""
-    chance = random.Random(seed)
-    samples, at = [], 100.0
+    chance, at, snapshot = random.Random(seed), 100.0, Server().read(0.0).snapshot
     numbers = (0, 1, 5, 1000, 2**31, 2**60)
     for _ in range(60):
         at += chance.choice((0.05, 0.2, 0.2, 4.0, 5.0, 30.0, -1.0))
@@ -192,36 +191,19 @@ def hostile(seed):
         for number in range(chance.choice((2, 2, 2, 0, 3))):
             threads = chance.choice((2, 2, 2, 1, 64))
             counts = tuple(chance.choice(numbers) for _ in range(threads))
-            serving = {
-                thread: chance.choice((None, 0, 1, 1_700_000_090, 2**62))
-                for thread in range(chance.randint(0, threads))
-            }
-            workers.append(
-                worker(
-                    counts,
-                    serving,
-                    running_time=chance.choice((None, 0.0, 0.3, 1e3, 1e12)),
-                    static=chance.choice(numbers),
-                    pid=chance.choice((7, 7, 7, 8, None)),
-                    since_spawn=chance.choice(numbers),
-                    worker_id=number + 1,
-                )
+            starts = (None, 0, 1, 1_700_000_090, 2**62)
+            serving = {thread: chance.choice(starts) for thread in range(chance.randint(0, threads))}
+            made = worker(
+                counts,
+                serving,
+                running_time=chance.choice((None, 0.0, 0.3, 1e3, 1e12)),
+                static=chance.choice(numbers),
+                pid=chance.choice((7, 7, 7, 8, None)),
+                since_spawn=chance.choice(numbers),
+                worker_id=number + 1,
             )
-        samples.append((at, tuple(workers)))
-    return samples
-
-
-def samples_of(seed):
-    server = Server()
-    snapshot = server.read(0.0).snapshot
-    return [
-        reading(
-            at,
-            Snapshot(**{**{f: getattr(snapshot, f) for f in snapshot.__struct_fields__}, "workers": workers}),
-            HostFacts(off="test"),
-        )
-        for at, workers in hostile(seed)
-    ]
+            workers.append(made)
+        yield reading(at, replace(snapshot, workers=tuple(workers)), HostFacts(off="test"))
 
 
 @given(seed=st.integers(0, 2**32))
@@ -232,7 +214,7 @@ def test_totals_never_decrease(seed):
     integrals = Integrals((0.75,), 0.75)
     bounds = sorted({*BUCKET_BOUNDS, 0.75})
     before = ()
-    for sample in samples_of(seed):
+    for sample in hostile(seed):
         integrals.add(sample, longest_step=5.0)
         totals = integrals.totals.response_times
         if totals is None:

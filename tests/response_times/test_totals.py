@@ -103,24 +103,15 @@ def counts(**by_time):
     return numbers
 
 
-class Counted:
+class Counted(MissCounter):
+    """A counter of what misses a second."""
+
     def __init__(self):
-        self.counter = MissCounter(1.0, MISS_BINS)
+        super().__init__(1.0, MISS_BINS)
 
-    def batch(self, fast=0, slow=0, *, lost=0, refused=0, waits=((0.0, 1.0),), overdue=0, joined=True):
-        return self.counter.add(
-            fast + slow,
-            counts(fast=fast, slow=slow) if fast + slow else [],
-            lost=lost,
-            refused=refused,
-            waits=waits,
-            overdue=overdue,
-            joined=joined,
-        )
-
-    @property
-    def total(self):
-        return self.counter.total
+    def batch(self, fast=0, slow=0, **more):
+        usual = {"lost": 0, "refused": 0, "waits": ((0.0, 1.0),), "overdue": 0, "joined": True}
+        return self.add(fast + slow, counts(fast=fast, slow=slow) if fast + slow else [], **usual | more)
 
 
 def test_slow_lost_and_refused():
