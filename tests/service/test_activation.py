@@ -67,19 +67,19 @@ def test_several_sockets_in_their_order():
             listener.close()
 
 
-@pytest.mark.parametrize(
-    ("make", "what"),
-    [
-        (lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM), "not a listening TCP or UNIX stream socket"),
-        (lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), "not a listening TCP or UNIX stream socket"),
-        (lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM), "not a listening TCP or UNIX stream socket"),
-        (lambda: socket.socketpair()[0], "not a listening TCP or UNIX stream socket"),
-    ],
-    ids=["udp", "unix datagrams", "not listening", "connected"],
-)
-def test_another_socket_is_refused(make, what):
+OTHERS = {
+    "udp": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+    "unix datagrams": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
+    "not listening": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM),
+    "connected": lambda: socket.socketpair()[0],
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_another_socket_is_refused(kind):
     """The message names the descriptor, its name and what the unit needs; the descriptor stays open."""
-    with passed(make()) as descriptor:
+    what = "not a listening TCP or UNIX stream socket"
+    with passed(OTHERS[kind]()) as descriptor:
         with pytest.raises(ConfigError, match=rf"descriptor {descriptor} \(web\) is {what}; .*Accept=no"):
             taken(descriptor, LISTEN_FDNAMES="web")
         os.fstat(descriptor)
