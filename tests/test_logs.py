@@ -18,23 +18,22 @@ print("done", flush=True)
 """
 
 
-def command(style, lines):
-    return [sys.executable, "-c", SCRIPT, style, str(lines)]
+def command(style, lines, more=""):
+    return [sys.executable, "-c", SCRIPT + more, style, str(lines)]
+
+
+def logged(*arguments):
+    return subprocess.run(command(*arguments), capture_output=True, text=True, check=True, timeout=60).stderr
 
 
 def test_the_last_lines_get_out():
     """After `adjust`, in the other style."""
-    done = subprocess.run(command("logfmt", 500), capture_output=True, text=True, check=True, timeout=60)
-    lines = done.stderr.splitlines()
+    lines = logged("logfmt", 500).splitlines()
     assert len(lines) == 500
     assert 'level=info msg="a line" number=499' in lines[-1]
-    done = subprocess.run(command("json", 1), capture_output=True, text=True, check=True, timeout=60)
-    assert '"msg": "a line", "number": 0' in done.stderr
-    script = SCRIPT + 'logs.adjust("warning", "json"); logging.info("quiet"); logging.warning("loud")'
-    done = subprocess.run(
-        [sys.executable, "-c", script, "logfmt", "1"], capture_output=True, text=True, check=True, timeout=60
-    )
-    first, last = done.stderr.splitlines()
+    assert '"msg": "a line", "number": 0' in logged("json", 1)
+    more = 'logs.adjust("warning", "json"); logging.info("quiet"); logging.warning("loud")'
+    first, last = logged("logfmt", 1, more).splitlines()
     assert 'msg="a line"' in first
     assert '"level": "warning", "msg": "loud"' in last
 
@@ -52,8 +51,7 @@ def test_nobody_waits_for_a_full_pipe():
 
 def test_dropped_lines_are_counted():
     reader, writer = os.pipe()
-    script = SCRIPT + "sys.stdin.readline(); logging.info('after')"
-    program = [sys.executable, "-c", script, "logfmt", "5000"]
+    program = command("logfmt", 5000, "sys.stdin.readline(); logging.info('after')")
     with (
         subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=writer) as running,
         open(reader, "rb") as pipe,

@@ -1,8 +1,9 @@
-"""Properties of every dashboard, read from its JSON."""
+"""Properties of every dashboard, read from its JSON, and `python3 -m dashboards`, which writes and checks it."""
 
 import json
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 
 from dashboards.signals.verdict import RANKS
 from tests.dashboards.dashboard_queries import NAMES, OUT, board, panels, queries
+from tests.support.promtool import RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 UIDS = {name: f"uwsgi-headroom-{name}" for name in NAMES}
@@ -66,7 +68,7 @@ def test_the_heat_map_ends_at_all_threads():
 def test_alerts_lead_to_dashboards_that_there_are():
     line = re.search(r"^sed -i '(.*)' alerts.yaml$", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE)
     assert line, "no such line"
-    rules = (ROOT / "alerts" / "rules" / "alerts.yaml").read_text()
+    rules = (RULES / "alerts.yaml").read_text()
     done = subprocess.run(["sed", line[1]], input=rules, capture_output=True, text=True, check=True)
     alerts = [rule for group in yaml.safe_load(done.stdout)["groups"] for rule in group["rules"]]
     urls = [rule["annotations"]["dashboard_url"] for rule in alerts if "dashboard_url" in rule["annotations"]]
@@ -267,3 +269,37 @@ def test_a_verdict_has_the_words_of_the_other_faces(name):
 
 def _columns(panel):
     return {override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]}
+
+
+with_sdk = pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foundation-sdk needs Python 3.11")
+
+
+def run(*arguments):
+    from dashboards.__main__ import main  # noqa: PLC0415  (cannot be imported by Python 3.10)
+
+    return main(list(arguments))
+
+
+@with_sdk
+def test_drift_is_named(tmp_path, capsys):
+    assert run("--out", str(tmp_path)) == 0
+    assert run("--check", "--out", str(tmp_path)) == 0
+    (tmp_path / "fleet.json").write_text("{}")
+    assert run("--check", "--out", str(tmp_path)) == 1
+    assert capsys.readouterr().err == f"{tmp_path}/fleet.json differs from the output of `python3 -m dashboards`\n"
+
+
+@with_sdk
+def test_colours_change_where_alerts_do():
+    from dashboards import signal  # noqa: PLC0415  (as above)
+
+    rules = "".join((RULES / f"{name}.yaml").read_text() for name in ("alerts", "recording"))
+    for condition in (
+        f") < {signal.HEADROOM_LOW}",
+        f"server:uwsgi_hot_worker_ratio:ratio_rate5m > {signal.UNEVEN}",
+        f">= {signal.INTERPRETER_BUSY}\n",
+        f"server:uwsgi_slo_burn_rate:ratio_rate6h >= {signal.BURNS_HOURS:g} ",
+        f"server:uwsgi_slo_burn_rate:ratio_rate1h >= {signal.BURNS_AN_HOUR} ",
+        f"count_over_time(server:uwsgi_utilization:p95_1d[28d:1d]) >= {signal.FORECAST_DAYS}\n",
+    ):
+        assert condition in rules
