@@ -159,5 +159,5 @@ def test_reads_share_the_lookup_that_hangs(resolver):
 
 def test_a_name_that_does_not_exist():
     with pytest.raises(SourceError, match=r"the name does not resolve .*: check its spelling") as caught:
-        read_named("tcp://no-such-host.invalid:1717", 5)
+        read_named("tcp://no-such-host.invalid:1717", 20)
     assert caught.value.reason == "unreachable"

@@ -582,12 +582,6 @@ def test_every_error_of_the_operating_system_comes_with_advice(number, monkeypat
     assert ": " in message or "before it answered" in message
 
 
-def test_a_name_that_does_not_resolve():
-    error = failure("tcp://no-such-host.invalid:1717", 20)
-    assert error.reason == "unreachable"
-    assert "resolve" in str(error)
-
-
 @as_root
 @pytest.mark.parametrize("scheme", ["unix", "file"])
 def test_permission_denied(tmp_path, scheme):
