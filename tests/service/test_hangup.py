@@ -63,6 +63,7 @@ def started(folder, *arguments, terminal=False):
         if terminal:
             with contextlib.suppress(OSError):
                 os.close(keyboard)
+    assert "Traceback" not in log.read_text()
 
 
 def test_a_terminal_that_is_closed_ends_it(tmp_path):
@@ -72,7 +73,6 @@ def test_a_terminal_that_is_closed_ends_it(tmp_path):
             running.logs(RELOADED, count)
         os.close(running.keyboard)
         assert running.process.wait(60) == -signal.SIGHUP
-    assert "Traceback" not in running.log.read_text()
 
 
 def test_without_a_terminal_it_reloads(tmp_path):
@@ -84,7 +84,6 @@ def test_without_a_terminal_it_reloads(tmp_path):
         running.process.send_signal(signal.SIGHUP)
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(60) == -signal.SIGTERM
-    assert "Traceback" not in running.log.read_text()
 
 
 def test_without_a_file_it_ends(tmp_path):
@@ -96,7 +95,6 @@ def test_without_a_file_it_ends(tmp_path):
         running.process.send_signal(signal.SIGHUP)
         assert running.process.wait(60) == -signal.SIGHUP
     assert not list(tmp_path.glob("history.sqlite-wal"))
-    assert "Traceback" not in running.log.read_text()
 
 
 @pytest.mark.parametrize("reloads", [False, True])
