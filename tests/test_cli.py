@@ -23,7 +23,7 @@ FIXTURE = path("2.0.31_threads")
 LIBRARIES = {"asyncio", "msgspec", "prometheus_client", "psutil", "rich", "starlette", "yaml"}
 
 
-def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def ended(capsys, *arguments):
     """The exit status, output and error output of a command line."""
     try:
         status = cli.main(arguments)
@@ -57,7 +57,6 @@ def test_abbreviated_flags_are_refused(capsys, arguments, status):
 
 
 def test_help(capsys):
-    """Help names the commands, and those name their flags and variables."""
     assert "discover" in ended(capsys, "--help")[1]
     text = ended(capsys, "serve", "--help")[1]
     for word in ("--stats", "--config", "--web.listen-address", "--log.level", "--log.format", "UWSGI_HEADROOM_STATS"):
@@ -112,17 +111,23 @@ def test_a_check_that_is_wrongly_called_is_unknown(capsys, arguments, reason):
     assert reason in err.splitlines()[0]
 
 
-@pytest.mark.parametrize(("arguments", "reason"), MISTAKES)
-def test_a_wrong_call_has_the_format_that_was_asked_for(capsys, arguments, reason):
-    """With JSON a document, and for a monitoring system a line, is printed on standard output."""
+def unknown(capsys, *arguments):
+    """The document and the line for a monitoring system of a check without a verdict."""
     status, out, err = ended(capsys, "check", "--format=json", *arguments)
     document = json.loads(out)
-    assert (status, err, document["status"], document["error"]["reason"]) == (3, "", "unknown", "usage")
-    assert reason in document["verdict"]
+    assert (status, err, document["status"]) == (3, "", "unknown")
     status, out, err = ended(capsys, "check", *arguments, "--format", "nagios")
     assert (status, err, out.count("\n")) == (3, "", 1)
     assert out.startswith("UNKNOWN - ")
-    assert reason in out
+    return document, out
+
+
+@pytest.mark.parametrize(("arguments", "reason"), MISTAKES)
+def test_a_wrong_call_has_the_format_that_was_asked_for(capsys, arguments, reason):
+    document, line = unknown(capsys, *arguments)
+    assert document["error"]["reason"] == "usage"
+    assert reason in document["verdict"]
+    assert reason in line
 
 
 @pytest.mark.parametrize(
@@ -133,12 +138,7 @@ def test_what_is_not_there_has_the_format_that_was_asked_for(capsys, arguments):
     status, out, err = ended(capsys, "check", *arguments)
     assert (status, err) == (3, "")
     assert "UNKNOWN" in out
-    status, out, err = ended(capsys, "check", *arguments, "--format", "json")
-    assert (status, err, json.loads(out)["status"]) == (3, "", "unknown")
-    status, out, err = ended(capsys, "check", *arguments, "--format", "nagios")
-    assert (status, err, out.count("\n")) == (3, "", 1)
-    assert out.startswith("UNKNOWN - ")
-    assert "|" not in out
+    assert "|" not in unknown(capsys, *arguments)[1]
 
 
 def test_a_check_that_cannot_be_is_unknown(capsys):
@@ -187,14 +187,8 @@ def test_output_for_which_there_is_no_room(arguments, status):
     """The message says why, if there is room for that, and never is the status that of a verdict nobody has read."""
     for errors in (subprocess.PIPE, None):
         with open("/dev/full", "w") as full:
-            ran = subprocess.run(
-                [*COMMAND, *arguments],
-                stdout=full,
-                stderr=errors or full,
-                text=True,
-                check=False,
-                env=clean_environment(),
-            )
+            kept = {"stdout": full, "stderr": errors or full, "env": clean_environment()}
+            ran = subprocess.run([*COMMAND, *arguments], text=True, check=False, **kept)
         assert ran.returncode == status
         assert errors is None or ran.stderr.endswith("No space left on device\n") == ("chekc" not in arguments)
         assert "Traceback" not in (ran.stderr or "")
@@ -218,12 +212,8 @@ os.write({writing}, "".join(os.readlink(f"/proc/self/fd/{{each}}") for each in r
     os.close(writing)
     with os.fdopen(reading) as answer:
         assert answer.read() == 3 * os.devnull
-    ran = subprocess.run(
-        ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *COMMAND, "completion", "bash"],
-        check=False,
-        env=clean_environment(),
-    )
-    assert ran.returncode == 0
+    command = ["/bin/sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *COMMAND, "completion", "bash"]
+    assert subprocess.run(command, check=False, env=clean_environment()).returncode == 0
 
 
 def test_mistakes_end_it(capsys, tmp_path, monkeypatch):
@@ -294,36 +284,23 @@ main()
 
 @pytest.mark.parametrize("command", ["serve", "check", "top", "discover", "completion", ""])
 def test_help_imports_no_command(command):
-    ran = subprocess.run(
-        [sys.executable, "-X", "importtime", *COMMAND[1:], *command.split(), "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=clean_environment(),
-    )
+    words = [sys.executable, "-X", "importtime", *COMMAND[1:], *command.split(), "--help"]
+    ran = subprocess.run(words, capture_output=True, text=True, check=True, env=clean_environment())
     assert f"usage: uwsgi-headroom {command}".strip() in ran.stdout
     imported = [line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()]
     assert "uwsgi_headroom.cli" in imported
     assert LIBRARIES.intersection(name.partition(".")[0] for name in imported) == set()
 
 
-def _line(style: logs.Format, capfd: pytest.CaptureFixture[str], **fields: object) -> str:
+def _line(style, capfd, **fields):
     logs.configure("info", style)
     logging.getLogger("uwsgi_headroom.test").warning("it is so", extra={"fields": fields})
     logging.getLogger().handlers[0].flush()
     return capfd.readouterr().err
 
 
-HOSTILE = {
-    "a": 'x "y"\nlevel=info',
-    "b": "",
-    "c": "=",
-    "d": "\x1b[31m",
-    "e": "caf\udce9",
-    "f": "🦄",
-    "g": None,
-    "h": "\x9b2J \u202e\u200b",
-}
+VALUES = ('x "y"\nlevel=info', "", "=", "\x1b[31m", "caf\udce9", "🦄", None, "\x9b2J \u202e\u200b")
+HOSTILE = dict(zip("abcdefgh", VALUES, strict=True))
 
 
 def test_a_line_of_the_log_is_one_line(capfd):
@@ -347,14 +324,9 @@ def test_variables_of_orchestration_are_one_line_of_the_log():
     names = ["UWSGI_HEADROOM_PORT", "UWSGI_HEADROOM_SERVICE_HOST"]
     with socket.create_server(("127.0.0.1", 0)) as taken:  # so that the exporter ends once it has tried to listen
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        ran = subprocess.run(
-            [*COMMAND, "--stats", "/a", "--web.listen-address", address],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={**clean_environment(), **dict.fromkeys(names, "tcp://10.0.0.1:9238")},
-        )
+        command = [*COMMAND, "--stats", "/a", "--web.listen-address", address]
+        environment = {**clean_environment(), **dict.fromkeys(names, "tcp://10.0.0.1:9238")}
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     (line,) = [line for line in ran.stderr.splitlines() if "ignored" in line]
     assert 'level=warning msg="unknown environment variables are ignored"' in line
     assert line.endswith(f'names="{" ".join(names)}"')

@@ -5,14 +5,12 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from tests.check.test_check import clients
-from tests.support.exporter import Exporter, exporter
-from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
+from tests.support.exporter import exporter
+from tests.support.real_uwsgi import uwsgi, wait_until
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
 
 pytestmark = [
@@ -47,23 +45,22 @@ def application(tmp_path):
     return path
 
 
-def server(running: Exporter) -> Mapping[str, Any]:
-    document: Mapping[str, Any] = json.loads(running.get("/api/v1/servers/shop")[1])
-    return document
+def server(running):
+    return json.loads(running.get("/api/v1/servers/shop")[1])
 
 
-def lines(running: Exporter) -> dict[tuple[str, int], set[str]]:
+def lines(running):
     """The states of each line that the exporter shows, by function and line."""
     code = server(running)["code"] or {"lines": ()}
     return {(line["function"], line["line"]): {each["state"] for each in line["states"]} for line in code["lines"]}
 
 
-def evidence(running: Exporter, code: str) -> str:
+def evidence(running, code):
     findings = server(running)["findings"]
     return next((finding["evidence"] for finding in findings if finding["code"] == code), "")
 
 
-def pids(uwsgi_: Uwsgi) -> set[int]:
+def pids(uwsgi_):
     """Of the workers; of the master, while it cannot be read."""
     with contextlib.suppress(OSError, ValueError):
         return {worker["pid"] for worker in json.loads(uwsgi_.document())["workers"]}

@@ -3,12 +3,10 @@
 import contextlib
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.driven_top import Driven, driven
+from tests.support.driven_top import driven
 from uwsgi_headroom.arguments.commands import SHELLS, make_command_line
 from uwsgi_headroom.arguments.completion import render_script
 
@@ -27,7 +25,7 @@ _BEGIN = {
 
 
 @contextlib.contextmanager
-def completing_shell(shell: str, script: Path) -> Iterator[Driven]:
+def completing_shell(shell, script):
     """Runs an interactive shell with a completion script until the block ends."""
     with driven(command=_COMMANDS[shell], columns=150, lines=50, HOME=str(script.parent), PS1="") as terminal:
         # The shell assembles the prompt from parts, so that the echo of this line does not look like a prompt.
@@ -88,17 +86,12 @@ def test_a_script_is_one_of_its_shell(shell, folder):
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_values_of_settings_are_offered(shell):
-    """Values that the settings check, not the parser, are offered too."""
-    script = render_script(make_command_line(), shell)
-    for values in ("debug info warning error", "logfmt json", "text json nagios"):
-        assert values in script
-
-
-@pytest.mark.parametrize("shell", SHELLS)
 def test_every_command_and_option_is_in_it(shell):
+    """So are values that the settings check, not the parser."""
     line = make_command_line()
     script = render_script(line, shell)
+    for values in ("debug info warning error", "logfmt json", "text json nagios"):
+        assert values in script
     for name, parser in line.commands.items():
         assert name in script
         for option in parser.options:

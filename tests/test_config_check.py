@@ -4,7 +4,6 @@ import contextlib
 import os
 import socket
 import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -39,7 +38,7 @@ def path(tmp_path, monkeypatch):
     return file
 
 
-def checked(capsys: pytest.CaptureFixture[str], path: Path, *more: str) -> tuple[int, str, str]:
+def checked(capsys, path, *more):
     status = cli.main(["--check-config", "--config", str(path), *more])
     return status, *capsys.readouterr()
 

@@ -2,25 +2,20 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from tests.alerts.test_compat import rows
 from tests.support.observations import HEALTH, everything
+from tests.support.promtool import list_rules
 from uwsgi_headroom.metrics import families
 
 ROOT = Path(__file__).resolve().parent.parent
 
 OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE", "scrape_samples_scraped", "scrape_duration_seconds"}
-NO_METRICS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_params", "uwsgi_pass", "uwsgi_log"} | {
-    "uwsgi_modifier1",
-    "uwsgi_read_timeout",
-    "uwsgi_request_buffering",
-}
+PARTS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_log"}
+OF_NGINX = {"uwsgi_params", "uwsgi_pass", "uwsgi_modifier1", "uwsgi_read_timeout", "uwsgi_request_buffering"}
 """Other things with such a name: this package and a folder of it, the Go exporter, nginx's words."""
 
 NEVER_WRITTEN = ("listen_queue_errors", "failed_requests", "daemon_respawns", "avg_rt", "throttle_level")
@@ -29,10 +24,7 @@ NEVER_WRITTEN = ("listen_queue_errors", "failed_requests", "daemon_respawns", "a
 QUERIES = [*ROOT.glob("alerts/rules/*.yaml"), *ROOT.glob("dashboards/out/*.json")]
 TEXTS = [
     *ROOT.glob("*.md"),
-    *ROOT.glob("docs/**/*.md"),
-    *ROOT.glob("alerts/**/*.md"),
-    *ROOT.glob("dashboards/**/*.md"),
-    *ROOT.glob("deploy/**/*.md"),
+    *(path for folder in ("docs", "alerts", "dashboards", "deploy") for path in ROOT.glob(f"{folder}/**/*.md")),
 ]
 
 _LEFT_OUT = re.compile(
@@ -50,24 +42,19 @@ _WORDS = {"and", "or", "unless", "bool", "offset", "group_left", "group_right", 
 _NAME = re.compile(r"(?<![\w:/.-])(?:[a-z]+:)?uwsgi_\w+(?::\w+)?(?![\w/])")
 
 
-def names_in_query(expression: str) -> set[str]:
+def names_in_query(expression):
     """The metrics of a PromQL expression: what is neither a function, a label, a string nor a word of the language."""
     # Strings first: a brace within one ends no matcher.
     without = _LEFT_OUT.sub(" ", re.sub(r'"(?:\\.|[^"\\])*"', '""', expression))
     return {name for name in _IDENTIFIER.findall(without) if name.lower() not in _WORDS}
 
 
-def names_in_text(text: str) -> set[str]:
+def names_in_text(text):
     """Everything in a text that looks like a metric of ours."""
-    return set(_NAME.findall(text)) - NO_METRICS
+    return set(_NAME.findall(text)) - PARTS - OF_NGINX
 
 
-def _rules(path: Path) -> Iterator[dict[str, Any]]:
-    for group in yaml.safe_load(path.read_text())["groups"]:
-        yield from group["rules"]
-
-
-def _expressions(node: Any) -> Iterator[str]:
+def _expressions(node):
     """Every query in a dashboard: targets and annotations (`expr`), variables (`query`, that of label_values too)."""
     if isinstance(node, dict):
         for key, value in node.items():
@@ -84,7 +71,7 @@ def _expressions(node: Any) -> Iterator[str]:
             yield from _expressions(value)
 
 
-def exported() -> set[str]:
+def exported():
     """Every series name of the exporter over all captured documents, and the names of histograms."""
     metrics = list(families(everything(), HEALTH))
     return {sample.name for metric in metrics for sample in metric.samples} | {
@@ -92,16 +79,16 @@ def exported() -> set[str]:
     }
 
 
-def recorded() -> set[str]:
+def recorded():
     """Every recorded name, but for those of another exporter: these rules are only loaded where somebody wants them."""
     files = [path for path in ROOT.glob("alerts/rules/*.yaml") if not path.name.startswith("compat-")]
-    return {rule["record"] for path in files for rule in _rules(path) if "record" in rule}
+    return {rule["record"] for rule in list_rules(files) if "record" in rule}
 
 
 CHART = ROOT / "deploy" / "kubernetes" / "uwsgi-headroom"
 
 
-def of_the_chart() -> set[str]:
+def of_the_chart():
     """The series that the chart records for autoscaling, and its name for the autoscaler."""
     text = (CHART / "templates" / "autoscaling.yaml").read_text()
     return set(re.findall(r"record: (\S+)", text)) | set(re.findall(r"metric: \{name: (\w+)\}", text))
@@ -117,7 +104,7 @@ def test_queries(path, known):
     if path.suffix == ".json":
         names = set().union(*map(names_in_query, _expressions(json.loads(path.read_text()))))
     else:
-        rules = list(_rules(path))
+        rules = list_rules([path])
         names = set().union(*(names_in_query(rule["expr"]) for rule in rules))
         names |= names_in_text(json.dumps([rule.get("annotations", {}) for rule in rules]))
     assert names <= known, f"not exported, not recorded: {sorted(names - known)}"

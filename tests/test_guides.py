@@ -2,7 +2,6 @@
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +13,10 @@ from uwsgi_headroom.journal.events import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
-GUIDES = [ROOT / "CONTRIBUTING.md", ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GUIDES = [
+    *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "README", "SECURITY")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 TROUBLESHOOTING = ROOT / "docs" / "troubleshooting.md"
 
 FOLDERS = {folder.name for folder in PACKAGE.iterdir() if folder.is_dir()}
@@ -28,12 +30,12 @@ _CODE = re.compile(r"`([^`\n]+)`")
 guides = pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
 
 
-def prose(guide: Path) -> str:
+def prose(guide):
     """The text of a page without its blocks of code."""
     return _FENCE.sub("", guide.read_text())
 
 
-def named_modules(text: str) -> Iterator[str]:
+def named_modules(text):
     """Modules and folders of the package in a text: behind `P/`, or named from the package on."""
     for code in _CODE.findall(text):
         name = code.partition("::")[0]
@@ -49,7 +51,7 @@ def test_what_a_page_names_exists(guide):
     missing = [name for name in named_modules(prose(guide)) if not (PACKAGE / name).exists()]
     assert not missing
     for file, name in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", prose(guide)):
-        assert re.search(rf"^ *def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}::{name}"
+        assert re.search(rf"^ *(?:async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE), f"{file}::{name}"
     for name, file in re.findall(r"`([A-Z_]{4,})`[ \n](?:in|of)[ \n]`([\w./-]+\.py)`", prose(guide)):
         path = next(path for path in (ROOT / file, PACKAGE / file.removeprefix("P/")) if path.exists())
         assert re.search(rf"^{name}\b", path.read_text(), re.MULTILINE), f"{name} in {file}"
@@ -72,14 +74,14 @@ def test_something_is_read():
 
 
 @cache
-def written_texts() -> str:
+def written_texts():
     """Every text in the code of the exporter and of its page, with `…` for each value in it."""
     texts = [text for path in sorted(PACKAGE.rglob("*.py")) for text in _texts(ast.parse(path.read_text()))]
     scripts = [path.read_text() for path in sorted((PACKAGE / "web" / "static").glob("*.js"))]
     return "\n".join([*texts, *(re.sub(r"\$\{[^{}]*\}", "…", script) for script in scripts)])
 
 
-def _texts(tree: ast.AST) -> Iterator[str]:
+def _texts(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             yield "".join(str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values)
@@ -87,7 +89,7 @@ def _texts(tree: ast.AST) -> Iterator[str]:
             yield node.value
 
 
-def quoted_messages() -> Iterator[str]:
+def quoted_messages():
     """What docs/troubleshooting.md quotes in the columns "it says" and "you see"."""
     column = None
     for line in TROUBLESHOOTING.read_text().splitlines():

@@ -5,7 +5,6 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -23,7 +22,7 @@ ANALYSIS = Path(analysis.__file__).parent
 
 SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", "history", "kernel", "stats", "watch"))
 
-DOORS: dict[str, str] = {
+DOORS = {
     "analysis": """advice backends balance bottlenecks capacity demand figures findings littles_law locks objective
         percentiles repairman routes settings shortages usable verdict wait_states
         worker_states what_if.measured what_if.predict
@@ -62,7 +61,7 @@ NEIGHBOURS = ("alerts", "dashboards")
 """Folders beside the package that come in by the doors, as its rooms do."""
 
 
-def _imported(*modules: str) -> list[str]:
+def _imported(*modules):
     """The modules that are loaded after a new Python has imported these of the package, which are among them."""
     names = [f"uwsgi_headroom.{module}" for module in modules]
     program = f"import sys, {', '.join(names)}; print(*sys.modules, sep='\\n')"
@@ -72,7 +71,7 @@ def _imported(*modules: str) -> list[str]:
     return loaded
 
 
-def _load(unwanted: tuple[str, ...], modules: Sequence[str]) -> dict[str, list[str]]:
+def _load(unwanted, modules):
     """By module: what it loads of the unwanted. What one of them loads, all of them load, so they are imported
     together first; a Python for each names the culprits."""
     if not any(name.startswith(unwanted) for name in _imported(*modules)):
@@ -81,7 +80,7 @@ def _load(unwanted: tuple[str, ...], modules: Sequence[str]) -> dict[str, list[s
 
 
 @cache
-def _named(path: Path) -> list[str]:
+def _named(path):
     """What a file imports, also inside its functions and for its types."""
     nodes = list(ast.walk(ast.parse(path.read_text())))
     imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -129,23 +128,23 @@ def test_nothing_but_tests_and_tools_imports_tests(folder):
     assert [path for path in modules if re.search(r"\btests\.support\b", path.read_text())] == []
 
 
-def _module_path(name: str) -> Path | None:
+def _module_path(name):
     """The file of a module or of a folder of the package, by its name from the package on; None if it names neither."""
     path = PACKAGE.joinpath(*name.split("."))
     return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
 
 
 @cache
-def _imports_of(path: Path) -> set[str]:
+def _imports_of(path):
     """Modules and folders of the package that a file imports, also inside its functions and for its types."""
     own = {name.removeprefix("uwsgi_headroom.") for name in _named(path) if name.startswith("uwsgi_headroom.")}
     return {name if _module_path(name) else name.rpartition(".")[0] for name in own} - {""}
 
 
 @cache
-def _imports_from_outside(room: str) -> dict[str, list[str]]:
+def _imports_from_outside(room):
     """By module of a room: the files of other rooms, and beside the rooms, that import it."""
-    found: dict[str, list[str]] = {}
+    found = {}
     files = [
         path for folder in (PACKAGE, *(ROOT / name for name in NEIGHBOURS)) for path in sorted(folder.rglob("*.py"))
     ]

@@ -5,8 +5,6 @@ import os
 import queue
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import BinaryIO
 
 from uwsgi_headroom.logs import BackgroundWriter
 
@@ -20,23 +18,22 @@ print("done", flush=True)
 """
 
 
-def command(style: str, lines: int) -> list[str]:
-    return [sys.executable, "-c", SCRIPT, style, str(lines)]
+def command(style, lines, more=""):
+    return [sys.executable, "-c", SCRIPT + more, style, str(lines)]
+
+
+def logged(*arguments):
+    return subprocess.run(command(*arguments), capture_output=True, text=True, check=True, timeout=60).stderr
 
 
 def test_the_last_lines_get_out():
     """After `adjust`, in the other style."""
-    done = subprocess.run(command("logfmt", 500), capture_output=True, text=True, check=True, timeout=60)
-    lines = done.stderr.splitlines()
+    lines = logged("logfmt", 500).splitlines()
     assert len(lines) == 500
     assert 'level=info msg="a line" number=499' in lines[-1]
-    done = subprocess.run(command("json", 1), capture_output=True, text=True, check=True, timeout=60)
-    assert '"msg": "a line", "number": 0' in done.stderr
-    script = SCRIPT + 'logs.adjust("warning", "json"); logging.info("quiet"); logging.warning("loud")'
-    done = subprocess.run(
-        [sys.executable, "-c", script, "logfmt", "1"], capture_output=True, text=True, check=True, timeout=60
-    )
-    first, last = done.stderr.splitlines()
+    assert '"msg": "a line", "number": 0' in logged("json", 1)
+    more = 'logs.adjust("warning", "json"); logging.info("quiet"); logging.warning("loud")'
+    first, last = logged("logfmt", 1, more).splitlines()
     assert 'msg="a line"' in first
     assert '"level": "warning", "msg": "loud"' in last
 
@@ -54,8 +51,7 @@ def test_nobody_waits_for_a_full_pipe():
 
 def test_dropped_lines_are_counted():
     reader, writer = os.pipe()
-    script = SCRIPT + "sys.stdin.readline(); logging.info('after')"
-    program = [sys.executable, "-c", script, "logfmt", "5000"]
+    program = command("logfmt", 5000, "sys.stdin.readline(); logging.info('after')")
     with (
         subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=writer) as running,
         open(reader, "rb") as pipe,
@@ -76,17 +72,17 @@ PATIENCE = 60.0
 
 
 @contextlib.contextmanager
-def pipe() -> Iterator[tuple[BinaryIO, int]]:
-    """A pipe: the reading end as a file, and the descriptor of the writing end."""
-    reader, writer = os.pipe()
+def written(**options):
+    """A pipe: the file of its reading end, and a writer at the other one."""
+    reader, descriptor = os.pipe()
     try:
         with open(reader, "rb") as file:
-            yield file, writer
+            yield file, BackgroundWriter(descriptor, "test", **options)
     finally:
-        os.close(writer)
+        os.close(descriptor)
 
 
-def fits(writer: BackgroundWriter, text: bytes) -> bool:
+def fits(writer, text):
     try:
         writer.put(text)
     except queue.Full:
@@ -96,15 +92,13 @@ def fits(writer: BackgroundWriter, text: bytes) -> bool:
 
 def test_texts_are_written_in_order():
     """A text larger than the pipe is written whole, as the reader makes room."""
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test")
+    with written() as (reader, writer):
         for text in (b"one ", b"two ", b"three"):
             writer.put(text)
         writer.finish(PATIENCE)
         assert not writer.busy
         assert reader.read(len(b"one two three")) == b"one two three"
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test")
+    with written() as (reader, writer):
         writer.put(MORE_THAN_A_PIPE_HOLDS)
         writer.put(b"end")
         assert reader.read(len(MORE_THAN_A_PIPE_HOLDS) + 3) == MORE_THAN_A_PIPE_HOLDS + b"end"
@@ -112,8 +106,7 @@ def test_texts_are_written_in_order():
 
 def test_it_is_busy_while_nobody_reads():
     """`finish` gives up after its timeout; when the reader continues, the text still arrives."""
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test")
+    with written() as (reader, writer):
         writer.put(MORE_THAN_A_PIPE_HOLDS)
         writer.finish(0.01)
         assert writer.busy
@@ -124,8 +117,7 @@ def test_it_is_busy_while_nobody_reads():
 
 def test_a_bounded_writer_refuses_what_does_not_fit():
     """Two texts may wait behind the one in progress; accepted texts are written, and then there is room again."""
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test", most_waiting=2)
+    with written(most_waiting=2) as (reader, writer):
         writer.put(MORE_THAN_A_PIPE_HOLDS)
         accepted = sum(fits(writer, b"y") for _ in range(3))
         assert 1 <= accepted <= 2
@@ -138,14 +130,12 @@ def test_a_bounded_writer_refuses_what_does_not_fit():
 
 def test_what_a_writer_does_by_default():
     """It refuses nothing, and ignores a failed write."""
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test")
+    with written() as (reader, writer):
         writer.put(MORE_THAN_A_PIPE_HOLDS)
         for _ in range(5000):
             writer.put(b"y")
         assert reader.read(len(MORE_THAN_A_PIPE_HOLDS) + 5000) == MORE_THAN_A_PIPE_HOLDS + b"y" * 5000
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test")
+    with written() as (reader, writer):
         reader.close()
         writer.put(b"one")
         writer.finish(PATIENCE)
@@ -154,9 +144,8 @@ def test_what_a_writer_does_by_default():
 
 def test_a_reader_that_is_gone_is_reported():
     """Each failed write is reported once, including those of waiting texts, and the writer continues."""
-    failures: list[str] = []
-    with pipe() as (reader, descriptor):
-        writer = BackgroundWriter(descriptor, "test", on_failure=lambda: failures.append("gone"))
+    failures = []
+    with written(on_failure=lambda: failures.append("gone")) as (reader, writer):
         reader.close()
         writer.put(b"one")
         writer.put(b"two")

@@ -21,9 +21,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -59,20 +57,19 @@ def server(shared):
     return shared
 
 
-def workers(server: real_uwsgi.Uwsgi) -> list[dict[str, Any]]:
+def workers(server):
     """The workers in uWSGI's document; none if the document is incomplete (a signal truncates it)."""
     with contextlib.suppress(OSError, ValueError):
-        workers_: list[dict[str, Any]] = json.loads(server.document())["workers"]
-        return workers_
+        return json.loads(server.document())["workers"]
     return []
 
 
-def accepting(server: real_uwsgi.Uwsgi) -> bool:
+def accepting(server):
     now = workers(server)
     return bool(now) and all(worker["pid"] and worker["accepting"] for worker in now)
 
 
-def order_reload(server: real_uwsgi.Uwsgi) -> Callable[[], bool]:
+def order_reload(server):
     """Runs `uwsgi --reload`; returns a function that says whether the reload is complete: all workers are new and
     accept."""
     before = {worker["pid"] for worker in workers(server)}
@@ -80,7 +77,7 @@ def order_reload(server: real_uwsgi.Uwsgi) -> Callable[[], bool]:
     pidfile = (server.directory / "pidfile").read_text()
     subprocess.run([real_uwsgi.uwsgi_binary(), "--reload", pidfile], check=True, capture_output=True)
 
-    def is_done() -> bool:
+    def is_done():
         now = workers(server)
         return bool(now) and all(
             worker["pid"] and worker["accepting"] and worker["pid"] not in before for worker in now
@@ -89,14 +86,14 @@ def order_reload(server: real_uwsgi.Uwsgi) -> Callable[[], bool]:
     return is_done
 
 
-def order_respawn(server: real_uwsgi.Uwsgi, worker: dict[str, Any]) -> Callable[[], bool]:
+def order_respawn(server, worker):
     """Kills a worker with SIGKILL; returns a function that says whether the worker was respawned."""
     logged = log_of(server, "")
     os.kill(worker["pid"], signal.SIGKILL)
     return lambda: bool(log_of(server, rf"Respawned uWSGI worker {worker['id']} \(", logged))
 
 
-def log_of(server: real_uwsgi.Uwsgi, pattern: str, skip: int = 0) -> int:
+def log_of(server, pattern, skip=0):
     """The end position of a pattern in uWSGI's log after the first `skip` characters; 0 if it is not found. For an
     empty pattern, the current end of the log."""
     text = server.log.read_text()
@@ -106,7 +103,7 @@ def log_of(server: real_uwsgi.Uwsgi, pattern: str, skip: int = 0) -> int:
     return match.end() if match else 0
 
 
-def is_held(server: real_uwsgi.Uwsgi) -> bool:
+def is_held(server):
     """Whether a reader gets no byte for half a second."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(0.5)
@@ -119,12 +116,12 @@ def is_held(server: real_uwsgi.Uwsgi) -> bool:
 
 
 @contextlib.contextmanager
-def in_background(count: int, work: Callable[[], object], pause: float = 0.0) -> Iterator[None]:
+def in_background(count, work, pause=0.0):
     """Runs `work` repeatedly in `count` threads; an exception in a thread fails the test."""
     ended = threading.Event()
-    failures: list[BaseException] = []
+    failures = []
 
-    def loop() -> None:
+    def loop():
         try:
             while not ended.wait(pause):
                 work()
@@ -144,23 +141,22 @@ def in_background(count: int, work: Callable[[], object], pause: float = 0.0) ->
     assert not any(thread.is_alive() for thread in threads)
 
 
-# An action with or on the exporter, during which uWSGI must continue to work.
-Situation = Callable[[Exporter], contextlib.AbstractContextManager[None]]
+# Situations: an action with or on the exporter, during which uWSGI must continue to work.
 
 
 @contextlib.contextmanager
-def it_samples(_running: Exporter) -> Iterator[None]:
+def it_samples(_running):
     """The exporter only samples."""
     yield
 
 
-def twenty_scrape(running: Exporter) -> contextlib.AbstractContextManager[None]:
+def twenty_scrape(running):
     """Twenty clients scrape at the same time, without pauses."""
     return in_background(20, lambda: running.metrics(timeout=OUTCOME_SECONDS))
 
 
 @contextlib.contextmanager
-def pages_stay_open(running: Exporter) -> Iterator[None]:
+def pages_stay_open(running):
     """Clients send requests and never read responses, and a hundred connections send nothing."""
     with contextlib.ExitStack() as stack:
         for index in range(120):
@@ -172,10 +168,10 @@ def pages_stay_open(running: Exporter) -> Iterator[None]:
         yield
 
 
-def it_stops_and_goes_on(running: Exporter) -> contextlib.AbstractContextManager[None]:
+def it_stops_and_goes_on(running):
     """The exporter gets SIGSTOP and SIGCONT at many times."""
 
-    def stop_and_go_on() -> None:
+    def stop_and_go_on():
         time.sleep(_CHANCE.uniform(0, 0.1))
         running.stop()
         time.sleep(_CHANCE.uniform(0, 0.1))
@@ -185,7 +181,7 @@ def it_stops_and_goes_on(running: Exporter) -> contextlib.AbstractContextManager
 
 
 @contextlib.contextmanager
-def it_is_killed(running: Exporter) -> Iterator[None]:
+def it_is_killed(running):
     """The exporter is killed at a random time."""
     time.sleep(_CHANCE.uniform(0, 0.3))
     running.kill()
@@ -193,7 +189,7 @@ def it_is_killed(running: Exporter) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def it_is_killed_in_a_read(running: Exporter) -> Iterator[None]:
+def it_is_killed_in_a_read(running):
     """The exporter is killed while it has a connection that it has not read from."""
     running.die_in_next_read()
     yield
@@ -276,7 +272,7 @@ def test_one_connection_at_a_time(server):
 
 
 @contextlib.contextmanager
-def held(server: real_uwsgi.Uwsgi) -> Iterator[Exporter]:
+def held(server):
     """An exporter that was stopped at the worst time and so blocks the master. A stopped process cannot prevent that;
     the tests below show what uWSGI does even then, and what to do about it."""
     if int(Path("/proc/sys/net/core/wmem_default").read_text()) > len(server.document()):
@@ -336,7 +332,7 @@ def test_more_connections_than_descriptors(server):
         assert running.log.stat().st_size < 4096
 
 
-def is_refused(running: Exporter) -> bool:
+def is_refused(running):
     try:
         status, _ = running.get("/-/healthy", timeout=2)
     except OSError:
@@ -360,7 +356,7 @@ def test_a_log_that_nobody_reads(server):
         real_uwsgi.wait_until(order_reload(server), OUTCOME_SECONDS, "uWSGI to reload")
 
 
-def fill(pipe: int) -> None:
+def fill(pipe):
     os.set_blocking(pipe, False)
     for size in (4096, 1):
         with contextlib.suppress(BlockingIOError):

@@ -28,7 +28,7 @@ cheaper-step = 3
 """
 
 
-def review(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, dict[str, dict[str, object]]]:
+def review(capsys, *words):
     """The exit status, and the advice on one subject by rule."""
     status = cli.main(["review", "--json", *words])
     (document,) = json.loads(capsys.readouterr().out)

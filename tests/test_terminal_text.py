@@ -15,7 +15,7 @@ WITHOUT_WIDTH = "\u00ad\u034f\u115f\u180e\u200b\u200c\u200d\u2060\u3164\ufe0f\uf
 CONTROLS = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)])) + "\u2028\u2029\udc9b"
 
 
-def harmless(text: str) -> bool:
+def harmless(text):
     """Whether a terminal shows each character of a text where it is written."""
     return not set(text) & set(DIRECTIONS + WITHOUT_WIDTH + CONTROLS) and not any(
         unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp") for character in text

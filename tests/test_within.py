@@ -10,7 +10,7 @@ from uwsgi_headroom import interrupts
 from uwsgi_headroom.clock import within
 
 
-async def after(seconds: float, result: str | Exception) -> str:
+async def after(seconds, result):
     await asyncio.sleep(seconds)
     if isinstance(result, Exception):
         raise result

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import flask
@@ -251,16 +250,16 @@ class Demo(Struct, frozen=True):
     output: Path
     temporary: Path
 
-    def said(self) -> str:
+    def said(self):
         return self.output.read_text()
 
-    def wait_for_figures(self) -> None:
+    def wait_for_figures(self):
         real_uwsgi.wait_until(lambda: "3.0 of 32 threads busy" in self.said(), 90, "the first figures")
 
-    def wait_for_installation(self) -> None:
+    def wait_for_installation(self):
         real_uwsgi.wait_until(lambda: list(self.temporary.glob("*/beside")), what="the installation")
 
-    def expect_nothing_left(self, within: float) -> None:
+    def expect_nothing_left(self, within):
         """Fails if one of its processes or files remains after `within` seconds."""
         real_uwsgi.wait_until(
             lambda: not _processes_with(self.temporary) and not list(self.temporary.iterdir()),
@@ -268,8 +267,7 @@ class Demo(Struct, frozen=True):
             f"{_processes_with(self.temporary)} and {list(self.temporary.iterdir())} to go",
         )
 
-    def find(self, name: str) -> psutil.Process:
-        """The process of this demo whose command contains a word."""
+    def find(self, name):
         word = {
             "demo": "app.demo",
             "pip": "$TMPDIR/unpacked",
@@ -291,8 +289,7 @@ class Demo(Struct, frozen=True):
         matching.sort(key=lambda process: process.create_time())
         return matching[("demo", "guard", "runner").index(name)] if word == "app.demo" else matching[0]
 
-    def kill(self, victim: str) -> None:
-        """Kills `make`, its whole process group, or a process with SIGKILL."""
+    def kill(self, victim):
         if victim == "group":
             os.killpg(self.process.pid, signal.SIGKILL)
         elif victim == "make":
@@ -302,16 +299,7 @@ class Demo(Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def _demo(
-    port: int,
-    *,
-    uwsgi: Path | None = None,
-    scene: str | None = None,
-    make: bool = False,
-    installs: str = "",
-    path: str | None = None,
-    reader: list[str] | None = None,
-) -> Iterator[Demo]:
+def _demo(port, *, uwsgi=None, scene=None, make=False, installs="", path=None, reader=None):
     """Runs a demo until the block ends. make: run it with `make`; path: the PATH for its programs."""
     with tempfile.TemporaryDirectory() as name:
         temporary, output, exporter, python = (Path(name) / part for part in ("t", "output", "exporter", "python"))
@@ -349,12 +337,12 @@ def _demo(
                 reading.wait(20)
 
 
-def _script(path: Path, *words: object) -> None:
+def _script(path, *words):
     path.write_text(f'#!/bin/sh\nexec {shlex.join(str(word) for word in words)} "$@"\n')
     path.chmod(0o755)
 
 
-def _processes_with(temporary: Path) -> list[int]:
+def _processes_with(temporary):
     """The pids of the demo and the processes that it has started: their TMPDIR is that of the demo or lies in it."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/environ"):

@@ -54,7 +54,6 @@ def test_load_moves_the_counters(served):
 
 @pytest.mark.integration
 def test_clients_with_limits(served):
-    """Arrivals beyond the bound are left out."""
     tally = run_until(served, [Load(rate=100, path="/slow?s=1", most=2)], lambda tally: tally.left_out > 10)
     assert served.count("in_request") <= 2
     assert tally.refused == 0
@@ -85,14 +84,14 @@ def test_the_program_ends_in_time_with_its_number_of_requests(served):
     assert json.loads(ended.stdout)["answered"] > 0
 
 
-def run_until(served, loads, enough) -> Tally:
+def run_until(served, loads, enough):
     return run_until_at(served.port, loads, enough)
 
 
-def run_until_at(port, loads, enough) -> Tally:
+def run_until_at(port, loads, enough):
     """Runs loads until their tally is `enough`, however busy the machine is; returns the tally."""
 
-    async def run() -> Tally:
+    async def run():
         tally = Tally()
         tasks = load.started([(declared, ("127.0.0.1", port)) for declared in loads], tally)
         end = time.monotonic() + 60

@@ -4,7 +4,6 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -102,7 +101,7 @@ def test_page_of_the_alerts_is_one_that_is_there(pages, shown):
         assert [words.endswith("(JSON)") for words in addresses.values()] == [not pages] * len(shown)
 
 
-def _listening() -> set[tuple[str, int]]:
+def _listening():
     """The addresses on which programs started by this process listen, for TCP and UDP."""
     started = {child.pid for child in psutil.Process().children()}
     ours = [connection for connection in psutil.net_connections("inet") if connection.pid in started]
@@ -112,13 +111,13 @@ def _listening() -> set[tuple[str, int]]:
 
 
 @contextlib.contextmanager
-def _serving(pages: list[str]) -> Iterator[int]:
+def _serving(pages):
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             self.send_response(200 if self.path in pages else 404)
             self.end_headers()
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             """Logs nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:

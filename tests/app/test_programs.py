@@ -70,7 +70,7 @@ def test_one_that_is_not_required_is_left_out(tmp_path, capsys):
             "  | no such file",
         ]
         end.touch()
-        news: list[str] = []
+        news = []
 
         def is_reported():
             up.check()

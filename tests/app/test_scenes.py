@@ -4,11 +4,9 @@ import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import flask
 import pytest
@@ -25,26 +23,13 @@ UWSGI = Path(real_uwsgi.uwsgi_binary())
 PATIENCE = 90.0
 """Seconds to wait for a fact on a busy machine."""
 
-OF_A_BUSY_MACHINE = {
-    "cpu_bound",
-    "cpu_used_by_others",
-    "cpu_wait",
-    "memory_headroom_low",
-    "queue_wait",
-    "queue_filling",
-    "saturation",
-    "workers_missing",
-    "start_hangs",
-}
-"""Findings that other programs on the machine cause, and which may precede the scene's own."""
-
 SLOW = ("stuck", "cheaper", "neighbours")
 """Scenes that take longer than a few seconds, or take all CPU from scenes that run at the same time."""
 
 NO_CPU = {"cpu_bound", "cpu_used_by_others", "cpu_wait"}
 """Findings, one of which appears if other programs take the CPU that a scene needs."""
-
-Document = dict[str, Any]
+FULL = {"memory_headroom_low", "queue_wait", "queue_filling", "saturation", "workers_missing", "start_hangs"}
+"""Other findings that a busy machine causes, and which may precede the scene's own."""
 
 
 @dataclass
@@ -56,13 +41,12 @@ class Shown:
     uwsgi: Program
     exporter: int
 
-    def document(self, name: str = "demo") -> Document:
+    def document(self, name="demo"):
         text = get(self.exporter, f"/api/v1/servers/{self.stage.scene.name}-{name}", timeout=60)
         assert text
-        document: Document = json.loads(text)
-        return document
+        return json.loads(text)
 
-    def wait(self, condition: Callable[[Document], object], what: str, name: str = "demo") -> None:
+    def wait(self, condition, what, name="demo"):
         """Waits until the document meets a condition; fails with the document."""
         try:
             wait_until(lambda: condition(self.document(name)), PATIENCE, what)
@@ -71,15 +55,15 @@ class Shown:
             raise AssertionError(f"{error}: {document['verdict']} {document['findings']}") from error
 
 
-def codes(document: Document, *severities: str) -> list[str]:
+def codes(document, *severities):
     return [finding["code"] for finding in document["findings"] if finding["severity"] in severities]
 
 
-def leads(scene: Scene, document: Document) -> bool:
+def leads(scene, document):
     """Whether a finding of the scene is the worst, apart from those of a busy machine; if it has none, whether none
     is."""
     grave = codes(document, "critical", "warning")
-    own = [code for code in grave if code in scene.findings or code not in OF_A_BUSY_MACHINE]
+    own = [code for code in grave if code in scene.findings or code not in NO_CPU | FULL]
     if own or not scene.findings:
         return bool(document["flow"]) and own[:1] == [code for code in own[:1] if code in scene.findings]
     return bool(set(codes(document, "info")) & set(scene.findings))
@@ -93,7 +77,7 @@ def quick():
 
 
 @contextlib.contextmanager
-def showing(chosen: list[Scene]) -> Iterator[dict[str, Shown]]:
+def showing(chosen):
     """Runs these scenes until the block ends. Their uWSGI uses the Flask of the tests, however uWSGI was built."""
     with pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX)))
@@ -101,7 +85,7 @@ def showing(chosen: list[Scene]) -> Iterator[dict[str, Shown]]:
         stages = [Stage(scene, directory / scene.name) for scene in chosen]
         port = free_port()
 
-        def start(stage: Stage) -> Shown:
+        def start(stage):
             stage.directory.mkdir()
             uwsgi = uwsgi_program(stage, UWSGI)
             programs = [uwsgi, *neighbour_programs(stage.scene), load_program(stage)]
@@ -119,7 +103,7 @@ def showing(chosen: list[Scene]) -> Iterator[dict[str, Shown]]:
         yield {scene.stage.scene.name: scene for scene in shown}
 
 
-def why_not(scene: Scene) -> str:
+def why_not(scene):
     """The reason why a scene cannot run here, or an empty text."""
     try:
         refuse_without_needs(scene, UWSGI)
@@ -128,24 +112,27 @@ def why_not(scene: Scene) -> str:
     return ""
 
 
-def happen(shown: Shown, **changes: object) -> Happenings:
+def happen(shown, **changes):
     """The happenings of the scene, the first of them due now, without repetition."""
     happenings = [replace(happening, first=0, every=3600, **changes) for happening in shown.stage.scene.happenings[:1]]
     return Happenings(happenings, shown.up, shown.uwsgi, shown.stage.directory)
 
 
+def real(test):
+    """Marks a test of a real uWSGI that takes long."""
+    return pytest.mark.slow(pytest.mark.integration(test))
+
+
 STEADY = ("calm", "overload", "harakiri", "restarts", "idle")
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 @pytest.mark.parametrize("name", STEADY)
 def test_verdict_is_what_the_scene_says(name, quick):
     quick[name].wait(lambda document: leads(find_scene(name), document), f"the verdict of {name}")
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_hot_worker_gets_most_requests_and_is_slow(quick):
     """Unevenness is the verdict."""
 
@@ -158,8 +145,7 @@ def test_hot_worker_gets_most_requests_and_is_slow(quick):
     assert quick["hot"].document()["setup"]["mapped"] is True
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_reload_is_named(quick):
     """A full reload works: without its option, a wheel's uWSGI would execute the wrong Python and end."""
     shown = quick["reload"]
@@ -169,8 +155,7 @@ def test_reload_is_named(quick):
     shown.wait(lambda document: document["state"] == "up" and document["threads"]["available"] == 32, "all workers")
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_chain_reload_replaces_all_workers(quick):
     shown = quick["reload"]
     shown.wait(lambda document: document["state"] == "up", "uWSGI to be up")
@@ -180,8 +165,7 @@ def test_chain_reload_replaces_all_workers(quick):
     shown.wait(lambda document: not before & {worker["pid"] for worker in document["workers"]}, "other workers")
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_server_goes_down_and_comes_back(quick):
     """The server returns after the time that the scene states, and its load continues."""
     shown = quick["down"]
@@ -190,7 +174,7 @@ def test_server_goes_down_and_comes_back(quick):
     (words,) = happenings.run_due()
     assert words == "uWSGI is killed; it restarts in 0.5 s"
     shown.wait(lambda document: document["state"] == "down", "uWSGI to be down")
-    said: list[str] = []
+    said = []
     wait_until(lambda: said.extend(happenings.run_due()) or said, what="uWSGI to be restarted")
     assert said == ["uWSGI has been restarted"]
     shown.wait(
@@ -199,8 +183,7 @@ def test_server_goes_down_and_comes_back(quick):
     shown.up.check()
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_emperor_throttles_the_broken_vassal(quick):
     """The other vassal serves requests."""
     shown = quick["emperor"]
@@ -208,8 +191,7 @@ def test_emperor_throttles_the_broken_vassal(quick):
     shown.wait(lambda document: document["flow"] and document["flow"]["requests"], "requests of the other one")
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_async_is_full_or_says_what_to_install(request):
     """With gevent beside uWSGI all coroutines are in use, unless other programs take the CPU."""
     scene = find_scene("async")
@@ -230,16 +212,14 @@ def test_scene_that_needs_what_is_not_there_is_refused(tmp_path):
         refuse_without_needs(scene, tmp_path / "uwsgi")
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_stuck_requests_are_the_verdict():
     with showing([find_scene("stuck")]) as shown:
         shown["stuck"].wait(lambda document: leads(find_scene("stuck"), document), "stuck requests")
         assert shown["stuck"].document()["threads"]["stuck"] == 4
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_neighbours_take_the_cpu():
     with showing([find_scene("neighbours")]) as shown:
         shown["neighbours"].wait(lambda document: set(codes(document, "critical", "warning")) & NO_CPU, "neighbours")
@@ -247,8 +227,7 @@ def test_neighbours_take_the_cpu():
         assert cpu["others"] > cpu["own"]
 
 
-@pytest.mark.slow
-@pytest.mark.integration
+@real
 def test_cheaper_mode_follows_the_load():
     with showing([find_scene("cheaper")]) as shown:
         cheaper = shown["cheaper"]

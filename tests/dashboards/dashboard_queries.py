@@ -2,8 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
 
 from msgspec import Struct
 
@@ -25,12 +23,11 @@ class Query(Struct, frozen=True):
     label: str = ""
 
 
-def board(name: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((OUT / f"{name}.json").read_text())
-    return document
+def board(name):
+    return json.loads((OUT / f"{name}.json").read_text())
 
 
-def panels(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def panels(document):
     """Yields every panel, including those in folded rows, but no rows."""
     for panel in document["panels"]:
         yield from panel.get("panels", [])
@@ -38,7 +35,7 @@ def panels(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             yield panel
 
 
-def queries(name: str, values: Mapping[str, str], seconds: float) -> Iterator[Query]:
+def queries(name, values, seconds):
     """Yields every query of a dashboard. values: values of its variables; seconds: length of the time range."""
     document = board(name)
     step = max(15.0, round(seconds / 1000))
@@ -63,6 +60,6 @@ def queries(name: str, values: Mapping[str, str], seconds: float) -> Iterator[Qu
             yield Query(where, kind, substituted(target["expr"], known), each)
 
 
-def substituted(text: str, values: Mapping[str, str]) -> str:
+def substituted(text, values):
     """Replaces every variable in a text. Raises KeyError for an unknown one; `$1` is not a variable."""
     return re.sub(r"\$([A-Za-z_]\w*)", lambda match: values[match[1]], text)

@@ -1,9 +1,6 @@
 """What panels and marks show of series, evaluated by promtool."""
 
 import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,31 +19,17 @@ STACKS = {
 SCRAPE, LENGTH = 15, 3600
 """Seconds."""
 
-WORDS = (
-    "CPU",
-    "CPU wait",
-    "interpreter lock",
-    "backend",
-    "client",
-    "DNS",
-    "disk",
-    "lock",
-    "sleep",
-    "child process",
-    "pipe",
-    "other",
-    "unknown",
-)
+WORDS = "CPU,CPU wait,interpreter lock,backend,client,DNS,disk,lock,sleep,child process,pipe,other,unknown"
 """Of all states, in their order."""
 
 
-def stacks() -> list[dict[str, Any]]:
+def stacks():
     return [panel for name, titles in STACKS.items() for panel in panels(board(name)) if panel["title"] in titles]
 
 
-def properties(panel: Mapping[str, Any], name: str) -> dict[str, Any]:
+def properties(panel, name):
     """What the overrides say of the series of this name; later ones win, as in Grafana."""
-    found: dict[str, Any] = {}
+    found = {}
     for override in panel["fieldConfig"]["overrides"]:
         matcher, options = override["matcher"]["id"], override["matcher"]["options"]
         pattern, flags = ("", "") if matcher == "byName" else options[1:].rsplit("/", 1)
@@ -65,7 +48,7 @@ def test_every_state_has_its_words_and_a_colour_of_its_own():
     assert len(stacks()) == 4
     for panel in stacks():
         shown = [properties(panel, state) for state in STATES]
-        assert tuple(each["displayName"] for each in shown) == words == WORDS
+        assert tuple(each["displayName"] for each in shown) == words == tuple(WORDS.split(","))
         assert [each["color"]["fixedColor"] for each in shown] == colours
         assert len(set(colours)) == len(STATES)
         assert panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
@@ -156,7 +139,7 @@ SAMPLED = 0.5
 """The sampled part of the time."""
 
 
-def _answered(directory: Path, title: str, named: Mapping[str, float], bands: Sequence[tuple[str, float]]) -> str:
+def _answered(directory, title, named, bands):
     """promtool's output unless the panel's stack has these bands for the load above, else empty."""
     states = {**BUSY, **RARE}
     counters = {
@@ -171,11 +154,9 @@ def _answered(directory: Path, title: str, named: Mapping[str, float], bands: Se
     return _evaluated(directory, title, counters, samples)
 
 
-def _evaluated(directory: Path, title: str, counters: Mapping[str, float], samples: Sequence[tuple[str, float]]) -> str:
+def _evaluated(directory, title, counters, samples):
     """promtool's output unless the panel's first query has these samples, else empty. counters: their growth per
     second."""
-    values = {**IDENTITY, "service_label": "server", "service": ".*", "window": "5m"}
-    (query,) = [query for query in queries("server", values, LENGTH) if query.where == f"server: {title} A"]
     every = {
         **counters,
         _series("uwsgi_wait_observed_seconds_total"): SAMPLED,
@@ -183,7 +164,7 @@ def _evaluated(directory: Path, title: str, counters: Mapping[str, float], sampl
         _series("uwsgi_worker_requests_total", worker_id="2"): REQUESTS * 3 / 4,
     }
     asked = {
-        "expr": f"round({PARTS} * ({query.expression}))",
+        "expr": f"round({PARTS} * ({_expression(f'server: {title} A')}))",
         "eval_time": f"{LENGTH}s",
         "exp_samples": [{"labels": labels, "value": round(value * PARTS)} for labels, value in samples],
     }
@@ -191,37 +172,34 @@ def _evaluated(directory: Path, title: str, counters: Mapping[str, float], sampl
     return evaluate(directory, series, f"{SCRAPE}s", [asked])
 
 
-def _series(name: str, **labels: str) -> str:
-    return name + "{" + ", ".join(f'{key}="{value}"' for key, value in {**IDENTITY, **labels}.items()) + "}"
-
-
-STEP = 15
-"""Seconds between scrapes, and between the points of a graph of an hour."""
-
-
-def _mark(name: str) -> str:
-    values = {**IDENTITY, "service_label": "server", "service": ".*", "window": "5m"}
-    (query,) = [query for query in queries("server", values, 3600) if query.where == f"server: mark {name}"]
+def _expression(where, **values):
+    """The query of this place, over LENGTH seconds, with these values of variables beside those of the one server."""
+    values = {**IDENTITY, "service_label": "server", "service": ".*", "window": "5m", **values}
+    (query,) = [each for each in queries(where.partition(":")[0], values, LENGTH) if each.where == where]
     return query.expression
 
 
-def _labels(**labels: str) -> str:
-    return "{" + ", ".join(f'{name}="{value}"' for name, value in labels.items()) + "}"
+def _labels(**labels):
+    return "{" + ", ".join(f'{name}="{value}"' for name, value in labels.items() if value) + "}"
 
 
-def _trouble(directory: Path, name: str, kind: str, event: str, values: str, marked: list[int]) -> str:
+def _series(name, **labels):
+    return name + _labels(**IDENTITY | labels)
+
+
+def _trouble(directory, name, kind, event, values, marked):
     """promtool's output unless the mark `name` is exactly at the points `marked` of a counter with these values."""
     subject = f"{IDENTITY['server']} {IDENTITY['instance']} "
     sample = _labels(**IDENTITY, kind=kind, event=event, subject=subject)
-    asked: list[dict[str, object]] = [
+    asked = [
         {
-            "expr": _mark(name),
-            "eval_time": f"{point * STEP}s",
-            "exp_samples": [{"labels": sample, "value": point * STEP * 1000}] if point in marked else [],
+            "expr": _expression(f"server: mark {name}"),
+            "eval_time": f"{point * SCRAPE}s",
+            "exp_samples": [{"labels": sample, "value": point * SCRAPE * 1000}] if point in marked else [],
         }
         for point in range(len(values.split()))
     ]
-    return evaluate(directory, {"uwsgi_events_total" + _labels(**IDENTITY, kind=kind): values}, f"{STEP}s", asked)
+    return evaluate(directory, {_series("uwsgi_events_total", kind=kind): values}, f"{SCRAPE}s", asked)
 
 
 @pytest.mark.parametrize(
@@ -268,8 +246,8 @@ def test_an_alert_is_named_without_labels_that_it_lacks(tmp_path):
     """The text names the worker if the alert has one; otherwise Grafana would show `worker_id`."""
     labels = {**IDENTITY, "alertname": "UwsgiDown", "severity": "critical"}
     of_worker = {**IDENTITY, "alertname": "UwsgiWorker", "code": "x", "severity": "warning", "worker_id": "3"}
-    series: dict[str, str] = {}
-    expected: list[dict[str, object]] = []
+    series = {}
+    expected = []
     for alert, worker in ((labels, ""), (of_worker, "worker 3")):
         series["ALERTS" + _labels(**alert, alertstate="firing")] = "1 1"
         series["ALERTS_FOR_STATE" + _labels(**alert)] = "900 900"
@@ -277,52 +255,30 @@ def test_an_alert_is_named_without_labels_that_it_lacks(tmp_path):
         named = f"{alert['alertname']} {alert.get('code', '')}"
         own = {**alert, "alert": named, "subject": subject, **({"worker": worker} if worker else {})}
         expected.append({"labels": _labels(**own), "value": 900_000})
-    asked = {"expr": _mark("Alerts"), "eval_time": f"{STEP}s", "exp_samples": expected}
-    assert evaluate(tmp_path, series, f"{STEP}s", [asked]) == ""
+    asked = {"expr": _expression("server: mark Alerts"), "eval_time": f"{SCRAPE}s", "exp_samples": expected}
+    assert evaluate(tmp_path, series, f"{SCRAPE}s", [asked]) == ""
 
 
-_VALUES = {
-    "service_label": "server",
-    "service": ".*",
-    "window": "1m",
-    "job": ".*",
-    "instance": ".*",
-    "server": ".*",
-    "utc_offset": "0",
-}
-
-
-def _verdict_series(name: str, server: str, **more: str) -> str:
-    labels = {"job": "uwsgi", "instance": "web1:9238", "server": server, **more}
-    return name + "{" + ",".join(f'{key}="{value}"' for key, value in labels.items() if value) + "}"
-
-
-def _finding(server: str, urgency: str, title: str, worker_id: str = "") -> str:
+def _finding(server, urgency, title, worker_id=""):
+    words = {"title": title, "act": f"Fix: {title}"}
     name = "uwsgi_finding_since_time_seconds"
-    return _verdict_series(
-        name, server, code="x", urgency=urgency, title=title, act=f"Fix: {title}", worker_id=worker_id
-    )
+    return _series(name, server=server, code="x", urgency=urgency, **words, worker_id=worker_id)
 
 
 SERIES = {
-    _verdict_series("uwsgi_verdict_info", "hurt", verdict="critical", harm="queue_wait", cause="x"): "1",
-    _verdict_series("uwsgi_verdict_info", "refused", verdict="critical", harm="clients_refused", cause="x"): "1",
-    _verdict_series("uwsgi_verdict_info", "fine", verdict="ok", harm="none", cause="none"): "1",
-    _verdict_series("uwsgi_verdict_since_time_seconds", "fine"): "40",
+    _series("uwsgi_verdict_info", server="hurt", verdict="critical", harm="queue_wait", cause="x"): "1",
+    _series("uwsgi_verdict_info", server="refused", verdict="critical", harm="clients_refused", cause="x"): "1",
+    _series("uwsgi_verdict_info", server="fine", verdict="ok", harm="none", cause="none"): "1",
+    _series("uwsgi_verdict_since_time_seconds", server="fine"): "40",
     _finding("hurt", "page", "Requests wait.", "2"): "50",
     _finding("hurt", "ticket", "Memory grows."): "60",
     _finding("refused", "page", "The queue is full."): "70",
 }
 
 
-def _rows(name: str, where: str, **values: str) -> str:
-    (query,) = [each for each in queries(name, {**_VALUES, "__from": "0", **values}, 3600) if each.where == where]
-    return query.expression
-
-
-def _row(server: str, verdict: str, title: str = "") -> str:
+def _row(server, verdict, title=""):
     words = {"title": title, "act": f"Fix: {title}"} if title else {}
-    return _verdict_series("", server, service=server, verdict=verdict, **words)
+    return _series("", server=server, service=server, verdict=verdict, **words)
 
 
 def test_the_worst_server_comes_first_with_its_finding(tmp_path):
@@ -330,7 +286,9 @@ def test_the_worst_server_comes_first_with_its_finding(tmp_path):
     rows = {_row("refused", "critical", "The queue is full."): 3.9, _row("hurt", "critical", "Requests wait."): 3.6}
     rows[_row("fine", "ok")] = 0
     asked = {
-        "expr": _rows("fleet", "fleet: Servers, worst verdict first A"),
+        "expr": _expression(
+            "fleet: Servers, worst verdict first A", **dict.fromkeys(IDENTITY, ".*"), utc_offset="0", __from="0"
+        ),
         "eval_time": "0s",
         "exp_samples": [{"labels": labels, "value": rank} for labels, rank in rows.items()],
     }
@@ -339,19 +297,12 @@ def test_the_worst_server_comes_first_with_its_finding(tmp_path):
 
 def test_a_server_has_all_its_findings(tmp_path):
     """With when each began; of a server without any, since when its verdict is what it is."""
-    where = "server: Verdict A"
-    one = {"job": "uwsgi", "instance": "web1:9238"}
-    of = "{{verdict={verdict!r}, title={title!r}, act={act!r}}}"
     hurt = [
-        {"labels": of.format(verdict="critical", title=title, act=f"Fix: {title}").replace("'", '"'), "value": since}
+        {"labels": _labels(verdict="critical", title=title, act=f"Fix: {title}"), "value": since}
         for title, since in (("Requests wait.", 50_000), ("Memory grows.", 60_000))
     ]
     asked = [
-        {"expr": _rows("server", where, **one, server="hurt"), "eval_time": "0s", "exp_samples": hurt},
-        {
-            "expr": _rows("server", where, **one, server="fine"),
-            "eval_time": "0s",
-            "exp_samples": [{"labels": '{verdict="ok"}', "value": 40_000}],
-        },
+        {"expr": _expression("server: Verdict A", server=server), "eval_time": "0s", "exp_samples": samples}
+        for server, samples in (("hurt", hurt), ("fine", [{"labels": '{verdict="ok"}', "value": 40_000}]))
     ]
     assert evaluate(tmp_path, SERIES, "1m", asked) == ""

@@ -3,7 +3,6 @@
 import math
 import random
 import time
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,10 +10,10 @@ import pytest
 from msgspec import Struct
 
 from app.monitoring import JOB
-from tests.dashboards.dashboard_queries import NAMES, Query, queries
+from tests.dashboards.dashboard_queries import NAMES, queries
 from tests.support import alert_scenes, monitoring
 from tests.support.exporter import exporter
-from tests.support.monitoring import Labels, Prometheus, write_blocks
+from tests.support.monitoring import Prometheus, write_blocks
 
 pytestmark = pytest.mark.integration
 
@@ -63,7 +62,7 @@ class GrafanaQueries(Struct, frozen=True):
     now: float
     instance: str
 
-    def queries(self, name: str) -> list[Query]:
+    def queries(self, name):
         """Every query of a dashboard, over an hour or all days."""
         one = {"job": JOB, "instance": self.instance, "server": "shop"}
         many = dict.fromkeys(one, ".*")
@@ -78,11 +77,11 @@ class GrafanaQueries(Struct, frozen=True):
         }
         return list(queries(name, values, seconds))
 
-    def query(self, where: str) -> Query:
+    def query(self, where):
         (query,) = [query for query in self.queries(where.partition(":")[0]) if query.where == where]
         return query
 
-    def series(self, query: Query) -> Mapping[Labels, object]:
+    def series(self, query):
         """The result of a query. Fails if Prometheus cannot parse the query, or takes too long."""
         if query.kind == "values":
             values = self.prometheus.values(query.label, query.expression)
@@ -172,7 +171,7 @@ def test_the_waits_of_all_days_are_shared_out(grafana):
     threads = grafana.series(grafana.query("capacity: Threads by state: the day's mean A"))
     seen = [state for state, part in WAITS.items() if part]
     assert [dict(labels)["state"] for labels in shares] == [dict(labels)["state"] for labels in threads] == seen
-    days: dict[float, float] = {}
+    days = {}
     for labels, points in shares.items():
         assert isinstance(points, list)
         for at, share in points:
@@ -182,7 +181,7 @@ def test_the_waits_of_all_days_are_shared_out(grafana):
     assert list(days.values()) == pytest.approx([1.0] * len(days))
 
 
-def _one(series: Mapping[Labels, object]) -> float:
+def _one(series):
     (value,) = series.values()
     return float(str(value))
 
@@ -209,10 +208,10 @@ class Server(Struct, frozen=True):
     busiest: float
     growth: float
 
-    def labels(self) -> Mapping[str, str]:
+    def labels(self):
         return {"job": "uwsgi", "instance": self.instance, "server": self.name}
 
-    def busy(self, at: float, end: float) -> float:
+    def busy(self, at, end):
         """Threads busy at a time: few at night and at weekends."""
         clock = time.gmtime(at)
         hour = clock.tm_hour + clock.tm_min / 60
@@ -229,7 +228,7 @@ SERVERS = (
 )
 
 
-def _openmetrics(end: float) -> Iterator[str]:
+def _openmetrics(end):
     """Yields lines grouped by family, as the format requires."""
     first = int(end - DAYS * DAY) // STEP * STEP
     times = range(first, int(end), STEP)
@@ -261,7 +260,7 @@ def _openmetrics(end: float) -> Iterator[str]:
     yield "# EOF\n"
 
 
-def _sample(lines: dict[str, list[str]], name: str, server: Server, value: float, at: float, **part: str) -> None:
+def _sample(lines, name, server, value, at, **part):
     labels = {**server.labels(), **part}
     text = ",".join(f'{key}="{label}"' for key, label in labels.items())
     lines.setdefault(name, []).append(f"{name}{{{text}}} {value:.4f} {at}\n")

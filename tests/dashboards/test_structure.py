@@ -1,17 +1,17 @@
-"""Properties of every dashboard, read from its JSON."""
+"""Properties of every dashboard, read from its JSON, and `python3 -m dashboards`, which writes and checks it."""
 
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from dashboards.signals.verdict import RANKS
 from tests.dashboards.dashboard_queries import NAMES, OUT, board, panels, queries
+from tests.support.promtool import RULES
 
 ROOT = Path(__file__).resolve().parents[2]
 UIDS = {name: f"uwsgi-headroom-{name}" for name in NAMES}
@@ -23,18 +23,17 @@ KINDS = {"timeseries", "stat", "table", "heatmap", "bargauge", "state-timeline",
 
 @pytest.fixture(params=NAMES)
 def name(request):
-    value: str = request.param
-    return value
+    return request.param
 
 
-def below(value: Any) -> Iterator[Any]:
+def below(value):
     """Every object in a document."""
     yield value
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from below(inner)
 
 
-def variables(name: str) -> dict[str, dict[str, Any]]:
+def variables(name):
     return {variable["name"]: variable for variable in board(name)["templating"]["list"]}
 
 
@@ -69,7 +68,7 @@ def test_the_heat_map_ends_at_all_threads():
 def test_alerts_lead_to_dashboards_that_there_are():
     line = re.search(r"^sed -i '(.*)' alerts.yaml$", (ROOT / "docs" / "alerts.md").read_text(), re.MULTILINE)
     assert line, "no such line"
-    rules = (ROOT / "alerts" / "rules" / "alerts.yaml").read_text()
+    rules = (RULES / "alerts.yaml").read_text()
     done = subprocess.run(["sed", line[1]], input=rules, capture_output=True, text=True, check=True)
     alerts = [rule for group in yaml.safe_load(done.stdout)["groups"] for rule in group["rules"]]
     urls = [rule["annotations"]["dashboard_url"] for rule in alerts if "dashboard_url" in rule["annotations"]]
@@ -114,7 +113,7 @@ def test_every_panel_says_what_it_is(name):
 
 def test_panels_are_drawn_as_people_read_them(name):
     """No overlaps, kept columns, shown thresholds, units in words."""
-    taken: dict[tuple[int, int], str] = {}
+    taken = {}
     for panel in board(name)["panels"]:
         at = panel["gridPos"]
         assert at.get("x", 0) + at["w"] <= 24
@@ -169,23 +168,7 @@ def test_variables_are_the_same_everywhere(name):
     assert bool(recorded) is (name == "capacity")
 
 
-def test_every_metric_exists(name):
-    """The exporter exports each metric (docs/metrics.md is tested against the exporter), or a rule records it."""
-    known = set(re.findall(r"^\| `(uwsgi_\w+)`", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
-    for file in (ROOT / "alerts" / "rules").glob("*.yaml"):
-        known |= {
-            rule["record"]
-            for group in yaml.safe_load(file.read_text())["groups"]
-            for rule in group["rules"]
-            if "record" in rule
-        }
-    own = dict.fromkeys(variables(name), "x") | {"__from": "0"}
-    for query in queries(name, own, 3600):
-        for metric in re.findall(r"(?:\w+:)?uwsgi_\w+(?::\w+)?", query.expression):
-            assert re.sub("_(bucket|count)$", "", metric) in known, query.where
-
-
-def _links(document: dict[str, Any]) -> list[str]:
+def _links(document):
     return [node["url"] for node in below(document) if isinstance(node, dict) and "/d/" in str(node.get("url", ""))]
 
 
@@ -234,7 +217,7 @@ def test_no_column_is_cut_off(name):
             for change in panel.get("transformations", ())
             for old, new in change["options"].get("renameByName", {}).items()
         }
-        columns: dict[str, dict[str, Any]] = {}
+        columns = {}
         for override in panel["fieldConfig"]["overrides"]:
             column = columns.setdefault(renamed.get(override["matcher"]["options"], override["matcher"]["options"]), {})
             column.update({value["id"]: value["value"] for value in override["properties"]})
@@ -284,5 +267,39 @@ def test_a_verdict_has_the_words_of_the_other_faces(name):
     assert words["verdict"].keys() == RANKS.keys()
 
 
-def _columns(panel: dict[str, Any]) -> set[str]:
+def _columns(panel):
     return {override["matcher"]["options"] for override in panel["fieldConfig"]["overrides"]}
+
+
+with_sdk = pytest.mark.skipif(sys.version_info < (3, 11), reason="grafana-foundation-sdk needs Python 3.11")
+
+
+def run(*arguments):
+    from dashboards.__main__ import main  # noqa: PLC0415  (cannot be imported by Python 3.10)
+
+    return main(list(arguments))
+
+
+@with_sdk
+def test_drift_is_named(tmp_path, capsys):
+    assert run("--out", str(tmp_path)) == 0
+    assert run("--check", "--out", str(tmp_path)) == 0
+    (tmp_path / "fleet.json").write_text("{}")
+    assert run("--check", "--out", str(tmp_path)) == 1
+    assert capsys.readouterr().err == f"{tmp_path}/fleet.json differs from the output of `python3 -m dashboards`\n"
+
+
+@with_sdk
+def test_colours_change_where_alerts_do():
+    from dashboards import signal  # noqa: PLC0415  (as above)
+
+    rules = "".join((RULES / f"{name}.yaml").read_text() for name in ("alerts", "recording"))
+    for condition in (
+        f") < {signal.HEADROOM_LOW}",
+        f"server:uwsgi_hot_worker_ratio:ratio_rate5m > {signal.UNEVEN}",
+        f">= {signal.INTERPRETER_BUSY}\n",
+        f"server:uwsgi_slo_burn_rate:ratio_rate6h >= {signal.BURNS_HOURS:g} ",
+        f"server:uwsgi_slo_burn_rate:ratio_rate1h >= {signal.BURNS_AN_HOUR} ",
+        f"count_over_time(server:uwsgi_utilization:p95_1d[28d:1d]) >= {signal.FORECAST_DAYS}\n",
+    ):
+        assert condition in rules

@@ -1,7 +1,7 @@
 """The files below deploy/ that these tests compare."""
 
+import importlib.util
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -15,11 +15,19 @@ KUSTOMIZE = DEPLOY / "kubernetes" / "kustomize"
 OURS = ("container", "compose", "kubernetes", "grafana", "prometheus")
 
 
-def load(path: Path) -> Any:
+def load(path):
     return yaml.safe_load(path.read_text())
 
 
-def instructions(path: Path) -> list[tuple[str, str]]:
+def load_script(path):
+    """Loads a script that is not part of a package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def instructions(path):
     """Returns the instructions of a Containerfile, each with its argument on one line."""
     lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ").splitlines()
@@ -27,13 +35,12 @@ def instructions(path: Path) -> list[tuple[str, str]]:
     return [(part[0], " ".join(part[1].split())) for part in parts]
 
 
-def last_stage(path: Path) -> list[tuple[str, str]]:
+def last_stage(path):
     found = instructions(path)
     start = max(number for number, (name, _) in enumerate(found) if name == "FROM")
     return found[start:]
 
 
-def sidecar_patch() -> dict[str, Any]:
+def sidecar_patch():
     """Returns the container that the kustomize component adds."""
-    container: dict[str, Any] = load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["spec"]["containers"][0]
-    return container
+    return load(KUSTOMIZE / "sidecar" / "patch.yaml")["spec"]["template"]["spec"]["containers"][0]

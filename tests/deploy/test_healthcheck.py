@@ -1,41 +1,31 @@
 """The health check of the image distinguishes an exporter that answers from everything else."""
 
-import importlib.util
 import shutil
 import socket
 import ssl
 import subprocess
 import threading
-from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
 
 import pytest
 
-from tests.deploy.files import DEPLOY
+from tests.deploy.files import DEPLOY, load_script
+from tests.support.other_namespaces import over_ipv6
 from uwsgi_headroom.web.listeners import open_listener
 
 TLS_HANDSHAKE = b"\x16"
 TLS_ALERT = b"\x15\x03\x03\x00\x02\x02\x28"  # handshake_failure (RFC 8446, 6)
 
 
-def _loaded() -> ModuleType:
-    """The script, which is not part of a package."""
-    spec = importlib.util.spec_from_file_location("healthcheck", DEPLOY / "container" / "healthcheck.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-healthcheck = _loaded()
+healthcheck = load_script(DEPLOY / "container" / "healthcheck.py")
 
 
 @contextmanager
-def server(answer: bytes, context: ssl.SSLContext | None = None) -> Iterator[tuple[str, int]]:
+def server(answer, context=None):
     """A server that gives every connection the same answer and closes it; with a context, TLS gets a 401 instead."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
-        def serve() -> None:
+        def serve():
             while True:
                 try:
                     connection, _ = listener.accept()
@@ -114,20 +104,12 @@ def test_the_address_is_that_of_the_variable(listen, address):
     assert healthcheck.address(listen) == address
 
 
-@pytest.mark.parametrize("host", ["", "0.0.0.0", "127.0.0.1", "::", "::1"])
+@pytest.mark.parametrize(
+    "host", ["", "0.0.0.0", "127.0.0.1", *(pytest.param(host, marks=over_ipv6) for host in ("::", "::1"))]
+)
 def test_an_exporter_that_listens_on_any_address_is_healthy(host):
     """The address that is asked is one that the exporter's own listener accepts: `[::]` is IPv6 alone."""
-    if ":" in host and not _has_ipv6_loopback():
-        pytest.skip("this machine has no IPv6")
     with open_listener(host, 0) as listener:
         port = listener.getsockname()[1]
         with socket.create_connection(healthcheck.address(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")):
             pass
-
-
-def _has_ipv6_loopback() -> bool:
-    try:
-        with socket.create_server(("::1", 0), family=socket.AF_INET6):
-            return True
-    except OSError:
-        return False

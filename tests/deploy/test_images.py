@@ -1,17 +1,23 @@
 """Container images, compose, and a machine without either."""
 
 import configparser
-import importlib.util
 import json
 import re
 import socket
-from types import ModuleType
-from typing import Any
 
 import pytest
 
 from app import load
-from tests.deploy.files import APP_CONTAINERFILE, COMPOSE, CONTAINERFILE, DEPLOY, ROOT, instructions, last_stage
+from tests.deploy.files import (
+    APP_CONTAINERFILE,
+    COMPOSE,
+    CONTAINERFILE,
+    DEPLOY,
+    ROOT,
+    instructions,
+    last_stage,
+    load_script,
+)
 from tests.deploy.files import load as load_yaml
 from uwsgi_headroom.service.systemd import take_sockets, watchdog_seconds
 
@@ -61,8 +67,8 @@ def test_what_services_run_and_share():
     assert "run:/run/uwsgi" in exporter["volumes"]
 
 
-DOCUMENT: dict[str, Any] = load_yaml(COMPOSE)
-SERVICES: dict[str, dict[str, Any]] = DOCUMENT["services"]
+DOCUMENT = load_yaml(COMPOSE)
+SERVICES = DOCUMENT["services"]
 
 services = pytest.mark.parametrize("name", SERVICES)
 
@@ -107,15 +113,7 @@ FOLDER = DEPLOY / "standalone"
 LOADER, PROGRAM = 4711, 4712
 
 
-def _loaded() -> ModuleType:
-    """The entry point, which is not part of a package."""
-    spec = importlib.util.spec_from_file_location("launcher", FOLDER / "launcher.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-launcher = _loaded()
+launcher = load_script(FOLDER / "launcher.py")
 
 
 def test_variables_of_systemd_for_the_loader_are_for_the_program():

@@ -2,7 +2,6 @@
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -34,7 +33,7 @@ USER = "10001"
 PORT = 9238
 
 
-def variables(path: Path) -> set[str]:
+def variables(path):
     """The exporter's variables that a file names, without the prefix and in lower case."""
     return {name.lower() for name in re.findall(rf"\b{PREFIX}([A-Z_]*[A-Z])\b", path.read_text())}
 
@@ -88,21 +87,10 @@ CHAPTERS = ["Prerequisites", "Installation", "Customization", "Verification"]
 
 
 @pytest.mark.parametrize("folder", OURS)
-def test_the_chapters_are_in_order(folder):
-    assert re.findall(r"^## (.+)$", (DEPLOY / folder / "README.md").read_text(), re.MULTILINE) == CHAPTERS
-
-
-@pytest.mark.parametrize("folder", OURS)
-def test_links_lead_somewhere(folder):
+def test_chapters_of_a_readme(folder):
     text = (DEPLOY / folder / "README.md").read_text()
-    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if "://" not in link]
-    assert links
-    assert all((DEPLOY / folder / link).exists() for link in links), links
-
-
-@pytest.mark.parametrize("folder", OURS)
-def test_it_says_what_was_not_tried(folder):
-    assert "Not tried:" in (DEPLOY / folder / "README.md").read_text()
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == CHAPTERS
+    assert "Not tried:" in text
 
 
 PROMETHEUS = ("prometheus/prometheus.yml", "compose/prometheus.yml")
@@ -146,13 +134,8 @@ def test_snippets_fit_what_they_are_for():
 
 
 def test_the_route_takes_every_alert():
-    names = {
-        rule["alert"]
-        for path in (ROOT / "alerts" / "rules").glob("*.yaml")
-        for group in load(path)["groups"]
-        for rule in group["rules"]
-        if "alert" in rule
-    }
+    rules = promtool.list_rules((ROOT / "alerts" / "rules").glob("*.yaml"))
+    names = {rule["alert"] for rule in rules if "alert" in rule}
     route = load(DEPLOY / "prometheus" / "alertmanager.yml")["route"]["routes"][0]
     pattern = re.fullmatch(r'alertname =~ "(.+)"', route["matchers"][0])
     assert len(names) > 10

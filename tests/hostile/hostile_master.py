@@ -41,7 +41,7 @@ WORKER = {
 }
 
 
-def child(number: int = 0) -> int:
+def child(number=0):
     """Fork a process that waits. number: of members of its epoll set."""
     pid = os.fork()
     if pid:
@@ -56,13 +56,13 @@ def child(number: int = 0) -> int:
         time.sleep(100)
 
 
-def open_many(number: int) -> None:
+def open_many(number):
     end, _ = os.pipe()
     for _ in range(number):
         os.dup(end)
 
 
-def lock_for_good(folder: str) -> None:
+def lock_for_good(folder):
     """Mount a file that never answers a read, and lock this address space."""
     device = os.open("/dev/fuse", os.O_RDWR)
     file = os.path.join(folder, "silent")
@@ -91,7 +91,7 @@ def lock_for_good(folder: str) -> None:
     page.close()
 
 
-def wait_channel(pid: int) -> bytes:
+def wait_channel(pid):
     with open(f"/proc/{pid}/wchan", "rb") as file:
         return file.read()
 
@@ -99,7 +99,7 @@ def wait_channel(pid: int) -> bytes:
 INIT, GETATTR, OPEN, READ, FORGET, INTERRUPT = 26, 3, 14, 15, 2, 36  # linux/fuse.h
 
 
-def answer_all_but_reads(device: int) -> None:
+def answer_all_but_reads(device):
     while True:
         request = os.read(device, 1 << 18)
         _, operation, unique = struct.unpack_from("=IIQ", request)
@@ -115,7 +115,7 @@ def answer_all_but_reads(device: int) -> None:
         os.write(device, struct.pack("=IiQ", 16 + len(text or b""), error, unique) + (text or b""))
 
 
-def serve(listener: socket.socket, master: int, workers: list[list[float]], *, replaced: bool) -> None:
+def serve(listener, master, workers, *, replaced):
     requests = 0
     while True:
         if replaced:  # before a connection that the new worker would keep open
@@ -133,7 +133,7 @@ def serve(listener: socket.socket, master: int, workers: list[list[float]], *, r
             connection.sendall(json.dumps(contents).encode())
 
 
-def main(path: str, *words: str) -> None:
+def main(path, *words):
     wish = {name: int(number) for name, _, number in (word.partition("=") for word in words)}
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

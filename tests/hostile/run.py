@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.support.bad_servers import counted_server
 from tests.support.exporter import configured_exporter, exporter
-from tests.support.hostile.cases import CASES, Case
+from tests.support.hostile.cases import CASES
 from tests.support.hostile.process import hostile_servers
 from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until
@@ -52,7 +52,7 @@ class Run(Struct, frozen=True):
     left_over: bool
 
 
-def run_beside_all() -> Run:
+def run_beside_all():
     """Runs both exporters until every case has shown its state and sampling has been compared."""
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
@@ -62,7 +62,7 @@ def run_beside_all() -> Run:
         running = stack.enter_context(configured_exporter([{"name": GOOD, "stats": ours.address}, *hostile]))
         wait_until(lambda: control.reads and ours.reads, what="the first reads")
         before = len(ours.reads), len(control.reads)
-        scrapes: list[Series] = []
+        scrapes = []
         end = time.monotonic() + SETTLED_SECONDS
         while (
             len(scrapes) < SCRAPES
@@ -89,7 +89,7 @@ def run_beside_all() -> Run:
         )
 
 
-def _group_has_members(group: int) -> bool:
+def _group_has_members(group):
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -100,11 +100,11 @@ def _group_has_members(group: int) -> bool:
 _ONLY_GROWS = ("_total", "_bucket", "_count", "_sum")
 
 
-def parse_scrape(text: str, *, openmetrics: bool = False) -> Series:
+def parse_scrape(text, *, openmetrics=False):
     """Returns every series of a scrape. Raises ValueError if a parser refuses it; AssertionError if a series occurs
     twice, a value is not a number, or a counter is below zero."""
     parse = parse_openmetrics if openmetrics else parse_text
-    series: Series = {}
+    series = {}
     for family in parse(text):
         for sample in family.samples:
             key = sample.name, tuple(sorted(sample.labels.items()))
@@ -115,29 +115,27 @@ def parse_scrape(text: str, *, openmetrics: bool = False) -> Series:
     return series
 
 
-def is_up(series: Series, server: str) -> bool:
-    """Whether a scrape says that the server is up."""
+def is_up(series, server):
     return series["uwsgi_up", (("server", server),)] == 1
 
 
-def was_up(server: str, scrapes: Sequence[Series]) -> bool:
+def was_up(server, scrapes):
     """Whether any scrape says that the server is up. On a busy machine it may be read too rarely to be up in all."""
     return any(is_up(series, server) for series in scrapes)
 
 
-def was_read(server: str, scrapes: Sequence[Series]) -> bool:
+def was_read(server, scrapes):
     """Whether the server was read at least once. Only documents of uWSGI servers are samples."""
     samples = scrapes[-1]["uwsgi_exporter_samples_total", (("server", server),)]
     return samples > 0 or was_up(server, scrapes)
 
 
-def failures(server: str, series: Series) -> set[str]:
-    """The reasons why reads of the server failed."""
+def failures(server, series):
     name = "uwsgi_exporter_read_errors_total"
     return {reason for reason in REASONS if series[name, (("reason", reason), ("server", server))] > 0}
 
 
-def has_shown(case: Case, scrapes: Sequence[Series]) -> bool:
+def has_shown(case, scrapes):
     """Whether everything expected of a server has happened. Does not check what must not happen."""
     if not case.expected.reasons:
         return was_up(case.name, scrapes)

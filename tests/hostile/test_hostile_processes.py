@@ -7,13 +7,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.bad_servers import counted_server
-from tests.support.exporter import Exporter, exporter
+from tests.support.exporter import exporter
 from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until
 from tools.environments import ROOT
@@ -33,7 +31,7 @@ CASES = {
 
 
 @contextlib.contextmanager
-def hostile(folder: Path, *words: str) -> Iterator[str]:
+def hostile(folder, *words):
     """Runs that server; the address of its stats. Skips what this machine or user cannot do."""
     is_locked = "locked=1" in words
     if is_locked and (os.geteuid() != 0 or not os.path.exists("/dev/fuse")):
@@ -56,7 +54,7 @@ def hostile(folder: Path, *words: str) -> Iterator[str]:
         process.communicate()
 
 
-def samples(running: Exporter, server: str, metric: str = "uwsgi_exporter_samples_total") -> float:
+def samples(running, server, metric="uwsgi_exporter_samples_total"):
     series = running.scrape(timeout=20)
     return sum(value for name, value in series.items() if re.match(rf'{metric}{{.*server="{server}"', name))
 

@@ -34,7 +34,6 @@ GROWING = (
 
 @pytest.fixture(scope="module")
 def run():
-    """One run, whose results all tests share."""
     return run_beside_all()
 
 
@@ -54,7 +53,6 @@ def test_state(run, case):
 
 
 def test_names_are_unique():
-    """No two cases have the same name."""
     assert len({case.name for case in CASES}) == len(CASES) > 200
 
 
@@ -75,7 +73,6 @@ def test_the_good_server_is_itself(run):
 
 
 def test_servers_are_those_of_the_configuration(run):
-    """No document creates a server that is not configured."""
     for series in [*run.scrapes, run.openmetrics]:
         servers = {value for _, labels in series for name, value in labels if name == "server"}
         assert servers == {GOOD, *(case.name for case in CASES)}
@@ -102,7 +99,6 @@ def test_log_is_bounded(run):
 
 
 def test_memory_is_bounded(run):
-    """The peak memory of the exporter is within what the bounds of documents allow."""
     assert MOST["workers"] == 1024
     assert run.resident_bytes < RESIDENT_BYTES
 

@@ -6,7 +6,6 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
@@ -27,7 +26,7 @@ while it is decoded. 60 of these documents at once took 728 MB."""
 
 
 @contextlib.contextmanager
-def dripping(folder: str) -> Iterator[list[int]]:
+def dripping(folder):
     """Serves the document slowly at SOCKETS sockets; the list has one entry for each connection."""
     ended, asked = threading.Event(), list[int]()
     with selectors.DefaultSelector() as selector, contextlib.ExitStack() as stack:
@@ -38,8 +37,8 @@ def dripping(folder: str) -> Iterator[list[int]]:
             listener.setblocking(False)
             selector.register(listener, selectors.EVENT_READ)
 
-        def drip() -> None:
-            clients: dict[socket.socket, tuple[int, float]] = {}
+        def drip():
+            clients = {}
             while not ended.is_set():
                 for key, _ in selector.select(0.05):
                     with contextlib.suppress(OSError):

@@ -4,7 +4,7 @@ from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.journal.events import JOIN_SECONDS, KINDS, MOST_EVENTS, Journal
 
 
-def titles(journal: Journal) -> list[str]:
+def titles(journal):
     return [event.title for event in journal.latest(MOST_EVENTS)]
 
 

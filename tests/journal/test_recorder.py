@@ -6,16 +6,14 @@ import signal
 
 from msgspec.structs import replace
 
-from tests.support.real_uwsgi import Uwsgi, uwsgi
+from tests.support.real_uwsgi import uwsgi
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server, emperor
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.findings import Finding, queue
-from uwsgi_headroom.documents import schema
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.journal.events import Event, Journal
+from uwsgi_headroom.journal.events import Journal
 from uwsgi_headroom.journal.recorder import NO_VERDICT, Verdict, Verdicts
-from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.watch import Watch
@@ -24,14 +22,14 @@ REFUSED = ReadError("refused", "connection refused: nothing listens here")
 TIMEOUT = ReadError("timeout", "no complete answer within 5 s")
 
 
-def events(watch: ScriptedWatch) -> list[Event]:
+def events(watch):
     """All events except the start, oldest first."""
     first, *rest = reversed(watch.watch.recorder.journal.latest(100))
     assert first.kind == "exporter_started"
     return rest
 
 
-def kinds(watch: ScriptedWatch) -> list[str]:
+def kinds(watch):
     return [event.kind for event in events(watch)]
 
 
@@ -60,7 +58,6 @@ class TestDown:
         assert kinds(watch) == ["server_down"]
 
     def test_never_read(self):
-        """A server that was never read is down from the start."""
         watch = ScriptedWatch().read(REFUSED, 1.0)
         assert kinds(watch) == ["server_down"]
         assert kinds(watch.seconds(Server(), 1)) == ["server_down", "server_up"]
@@ -74,7 +71,6 @@ class TestDown:
         assert (gap.kind, gap.title) == ("sampling_gap", "There were no samples for 12 s.")
 
     def test_an_emperor(self):
-        """An emperor is reported as down and up as well."""
         watch = ScriptedWatch().read(emperor(1.0)).read(REFUSED, 2.0).read(emperor(3.0))
         assert kinds(watch) == ["server_down", "server_up"]
 
@@ -82,13 +78,13 @@ class TestDown:
 class TestConfiguration:
     """Changes in a server's configuration."""
 
-    def reading(self, at: float, options: Options | None = None, **snapshot: object) -> Reading:
+    def reading(self, at, options=None, **snapshot):
         reading = Server(born=at - 1.0).read(at)
         changed = replace(reading.snapshot, **snapshot)
         setup = None if options is None else Setup(options, None, None, None, None)
         return replace(reading, snapshot=changed, host=replace(reading.host, setup=setup))
 
-    def title(self, *readings: Reading) -> str:
+    def title(self, *readings):
         watch = ScriptedWatch()
         for reading in readings:
             watch.read(reading)
@@ -124,7 +120,6 @@ class TestConfiguration:
         assert self.title(before, before) == ""
 
     def test_many_are_counted(self):
-        """A sentence lists at most six changes."""
         set_now = "harakiri", "listen", "max_requests", "gevent", "cheaper", "reload_on_rss", "asyncio", "http_timeout"
         many = Options(**dict.fromkeys(set_now, 2), complete=True)
         title = self.title(self.reading(1.0, Options(complete=True)), self.reading(2.0, many))
@@ -136,7 +131,7 @@ class TestConfiguration:
         assert self.title(self.reading(1.0), self.reading(2.0, workers=()), self.reading(3.0)) == ""
 
 
-def codes(finding: schema.Finding) -> set[str]:
+def codes(finding):
     """The codes of a finding and of the harms that it explains."""
     return {finding.code, *(harm.code for harm in finding.harms)}
 
@@ -144,12 +139,12 @@ def codes(finding: schema.Finding) -> set[str]:
 class TestVerdicts:
     """Changes of the verdict, and the start of findings."""
 
-    def overloaded(self, seconds: int) -> tuple[ScriptedWatch, Server]:
+    def overloaded(self, seconds):
         server = Server(processes=1, threads=1)
         watch = ScriptedWatch().seconds(server, 30, lambda _: server.serve(1, 1, each=0.1))
         server.queue = 50
 
-        def second(_number: int) -> None:
+        def second(_number):
             server.busy(1)
             server.serve(1, 10, each=0.1)
 
@@ -166,7 +161,7 @@ class TestVerdicts:
         before = len(events(watch))
         server.queue = 0
 
-        def calm(_number: int) -> None:
+        def calm(_number):
             server.busy(0)
             server.serve(1, 1, each=0.1)
 
@@ -223,7 +218,7 @@ class TestVerdicts:
 def test_a_fault_in_the_journal_does_not_stop_sampling(monkeypatch):
     watch = ScriptedWatch()
 
-    def fail(*_: object) -> None:
+    def fail(*_):
         raise ZeroDivisionError
 
     monkeypatch.setattr(watch.watch.recorder, "read", fail)
@@ -232,7 +227,7 @@ def test_a_fault_in_the_journal_does_not_stop_sampling(monkeypatch):
     assert watch.watch.state == "up"
 
 
-async def _kill_a_worker(running: Uwsgi) -> Watch:
+async def _kill_a_worker(running):
     """Watch a server until its journal has the end of a worker that is killed here."""
     watch = Watch("shop", Unix(running.stats))
     sampling = asyncio.create_task(watch.sample())

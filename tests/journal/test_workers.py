@@ -8,49 +8,45 @@ from msgspec.structs import replace
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.errors import SourceError
-from uwsgi_headroom.journal.events import Event, Kind
 from uwsgi_headroom.journal.workers import EndedProcess, find_cause
 from uwsgi_headroom.kernel.memory import OomKills
 from uwsgi_headroom.kernel.setup import read_identity
-from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import ConcurrencyKind, Options, Setup
+from uwsgi_headroom.record import Options, Setup
 
 
 class Watched:
     """A server that is watched, and the worker events in its journal."""
 
-    def __init__(self, options: Options | None = None, **server: int) -> None:
+    def __init__(self, options=None, **server):
         self.server = Server(**server)
         self.options = options
         self.watch = ScriptedWatch()
         self.pass_by(2.0)
 
-    def pass_by(self, seconds: float = 0.5) -> None:
+    def pass_by(self, seconds=0.5):
         """Let this much time pass, with two samples per second."""
         for _ in range(round(seconds * 2)):
             self.watch.read(self.reading(self.watch.now + 0.5))
 
-    def respawn(self, worker_id: int, seconds: float = 0.5) -> None:
-        """Replaces a worker's process, and lets this much time pass."""
+    def respawn(self, worker_id, seconds=0.5):
         self.server.respawn(worker_id, self.watch.now)
         self.pass_by(seconds)
 
-    def reading(self, at: float) -> Reading:
+    def reading(self, at):
         reading = self.server.read(at)
         if self.options is None:
             return reading
-        kind: ConcurrencyKind = "threads"
+        kind = "threads"
         setup = Setup(self.options, None, kind, None, None)
         return replace(reading, host=replace(reading.host, setup=setup))
 
-    def events(self, *kinds: Kind) -> list[Event]:
+    def events(self, *kinds):
         """The events of these kinds, oldest first."""
         latest = self.watch.watch.recorder.journal.latest(100)
         return [event for event in reversed(latest) if event.kind in kinds]
 
 
 def test_nothing_happens():
-    """A server that serves requests has no event except the start."""
     watched = Watched()
     for _ in range(10):
         watched.server.serve(1, 5)
@@ -127,7 +123,6 @@ class TestReload:
     """Reloads: of the master, which resets its counters, and of the workers only."""
 
     def test_full(self):
-        """A reload of the master is one event, and not the end of any worker."""
         watched = Watched()
         watched.server.serve(1, 500)
         watched.pass_by()
@@ -149,14 +144,12 @@ class TestReload:
 
     @pytest.mark.parametrize("workers", [(1, 2, 3), (1, 2, 3, 1, 2, 3)])
     def test_not_all_of_the_workers(self, workers):
-        """As long as one worker was not replaced, there is no reload."""
         watched = Watched()
         for worker in workers:
             watched.respawn(worker, 2.0)
         assert watched.events("reload") == []
 
     def test_a_crash_loop_is_not_a_reload(self):
-        """If all workers end in turn, but repeatedly, that is not a reload."""
         watched = Watched()
         for turn in range(6):
             for worker in (1, 2, 3, 4):
@@ -176,7 +169,7 @@ class TestReload:
 def test_another_uwsgi_at_the_same_address():
     """While the earlier master still runs, it was not restarted: another uWSGI answers in its place."""
 
-    def read(at: float, master: int) -> Reading:
+    def read(at, master):
         server = Server(born=at - 0.5)
         for worker_id in (1, 2, 3, 4):
             server[worker_id].pid = master + worker_id
@@ -185,7 +178,7 @@ def test_another_uwsgi_at_the_same_address():
         snapshot = replace(reading.snapshot, pid=master)
         return replace(reading, snapshot=snapshot, host=facts)
 
-    def happened(watch: ScriptedWatch) -> list[str]:
+    def happened(watch):
         events = reversed(watch.watch.recorder.journal.latest(9))
         return [f"{event.title} {event.evidence}" for event in events if event.kind in ("reload", "server_up")]
 

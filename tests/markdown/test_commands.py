@@ -25,7 +25,7 @@ TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MUL
 SCENE_NAMES = {scene.name for scene in SCENES} | {"list", "..."}
 
 
-def arguments_of_program(words: list[str]) -> list[str] | None:
+def arguments_of_program(words):
     """The arguments, if this is a command of this program: by its name, by a path, or by the command alone with a flag
     (`check --all`)."""
     program, *rest = words
@@ -34,13 +34,12 @@ def arguments_of_program(words: list[str]) -> list[str] | None:
     return words if program in COMMANDS and any(word.startswith("--") for word in rest) else None
 
 
-def shown_arguments(text: str) -> list[list[str]]:
-    """The arguments of each command of this program that a document shows."""
+def shown_arguments(text):
     found = map(arguments_of_program, commands(text))
     return [arguments for arguments in found if arguments is not None]
 
 
-def refusal(arguments: list[str]) -> str:
+def refusal(arguments):
     """Why the command line does not understand these arguments; empty if it does."""
     try:
         make_command_line().parse(arguments)
@@ -53,10 +52,7 @@ def refusal(arguments: list[str]) -> str:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_commands_are_understood(path):
-    """Each command of this program that a document shows, by the parser that the program has."""
-    shown = [
-        arguments for words in commands(path.read_text()) if (arguments := arguments_of_program(words)) is not None
-    ]
+    shown = shown_arguments(path.read_text())
     assert {" ".join(arguments): problem for arguments in shown if (problem := refusal(arguments))} == {}
 
 

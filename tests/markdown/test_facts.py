@@ -22,12 +22,12 @@ from uwsgi_headroom.web.bounds import MOST_STREAMS
 from uwsgi_headroom.words.states import LIMITS
 
 
-def text_of(name: str) -> str:
+def text_of(name):
     """A document, its lines joined: a sentence may be broken anywhere."""
     return " ".join(re.sub(r"\n>(?= |\n)", " ", (ROOT / name).read_text()).split())
 
 
-def rows(name: str, first: str) -> list[list[str]]:
+def rows(name, first):
     _, found, table = (ROOT / name).read_text().partition(f"| {first} |")
     assert found, f"{name} has no table that begins with {first}"
     lines = [line for line in table.partition("\n\n")[0].splitlines()[2:] if line.startswith("|")]  # not a mark
@@ -140,7 +140,7 @@ def test_tables_have_every_row():
     assert shown == known | sorting
 
 
-def _codes(text: str) -> list[str]:
+def _codes(text):
     return re.findall(r"`([a-z]+(?:_[a-z]+)+|saturation|harakiri)`", text)
 
 
@@ -155,7 +155,7 @@ NO_METRICS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_modifier1"}
 
 def test_lists_by_hand():
     """Names to keep are those that queries read; dependencies are those of setup.cfg."""
-    needed: set[str] = set()
+    needed = set()
     for pattern in READERS:
         files = [file for file in ROOT.glob(pattern) if not file.name.startswith("compat-")]
         assert files, pattern

@@ -2,8 +2,6 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from tests.markdown.test_facts import rows
@@ -148,7 +146,7 @@ DISTINCT = re.compile(r"a (?:quarter|fifth|tenth)|\d+\.\d+.*|\d+ (?:%|ms|MB|GB)|
 """Numbers by which a threshold is known; three and half are everywhere."""
 
 
-def numbers(text: str, wanted: re.Pattern[str] = re.compile(".*")) -> set[float]:
+def numbers(text, wanted=re.compile(".*")):
     """The numbers in a text, in seconds, bytes, and parts of 1; without those of status codes and of options."""
     plain = re.sub(r"\]\([^)]*\)|`[^`]*`|status \d+", "", text)
     return {
@@ -158,13 +156,13 @@ def numbers(text: str, wanted: re.Pattern[str] = re.compile(".*")) -> set[float]
     }
 
 
-def of_code(row: Row) -> set[float]:
+def of_code(row):
     return {round(number, 6) for number in row.numbers}
 
 
-def shown_rows() -> dict[str, set[float]]:
+def shown_rows():
     """By code or word: the numbers of all its rows."""
-    found: dict[str, set[float]] = defaultdict(set)
+    found = defaultdict(set)
     for part in (ROOT / PAGE).read_text().split("\n| finding |")[1:]:
         for line in part.partition("\n\n")[0].splitlines()[2:]:
             for code in re.findall(r"`([a-z_]+)`", line.split(" | ")[0])[:1]:
@@ -190,7 +188,7 @@ def test_every_finding_that_warns_has_a_row():
     assert warning - BY_TEXT.keys() == listed & {row.code for row in list_rows()}
 
 
-def sentences(page: Path) -> Iterator[str]:
+def sentences(page):
     """The sentences that people wrote: no generated tables, no output of programs."""
     text = re.sub(r"<!-- (\w+)\b.*? -->\n.*?<!-- /\1\b.*? -->", "", page.read_text(), flags=re.DOTALL)
     text = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
@@ -198,7 +196,7 @@ def sentences(page: Path) -> Iterator[str]:
         yield from re.split(r"(?<=[.!?]) (?=[A-Z*`])", " ".join(paragraph.split()))
 
 
-def repeated(pages: Iterable[Path]) -> list[tuple[str, str, str]]:
+def repeated(pages):
     """Page, row and sentence wherever a sentence about what a row is about has one of its numbers."""
     return [
         (page.name, name, sentence)

@@ -2,7 +2,7 @@
 
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from msgspec import Struct
@@ -13,7 +13,6 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.response_times.recorder import Completed, ResponseTimeRecorder
 from uwsgi_headroom.response_times.totals import ResponseTimeTotals, ResponseTimeWindow
 from uwsgi_headroom.stats import EmperorSnapshot
-from uwsgi_headroom.stats.server import Worker
 
 Draw = Callable[[random.Random], float]
 """Returns a response time in seconds."""
@@ -51,15 +50,15 @@ class Outcome(Struct, frozen=True):
     window: ResponseTimeWindow
     times: list[float]
 
-    def percentile(self, share: float) -> float:
+    def percentile(self, share):
         """The true percentile: the least response time that this share of the requests does not exceed."""
         return self.times[max(0, -int(-share * len(self.times) // 1) - 1)]
 
-    def increase(self, bound: float) -> int:
+    def increase(self, bound):
         """By how much the histogram's bucket of this bound grew in the window."""
         return self.totals.count_up_to(bound) - self.before.count_up_to(bound)
 
-    def share_slower(self, bound: float) -> tuple[float, float]:
+    def share_slower(self, bound):
         """The true share of the requests slower than a bound of the bins, and the estimated one."""
         estimated = sum(self.window.counts[self.window.bins.find(bound) + 1 :]) / sum(self.window.counts)
         return 1 - bisect_right(self.times, bound) / len(self.times), estimated
@@ -81,15 +80,13 @@ class Thread:
     """A thread with one occupation after the other. deaths: when its worker's processes end and their successors
     begin, ascending."""
 
-    def __init__(
-        self, load: Load, seconds: float, chance: random.Random, deaths: Sequence[tuple[float, float]]
-    ) -> None:
+    def __init__(self, load, seconds, chance, deaths):
         at = -5 * chance.random()
-        self.occupations: list[Occupation] = []
+        self.occupations = []
         while at < seconds:
             at += chance.expovariate(1 / load.idle)
             at = next((until for end, until in deaths if end <= at < until), at)
-            kind: Kind = chance.choices(
+            kind = chance.choices(
                 ("silent", "static", "request"), (load.silent, load.static, 1 - load.silent - load.static)
             )[0]
             ends = at + (load.draw(chance) if kind == "request" else chance.expovariate(1 / load.held))
@@ -101,12 +98,12 @@ class Thread:
             self.occupations.append(Occupation(at, ends, free, kind))
             at = free
         self.place = 0  # of the occupation that has not ended yet
-        self.times: list[float] = []  # of the completed requests
+        self.times = []  # of the completed requests
         self.counted = self.static = 0
         self.spent = 0.0
         self._is_counted = False
 
-    def go_to(self, at: float) -> int | None:
+    def go_to(self, at):
         """Goes on until then. Returns the whole second in which the present occupation began."""
         while True:
             now = self.occupations[self.place]
@@ -116,7 +113,7 @@ class Thread:
                 return EPOCH + int(now.starts // 1) if now.starts <= at else None
             self.place, self._is_counted = self.place + 1, False
 
-    def _count(self, ended: Occupation) -> None:
+    def _count(self, ended):
         self._is_counted = True
         self.counted += ended.kind in ("request", "static")
         self.static += ended.kind == "static"
@@ -128,7 +125,7 @@ class Thread:
 class Process:
     """A worker and the times at which its processes end."""
 
-    def __init__(self, number: int, load: Load, seconds: float, chance: random.Random) -> None:
+    def __init__(self, number, load, seconds, chance):
         self.number, self.deaths = number, []
         at = 0.0
         while load.deaths and (at := at + 3 * load.respawn + chance.expovariate(load.deaths)) < seconds:
@@ -136,7 +133,7 @@ class Process:
         self.threads = [Thread(load, seconds + 60.0, chance, self.deaths) for _ in range(load.threads)]
         self._generation = self._counted_before = 0
 
-    def sample(self, at: float) -> Worker:
+    def sample(self, at):
         """What uWSGI says of the worker."""
         starts = {place: start for place, thread in enumerate(self.threads) if (start := thread.go_to(at)) is not None}
         counts = tuple([thread.counted for thread in self.threads])
@@ -161,7 +158,7 @@ class Process:
         )
 
 
-def simulate(load: Load, seed: int, *, settle: float = 15.0, seconds: float = 75.0, rate: float = 5.0) -> Outcome:
+def simulate(load, seed, *, settle=15.0, seconds=75.0, rate=5.0):
     """Samples a load `rate` times a second, at intervals with a jitter of a fifth, as `watch.pace` does. The window
     begins with the end of the first batch after `settle` seconds."""
     chance = random.Random(seed)
@@ -169,7 +166,7 @@ def simulate(load: Load, seed: int, *, settle: float = 15.0, seconds: float = 75
     silences = [silence for each in workers for silence in each.deaths]
     recorder = ResponseTimeRecorder((0.75,))
     # Of each batch: the totals at its end, and how many requests each thread has completed.
-    ends: dict[float, tuple[ResponseTimeTotals, list[int]]] = {}
+    ends = {}
     at = before = 0.0
     while at < seconds:
         sample = tuple(each.sample(at) for each in workers)
@@ -194,7 +191,7 @@ def simulate(load: Load, seed: int, *, settle: float = 15.0, seconds: float = 75
     return Outcome(totals, _times(threads, first, now), then, window, _times(threads, began, now))
 
 
-def _times(threads: list[Thread], start: list[int], until: list[int]) -> list[float]:
+def _times(threads, start, until):
     """The response times of the requests from these numbers on, until those, ascending."""
     return sorted(
         seconds
@@ -203,16 +200,7 @@ def _times(threads: list[Thread], start: list[int], until: list[int]) -> list[fl
     )
 
 
-def worker(
-    counts: tuple[int, ...],
-    serving: Mapping[int, int | None],
-    *,
-    running_time: float | None = None,
-    static: int = 0,
-    pid: int | None = 7,
-    since_spawn: int = 0,
-    worker_id: int = 1,
-) -> Worker:
+def worker(counts, serving, *, running_time=None, static=0, pid=7, since_spawn=0, worker_id=1):
     """A worker in a sample. counts: completed requests of each thread; serving: by busy thread, the start of its
     request."""
     done = sum(counts)

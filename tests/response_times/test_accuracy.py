@@ -1,14 +1,13 @@
 """Percentiles, shares and sums against the truth of simulated servers."""
 
 import math
-import random
 from bisect import bisect_left
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.response_times.simulated_requests import Draw, Load, Outcome, simulate
+from tests.response_times.simulated_requests import Load, simulate
 from tests.support.promql import histogram_quantile
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS, SHORTEST
@@ -17,11 +16,11 @@ INTERVAL = 0.2
 SEEDS = range(3)
 
 
-def lognormal(mean: float, sigma: float) -> Draw:
+def lognormal(mean, sigma):
     return lambda chance: chance.lognormvariate(math.log(mean) - sigma * sigma / 2, sigma)
 
 
-def two_kinds(chance: random.Random) -> float:
+def two_kinds(chance):
     return (0.05 if chance.random() < 0.92 else 1.5) * chance.uniform(0.8, 1.2)
 
 
@@ -88,7 +87,7 @@ JUMPS = {
 }
 
 
-def quantile(share: float, outcome: Outcome) -> float:
+def quantile(share, outcome):
     """What PromQL makes of the histogram's growth."""
     counts = [outcome.increase(bound) for bound in BUCKET_BOUNDS]
     return histogram_quantile(share, BUCKET_BOUNDS, counts, outcome.totals.requests - outcome.before.requests)
@@ -156,12 +155,12 @@ _NEAR = 1.06
 
 
 @st.composite
-def draws(choose: st.DrawFn) -> Draw:
+def draws(choose):
     """Response times of one kind, or of two."""
     mean, sigma = 10 ** choose(st.floats(-3, 0.7)), choose(st.sampled_from((0.0, 0.3, 1.0, 1.5)))
     rare, longer = choose(st.sampled_from((0.0, 0.02, 0.2))), 10 ** choose(st.floats(-1, 1.0))
 
-    def draw(chance: random.Random) -> float:
+    def draw(chance):
         scale = longer if chance.random() < rare else mean
         return scale * chance.lognormvariate(-sigma * sigma / 2, sigma)
 
@@ -192,7 +191,7 @@ def test_no_percentile_that_the_mean_makes_impossible(load, seed, rate):
     _judge_sums(outcome)
 
 
-def _judge_percentiles(outcome: Outcome) -> None:
+def _judge_percentiles(outcome):
     figures = compute_percentiles(outcome.window)
     if not figures:
         return
@@ -204,7 +203,7 @@ def _judge_percentiles(outcome: Outcome) -> None:
     assert known == sorted(known)
 
 
-def _judge_sums(outcome: Outcome) -> None:
+def _judge_sums(outcome):
     window, bins = outcome.window, outcome.window.bins
     if not window.requests:
         return

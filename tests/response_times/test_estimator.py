@@ -8,19 +8,19 @@ import pytest
 
 from uwsgi_headroom.response_times import estimator as module
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS, END, LONGEST, SHORTEST, Bins
-from uwsgi_headroom.response_times.estimator import Division, Estimator, make_group
+from uwsgi_headroom.response_times.estimator import Estimator, make_group
 from uwsgi_headroom.response_times.sightings import UNSEEN, Kind, Sightings
 
 BINS = Bins()
 GAP = 0.2
 
 
-def kinds(*pairs: tuple[float, int], gap: float = GAP) -> Sightings:
+def kinds(*pairs, gap=GAP):
     """Requests by the time between the first and the last sample that saw them."""
     return Sightings([], Counter({Kind(between, gap): number for between, number in pairs}))
 
 
-def add(estimator: Estimator, seen: Sightings, seconds: float | None = None, requests: int | None = None) -> Division:
+def add(estimator, seen, seconds=None, requests=None):
     """Adds a batch of 5 s, and checks that it is divided wholly and into numbers."""
     number = len(seen.exact) + sum(seen.kinds.values()) if requests is None else requests
     division = estimator.add(seen, number, seconds, 5.0, GAP)
@@ -32,7 +32,13 @@ def add(estimator: Estimator, seen: Sightings, seconds: float | None = None, req
     return division
 
 
-def mean(division: Division) -> float:
+def repeat(times, *batch):
+    """The division of the last of some equal batches."""
+    estimator = Estimator(BINS)
+    return [add(estimator, *batch) for _ in range(times)][-1]
+
+
+def mean(division):
     return sum(map(lambda count, middle: count * middle, division.counts, BINS.middles)) / sum(division.counts)
 
 
@@ -47,18 +53,12 @@ def test_exact_requests_are_beyond_doubt():
 def test_running_time_gives_the_mean_of_unseen_requests():
     """Where samples show only a mean, it is that of the running time, as far as chance explains the difference."""
     for seconds in (19.0, 20.0, 22.0):
-        estimator = Estimator(BINS)
-        for _ in range(10):
-            division = add(estimator, kinds((UNSEEN, 900), (0.0, 100)), seconds)
-        assert mean(division) == pytest.approx(seconds / 1000, rel=0.1)
+        assert mean(repeat(10, kinds((UNSEEN, 900), (0.0, 100)), seconds)) == pytest.approx(seconds / 1000, rel=0.1)
 
 
 def test_few_requests_that_no_sample_saw():
     """Of ten requests of 20 ms, one is seen on average: that none was is no contradiction."""
-    estimator = Estimator(BINS)
-    for _ in range(5):
-        division = add(estimator, kinds((UNSEEN, 10)), 0.2)
-    assert 0.01 < mean(division) < 0.02
+    assert 0.01 < mean(repeat(5, kinds((UNSEEN, 10)), 0.2)) < 0.02
 
 
 def test_a_running_time_outvotes_samples():
@@ -75,10 +75,7 @@ def test_a_running_time_outvotes_samples():
 
 def test_unknown_running_time():
     """Without it, the number of samples that saw requests gives the mean."""
-    estimator = Estimator(BINS)
-    for _ in range(10):
-        division = add(estimator, kinds((UNSEEN, 300), (0.0, 700)), None)
-    assert mean(division) == pytest.approx(0.14, rel=0.2)
+    assert mean(repeat(10, kinds((UNSEEN, 300), (0.0, 700)), None)) == pytest.approx(0.14, rel=0.2)
 
 
 def test_requests_without_a_sighting_are_divided_like_the_others():
@@ -115,9 +112,7 @@ def test_more_sightings_than_requests():
 @pytest.mark.parametrize("between", [UNSEEN, 0.0, 1.0, 3599.9, 10_000.0, 1.7e9])
 def test_any_sum_of_response_times(seconds, between):
     """No running time, however absurd beside the samples, gives anything but numbers, and none moves long requests."""
-    estimator = Estimator(BINS)
-    for _ in range(20):
-        division = add(estimator, kinds((between, 50)), seconds)
+    division = repeat(20, kinds((between, 50)), seconds)
     if between >= 1.0:
         low, _ = BINS.edges_of(BINS.find(between))
         assert sum(division.counts[BINS.find(low) :]) == pytest.approx(50)
@@ -164,10 +159,10 @@ def test_an_estimate_follows_a_change():
 
 def test_work_is_bounded(monkeypatch):
     """However many kinds of requests there are, the groups stay few by rounding, and iterations fewer."""
-    iterations: list[int] = []
+    iterations = []
     original = Estimator._expect
 
-    def expect(self: Estimator, groups: list[object], interval: float) -> object:
+    def expect(self, groups, interval):
         iterations.append(len(groups))
         return original(self, groups, interval)
 

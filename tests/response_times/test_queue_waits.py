@@ -2,14 +2,13 @@
 
 import random
 from bisect import bisect_right
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct, field
 
-from uwsgi_headroom.analysis.percentiles import Percentile, compute_percentiles
+from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.record import Backlog, Waiting
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.queue_waits import (
@@ -32,11 +31,11 @@ class Queue(Struct):
     taken: list[float] = field(default_factory=list)
 
     @property
-    def waits(self) -> list[float]:
+    def waits(self):
         return [taken - came for came, taken in zip(self.came, self.taken, strict=True)]
 
 
-def simulate(threads: int, load: float, serve: Callable[[random.Random], float], seconds: float, seed: int) -> Queue:
+def simulate(threads, load, serve, seconds, seed):
     """Random arrivals; load: of the threads, with a mean time in service of 0.1 s."""
     chance, queue, at = random.Random(seed), Queue(), 0.0
     free = [0.0] * threads
@@ -50,7 +49,7 @@ def simulate(threads: int, load: float, serve: Callable[[random.Random], float],
     return queue
 
 
-def look(queue: Queue, at: float, kind: str) -> tuple[Backlog, dict[str, Waiting], int]:
+def look(queue, at, kind):
     """A sample of it: the backlog, the list of what waits, and how many were accepted by then. Both are in order."""
     accepted, come = bisect_right(queue.taken, at), bisect_right(queue.came, at)
     numbers = range(accepted, come)
@@ -58,23 +57,32 @@ def look(queue: Queue, at: float, kind: str) -> tuple[Backlog, dict[str, Waiting
     return Backlog(len(numbers), 100, None), {} if kind == "counts" or not numbers else {"s": listed}, accepted
 
 
-def follow(queue: Queue, kind: str, seconds: float) -> tuple[dict[float, Percentile], float]:
-    """The percentiles of the waits from samples, and the mean."""
-    chance, follower, history = random.Random(1), QueueFollower(), BatchHistory(BINS)
-    at, before, left = 0.0, 0, list[Left]()
+def follow(queue, kind, seconds, calm=False):
+    """Yields the time of each sample, the requests that have left since the one before, and how many were accepted by
+    then. calm: beside another socket, whose workers accept as many and at which nothing waits."""
+    chance, follower, at, before = random.Random(1), QueueFollower(), 0.0, 0
     while at < seconds:
         step = INTERVAL * chance.uniform(0.8, 1.2)
         at += step
         backlog, listed, accepted = look(queue, at, kind)
-        left += follower.follow(at, step, {"s": backlog}, listed, accepted - before)
-        before = accepted
-    add_batch(history, at, left, before)
-    found = compute_percentiles(count_all(history, 0.0, at, before))
-    return dict(found.percentiles), sum((each.seconds or 0.0) * each.number for each in left) / before
+        new, before = accepted - before, accepted
+        if calm:
+            queues, mapped = {"s": backlog, "calm": Backlog(0, 100, None)}, {"s": new, "calm": new}
+            yield at, follower.follow(at, step, queues, listed, 2 * new, mapped), accepted
+        else:
+            yield at, follower.follow(at, step, {"s": backlog}, listed, new), accepted
 
 
-def add_batch(history: BatchHistory, at: float, left: list[Left], accepted: int) -> None:
-    """Adds a batch of all the time until then."""
+def mean_wait(left, accepted):
+    return sum([(each.seconds or 0.0) * each.number for each in left]) / accepted
+
+
+def true_waits(queue, at):
+    """Of the requests that were accepted by then, ascending."""
+    return sorted(wait for wait, taken in zip(queue.waits, queue.taken, strict=True) if taken <= at)
+
+
+def add_batch(history, at, left, accepted):
     batch = BatchWaits(BINS)
     batch.add(left, accepted)
     batch.end(history, at, at, INTERVAL)
@@ -94,10 +102,12 @@ def add_batch(history: BatchHistory, at: float, left: list[Left], accepted: int)
 def test_percentiles_of_simulated_queues(kind, threads, load, serve):
     """From two intervals on, a percentile is within 5 % of the truth, and the mean within 3 %."""
     queue = simulate(threads, load, serve, 120.0, seed=7)
-    percentiles, mean = follow(queue, kind, 120.0)
-    waits = sorted(wait for wait, taken in zip(queue.waits, queue.taken, strict=True) if taken <= 120.0)
-    assert mean == pytest.approx(sum(waits) / len(waits), rel=0.03)
-    for share, found in percentiles.items():
+    samples = list(follow(queue, kind, 120.0))
+    left, (at, _, accepted) = [each for _, left, _ in samples for each in left], samples[-1]
+    history, waits = BatchHistory(BINS), true_waits(queue, 120.0)
+    add_batch(history, at, left, accepted)
+    assert mean_wait(left, accepted) == pytest.approx(sum(waits) / len(waits), rel=0.03)
+    for share, found in compute_percentiles(count_all(history, 0.0, at, accepted)).percentiles.items():
         truth = waits[int(share * len(waits))]
         assert found.low <= truth <= found.high
         if truth >= 2 * INTERVAL:
@@ -106,40 +116,29 @@ def test_percentiles_of_simulated_queues(kind, threads, load, serve):
 
 def test_requests_of_mapped_sockets_are_apart():
     """What the workers of a calm socket accept has left no other queue."""
-    queue, chance, follower = simulate(2, 0.97, lambda _: 0.1, 60.0, seed=5), random.Random(2), QueueFollower()
-    at, before, left = 0.0, 0, list[Left]()
-    while at < 60.0:
-        step = INTERVAL * chance.uniform(0.8, 1.2)
-        at += step
-        backlog, listed, accepted = look(queue, at, "unix")
-        new = accepted - before
-        queues = {"s": backlog, "calm": Backlog(0, 100, None)}
-        left += follower.follow(at, step, queues, listed, 2 * new, {"s": new, "calm": new})
-        before = accepted
-    waits = sorted(wait for wait, taken in zip(queue.waits, queue.taken, strict=True) if taken <= at)
-    found = [each for each in left if each.seconds]
-    assert sum([each.number for each in left]) <= 2 * before
-    assert sum([each.number for each in found]) == pytest.approx(before, rel=0.03)
-    mean = sum([(each.seconds or 0.0) * each.number for each in found]) / before
-    assert mean == pytest.approx(sum(waits) / len(waits), rel=0.03)
+    queue = simulate(2, 0.97, lambda _: 0.1, 60.0, seed=5)
+    samples = list(follow(queue, "unix", 60.0, calm=True))
+    left, (at, _, accepted) = [each for _, left, _ in samples for each in left], samples[-1]
+    waits, found = true_waits(queue, at), [each for each in left if each.seconds]
+    assert sum([each.number for each in left]) <= 2 * accepted
+    assert sum([each.number for each in found]) == pytest.approx(accepted, rel=0.03)
+    assert mean_wait(found, accepted) == pytest.approx(sum(waits) / len(waits), rel=0.03)
 
 
 class Sampled:
     """A queue of one socket that is sampled twice a second."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.follower = QueueFollower()
         self.at = 0.0
 
-    def sample(
-        self, length: int, *connections: tuple[int, float | None], accepted: int = 0, step: float = 0.5
-    ) -> list[Left]:
+    def sample(self, length, *connections, accepted=0, step=0.5):
         self.at += 0.5
         listed = {"s": Waiting(connections, len(connections) == length)} if connections else {}
         return self.follower.follow(self.at, step, {"s": Backlog(length, 100, None)}, listed, accepted)
 
     @property
-    def oldest(self) -> float | None:
+    def oldest(self):
         """Of a queue that is followed; 0 if it is empty."""
         return self.follower.oldest().get("s")
 

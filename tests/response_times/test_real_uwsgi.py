@@ -29,7 +29,7 @@ def test_percentiles_of_a_real_server():
         exporter("--stats", f"shop={server.stats}", "--samples-per-second", "10", "--slo", "500ms:95%") as running,
     ):
 
-        def ask(each: float) -> int:
+        def ask(each):
             client = http.client.HTTPConnection("127.0.0.1", server.http, timeout=60)
             client.request("GET", f"/{each:.3f}")
             return client.getresponse().status
@@ -64,7 +64,7 @@ def test_waits_in_the_queue_of_a_real_server(place):
         name = 'uwsgi_listen_queue_oldest_wait_seconds{server="shop"}'
         wait_until(lambda: running.scrape().get(name) == 0, what="the first sample")
 
-        def ask(_: int) -> float:
+        def ask(_):
             client = socket.socket(socket.AF_INET if place == "TCP" else socket.AF_UNIX)
             client.connect(("127.0.0.1", server.http) if place == "TCP" else str(server.directory / "web"))
             began = time.monotonic()
@@ -99,7 +99,7 @@ def test_a_real_server_beside_clients_that_send_nothing():
         ThreadPoolExecutor(4) as pool,
     ):
 
-        def say_nothing() -> None:
+        def say_nothing():
             while not ended.wait(0.02):
                 with socket.create_connection(("127.0.0.1", server.http), timeout=60):
                     ended.wait(1.0)

@@ -1,7 +1,5 @@
 """Response times from samples to totals: gaps, reloads, lost requests, and what never decreases."""
 
-from __future__ import annotations
-
 import math
 import random
 
@@ -16,36 +14,41 @@ from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
-from uwsgi_headroom.response_times.totals import ResponseTimeTotals
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.server import Worker
 
 STEP = 0.25
 
 
 class Recorded:
-    """A server that is sampled every quarter of a second."""
+    """A server that is sampled every quarter of a second. threshold: seconds of its objective."""
 
-    def __init__(self, server: Server | None = None) -> None:
+    def __init__(self, server=None, threshold=0.8):
         self.server = server or Server(2, 4)
-        self.integrals = Integrals((0.8,), 0.8)
+        self.integrals = Integrals((threshold,), threshold)
         self.at = 0.0
         self.sample()
 
-    def sample(self, steps: int = 1, pause: float = STEP) -> Recorded:
+    def sample(self, steps=1, pause=STEP, each=0):
+        """Samples, with so many requests of 100 ms completed before each."""
         for _ in range(steps):
             self.at += pause
+            if each:
+                self.serve(each)
             self.integrals.add(self.server.read(self.at), longest_step=1.0)
         return self
 
-    def serve(self, requests: int, each: float = 0.1, worker_id: int = 1) -> Recorded:
+    def serve(self, requests, each=0.1, worker_id=1):
         self.server.serve(worker_id, requests, each)
         return self
 
     @property
-    def totals(self) -> ResponseTimeTotals:
+    def missed(self):
+        totals = self.integrals.totals
+        return totals.missed_slow, totals.missed_waited, totals.missed_lost, totals.missed_refused
+
+    @property
+    def totals(self):
         assert self.integrals.totals.response_times
         return self.integrals.totals.response_times
 
@@ -162,7 +165,6 @@ def test_static_requests_are_left_out():
 
 
 def test_without_cores_nothing_is_known():
-    """With stats-no-cores there are no totals."""
     assert Recorded(Server(cores=False)).serve(9).sample(24).integrals.totals.response_times is None
 
 
@@ -178,11 +180,10 @@ def test_a_document_without_workers():
     assert recorded.totals.requests >= 12
 
 
-def hostile(seed: int) -> list[tuple[float, tuple[Worker, ...]]]:
-    """Samples of a server that writes whatever it likes: counts that jump and shrink, thread lists that
+def hostile(seed):
+    """Yields readings of a server that writes whatever it likes: counts that jump and shrink, thread lists that
     change their length, more static requests than requests, times that go backwards, other workers."""
-    chance = random.Random(seed)
-    samples, at = [], 100.0
+    chance, at, snapshot = random.Random(seed), 100.0, Server().read(0.0).snapshot
     numbers = (0, 1, 5, 1000, 2**31, 2**60)
     for _ in range(60):
         at += chance.choice((0.05, 0.2, 0.2, 4.0, 5.0, 30.0, -1.0))
@@ -190,36 +191,19 @@ def hostile(seed: int) -> list[tuple[float, tuple[Worker, ...]]]:
         for number in range(chance.choice((2, 2, 2, 0, 3))):
             threads = chance.choice((2, 2, 2, 1, 64))
             counts = tuple(chance.choice(numbers) for _ in range(threads))
-            serving = {
-                thread: chance.choice((None, 0, 1, 1_700_000_090, 2**62))
-                for thread in range(chance.randint(0, threads))
-            }
-            workers.append(
-                worker(
-                    counts,
-                    serving,
-                    running_time=chance.choice((None, 0.0, 0.3, 1e3, 1e12)),
-                    static=chance.choice(numbers),
-                    pid=chance.choice((7, 7, 7, 8, None)),
-                    since_spawn=chance.choice(numbers),
-                    worker_id=number + 1,
-                )
+            starts = (None, 0, 1, 1_700_000_090, 2**62)
+            serving = {thread: chance.choice(starts) for thread in range(chance.randint(0, threads))}
+            made = worker(
+                counts,
+                serving,
+                running_time=chance.choice((None, 0.0, 0.3, 1e3, 1e12)),
+                static=chance.choice(numbers),
+                pid=chance.choice((7, 7, 7, 8, None)),
+                since_spawn=chance.choice(numbers),
+                worker_id=number + 1,
             )
-        samples.append((at, tuple(workers)))
-    return samples
-
-
-def samples_of(seed: int) -> list[Reading]:
-    server = Server()
-    snapshot = server.read(0.0).snapshot
-    return [
-        reading(
-            at,
-            Snapshot(**{**{f: getattr(snapshot, f) for f in snapshot.__struct_fields__}, "workers": workers}),
-            HostFacts(off="test"),
-        )
-        for at, workers in hostile(seed)
-    ]
+            workers.append(made)
+        yield reading(at, replace(snapshot, workers=tuple(workers)), HostFacts(off="test"))
 
 
 @given(seed=st.integers(0, 2**32))
@@ -229,8 +213,8 @@ def test_totals_never_decrease(seed):
     """Each bound's number grows with time and with the bound, up to that of all requests; all are finite."""
     integrals = Integrals((0.75,), 0.75)
     bounds = sorted({*BUCKET_BOUNDS, 0.75})
-    before: tuple[float, ...] = ()
-    for sample in samples_of(seed):
+    before = ()
+    for sample in hostile(seed):
         integrals.add(sample, longest_step=5.0)
         totals = integrals.totals.response_times
         if totals is None:
@@ -252,9 +236,47 @@ def test_totals_never_decrease(seed):
 
 
 def test_a_copy_stays():
-    """An observation's totals do not change with later batches."""
     recorded = Recorded().serve(10).sample(24)
     copy = recorded.totals.copy()
     recorded.serve(10).sample(24)
     assert (copy.requests, recorded.totals.requests) == (10, 20)
     assert (copy.count_up_to(3600.0), recorded.totals.count_up_to(3600.0)) == (10, 20)
+
+
+def test_a_queue_that_takes_longer_than_the_threshold():
+    """With 40 requests a second and 90 in the queue, each waits 2.2 s: all of them miss; none does once it is empty."""
+    watched = Recorded(Server(2, 8, queue=90), 1.0).sample(82, each=10)
+    judged = watched.integrals.totals.judged
+    assert judged is not None
+    assert judged > 600
+    assert watched.missed == (0, judged, 0, 0)
+    watched.server.queue = 0
+    watched.sample(24, each=10)
+    before = watched.missed
+    assert watched.sample(120, each=10).missed == before
+
+
+def test_a_request_that_hangs_is_one_miss():
+    """It counts within a batch of getting there, for as long as it hangs, over a gap, and when it is lost at last."""
+    server = Server(2, 4)
+    watched = Recorded(server, 1.0).sample(8, each=5)
+    server.busy(0, 1)
+    server[2].request_starts = (1_700_000_000 + int(watched.at),)
+    watched.sample(120, each=5)
+    assert watched.missed == (1, 0, 0, 0)
+    watched.sample(1, pause=60.0).sample(120, each=5)
+    assert watched.missed == (1, 0, 0, 0)
+    server.respawn(2, watched.at)
+    server[2].request_starts = ()
+    watched.sample(120, each=5)
+    assert watched.missed == (1, 0, 0, 0)
+
+
+def test_without_an_objective_nothing_is_judged():
+    """Nor on one sample alone."""
+    integrals = Integrals()
+    server = Server(2, 4)
+    for second in range(20):
+        integrals.add(server.read(float(second)), longest_step=5.0)
+    assert integrals.totals.judged is None
+    assert Recorded(server, 1.0).missed == (0, 0, 0, 0)

@@ -1,7 +1,6 @@
 """What samples show of single requests: when they began and ended, which were not seen, and which are known exactly."""
 
 import random
-from collections.abc import Iterable
 
 import pytest
 
@@ -10,19 +9,18 @@ from tests.support.simulated_server import EPOCH, reading
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.response_times.sightings import UNSEEN, Kind, Observer, Sightings
-from uwsgi_headroom.stats.server import Worker
 
 GAP = 0.25
-IDLE: dict[int, int | None] = {}
+IDLE = {}
 
 
-def sample(at: float, read_seconds: float = 0.0, ahead: float = 0.0) -> Reading:
+def sample(at, read_seconds=0.0, ahead=0.0):
     """A reading. ahead: seconds by which the exporter's wall clock is ahead of uWSGI's."""
     made = reading(at, NOTHING, HostFacts(), read_seconds, 0.0)
     return Reading(made.at, made.time + ahead, made.read_seconds, 0.0, 1, NOTHING, made.host)
 
 
-def observe(samples: Iterable[Worker], *, ahead: float = 0.0, read_seconds: float = 0.0) -> Sightings:
+def observe(samples, *, ahead=0.0, read_seconds=0.0):
     """What samples of one worker show, a quarter of a second apart; the first is at 10 s."""
     observer, seen = Observer(), Sightings()
     for place, made in enumerate(samples):
@@ -34,12 +32,12 @@ def observe(samples: Iterable[Worker], *, ahead: float = 0.0, read_seconds: floa
     return seen
 
 
-def busy(start: int | None = EPOCH + 10) -> dict[int, int | None]:
+def busy(start=EPOCH + 10):
     """Thread 0 serves a request."""
     return {0: start}
 
 
-def only(seen: Sightings) -> Kind:
+def only(seen):
     """The kind of the only request, which is not exact."""
     assert not seen.exact
     ((kind, number),) = seen.kinds.items()
@@ -55,31 +53,137 @@ def test_seen_by_some_samples(samples):
     assert only(seen).sampled_seconds == samples * GAP
 
 
-def test_two_in_a_row_on_one_thread():
-    """The thread's count tells a request from the next one, which is in service when the first is no more."""
-    seen = observe([worker((0,), IDLE), *[worker((0,), busy())] * 3, *[worker((1,), busy())] * 2, worker((2,), IDLE)])
-    assert seen.kinds == {Kind(2 * GAP, GAP): 1, Kind(GAP, GAP): 1}
+FREE, BUSY, DONE = worker((0,), IDLE), worker((0,), busy()), worker((1,), IDLE)
+BOTH = {0: EPOCH + 10, 1: EPOCH + 10}
+HELD = [worker((0, 0), IDLE, running_time=2.0), *[worker((0, 0), busy(), running_time=2.0)] * 4]
+LOST = [worker((4,), busy())] * 2
 
-
-def test_unseen():
-    """Requests that began and ended between two samples are only counted, also on a thread that was busy before."""
-    assert observe([worker((0, 0), IDLE), worker((3, 2), IDLE)]).kinds == {Kind(UNSEEN, GAP): 5}
-    seen = observe([worker((0,), IDLE), worker((0,), busy()), worker((3,), IDLE)])
-    assert seen.kinds == {Kind(0.0, GAP): 1, Kind(UNSEEN, GAP): 2}
-
-
-def test_the_only_one_is_exact():
-    """The growth of its worker's running time is the response time, whether or not samples saw it."""
-    unseen = observe([worker((0, 5), IDLE, running_time=2.0), worker((0, 6), IDLE, running_time=2.125)])
-    assert (unseen.exact, unseen.kinds) == ([0.125], {})
-    seen = observe(
+CASES = {
+    "the thread's count tells a request from the next one": (
+        [FREE, *[BUSY] * 3, *[worker((1,), busy())] * 2, worker((2,), IDLE)],
+        {Kind(2 * GAP, GAP): 1, Kind(GAP, GAP): 1},
+    ),
+    "requests between two samples are only counted": (
+        [worker((0, 0), IDLE), worker((3, 2), IDLE)],
+        {Kind(UNSEEN, GAP): 5},
+    ),
+    "also on a thread that was busy before": (
+        [FREE, BUSY, worker((3,), IDLE)],
+        {Kind(0.0, GAP): 1, Kind(UNSEEN, GAP): 2},
+    ),
+    "requests of one time are of one kind": (
+        [worker((0, 0), IDLE), worker((0, 0), BOTH), worker((1, 1), IDLE)],
+        {Kind(0.0, GAP): 2},
+    ),
+    "an unchanged document has the same objects": ([FREE, BUSY, BUSY, BUSY, DONE], {Kind(2 * GAP, GAP): 1}),
+    # The growth of its worker's running time is the response time of the only request.
+    "the only one is exact, unseen": (
+        [worker((0, 5), IDLE, running_time=2.0), worker((0, 6), IDLE, running_time=2.125)],
+        {},
+        0.125,
+    ),
+    "the only one is exact, seen": (
         [
             worker((0,), IDLE, running_time=2.0),
             *[worker((0,), busy(), running_time=2.0)] * 3,
             worker((1,), IDLE, running_time=2.75),
-        ]
-    )
-    assert (seen.exact, seen.kinds) == ([0.75], {})
+        ],
+        {},
+        0.75,
+    ),
+    "exact, although its start is not known": (
+        [worker((0,), busy(None), running_time=1.0), worker((1,), IDLE, running_time=9.0)],
+        {},
+        8.0,
+    ),
+    # The running time says how long its request took, alone or with the worker's other requests.
+    "a thread that was held before, alone": ([*HELD, worker((1, 0), IDLE, running_time=2.001)], {}, 0.001),
+    "a thread that was held before, short": (
+        [*HELD, worker((1, 7), IDLE, running_time=2.3)],
+        {Kind(UNSEEN, 5 * GAP): 1, Kind(UNSEEN, GAP): 7},
+    ),
+    "a thread that was held before, long": (
+        [*HELD, worker((1, 7), IDLE, running_time=2.9)],
+        {Kind(3 * GAP, GAP): 1, Kind(UNSEEN, GAP): 7},
+    ),
+    "a running time is unknown after uWSGI's clock was set back": (
+        [worker((0,), IDLE, running_time=2.0), worker((1,), IDLE), worker((2,), IDLE)],
+        {Kind(UNSEEN, GAP): 2},
+    ),
+    "static requests are left out": ([FREE, worker((1,), IDLE, static=1)], {}),
+    "the request that was seen longest is not static": (
+        [worker((0, 0), IDLE), worker((0, 0), busy()), worker((1, 2), IDLE, static=2)],
+        {Kind(0.0, GAP): 1},
+    ),
+    "of two that were seen, the longer is not static": (
+        [worker((0, 0), IDLE), *[worker((0, 0), busy())] * 2, worker((0, 0), BOTH), worker((1, 1), IDLE, static=1)],
+        {Kind(2 * GAP, GAP): 1},
+    ),
+    # The running time is that of another request, which is counted later.
+    "a static request is not exact": (
+        [worker((0,), IDLE, running_time=1.0), worker((1,), IDLE, running_time=1.2, static=1)],
+        {},
+    ),
+    "a killed worker's requests are lost": (
+        [*LOST, worker((4,), IDLE, pid=None), worker((4,), IDLE, pid=8), worker((5,), IDLE, pid=8, since_spawn=1)],
+        {Kind(UNSEEN, GAP): 1},
+    ),
+    "the request of a successor on the same thread is another one": (
+        [*LOST, worker((4,), busy(), pid=8), worker((5,), IDLE, pid=8, since_spawn=1)],
+        {Kind(0.0, GAP): 1},
+    ),
+    "a successor that completes one at once": (
+        [*LOST, worker((5,), IDLE, pid=8, since_spawn=1)],
+        {Kind(UNSEEN, GAP): 1},
+    ),
+    "a worker that ends after a request has completed it": (
+        [worker((4,), IDLE), worker((4,), busy()), worker((5,), IDLE, pid=8, since_spawn=0)],
+        {Kind(0.0, GAP): 1},
+    ),
+    "a worker of cheaper mode that is stopped and spawned again adds nothing": (
+        [
+            worker((4, 2), IDLE),
+            worker((4, 2), IDLE, pid=None),
+            worker((4, 2), IDLE, pid=9),
+            worker((5, 2), IDLE, pid=9, since_spawn=1),
+        ],
+        {Kind(UNSEEN, GAP): 1},
+    ),
+    "without starts, before uWSGI 2.0.14, counts suffice": (
+        [FREE, *[worker((0,), busy(None))] * 2, DONE],
+        {Kind(GAP, GAP): 1},
+    ),
+    # uWSGI counts a request before it writes the log.
+    "a thread that still writes the log serves no second request": (
+        [FREE, BUSY, worker((1,), busy()), DONE],
+        {Kind(0.0, GAP): 1},
+    ),
+    "a client that sends nothing is no request": ([FREE, *[BUSY] * 9, FREE], {}),
+    "the time of a client that sends nothing is not that of the next request": (
+        [FREE, *[BUSY] * 9, worker((0,), busy(EPOCH + 12)), DONE],
+        {Kind(0.0, GAP): 1},
+    ),
+    "gevent takes a slot before a request arrives": (
+        [worker((0,) * 4, IDLE), worker((0,) * 4, {3: None}), worker((0,) * 4, IDLE)],
+        {},
+    ),
+    "greenlets take slots from the top of a stack": (
+        [
+            worker((0,) * 4, IDLE),
+            worker((0,) * 4, {3: EPOCH, 2: EPOCH}),
+            worker((0, 0, 0, 1), {2: EPOCH}),
+            worker((0, 0, 1, 9), IDLE),
+        ],
+        {Kind(0.0, GAP): 1, Kind(GAP, GAP): 1, Kind(UNSEEN, GAP): 8},
+    ),
+}
+"""By behaviour: the samples, the requests of each kind, and the response times that are exact."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_samples_show(case):
+    samples, kinds, *exact = CASES[case]
+    assert observe(samples) == Sightings(exact, kinds)
 
 
 @pytest.mark.parametrize("grown", [0.0, 1.5, -3.0, 1e9, float("nan")])
@@ -93,68 +197,6 @@ def test_a_running_time_that_samples_contradict(grown):
         ]
     )
     assert only(seen) == Kind(2 * GAP, GAP)
-
-
-def test_a_thread_that_was_held_before():
-    """The running time says how long its request took, alone or with the worker's other requests."""
-    held = [worker((0, 0), IDLE, running_time=2.0), *[worker((0, 0), busy(), running_time=2.0)] * 4]
-    alone = observe([*held, worker((1, 0), IDLE, running_time=2.001)])
-    assert (alone.exact, alone.kinds) == ([0.001], {})
-    both = observe([*held, worker((1, 7), IDLE, running_time=2.3)])
-    assert both.kinds == {Kind(UNSEEN, 5 * GAP): 1, Kind(UNSEEN, GAP): 7}
-    long = observe([*held, worker((1, 7), IDLE, running_time=2.9)])
-    assert long.kinds == {Kind(3 * GAP, GAP): 1, Kind(UNSEEN, GAP): 7}
-
-
-def test_no_running_time():
-    """Without it, after uWSGI's clock was set back during a request, nothing is exact."""
-    seen = observe([worker((0,), IDLE, running_time=2.0), worker((1,), IDLE), worker((2,), IDLE)])
-    assert seen.kinds == {Kind(UNSEEN, GAP): 2}
-
-
-def test_static_requests_are_left_out():
-    """Of requests of both kinds, those that samples saw longest are not static."""
-    assert observe([worker((0,), IDLE), worker((1,), IDLE, static=1)]) == Sightings()
-    seen = observe([worker((0, 0), IDLE), worker((0, 0), busy()), worker((1, 2), IDLE, static=2)])
-    assert only(seen) == Kind(0.0, GAP)
-    both = {0: EPOCH + 10, 1: EPOCH + 10}
-    seen = observe(
-        [
-            worker((0, 0), IDLE),
-            *[worker((0, 0), busy())] * 2,
-            worker((0, 0), both),
-            worker((1, 1), IDLE, static=1),
-        ]
-    )
-    assert only(seen) == Kind(2 * GAP, GAP)
-
-
-def test_static_requests_are_not_exact():
-    """A running time beside a static request is that of another one, which is counted later."""
-    seen = observe([worker((0,), IDLE, running_time=1.0), worker((1,), IDLE, running_time=1.2, static=1)])
-    assert seen == Sightings()
-
-
-def test_a_killed_worker():
-    """Requests in service that ended with their process are left out: they were lost."""
-    killed = [worker((4,), busy()), worker((4,), busy()), worker((4,), IDLE, pid=None)]
-    assert observe([*killed, worker((4,), IDLE, pid=8), worker((5,), IDLE, pid=8, since_spawn=1)]).kinds == {
-        Kind(UNSEEN, GAP): 1
-    }
-
-
-def test_a_successor_whose_thread_is_busy():
-    """The request of the next process on the same thread is another one, and its end is not that of the lost one."""
-    lost = [worker((4,), busy()), worker((4,), busy()), worker((4,), busy(), pid=8)]
-    assert observe([*lost, worker((5,), IDLE, pid=8, since_spawn=1)]).kinds == {Kind(0.0, GAP): 1}
-    at_once = observe([*lost[:2], worker((5,), IDLE, pid=8, since_spawn=1)])
-    assert at_once.kinds == {Kind(UNSEEN, GAP): 1}
-
-
-def test_completed_before_its_process_ended():
-    """A worker that ends after a request, as with `max-requests`, has completed it."""
-    seen = observe([worker((4,), IDLE), worker((4,), busy()), worker((5,), IDLE, pid=8, since_spawn=0)])
-    assert only(seen) == Kind(0.0, GAP)
 
 
 def test_a_gap_forgets_nothing_that_uwsgi_says():
@@ -180,70 +222,11 @@ def test_a_start_that_is_not_known(start, ahead):
     )
 
 
-def test_exact_although_its_start_is_not_known():
-    """Its running time says all."""
-    seen = observe([worker((0,), busy(None), running_time=1.0), worker((1,), IDLE, running_time=9.0)])
-    assert seen.exact == [8.0]
-
-
-def test_without_starts_counts_suffice():
-    """Before uWSGI 2.0.14, requests that begin between two samples are followed as well."""
-    seen = observe([worker((0,), IDLE), *[worker((0,), busy(None))] * 2, worker((1,), IDLE)])
-    assert only(seen) == Kind(GAP, GAP)
-
-
 def test_a_slow_master():
     """A document may have been written at any time in a second: requests are on average as long."""
     seen = observe([worker((0,), IDLE), *[worker((0,), busy())] * 9, worker((1,), IDLE)], read_seconds=1.0)
     assert only(seen) == Kind(8 * GAP - 1.0, GAP + 1.0).rounded()
     assert only(seen).sampled_seconds == 9 * GAP
-
-
-def test_counted_before_its_thread_is_idle():
-    """uWSGI counts a request before it writes the log: the thread that still writes serves no second request."""
-    seen = observe([worker((0,), IDLE), worker((0,), busy()), worker((1,), busy()), worker((1,), IDLE)])
-    assert only(seen) == Kind(0.0, GAP)
-
-
-def test_ended_uncounted():
-    """A client that sends nothing occupies a thread, but is no request; nor is its time that of the next one."""
-    silent = [worker((0,), IDLE), *[worker((0,), busy(EPOCH + 10))] * 9]
-    assert observe([*silent, worker((0,), IDLE)]) == Sightings()
-    seen = observe([*silent, worker((0,), busy(EPOCH + 12)), worker((1,), IDLE)])
-    assert only(seen) == Kind(0.0, GAP)
-
-
-def test_slots_of_gevent():
-    """Greenlets take slots from the top of a stack; a slot that is taken before a request arrives adds none."""
-    flicker = [worker((0,) * 4, IDLE), worker((0,) * 4, {3: None}), worker((0,) * 4, IDLE)]
-    assert observe(flicker) == Sightings()
-    top = [worker((0,) * 4, {3: EPOCH, 2: EPOCH}), worker((0, 0, 0, 1), {2: EPOCH})]
-    assert observe([worker((0,) * 4, IDLE), *top, worker((0, 0, 1, 9), IDLE)]).kinds == {
-        Kind(0.0, GAP): 1,
-        Kind(GAP, GAP): 1,
-        Kind(UNSEEN, GAP): 8,
-    }
-
-
-def test_cheaper():
-    """A worker that is stopped and spawned again adds nothing; its requests afterwards count."""
-    stopped = [worker((4, 2), IDLE), worker((4, 2), IDLE, pid=None)]
-    seen = observe([*stopped, worker((4, 2), IDLE, pid=9), worker((5, 2), IDLE, pid=9, since_spawn=1)])
-    assert only(seen) == Kind(UNSEEN, GAP)
-
-
-def test_an_unchanged_document():
-    """If the document did not change, workers are the same objects: the request goes on."""
-    serving = worker((0,), busy())
-    seen = observe([worker((0,), IDLE), serving, serving, serving, worker((1,), IDLE)])
-    assert only(seen) == Kind(2 * GAP, GAP)
-
-
-def test_requests_of_one_time_are_counted_together():
-    """Requests that began and ended between the same samples are of one kind."""
-    both = {0: EPOCH + 10, 1: EPOCH + 10}
-    seen = observe([worker((0, 0), IDLE), worker((0, 0), both), worker((1, 1), IDLE)])
-    assert seen.kinds == {Kind(0.0, GAP): 2}
 
 
 @pytest.mark.parametrize("now", [(0,), (5, 5, 5), (-4, 2**60), (2**60, 2**60), (-(2**60), 0)])

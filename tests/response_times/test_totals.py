@@ -1,15 +1,10 @@
 """The batches of the last hour, the windows over them, and what missed an objective, each request once."""
 
-from __future__ import annotations
-
 import random
 import tracemalloc
-from collections.abc import Sequence
 
 import pytest
 
-from tests.support.simulated_server import Server
-from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.estimator import Division
 from uwsgi_headroom.response_times.totals import BatchHistory, MissCounter, Misses
@@ -17,14 +12,14 @@ from uwsgi_headroom.response_times.totals import BatchHistory, MissCounter, Miss
 BINS = Bins()
 
 
-def division(*seconds: float, number: float = 1.0) -> Division:
+def division(*seconds, number=1.0):
     counts = [0.0] * len(BINS)
     for each in seconds:
         counts[BINS.find(each)] += number
     return Division(counts, [count / 2 for count in counts])
 
 
-def filled(batches: int, *seconds: float) -> BatchHistory:
+def filled(batches, *seconds):
     """Batches of 5 s with a request of each length, and a lost one in every tenth."""
     history = BatchHistory(BINS)
     for place in range(1, batches + 1):
@@ -54,7 +49,6 @@ def test_no_batches_no_window():
 
 
 def test_batches_without_requests():
-    """They have a length, and no requests."""
     history = BatchHistory(BINS)
     history.add(5.0, 5.0, 0.2, 0, 1, Division((), ()), Misses(1, 0.0, 0.0, 1))
     window, slow = history.window(0.0, 5.0), history.slow_requests(0.0, 5.0)
@@ -102,45 +96,25 @@ MISS_BINS = Bins((1.0,))
 STEP = 0.25
 
 
-def counts(**by_time: float) -> list[float]:
+def counts(**by_time):
     """Requests by bin: `fast` of 0.1 s, `slow` of 3 s."""
     numbers = [0.0] * len(MISS_BINS)
     numbers[MISS_BINS.find(0.1)], numbers[MISS_BINS.find(3.0)] = by_time.get("fast", 0.0), by_time.get("slow", 0.0)
     return numbers
 
 
-class Counted:
-    def __init__(self) -> None:
-        self.counter = MissCounter(1.0, MISS_BINS)
+class Counted(MissCounter):
+    """A counter of what misses a second."""
 
-    def batch(
-        self,
-        fast: int = 0,
-        slow: int = 0,
-        *,
-        lost: int = 0,
-        refused: int = 0,
-        waits: Sequence[tuple[float, float]] = ((0.0, 1.0),),
-        overdue: int = 0,
-        joined: bool = True,
-    ) -> Misses:
-        return self.counter.add(
-            fast + slow,
-            counts(fast=fast, slow=slow) if fast + slow else [],
-            lost=lost,
-            refused=refused,
-            waits=waits,
-            overdue=overdue,
-            joined=joined,
-        )
+    def __init__(self):
+        super().__init__(1.0, MISS_BINS)
 
-    @property
-    def total(self) -> Misses:
-        return self.counter.total
+    def batch(self, fast=0, slow=0, **more):
+        usual = {"lost": 0, "refused": 0, "waits": ((0.0, 1.0),), "overdue": 0, "joined": True}
+        return self.add(fast + slow, counts(fast=fast, slow=slow) if fast + slow else [], **usual | more)
 
 
 def test_slow_lost_and_refused():
-    """Each is a request, and a miss."""
     assert Counted().batch(90, 5, lost=3, refused=2) == Misses(100, 5, 0, 3, 2)
     assert Counted().batch(10) == Misses(10)
     assert Counted().batch() == Misses()
@@ -213,65 +187,3 @@ def test_it_never_decreases():
         assert all(later >= earlier for earlier, later in zip(before, now, strict=True))
         assert now.missed <= now.requests + 1e-6
         before = now
-
-
-class Watched:
-    """A server that is sampled every quarter of a second, with a threshold of a second."""
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self.integrals = Integrals((1.0,), 1.0)
-        self.at = 0.0
-
-    def sample(self, seconds: float, *, pause: float = STEP, each: int = 0) -> Watched:
-        """Samples for so long, with so many requests of 100 ms completed between two of them."""
-        for _ in range(round(seconds / pause)):
-            self.at += pause
-            if each:
-                self.server.serve(1, each, 0.1)
-            self.integrals.add(self.server.read(self.at), longest_step=1.0)
-        return self
-
-    @property
-    def missed(self) -> tuple[int | None, ...]:
-        totals = self.integrals.totals
-        return totals.missed_slow, totals.missed_waited, totals.missed_lost, totals.missed_refused
-
-
-def test_a_queue_that_takes_longer_than_the_threshold():
-    """With 40 requests a second and 90 in the queue, each waits 2.2 s: all of them miss; none does once it is empty."""
-    watched = Watched(Server(2, 8, queue=90)).sample(20.5, each=10)
-    judged = watched.integrals.totals.judged
-    assert judged is not None
-    assert judged > 600
-    assert watched.missed == (0, judged, 0, 0)
-    watched.server.queue = 0
-    watched.sample(6, each=10)
-    before = watched.missed
-    assert watched.sample(30, each=10).missed == before
-
-
-def test_a_request_that_hangs_is_one_miss():
-    """It counts within a batch of getting there, for as long as it hangs, over a gap, and when it is lost at last."""
-    server = Server(2, 4)
-    watched = Watched(server).sample(2, each=5)
-    server.busy(0, 1)
-    server[2].request_starts = (1_700_000_000 + int(watched.at),)
-    watched.sample(30, each=5)
-    assert watched.missed == (1, 0, 0, 0)
-    watched.sample(60, pause=60.0).sample(30, each=5)
-    assert watched.missed == (1, 0, 0, 0)
-    server.respawn(2, watched.at)
-    server[2].request_starts = ()
-    watched.sample(30, each=5)
-    assert watched.missed == (1, 0, 0, 0)
-
-
-def test_without_an_objective_nothing_is_judged():
-    """Nor on one sample alone."""
-    integrals = Integrals()
-    server = Server(2, 4)
-    for second in range(20):
-        integrals.add(server.read(float(second)), longest_step=5.0)
-    assert integrals.totals.judged is None
-    assert Watched(server).sample(STEP).missed == (0, 0, 0, 0)

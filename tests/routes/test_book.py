@@ -24,12 +24,12 @@ WORDS = [f"{first}{second}ra" for first in "bdfglmnprst" for second in "aeiou"]
 class Book:
     """A book, and the time of its last sample."""
 
-    def __init__(self, *templates: str) -> None:
+    def __init__(self, *templates):
         self.book = RouteBook()
         self.at = 0.0
         self.templates = Templates(templates)
 
-    def see(self, *paths: str, method: str = "GET", samples: int = 1) -> list[str]:
+    def see(self, *paths, method="GET", samples=1):
         """The routes of these paths after some samples, a fifth of a second apart."""
         shapes = [make_shape(method.encode(), path.encode(), self.templates) for path in paths]
         for _ in range(samples):
@@ -37,7 +37,7 @@ class Book:
             numbers = self.book.find_numbers(shapes, self.at)
         return [self.book.names[numbers[shape]] for shape in shapes]
 
-    def routes(self) -> set[str]:
+    def routes(self):
         return set(filter(None, self.book.names))
 
 
@@ -52,7 +52,6 @@ def test_a_path_is_named_in_its_third_sample():
 
 
 def test_many_threads_in_one_sample_are_one_sighting():
-    """A hundred requests at one instant do not name a path."""
     assert Book().see(*["/export"] * 100) == ["other"] * 100
 
 
@@ -148,7 +147,7 @@ def test_a_name_that_was_not_seen_for_an_hour_makes_room():
 def test_random_paths_cannot_grow_the_memory(held):
     """Ten minutes of random paths, seen once or until they are named, keep every store within its bound."""
     book, random, letters = RouteBook(), Random(1), "aeioubdfgl"
-    paths: list[Shape] = []
+    paths = []
     for sample in range(3000):
         if sample % held == 0:
             paths = [
@@ -175,7 +174,7 @@ def test_random_paths_cannot_grow_the_memory(held):
 def test_a_number_keeps_its_route_within_a_generation():
     """A route never changes its meaning silently, whatever comes."""
     book, random = RouteBook(), Random(2)
-    meant: dict[tuple[int, int], str] = {}
+    meant = {}
     for sample in range(2000):
         shapes = [Shape("GET", (random.choice(WORDS[:25]), random.choice(WORDS[:5]))) for _ in range(4)]
         book.find_numbers(shapes, sample * 7.0)

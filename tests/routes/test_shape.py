@@ -15,11 +15,8 @@ from uwsgi_headroom.routes import (
     make_shape,
 )
 
-JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N"
 
-
-def path_of(path: str | bytes, *templates: str) -> str:
-    """The path of the shape of a GET request."""
+def path_of(path, *templates):
     raw = path if isinstance(path, bytes) else path.encode()
     shape = make_shape(b"GET", raw, Templates(templates))
     return "other" if shape == OTHER else "/" + "/".join(shape.segments)
@@ -51,27 +48,15 @@ def test_names_stay_and_values_go(path, expected):
     assert path_of(path) == expected
 
 
-@pytest.mark.parametrize(
-    "secret",
-    [
-        JWT,
-        "QWxhZGRpbjpvcGVuIHNlc2FtZQ",
-        "dGhpc2lzYXNlY3JldA",
-        "JBSWY3DPEHPK3PXP",
-        "aB3dE9",
-        "0151-1234567",
-        "15551234567",
-        "sk_live_4eC39HqLyjWDarjtT1zdp7dc",
-        "user-48213",
-        "4111-1111-1111-1111",
-        "kqzjvhwpfmxtrn",
-        "DE89370400440532013000",
-        "Xk9_-fQz",
-        "5f4dcc3b5aa765d61d8327deb882cf99",
-        "deadbeefdeadbeef",
-        "a" * 200,
-    ],
-)
+VALUES = """
+QWxhZGRpbjpvcGVuIHNlc2FtZQ dGhpc2lzYXNlY3JldA JBSWY3DPEHPK3PXP aB3dE9 Xk9_-fQz kqzjvhwpfmxtrn
+sk_live_4eC39HqLyjWDarjtT1zdp7dc 5f4dcc3b5aa765d61d8327deb882cf99 deadbeefdeadbeef user-48213
+0151-1234567 15551234567 4111-1111-1111-1111 DE89370400440532013000
+eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmNHl0w5N
+"""
+
+
+@pytest.mark.parametrize("secret", [*VALUES.split(), "a" * 200])
 def test_a_value_that_is_no_name_does_not_survive(secret):
     """Tokens, numbers of phones, cards and accounts, and keys become placeholders."""
     assert path_of(f"/reset/{secret}/confirm") in {f"/reset/{each}/confirm" for each in PLACEHOLDERS}

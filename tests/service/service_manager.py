@@ -5,7 +5,6 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -29,16 +28,16 @@ class Manager(Struct, frozen=True):
     address: str
     messages: list[dict[str, str]] = field(default_factory=list)
 
-    def states(self, name: str) -> list[str]:
+    def states(self, name):
         return [message[name] for message in list(self.messages) if name in message]
 
-    def await_state(self, name: str, value: str, count: int = 1) -> None:
+    def await_state(self, name, value, count=1):
         """Waits until this assignment was received so many times."""
         wait_until(lambda: self.states(name).count(value) >= count, what=f"{name}={value} among {self.messages}")
 
 
 @contextlib.contextmanager
-def manager(address: str = "") -> Iterator[Manager]:
+def manager(address=""):
     """Listens until the block ends. address: of NOTIFY_SOCKET, `@` for an abstract name; "" for a path of its own."""
     with (
         tempfile.TemporaryDirectory(prefix="notify-") as folder,
@@ -47,7 +46,7 @@ def manager(address: str = "") -> Iterator[Manager]:
         running = Manager(address or str(Path(folder) / "socket"))
         end.bind(running.address.replace("@", "\0", 1) if running.address.startswith("@") else running.address)
 
-        def receive() -> None:
+        def receive():
             while text := end.recv(65536):
                 running.messages.append(dict(line.split("=", 1) for line in text.decode().split("\n")))
 
@@ -61,6 +60,6 @@ def manager(address: str = "") -> Iterator[Manager]:
             thread.join(60)
 
 
-def passing(command: Sequence[str], *descriptors: int) -> list[str]:
+def passing(command, *descriptors):
     """The command line that runs a command with inherited descriptors passed to it, as systemd passes sockets."""
     return [sys.executable, "-c", _PASS, ",".join(map(str, descriptors)), *command]

@@ -3,8 +3,6 @@
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +12,14 @@ from uwsgi_headroom.service.systemd import take_sockets
 PID = 7
 
 
-def taken(descriptor: int, **more: str) -> list[socket.socket]:
+def taken(descriptor, **more):
     """What is taken of one passed descriptor."""
     environment = {"LISTEN_PID": str(PID), "LISTEN_FDS": "1", **more}
     return take_sockets(environment, PID, first=descriptor)
 
 
 @contextlib.contextmanager
-def passed(made: socket.socket) -> Iterator[int]:
+def passed(made):
     """A descriptor of this socket that another process would own."""
     with made:
         descriptor = os.dup(made.fileno())
@@ -32,7 +30,7 @@ def passed(made: socket.socket) -> Iterator[int]:
             os.close(descriptor)
 
 
-def unix_listener(path: Path) -> socket.socket:
+def unix_listener(path):
     made = socket.socket(socket.AF_UNIX)
     made.bind(str(path))
     made.listen()
@@ -42,7 +40,7 @@ def unix_listener(path: Path) -> socket.socket:
 @pytest.mark.parametrize("kind", ["tcp", "tcp6", "unix"])
 def test_a_listening_socket_is_taken(tmp_path, kind):
     """A TCP or UNIX socket accepts connections afterwards, and programs that this one starts do not get it."""
-    makers: dict[str, Callable[[], socket.socket]] = {
+    makers = {
         "tcp": lambda: socket.create_server(("127.0.0.1", 0)),
         "tcp6": lambda: socket.create_server(("::1", 0), family=socket.AF_INET6),
         "unix": lambda: unix_listener(tmp_path / "web.sock"),
@@ -69,19 +67,19 @@ def test_several_sockets_in_their_order():
             listener.close()
 
 
-@pytest.mark.parametrize(
-    ("make", "what"),
-    [
-        (lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM), "not a listening TCP or UNIX stream socket"),
-        (lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), "not a listening TCP or UNIX stream socket"),
-        (lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM), "not a listening TCP or UNIX stream socket"),
-        (lambda: socket.socketpair()[0], "not a listening TCP or UNIX stream socket"),
-    ],
-    ids=["udp", "unix datagrams", "not listening", "connected"],
-)
-def test_another_socket_is_refused(make, what):
+OTHERS = {
+    "udp": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+    "unix datagrams": lambda: socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
+    "not listening": lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM),
+    "connected": lambda: socket.socketpair()[0],
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_another_socket_is_refused(kind):
     """The message names the descriptor, its name and what the unit needs; the descriptor stays open."""
-    with passed(make()) as descriptor:
+    what = "not a listening TCP or UNIX stream socket"
+    with passed(OTHERS[kind]()) as descriptor:
         with pytest.raises(ConfigError, match=rf"descriptor {descriptor} \(web\) is {what}; .*Accept=no"):
             taken(descriptor, LISTEN_FDNAMES="web")
         os.fstat(descriptor)

@@ -4,7 +4,6 @@ import json
 import signal
 import socket
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ pytestmark = pytest.mark.integration
 WELL = document("minified")
 
 
-def write(path: Path, **servers: str) -> None:
+def write(path, **servers):
     """Writes a configuration of these servers; JSON is YAML."""
     path.write_text(json.dumps({"servers": [{"name": name, "stats": stats} for name, stats in servers.items()]}))
 
@@ -73,7 +72,7 @@ def test_a_service_from_start_to_end(tmp_path, monkeypatch):
     assert heard.messages[-1] == {"STOPPING": "1"}
 
 
-def ask(listener: socket.socket) -> socket.socket:
+def ask(listener):
     client = socket.socket(listener.family)
     client.settimeout(60)
     client.connect(listener.getsockname())
@@ -81,7 +80,7 @@ def ask(listener: socket.socket) -> socket.socket:
     return client
 
 
-def answer(client: socket.socket) -> bytes:
+def answer(client):
     received = b""
     while part := client.recv(65536):
         received += part

@@ -17,7 +17,6 @@ from uwsgi_headroom.service.systemd import (
     describe_servers,
     watchdog_seconds,
 )
-from uwsgi_headroom.watch.watch import Watch
 
 
 @pytest.mark.parametrize("address", ["", f"@headroom-{secrets.token_hex(8)}"], ids=["path", "abstract"])
@@ -86,7 +85,7 @@ def test_the_time_of_the_watchdog(environment, seconds):
 PID = os.getpid()
 
 
-def lost() -> Watch:
+def lost():
     return ScriptedWatch("lost").read(SourceError("refused", "nobody listens")).watch
 
 

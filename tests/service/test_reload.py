@@ -4,12 +4,11 @@ import argparse
 import asyncio
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
-from tests.service.service_manager import Manager, manager
+from tests.service.service_manager import manager
 from uwsgi_headroom import logs
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.clock import Clock
@@ -27,10 +26,10 @@ SHOP = make_server("/run/shop", name="shop")
 STARTED = Config(servers=(SHOP,))
 
 
-def reloaded(read: Callable[[], Config], started: Config = STARTED) -> tuple[str, Fleet]:
+def reloaded(read, started=STARTED):
     """The problem of one reload, and the fleet after it."""
 
-    async def change() -> tuple[str, Fleet]:
+    async def change():
         fleet = Fleet(started.servers, started.settings)
         reloader = Reloader(read, started, fleet, ServiceManager({}, 1))
         return await reloader.reload(), fleet
@@ -38,11 +37,11 @@ def reloaded(read: Callable[[], Config], started: Config = STARTED) -> tuple[str
     return asyncio.run(change())
 
 
-def names(fleet: Fleet) -> list[str]:
+def names(fleet):
     return [watch.name for watch in fleet.watches()]
 
 
-def source(*arguments: str) -> SettingsSource:
+def source(*arguments):
     return SettingsSource(make_command_line().parse(["serve", *arguments]))
 
 
@@ -100,7 +99,7 @@ def test_a_file_that_cannot_be_read_again(tmp_path, make, reason):
 def test_the_last_reload_is_known():
     """Its success, and when one succeeded last, are kept for `/metrics`; the start counts as a success."""
     times = [100.0]
-    answers: list[Config | HeadroomError] = [ConfigError("a mistake"), STARTED, ConfigError("a mistake")]
+    answers = [ConfigError("a mistake"), STARTED, ConfigError("a mistake")]
 
     def read():
         if isinstance(answer := answers.pop(0), HeadroomError):
@@ -150,16 +149,16 @@ def test_settings_that_need_a_restart_are_named(caplog):
     assert caplog.records[0].fields == {"settings": " ".join(expected)}
 
 
-def requested(heard: Manager, count: int, *, between: bool) -> int:
+def requested(heard, count, *, between):
     """How many times the settings are read after so many requests, one after the other or all at once."""
     reads = 0
 
-    def read() -> Config:
+    def read():
         nonlocal reads
         reads += 1
         return Config(servers=(SHOP,))
 
-    async def ask() -> None:
+    async def ask():
         one = ServiceManager({"NOTIFY_SOCKET": heard.address}, 1)
         reloader = Reloader(read, Config(), Fleet([]), one)
         running = asyncio.create_task(reloader.run())
@@ -187,11 +186,11 @@ def test_requests_for_a_reload():
         assert requested(heard, 5, between=False) == 1
 
 
-def discovering(monkeypatch: pytest.MonkeyPatch, *found: tuple[str, ...]) -> None:
+def discovering(monkeypatch, *found):
     """Has discovery find these names, one tuple after the other."""
     left = [tuple(make_server(f"/run/{name}", name=name) for name in names) for names in found]
 
-    def discover() -> tuple[object, ...]:
+    def discover():
         if not (servers := left.pop(0)):
             raise HeadroomError("none was found")
         return servers

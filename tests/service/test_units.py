@@ -20,14 +20,14 @@ with_systemd = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="t
 class _Repeated(dict):
     """Keeps every value of a repeated key: configparser sets the value of each line as a list."""
 
-    def __setitem__(self, key: object, value: object) -> None:
+    def __setitem__(self, key, value):
         if isinstance(value, list) and key in self:
             self[key].extend(value)
         else:
             super().__setitem__(key, value)
 
 
-def service() -> configparser.SectionProxy:
+def service():
     """The settings of the service; a repeated key has a line for each value."""
     parser = configparser.RawConfigParser(strict=False, dict_type=_Repeated)
     parser.optionxform = str

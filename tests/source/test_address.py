@@ -7,22 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uwsgi_headroom.errors import AddressError
-from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix, parse_address
+from uwsgi_headroom.source.address import File, Http, Tcp, Unix, parse_address
 
 
-def _without_query(address: Address) -> Address:
+def _without_query(address):
     """The address that the printed form stands for: a query may hold a secret and is printed as `?...`."""
     if isinstance(address, Http) and "?" in address.target:
         return replace(address, target=address.target.partition("?")[0] + "?...")
     return address
-
-
-def test_a_query_is_not_shown():
-    """The query is sent to the server and left out of the printed address."""
-    address = parse_address("http://shop:1717/stats?token=hunter2")
-    assert isinstance(address, Http)
-    assert address.target == "/stats?token=hunter2"
-    assert str(address) == "http://shop:1717/stats?..."
 
 
 @pytest.mark.parametrize(
@@ -63,43 +55,33 @@ def test_understood(text, address):
     assert parse_address(str(address)) == _without_query(address)
 
 
-@pytest.mark.parametrize(
-    ("text", "advice"),
-    [
-        ("", "unix:///path"),
-        ("shop", "tcp://host:port"),
-        ("1717", "host:port"),
-        ("unix://", "unix:///path"),
-        ("unix:", "unix:///path"),
-        ("@", "unix:///path"),
-        ("file://", "file:///path"),
-        ("~/stats", "write the path out"),
-        ("unix:~/stats", "write the path out"),
-        ("ftp://shop:21", "tcp://host:port"),
-        ("uwsgi://shop:21", "unknown scheme uwsgi://"),
-        ("tcp://shop", "tcp://host:port"),
-        ("tcp://shop:0", "tcp://host:port"),
-        ("tcp://shop:1717/stats", "tcp://host:port"),
-        ("tcp://shop:99999", "tcp://host:port"),
-        ("shop:99999", "tcp://host:port"),
-        ("tcp://shop:http", "tcp://host:port"),
-        ("http://[::1:80", "tcp://host:port"),
-        ("::1:1717", "tcp://host:port"),
-        ("http://shop/a b", "percent-encode"),
-        ("http://shop/ä", "percent-encode"),
-        ("http://shöp/", "ASCII"),
-        ("http://a b:80/", "ASCII"),
-        ("tcp://a\x01b:80", "ASCII"),
-        ("tcp://a..b:80", "not a host name"),
-        (f"tcp://{'a' * 64}:80", "not a host name"),
-        ("/run/" + "x" * 110, "107 bytes"),
-        ("/run/" + "ä" * 55, "107 bytes"),
-        ("@" + "x" * 110, "107 bytes"),
-        ("/run/a\0b", "NUL"),
-    ],
-)
+PORTS = "shop ftp://shop:21 tcp://shop tcp://shop:0 tcp://shop:1717/stats tcp://shop:99999 shop:99999 tcp://shop:http"
+OTHERS = [
+    ("http://[::1:80", "tcp://host:port"),
+    ("::1:1717", "tcp://host:port"),
+    ("1717", "host:port"),
+    ("~/stats", "write the path out"),
+    ("unix:~/stats", "write the path out"),
+    ("file://", "file:///path"),
+    ("uwsgi://shop:21", "unknown scheme uwsgi://"),
+    ("http://shop/a b", "percent-encode"),
+    ("http://shop/ä", "percent-encode"),
+    ("http://shöp/", "ASCII"),
+    ("http://a b:80/", "ASCII"),
+    ("tcp://a\x01b:80", "ASCII"),
+    ("tcp://a..b:80", "not a host name"),
+    (f"tcp://{'a' * 64}:80", "not a host name"),
+    ("/run/" + "x" * 110, "107 bytes"),
+    ("/run/" + "ä" * 55, "107 bytes"),
+    ("@" + "x" * 110, "107 bytes"),
+    ("/run/a\0b", "NUL"),
+    *((text, "unix:///path") for text in ("", "unix://", "unix:", "@")),
+    *((text, "tcp://host:port") for text in PORTS.split()),
+]
+
+
+@pytest.mark.parametrize(("text", "advice"), OTHERS)
 def test_refused_with_advice(text, advice):
-    """Any other text is refused with a message that gives the valid form."""
     with pytest.raises(AddressError) as caught:
         parse_address(text)
     assert advice in str(caught.value)
@@ -107,7 +89,6 @@ def test_refused_with_advice(text, advice):
 
 @pytest.mark.parametrize("text", ["http://ann:hunter2@shop/", "tcp://ann:hunter2@shop:1", "https://hunter2@shop"])
 def test_a_password_is_refused_and_not_repeated(text):
-    """An address with a password is refused; the message, which goes to a log, does not contain the password."""
     with pytest.raises(AddressError) as caught:
         parse_address(text)
     assert "hunter2" not in str(caught.value)

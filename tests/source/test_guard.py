@@ -3,7 +3,6 @@
 import asyncio
 import socket
 import threading
-from typing import Any
 
 import pytest
 
@@ -15,60 +14,41 @@ from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.source import Http, Tcp, read_document
 
 
-def infos(*addresses: str, port: int = 80) -> list[Any]:
+def infos(*addresses, port=80):
     return [
         (socket.AF_INET6 if ":" in text else socket.AF_INET, socket.SOCK_STREAM, 6, "", (text, port))
         for text in addresses
     ]
 
 
-def read(address: Tcp | Http) -> str:
+def read(address):
     with pytest.raises(SourceError) as caught:
         asyncio.run(read_document(address, timeout=5, size_cap=SIZE_CAP))
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "127.0.0.1",
-        "127.9.9.9",
-        "0.0.0.0",
-        "0.1.2.3",
-        "169.254.169.254",
-        "224.0.0.1",
-        "255.255.255.255",
-        "100.100.100.200",
-        "::1",
-        "::",
-        "fe80::1",
-        "fe80::1%lo",
-        "ff02::1",
-        "192.0.0.192",
-        "fd00:ec2::254",
-        "fd00:ec2::23",
-        "::ffff:127.0.0.1",
-        "::ffff:10.0.3.7",
-        "::127.0.0.1",
-        "64:ff9b::a9fe:a9fe",
-        "2002:7f00:1::",
-        "2001::1",
-    ],
-)
+ADDRESSES = """
+127.0.0.1 127.9.9.9 0.0.0.0 0.1.2.3 169.254.169.254 224.0.0.1 255.255.255.255 100.100.100.200 192.0.0.192
+::1 :: fe80::1 fe80::1%lo ff02::1 fd00:ec2::254 fd00:ec2::23 2001::1
+::ffff:127.0.0.1 ::ffff:10.0.3.7 ::127.0.0.1 64:ff9b::a9fe:a9fe 2002:7f00:1::
+"""
+
+
+@pytest.mark.parametrize("address", ADDRESSES.split())
 @pytest.mark.parametrize("others", [(), ("192.0.2.7",)])
 def test_refused(address, others, monkeypatch):
     """No connection is tried, to any address of the name."""
-    monkeypatch.setattr(socket, "getaddrinfo", answering(infos(*others, address)))
+    monkeypatch.setattr(socket, "getaddrinfo", answering(lambda _: infos(*others, address)))
     monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_connect", None)
     assert "leads to an address that a name may not lead to" in read(Tcp("evil.uwsgi.internal", 80, is_guarded=True))
     assert "leads to an address that a name may not lead to" in read(Http("evil.uwsgi.internal", 80, is_guarded=True))
 
 
-def answering(found: list[Any]) -> Any:
-    def getaddrinfo(host: str, *_: object, flags: int = 0, **__: object) -> list[Any]:
+def answering(find):
+    def getaddrinfo(host, *_, flags=0, **__):
         if flags & socket.AI_NUMERICHOST:
             raise socket.gaierror(socket.EAI_NONAME, "not a number")
-        return found
+        return find(host)
 
     return getaddrinfo
 
@@ -77,19 +57,17 @@ def test_the_address_that_was_checked_is_the_one_that_is_connected_to(monkeypatc
     """A resolver that answers differently every time (DNS rebinding) is asked once for each read."""
     asked = []
 
-    def getaddrinfo(host: str, *_: object, flags: int = 0, **__: object) -> list[Any]:
-        if flags & socket.AI_NUMERICHOST:
-            raise socket.gaierror(socket.EAI_NONAME, "not a number")
+    def find(host):
         asked.append(host)
         return infos("192.0.2.7" if len(asked) % 2 else "127.0.0.1")
 
     connected = []
 
-    async def sock_connect(_loop: object, sock: socket.socket, address: object) -> None:
+    async def sock_connect(_loop, sock, address):
         connected.append(address)
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(socket, "getaddrinfo", answering(find))
     monkeypatch.setattr(asyncio.SelectorEventLoop, "sock_connect", sock_connect)
     address = Tcp("rebinding.uwsgi.internal", 80, is_guarded=True)
     assert "refused" in read(address)
@@ -111,13 +89,13 @@ _NAME = "stats.example"
 class _Resolver:
     """Hangs until `released` is set, ten seconds at most, and then resolves the name. `asked` counts lookups."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.released = threading.Event()
         self.asked = 0
         self.port = 0
         self._real = socket.getaddrinfo
 
-    def __call__(self, host: str, port: int, **options: Any) -> Any:
+    def __call__(self, host, port, **options):
         if host != _NAME or options.get("flags"):
             return self._real(host, port, **options)
         self.asked += 1
@@ -127,7 +105,6 @@ class _Resolver:
 
 @pytest.fixture
 def resolver(monkeypatch):
-    """A resolver that hangs and is released at the end of the test."""
     hung = _Resolver()
     monkeypatch.setattr(socket, "getaddrinfo", hung)
     yield hung
@@ -137,7 +114,7 @@ def resolver(monkeypatch):
             thread.join(60)
 
 
-def read_named(address: str, timeout: float) -> source.Answer:
+def read_named(address, timeout):
     return asyncio.run(source.read_document(source.parse_address(address), timeout=timeout, size_cap=SIZE_CAP))
 
 
@@ -165,7 +142,7 @@ def test_reads_share_the_lookup_that_hangs(resolver):
             read_named(f"tcp://{_NAME}:1717", 0.01)
     assert resolver.asked == 1
 
-    async def read_when_released(port: int) -> bytes:
+    async def read_when_released(port):
         resolver.port = port
         reading = asyncio.create_task(
             source.read_document(source.parse_address(f"tcp://{_NAME}:1717"), timeout=5, size_cap=SIZE_CAP)
@@ -181,7 +158,6 @@ def test_reads_share_the_lookup_that_hangs(resolver):
 
 
 def test_a_name_that_does_not_exist():
-    """An unknown name is `unreachable`, and the message says what to check."""
     with pytest.raises(SourceError, match=r"the name does not resolve .*: check its spelling") as caught:
-        read_named("tcp://no-such-host.invalid:1717", 5)
+        read_named("tcp://no-such-host.invalid:1717", 20)
     assert caught.value.reason == "unreachable"

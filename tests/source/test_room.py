@@ -3,25 +3,24 @@
 import asyncio
 import re
 import tempfile
-from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from tests.support.clock import MovableClock
 from uwsgi_headroom.errors import SourceError
-from uwsgi_headroom.source import Answer, Room, Share, Unix, read_document
+from uwsgi_headroom.source import Room, Share, Unix, read_document
 from uwsgi_headroom.source.stream import FREE_BYTES, MOST_BYTES, UNKNOWN_COST, NoRoomError
 
 LARGE = b"{" + b" " * 3_000_000 + b"}"
 
 
 @asynccontextmanager
-async def listening(number: int, first: int) -> AsyncIterator[tuple[list[Unix], asyncio.Event, list[int]]]:
+async def listening(number, first):
     """Servers that send the first bytes of LARGE, and the rest once the event is set; how often each was asked."""
     go_on, asked = asyncio.Event(), [0] * number
 
-    async def send(place: int, writer: asyncio.StreamWriter) -> None:
+    async def send(place, writer):
         asked[place] += 1
         try:
             writer.write(LARGE[:first])
@@ -48,11 +47,11 @@ async def listening(number: int, first: int) -> AsyncIterator[tuple[list[Unix], 
                 server.close()
 
 
-async def read(address: Unix, share: Share, timeout: float = 30.0) -> Answer:
+async def read(address, share, timeout=30.0):
     return await read_document(address, timeout=timeout, size_cap=6_000_000, share=share)
 
 
-async def until(condition: Callable[[], object]) -> None:
+async def until(condition):
     """Wait for what no event says."""
     for _ in range(3000):
         if condition():

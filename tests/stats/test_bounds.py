@@ -1,10 +1,10 @@
 """Each part of a document is bounded, and no realistic document of uWSGI is over a bound."""
 
 import json
-from typing import Any
 
 import pytest
 
+from tests.stats.test_decode import refusal, server
 from uwsgi_headroom import stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import StatsError
@@ -14,25 +14,15 @@ from uwsgi_headroom.stats.bounds import LOCKS_BYTES, MOST, QUOTES
 SECRET = "hunter2"
 
 
-def server(**keys: object) -> bytes:
-    return json.dumps({"version": "2.0.31", "pid": 7, "workers": [], **keys}).encode()
-
-
-def emperor(**keys: object) -> bytes:
+def emperor(**keys):
     return json.dumps({"version": "2.0.31", "vassals": [], **keys}).encode()
 
 
-def router(**keys: object) -> bytes:
+def router(**keys):
     return json.dumps({"version": "2.0.31", "active_sessions": 0, **keys}).encode()
 
 
-def refusal(body: bytes) -> StatsError:
-    with pytest.raises(StatsError) as caught:
-        stats.decode(body)
-    return caught.value
-
-
-def some(count: int, **keys: object) -> list[Any]:
+def some(count, **keys):
     return [dict(keys) for _ in range(count)]
 
 
@@ -61,7 +51,6 @@ PARTS = {
 
 
 def test_every_bound_is_tested():
-    """These tests have a document for every part with a bound."""
     assert PARTS.keys() == MOST.keys()
 
 
@@ -82,7 +71,6 @@ def test_one_more_is_refused(part):
 
 
 def test_parts_listed_under_a_key_twice_are_counted_together():
-    """A key that occurs twice in the document does not evade the bound."""
     half = json.dumps(some(MOST["caches"] // 2 + 1))
     assert refusal(f'{{"workers":[],"caches":{half},"caches":{half}}}'.encode()).reason == "too_large"
 
@@ -146,7 +134,6 @@ def test_locks_are_measured_before_they_are_built():
 
 @pytest.mark.parametrize("locks", [3, [3], [{"a": "b"}], {"a": 1}])
 def test_locks_of_another_type_are_not_uwsgis(locks):
-    """A document whose `locks` are not a list of locks is refused as `not_uwsgi`."""
     assert refusal(server(locks=locks)).reason == "not_uwsgi"
 
 
@@ -158,7 +145,6 @@ def test_locks_of_one_name_have_one_holder(pids):
 
 
 def test_locks_that_are_not_there():
-    """If the list of locks is absent or null, locks are unknown."""
     for body in (server(), server(locks=None)):
         assert stats.decode(body).locks is None
 
@@ -171,7 +157,7 @@ def test_uwsgis_own_metrics_are_many():
     assert len(snapshot.custom_metrics) < MOST["custom metrics"]
 
 
-def as_uwsgi_writes(workers: int, cores: int, variables: int, busy: bool) -> bytes:
+def as_uwsgi_writes(workers, cores, variables, busy):
     """A document as uWSGI prints it, with tabs; each core has `variables` bytes of request variables."""
     request = [f"HTTP_X_{number}={'v' * (variables // 20 - 9)}" for number in range(20)] + [""] if busy else []
     info = {"request_start": 1_700_000_000} if busy else {}

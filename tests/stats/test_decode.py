@@ -10,31 +10,29 @@ from hypothesis import strategies as st
 from tests.support.captured_documents import NAMES, document, with_a_wrong_value
 from uwsgi_headroom import stats
 from uwsgi_headroom.errors import StatsError
-from uwsgi_headroom.stats import AnySnapshot
 
 SMALL = "router_http"
 SECRET = "hunter2-in-a-cookie"
 
 
-def refusal(body: bytes) -> StatsError:
+def refusal(body):
     with pytest.raises(StatsError) as caught:
         stats.decode(body)
     return caught.value
 
 
-def decoded_or_refused(body: bytes) -> AnySnapshot | StatsError:
-    """The two possible outcomes of decoding any bytes."""
+def decoded_or_refused(body):
     try:
         return stats.decode(body)
     except StatsError as error:
         return error
 
 
-def server(**keys: object) -> bytes:
+def server(**keys):
     return json.dumps({"version": "2.0.31", "pid": 7, "workers": [], **keys}).encode()
 
 
-def worker(**keys: object) -> bytes:
+def worker(**keys):
     return server(workers=[{"id": 1, "pid": 8, "accepting": 1, "respawn_count": 1, "status": "idle", **keys}])
 
 
@@ -62,7 +60,6 @@ def worker(**keys: object) -> bytes:
     ],
 )
 def test_refused_with_a_reason(body, reason):
-    """Anything but a stats document is refused with the right reason."""
     assert refusal(body).reason == reason
 
 
@@ -89,7 +86,6 @@ def test_a_cron_without_a_schedule_runs_at_any_time():
 
 
 def test_http_is_pointed_out():
-    """An HTTP answer on a raw socket is refused with the form of address that works."""
     assert "http://" in str(refusal(b"HTTP/1.1 400 Bad Request\r\n\r\n"))
 
 
@@ -109,7 +105,6 @@ def test_the_error_for_damaged_json_of_uwsgi(directory, byte):
 
 
 def test_the_error_for_a_web_page_names_its_owner():
-    """The error for a web page distinguishes an exporter's page from an application's."""
     page = "<!doctype html>\n<html><head><title>{}</title></head></html>"
     own, other = (refusal(page.format(title).encode()) for title in ("shop · uwsgi-headroom", "Welcome"))
     assert "the page of a uwsgi-headroom exporter" in str(own)
@@ -119,13 +114,11 @@ def test_the_error_for_a_web_page_names_its_owner():
 
 @pytest.mark.parametrize("at", range(len(document(SMALL))))
 def test_cut_anywhere(at):
-    """A document cut at any byte is refused as empty or truncated; no part of it is used."""
     assert refusal(document(SMALL)[:at]).reason == ("truncated" if at else "empty")
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_cut_at_many_places(name):
-    """No prefix of any captured document is accepted as a complete one."""
     body = document(name).rstrip()
     for at in {*range(0, len(body), 97), len(body) - 1}:
         assert refusal(body[:at]).reason in ("truncated", "empty")
@@ -158,7 +151,6 @@ def test_wrapped_running_time_is_absent(value):
 
 
 def test_missing_keys_are_unknown():
-    """If uWSGI wrote nothing about a worker, its figures are None, not 0."""
     snapshot = stats.decode(b'{"workers":[{}]}')
     (worker,) = snapshot.workers
     names = "pid threads busy_threads requests static_requests running_time exceptions harakiris respawns signals"
@@ -168,7 +160,6 @@ def test_missing_keys_are_unknown():
 
 
 def test_unknown_keys_are_skipped():
-    """Keys of a later uWSGI are skipped, whatever their values."""
     later = {"later": [{"a": [1.5, None, True, {}]}]}
     assert stats.decode(worker(uss=1, pss=2.5, requests=3, **later)).workers[0].requests == 3
 
@@ -230,14 +221,12 @@ def test_a_wrong_value_anywhere_is_refused_or_harmless():
 @example(b'{"workers":[{"cores":[{"vars":["\xff')
 @settings(max_examples=300)
 def test_any_bytes(body):
-    """For any bytes, decode() raises nothing but StatsError."""
     decoded_or_refused(body)
 
 
 @given(st.sampled_from(NAMES), st.data())
 @settings(max_examples=150)
 def test_damaged_documents(name, data):
-    """A document with replaced, removed or inserted bytes is either decoded or refused."""
     body = bytearray(document(name))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(body)))
@@ -251,14 +240,12 @@ def test_damaged_documents(name, data):
     [b"[", b'{"x":', b'"', b"\\", b"\xff", b"\x01", b"9", b" ", b'",\n', b'{"id":0},', b'{"cores":[{"vars":["a'],
 )
 def test_sixteen_megabytes_of_anything_come_to_an_end(filling):
-    """16 MB of bytes that are expensive to decode are either decoded or refused."""
     head = b'{"version":"2.0.31","workers":['
     decoded_or_refused(head + filling * ((16 * 2**20 - len(head)) // len(filling)))
 
 
 @pytest.mark.parametrize("variable", [b"a" * 1000, b"\xff" * 1000, b"\x01" * 1000, b'\\"' * 500, b"\\\\" * 500])
 def test_sixteen_megabytes_of_request_variables(variable):
-    """A document with very many hostile requests in service is decoded."""
     cores = b",".join([b'{"requests":1,"in_request":1,"vars":["' + variable + b'",""]}'] * 15_000)
     snapshot = stats.decode(b'{"workers":[{"pid":2,"accepting":1,"status":"busy","cores":[' + cores + b"]}]}")
     assert snapshot.workers[0].busy_threads == 15_000

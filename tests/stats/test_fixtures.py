@@ -1,28 +1,27 @@
 """Every document captured from real uWSGI is decoded, and shows the case for which it was captured."""
 
 import json
-from typing import Any
+from operator import attrgetter
 
 import msgspec
 import pytest
 
 from tests.support.captured_documents import NAMES, document, kind, words_of_requests
 from uwsgi_headroom import stats
-from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.stats.server import STATES, Worker
+from uwsgi_headroom.stats.server import STATES
 
 HOSTILE = [name for name in NAMES if name.startswith("hostile_")]
 SERVERS = [name for name in NAMES if kind(name) == "server"]
 
 
-def server(name: str) -> Snapshot:
+def server(name):
     return stats.decode(document(name))
 
 
-def everything_in(value: object) -> set[str]:
+def everything_in(value):
     """Every string of a snapshot, keys included, however deep."""
-    keys: set[str] = set()
-    rest: list[Any] = [msgspec.to_builtins(value)]
+    keys = set()
+    rest = [msgspec.to_builtins(value)]
     while rest:
         node = rest.pop()
         if isinstance(node, dict):
@@ -36,7 +35,6 @@ def everything_in(value: object) -> set[str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_document_decodes_to_its_kind(name):
-    """A captured document decodes to the kind in its name, with uWSGI's version and the master's pid."""
     snapshot = stats.decode(document(name))
     assert snapshot.kind == kind(name)
     assert snapshot.version.startswith("2.0.")
@@ -98,18 +96,83 @@ def test_workers_in_every_state(name):
     ] == WORKERS[name]
 
 
-def test_other_figures_of_workers():
-    """Slots in cheaper's reserve, all with id 0 in the document, have threads and no spawn; a worker that still loads
-    its application has none; static requests are unknown without cores; a harakiri counts for its worker."""
+FIGURES = [
+    (
+        "apps_two_mountpoints",
+        lambda of: of.workers[1].apps,
+        "mountpoint requests exceptions",
+        [("", 0, 0), ("/shop", 3, 0), ("/api", 2, 2)],
+    ),
+    (
+        "caches",
+        lambda of: of.caches,
+        "name hits misses items max_items",
+        [("sessions", 1, 1, 1, 100), ("pages", 0, 0, 0, 10)],
+    ),
+    # Slots in cheaper's reserve, all with id 0 in the document.
+    ("cheaper_never_spawned", lambda of: of.workers[2:], "threads last_spawn respawns", [(2, None, 0)] * 4),
+    # The negative numbers of a cron's schedule.
+    ("crons", lambda of: of.crons[1:2], "minute hour week", [(-5, -2, 1)]),
+    ("emperor", lambda of: of.vassals, "name accepting", [("good.ini", 1), ("broken.ini", 0)]),
+    ("emperor", lambda of: of.blacklist, "name", ["broken.ini"]),
+    # All counters are reset, under the same master.
+    ("full_reload_before", lambda of: of.workers, "requests", [10, 10]),
+    ("full_reload_after", lambda of: of.workers, "requests running_time respawns", [(0, 0.0, 1)] * 2),
+    ("harakiri", lambda of: of.workers, "harakiris respawns", [(1, 2), (0, 1)]),
+    ("legion_lord", lambda of: of.legions, "name valor", [("demo", 100)]),
+    # Custom metrics of every kind, negative and huge ones too.
+    (
+        "metrics",
+        lambda of: [of.custom_metrics[name] for name in ("orders.placed", "balance", "huge")],
+        "kind value",
+        [(0, 3), (1, -12), (1, 2**63 - 1)],
+    ),
+    # Resident memory is known with memory-report, and None, not 0, without it.
+    ("memory_report", lambda of: of.workers[:1], "resident_bytes", [12140544]),
+    ("minified", lambda of: of.workers[:1], "resident_bytes", [None]),
+    ("no_cores", lambda of: of.workers, "threads static_requests request_starts", [(None, None, ())] * 2),
+    # For a UNIX socket, uWSGI's meaningless 0 of 0 is unknown.
+    (
+        "queue_filled",
+        lambda of: of.sockets,
+        "name queue limit",
+        [("/run/uwsgi/app", None, None), ("127.0.0.1:58737", 4, 5)],
+    ),
+    ("router_http_subscriptions", lambda of: of.subscriptions, "key hits", [("demo.test", 6)]),
+    (
+        "router_http_subscriptions",
+        lambda of: of.subscriptions[0].nodes,
+        "name requests rx",
+        [("/run/uwsgi/1/app", 3, 708), ("/run/uwsgi/2/app", 3, 708)],
+    ),
+    ("spoolers", lambda of: of.spoolers, "directory running", [("/srv/demo/mail", 1), ("/srv/demo/reports", 0)]),
+    # Files that uWSGI serves itself are counted as requests, too.
+    ("static_served", lambda of: of.workers, "requests static_requests running_time", [(8, 5, 0.060655)]),
+    ("threads_4x8_busy", lambda of: of.workers, "threads busy_threads", [(8, 4), (8, 4), (8, 2), (8, 1)]),
+    # A worker that still loads its application has none.
+    ("worker_starting", lambda of: of.workers[:1], "apps", [()]),
+]
+"""Of parts of a document: its name, the parts, and their fields with the values."""
+
+
+@pytest.mark.parametrize(("name", "parts", "fields", "values"), FIGURES)
+def test_figures(name, parts, fields, values):
+    assert list(map(attrgetter(*fields.split()), parts(server(name)))) == values
+
+
+def test_other_figures():
+    """Of locks, legions, crons and queues. uWSGI's ids are not those of the workers: all of the reserve have 0."""
     assert document("cheaper_never_spawned").count(b'"id":0,"pid":0') == 4
     assert '"in_request":1' in document("cheap_mode_ghost").decode()
-    for slot in server("cheaper_never_spawned").workers[2:]:
-        assert (slot.threads, slot.last_spawn, slot.respawns) == (2, None, 0)
-    assert server("worker_starting").workers[0].apps == ()
-    for worker in server("no_cores").workers:
-        assert (worker.threads, worker.static_requests, worker.request_starts) == (None, None, ())
-    assert [(worker.harakiris, worker.respawns) for worker in server("harakiri").workers] == [(1, 2), (0, 1)]
     assert server("no_metrics").custom_metrics == {}
+    assert server("full_reload_before").pid == server("full_reload_after").pid
+    assert [cron.pid > 0 for cron in server("crons").crons] == [True, False, False, True, False, False, False]
+    (legion,) = server("legion_lord").legions
+    assert (len(legion.members), bool(legion.lord_since)) == (1, True)
+    assert (server("locks_thunder").thunder_lock, server("minified").thunder_lock) == (True, False)
+    assert {min(worker.request_starts) for worker in server("threads_4x8_busy").workers} == {1795249581}
+    assert server("threads_4x8_busy").workers[0].running_time == 0.244394
+    assert server("queue_filled").listen_queue == 4
 
 
 @pytest.mark.parametrize("name", SERVERS)
@@ -125,106 +188,6 @@ def test_requests_and_errors_are_those_of_the_cores(name):
         assert worker.read_errors == (sum(core["read_errors"] for core in cores) if cores else None)
 
 
-def test_a_full_reload_resets_the_workers_counters():
-    """After a full reload every counter is reset, under the same master."""
-    before, after = server("full_reload_before"), server("full_reload_after")
-    assert before.pid == after.pid
-    assert [worker.requests for worker in before.workers] == [10, 10]
-    assert [worker.requests for worker in after.workers] == [0, 0]
-    assert [worker.running_time for worker in after.workers] == [0.0, 0.0]
-    assert [worker.respawns for worker in after.workers] == [1, 1]
-
-
-def test_custom_metrics():
-    """Metrics of every kind keep their kind and value, negative and huge ones too."""
-    metrics = server("metrics").custom_metrics
-    values = {name: (metrics[name].kind, metrics[name].value) for name in ("orders.placed", "balance", "huge")}
-    assert values == {"orders.placed": (0, 3), "balance": (1, -12), "huge": (1, 2**63 - 1)}
-
-
-def test_static_requests_are_counted_apart():
-    """Requests for files that uWSGI serves itself are also counted as static."""
-    (worker,) = server("static_served").workers
-    assert (worker.requests, worker.static_requests, worker.running_time) == (8, 5, 0.060655)
-
-
-def test_two_mountpoints():
-    """A worker has an application for each mountpoint, each with its own counters."""
-    apps = server("apps_two_mountpoints").workers[1].apps
-    assert [(app.mountpoint, app.requests, app.exceptions) for app in apps] == [
-        ("", 0, 0),
-        ("/shop", 3, 0),
-        ("/api", 2, 2),
-    ]
-
-
-def test_caches():
-    """A cache has its name, hits, misses and number of items."""
-    sessions, pages = server("caches").caches
-    assert (sessions.name, sessions.hits, sessions.misses, sessions.items, sessions.max_items) == (
-        "sessions",
-        1,
-        1,
-        1,
-        100,
-    )
-    assert (pages.name, pages.items) == ("pages", 0)
-
-
-def test_spoolers():
-    """A spooler has its folder and whether it runs a task."""
-    assert [(spooler.directory, spooler.running) for spooler in server("spoolers").spoolers] == [
-        ("/srv/demo/mail", 1),
-        ("/srv/demo/reports", 0),
-    ]
-
-
-def test_crons():
-    """A cron's schedule keeps its negative numbers; a running cron has a process."""
-    crons = server("crons").crons
-    assert len(crons) == 7
-    assert [cron.pid > 0 for cron in crons] == [True, False, False, True, False, False, False]
-    assert (crons[1].minute, crons[1].hour, crons[1].week) == (-5, -2, 1)
-
-
-def test_legion():
-    """The lord of a legion has the time when it became the lord."""
-    (legion,) = server("legion_lord").legions
-    assert (legion.name, legion.valor, len(legion.members)) == ("demo", 100, 1)
-    assert legion.lord_since
-
-
-def test_thunder_lock():
-    """thunder-lock is recognised by the lock of that name."""
-    assert server("locks_thunder").thunder_lock is True
-    assert server("minified").thunder_lock is False
-
-
-def test_memory_report():
-    """Resident memory is known with memory-report, and None, not 0, without it."""
-    assert server("memory_report").workers[0].resident_bytes == 12140544
-    assert server("minified").workers[0].resident_bytes is None
-
-
-def test_threads_busy():
-    """Four workers of eight threads have eleven requests in service, with the start of the oldest."""
-    workers = server("threads_4x8_busy").workers
-    assert [worker.threads for worker in workers] == [8] * 4
-    assert [worker.busy_threads for worker in workers] == [4, 4, 2, 1]
-    assert {min(worker.request_starts) for worker in workers} == {1795249581}
-    assert workers[0].running_time == 0.244394
-
-
-def test_queues():
-    """A TCP socket has its queue and limit; for a UNIX socket uWSGI's meaningless 0 of 0 becomes None."""
-    snapshot = server("queue_filled")
-    assert [(socket.name, socket.queue, socket.limit) for socket in snapshot.sockets] == [
-        ("/run/uwsgi/app", None, None),
-        ("127.0.0.1:58737", 4, 5),
-    ]
-    assert snapshot.listen_queue == 4
-
-
 def test_a_socket_configured_twice_is_one():
     """uWSGI lists it twice."""
     assert document("sockets_twice").count(b'"name":"twice.sock"') == 2
@@ -235,24 +198,6 @@ def test_minified_is_the_same_document():
     body = document("minified")
     assert b"\n" not in body
     assert stats.decode(body) == stats.decode(json.dumps(json.loads(body), indent="\t").encode())
-
-
-def test_emperor():
-    """An emperor's snapshot has its vassals and those that it throttles."""
-    snapshot = stats.decode(document("emperor"))
-    assert [(vassal.name, vassal.accepting) for vassal in snapshot.vassals] == [("good.ini", 1), ("broken.ini", 0)]
-    assert [vassal.name for vassal in snapshot.blacklist] == ["broken.ini"]
-
-
-def test_router():
-    """A router's snapshot has its subscribed keys and the nodes behind them."""
-    snapshot = stats.decode(document("router_http_subscriptions"))
-    (key,) = snapshot.subscriptions
-    assert (key.key, key.hits) == ("demo.test", 6)
-    assert [(node.name, node.requests, node.rx) for node in key.nodes] == [
-        ("/run/uwsgi/1/app", 3, 708),
-        ("/run/uwsgi/2/app", 3, 708),
-    ]
 
 
 def test_a_trailing_comma_is_repaired():
@@ -273,7 +218,6 @@ def test_hostile_requests_do_not_blind(name):
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_nothing_of_a_request_is_kept(name):
-    """A snapshot contains nothing of a request's path, headers or cookies."""
     words = words_of_requests(name)
     assert {"HTTP_HOST", "PATH_INFO", "REMOTE_ADDR"} <= words
     strings = everything_in(stats.decode(document(name)))
@@ -281,7 +225,6 @@ def test_nothing_of_a_request_is_kept(name):
 
 
 def test_workers_are_frozen():
-    """A snapshot cannot be changed."""
-    worker: Worker = server("minified").workers[0]
+    worker = server("minified").workers[0]
     with pytest.raises(AttributeError):
         worker.requests = 3

@@ -9,13 +9,12 @@ from uwsgi_headroom.errors import StatsError
 from uwsgi_headroom.routes import LONGEST_PATH, MOST_PATHS, OTHER, Shape, Templates
 from uwsgi_headroom.stats import decoder
 from uwsgi_headroom.stats.raw import Core, CoreWithVariables, Document, RawWorker, RequestInfo
-from uwsgi_headroom.stats.server import Worker
 
 SECRET = "hunter2swordfish"
 EXPORT = Shape("POST", ("export",))
 
 
-def with_variables(variables: bytes, busy: int = 1) -> bytes:
+def with_variables(variables, busy=1):
     """A document with one thread whose request has this JSON text as its variables."""
     core = b'{"id":0,"requests":3,"in_request":%d,"vars":%b,"req_info":{"request_start":1795250000}}' % (
         busy,
@@ -25,17 +24,17 @@ def with_variables(variables: bytes, busy: int = 1) -> bytes:
     return b'{"version":"2.0.31","pid":7,"workers":[%b]}' % worker
 
 
-def listed(*variables: str) -> bytes:
+def listed(*variables):
     """Variables as uWSGI writes them, with an empty text at the end."""
     return b"[\n" + b",\n".join(json.dumps(text).encode() for text in (*variables, "")) + b"\n\t\t]"
 
 
-def worker_of(body: bytes, *, routes: bool = True) -> Worker:
+def worker_of(body, *, routes=True):
     snapshot = stats.decode(body, Templates() if routes else None)
     return snapshot.workers[0]
 
 
-def shape_of(variables: bytes) -> Shape:
+def shape_of(variables):
     """The shape of the request in the second thread."""
     worker = worker_of(with_variables(variables))
     assert worker.serving.keys() == worker.shapes.keys() == {1}
@@ -125,7 +124,6 @@ def test_raw_bytes_of_clients_do_no_harm(junk):
 
 
 def test_idle_threads_have_no_shape():
-    """Variables of a request that has ended do not count."""
     worker = worker_of(with_variables(listed("REQUEST_METHOD=POST", "PATH_INFO=/export"), busy=0))
     assert (worker.serving, worker.shapes) == ({}, {})
 

@@ -14,10 +14,9 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tests.support.real_uwsgi import Uwsgi, accepting, bare, uwsgi_binary
+from tests.support.real_uwsgi import accepting, bare, uwsgi_binary
 from uwsgi_headroom.stats import decode
 from uwsgi_headroom.uwsgi_log.scan import Scanner
 
@@ -50,11 +49,11 @@ def application(environ, start_response):
 """
 
 
-def seen_in(log: Path) -> set[str]:
+def seen_in(log):
     return {seen.code for seen in Scanner().scan(log.read_bytes() + b"\n")}
 
 
-def send(address: str | tuple[str, int], data: bytes, *, waits: bool = True) -> bytes:
+def send(address, data, *, waits=True):
     """Sends bytes and returns the answer, empty if the connection is closed without one."""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with contextlib.suppress(OSError), socket.socket(family) as client:
@@ -65,34 +64,34 @@ def send(address: str | tuple[str, int], data: bytes, *, waits: bool = True) -> 
     return b""
 
 
-def get(server: Uwsgi, path: str, head: str = "", *, waits: bool = True) -> bytes:
+def get(server, path, head="", *, waits=True):
     return send(("127.0.0.1", server.http), f"GET {path} HTTP/1.0\r\n{head}\r\n".encode(), waits=waits)
 
 
-def packet(modifier: int = 0, **variables: str) -> bytes:
+def packet(modifier=0, **variables):
     """A request in the uwsgi protocol."""
     body = b"".join(struct.pack("<H", len(text)) + text.encode() for pair in variables.items() for text in pair)
     return struct.pack("<BHB", modifier, len(body), 0) + body
 
 
-def worker_pids(server: Uwsgi) -> list[int]:
+def worker_pids(server):
     snapshot = decode(server.document())
     return [worker.pid for worker in snapshot.workers if worker.pid and worker.accepting]
 
 
 @contextlib.contextmanager
-def serving(app: Path, *options: str) -> Iterator[Uwsgi]:
+def serving(app, *options):
     with accepting("--wsgi-file", str(app), *options) as server:
         yield server
 
 
-def read_captured() -> dict[str, str]:
+def read_captured():
     """The captured lines by version, which is in the first of them."""
     parts = re.split(r"^(?=\*\*\* Starting uWSGI (\S+) )", CAPTURED.read_text(), flags=re.MULTILINE)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
-def main() -> None:
+def main():
     version = subprocess.run([uwsgi_binary(), "--version"], capture_output=True, text=True, check=True).stdout.strip()
     with tempfile.TemporaryDirectory() as folder:
         texts = list(provoke(Path(folder)))
@@ -103,7 +102,7 @@ def main() -> None:
     print(f"{version}: {len(lines)} messages")
 
 
-def _known_lines(text: bytes) -> Iterator[tuple[str, bytes]]:
+def _known_lines(text):
     """The known messages of a log, each with its line; of a traceback and a request, nothing."""
     scanner = Scanner()
     for line in text.splitlines(keepends=True):
@@ -112,7 +111,7 @@ def _known_lines(text: bytes) -> Iterator[tuple[str, bytes]]:
                 yield seen.code, re.sub(rb"/\S*/headroom-\w+|/tmp/\w+", b"/srv/shop", line)
 
 
-def provoke(folder: Path) -> Iterator[bytes]:
+def provoke(folder):
     """The logs of uWSGIs to which all of this happens."""
     app, broken, touched = folder / "shop.py", folder / "broken.py", folder / "touched"
     app.write_text(APP)
@@ -154,7 +153,7 @@ def provoke(folder: Path) -> Iterator[bytes]:
     yield _run(*http, "--harakiri", "5", "--wsgi-file", str(app), "--callable", "missing")
 
 
-def _refuse(server: Uwsgi) -> None:
+def _refuse(server):
     get(server, "/", f"Cookie: {'x' * 5000}\r\n")
     for data in (
         struct.pack("<BHB", 0, 20_000, 0) + b"x" * 3000,
@@ -173,7 +172,7 @@ def _refuse(server: Uwsgi) -> None:
     _await(server.log, "cache_full")
 
 
-def _end_workers(server: Uwsgi) -> None:
+def _end_workers(server):
     first, second = worker_pids(server)
     os.kill(first, signal.SIGKILL)
     _await(server.log, "killed_by_signal")
@@ -183,7 +182,7 @@ def _end_workers(server: Uwsgi) -> None:
     _await(server.log, "harakiri")
 
 
-def _fill_queue(server: Uwsgi) -> None:
+def _fill_queue(server):
     time.sleep(2.0)  # until both workers are there again
     pids = worker_pids(server)
     for pid in pids:
@@ -196,7 +195,7 @@ def _fill_queue(server: Uwsgi) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
-def _await(log: Path, code: str, act: Callable[[], object] = lambda: None, pause: float = 0.5) -> None:
+def _await(log, code, act=lambda: None, pause=0.5):
     """Waits for a message, and acts again and again until then; not for ever, since a version may lack it."""
     end = time.monotonic() + SECONDS
     while code not in seen_in(log) and time.monotonic() < end:
@@ -204,7 +203,7 @@ def _await(log: Path, code: str, act: Callable[[], object] = lambda: None, pause
         time.sleep(pause)
 
 
-def _end(server: Uwsgi) -> bytes:
+def _end(server):
     """Stops a uWSGI, and returns its log."""
     os.kill(server.pid, signal.SIGINT)
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -212,7 +211,7 @@ def _end(server: Uwsgi) -> bytes:
     return server.log.read_bytes()
 
 
-def _run(*options: str) -> bytes:
+def _run(*options):
     """The log of a uWSGI that ends by itself, or is ended."""
     command = [uwsgi_binary(), *options]
     try:

@@ -7,7 +7,7 @@ Each is a format string of uWSGI's source with its values filled in: of 2.0.31, 
 DATE = "Wed Nov 25 18:54:16 2026 - "
 """Before all lines with `log-date`, and before some without."""
 
-SAMPLES: dict[str, tuple[str, ...]] = {
+SAMPLES = {
     "head_too_large": (
         "invalid request block size: 5000 (max 4096)...skip",
         "invalid HTTP request size (max 4096)...skip",

@@ -6,14 +6,11 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.exporter import exporter, run
-from tests.support.real_uwsgi import Uwsgi, bare, wait_until
+from tests.support.real_uwsgi import bare, wait_until
 from tests.uwsgi_log.capture import APP, get, packet, send, serving, worker_pids
 
 pytestmark = pytest.mark.integration
@@ -27,11 +24,11 @@ def app(tmp_path):
 
 
 @contextlib.contextmanager
-def repeated(*acts: Callable[[], object], pause: float = 0.05) -> Iterator[None]:
+def repeated(*acts, pause=0.05):
     """Does these things again and again until the block ends."""
     stop = threading.Event()
 
-    def work() -> None:
+    def work():
         while not stop.wait(pause):
             for act in acts:
                 act()
@@ -45,29 +42,28 @@ def repeated(*acts: Callable[[], object], pause: float = 0.05) -> Iterator[None]
         thread.join(60)
 
 
-def end_first(server: Uwsgi, number: signal.Signals) -> None:
+def end_first(server, number):
     """Sends a signal to the first worker, if there is one."""
     with contextlib.suppress(ProcessLookupError, IndexError):
         os.kill(worker_pids(server)[0], number)
 
 
 @contextlib.contextmanager
-def broken(folder: Path, *options: str) -> Iterator[Uwsgi]:
+def broken(folder, *options):
     """A uWSGI of two workers whose application is `broken.py` in this folder, which cannot be imported."""
     app = ("--wsgi-file", str(folder / "broken.py"), "--socket", "{directory}/app", "--stats", "{directory}/stats")
     with bare("--master", "--processes", "2", *app, *options) as server:
         yield server
 
 
-def check(server: Uwsgi, *options: str, seconds: float = 8) -> dict[str, Any]:
+def check(server, *options, seconds=8):
     """The document of a check that reads the log."""
     ran = run("check", server.stats, "--log", str(server.log), "--seconds", str(seconds), "--format", "json", *options)
     assert not ran.stderr, ran.stderr
-    document: dict[str, Any] = json.loads(ran.stdout)
-    return document
+    return json.loads(ran.stdout)
 
 
-def findings(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def findings(document):
     return {finding["code"]: finding for finding in document["findings"]}
 
 
@@ -125,7 +121,6 @@ def test_the_signal_that_ends_workers_is_named(app):
 
 
 def test_a_missing_plugin_is_named(app):
-    """Requests with a modifier that no plugin serves."""
     with serving(app) as server, repeated(lambda: send(server.socket, packet(5, REQUEST_METHOD="GET"))):
         document = check(server)
     finding = findings(document)["requests_rejected"]
@@ -161,7 +156,6 @@ def test_the_path_of_a_log_may_be_relative(app):
 
 
 def test_discover_prints_the_flag(app):
-    """`discover` prints the flags that watch a server and read its log."""
     with serving(app) as server:
         ran = run("discover")
         assert re.search(rf"--log \S+={re.escape(str(server.log))}\b", ran.stdout)
@@ -200,7 +194,6 @@ def test_a_log_of_no_server_is_refused(app, options, words):
 
 
 def test_a_log_that_cannot_be_read_is_said(app):
-    """The document says why the log is not read."""
     with serving(app) as server:
         server.log.rename(server.log.with_name("moved"))
         document = check(server, seconds=2)

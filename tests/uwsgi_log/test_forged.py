@@ -5,7 +5,6 @@ from urllib.parse import quote_plus
 
 import pytest
 
-from tests.support.real_uwsgi import Uwsgi
 from tests.uwsgi_log.capture import get, serving, worker_pids
 from tests.uwsgi_log.test_check import check, findings, repeated
 from uwsgi_headroom.stats import decode
@@ -51,7 +50,7 @@ def test_what_users_type_is_not_critical(logs_requests, tmp_path):
         for _ in range(60):
             get(server, "/")
 
-        def type_it() -> None:
+        def type_it():
             number = calls(server) if logs_requests else 7
             text = "\n".join(FORGED.values()).format(pid=next(pids), number=number)
             get(server, f"/?{quote_plus(text)}")
@@ -68,7 +67,7 @@ def test_what_users_type_is_not_critical(logs_requests, tmp_path):
         assert "The only evidence is uWSGI's log" in by_code[code]["evidence"]
 
 
-def calls(server: Uwsgi) -> int:
+def calls(server):
     """How often the application of the first worker was called."""
     snapshot = decode(server.document())
     return snapshot.workers[0].apps[0].requests or 0

@@ -12,9 +12,8 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -37,7 +36,7 @@ LINE = b"DAMN ! worker 1 (pid: 7) died, killed by signal 11 :( trying respawn ..
 class StandIn:
     """A `journalctl` that follows the file `lines`, and notes its arguments and its PID."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder, self.lines = folder, folder / "lines"
         self.lines.touch()
         program = folder / "bin" / "journalctl"
@@ -48,11 +47,11 @@ class StandIn:
         )
         program.chmod(0o755)
 
-    def pid(self) -> int:
+    def pid(self):
         text = (self.folder / "pid").read_text() if (self.folder / "pid").exists() else ""
         return int(text) if text.endswith("\n") else 0
 
-    def runs(self) -> bool:
+    def runs(self):
         """Whether it is there, and follows the file. One that has ended has no command line, although it may not be
         waited for yet."""
         try:
@@ -60,7 +59,7 @@ class StandIn:
         except FileNotFoundError:
             return False
 
-    def write(self, data: bytes) -> None:
+    def write(self, data):
         with self.lines.open("ab") as file:
             file.write(data)
 
@@ -73,7 +72,7 @@ def stand_in(tmp_path, monkeypatch):
     return made
 
 
-def with_journal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def with_journal(folder, monkeypatch):
     """A journal that is there, in place of this machine's."""
     file = folder / "journal" / "machine" / "system.journal"
     file.parent.mkdir(parents=True)
@@ -89,17 +88,17 @@ def journal():
     made.stop()
 
 
-def read(journal: UnitJournal, now: float = 0.0) -> bytes:
+def read(journal, now=0.0):
     return b"".join(block or b"" for block in journal.read(now, ALL))
 
 
-def started(journal: UnitJournal, stand_in: StandIn, now: float = 0.0) -> Callable[[], bytes]:
+def started(journal, stand_in, now=0.0):
     """Starts it, and returns a function that reads until a line is whole."""
     read(journal, now)
     wait_until(stand_in.runs)
     time.sleep(0.2)  # until it waits at the end of the file; nothing says that it does
 
-    def following() -> bytes:
+    def following():
         found = bytearray()
         wait_until(lambda: found.extend(read(journal, now)) or found.endswith(b"\n"))
         return bytes(found)
@@ -156,13 +155,13 @@ def test_the_child_ends_with_its_reader(stand_in):
     class Watched:
         name = "shop"
 
-        def __init__(self) -> None:
-            self.log: UwsgiLog | None = UwsgiLog("journal:shop.service")
+        def __init__(self):
+            self.log = UwsgiLog("journal:shop.service")
 
-        def take_log(self, batch: object) -> None:
+        def take_log(self, batch):
             pass
 
-    async def follow(watched: Watched, *, is_cancelled: bool) -> None:
+    async def follow(watched, *, is_cancelled):
         reader = LogReader(lambda: [cast("Watch", watched)], time.monotonic)
         reading = asyncio.create_task(reader.run())
         await asyncio.to_thread(wait_until, stand_in.runs)
@@ -212,7 +211,7 @@ CGROUPS = next(filter(Path.is_dir, map(Path, ("/sys/fs/cgroup/unified", "/sys/fs
 
 
 @contextlib.contextmanager
-def journald() -> Iterator[None]:
+def journald():
     """Gives this process a journald that keeps its files in memory."""
     clone_newns = 0x00020000
     assert ctypes.CDLL(None).unshare(clone_newns) == 0
@@ -233,7 +232,7 @@ def journald() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unit(name: str, folder: Path) -> Iterator[str]:
+def unit(name, folder):
     """Yields a program that runs uWSGI in a unit of this name, with its output to the journal."""
     slice_ = CGROUPS / f"headroom{os.getpid()}.slice"
     cgroup = slice_ / name
@@ -249,7 +248,7 @@ def unit(name: str, folder: Path) -> Iterator[str]:
         slice_.rmdir()
 
 
-def followers(name: str) -> list[str]:
+def followers(name):
     """The command lines of processes that follow this unit."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -269,7 +268,7 @@ def test_a_message_in_the_journal_is_proven(tmp_path):
     """A modifier without a plugin: the journal names it, the requests agree. Nobody follows the journal afterwards."""
     name = f"shop{os.getpid()}.service"
 
-    def watch() -> tuple[dict[str, Any], str, list[str]]:
+    def watch():
         with (
             journald(),
             unit(name, tmp_path) as binary,

@@ -11,21 +11,21 @@ from uwsgi_headroom.uwsgi_log.scan import Found
 class Watched:
     """A simulated server whose readings and lines are compared. Its first worker's application was called 100 times."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.server = Server()
         self.server.serve(1, 100)
         self.server[1].calls = 100
         self.proofs = Proofs()
         self.note(0.0)
 
-    def note(self, at: float) -> None:
+    def note(self, at):
         self.proofs.note(self.server.read(at))
 
-    def count(self, at: float, seen: Found, count: int = 1) -> int:
+    def count(self, at, seen, count=1):
         return self.proofs.count(LogLine(at, seen, count), at)
 
 
-def served(requests: int, calls: int | None, *, static: int = 0, routed: int = 0, respawns: bool = False) -> Watched:
+def served(requests, calls, *, static=0, routed=0, respawns=False):
     """One whose first worker has served more requests. calls: of its application; static, routed: requests without;
     respawns: then it is another process."""
     watched = Watched()
@@ -104,7 +104,7 @@ def test_requests_in_service_are_no_requests_without_a_call():
     assert watched.count(1.0, Found("modifier_unavailable", limit=5), 4) == 0
 
 
-def failed(watched: Watched, calls: int, size: int = 90, application: int = 0, requests: int = 0) -> Found:
+def failed(watched, calls, size=90, application=0, requests=0):
     """The line of a request with status 500 of the first worker."""
     return Found("status_5xx", pid=watched.server[1].pid, request=(application, calls, requests, size))
 
@@ -173,13 +173,13 @@ def test_lines_that_come_without_readings_are_bounded():
 class Log(UwsgiLog):
     """The log of a simulated server, without a file; `events` are those that it added."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__("/nonexistent")
         self.server = Server()
-        self.events: list[tuple[str, str, tuple[int, ...], int]] = []
+        self.events = []
         self.note(self.server.read(0.0))
 
-    def hear(self, at: float, *seen: Found) -> None:
+    def hear(self, at, *seen):
         batch = LogBatch(lines=len(seen))
         batch.seen.update(seen)
         self.take(batch, at, lambda *event: self.events.append(event))
@@ -223,7 +223,6 @@ def test_a_log_full_of_different_messages_makes_few_events():
 
 
 def test_pending_lines_are_bounded():
-    """A hostile log takes no more memory than its bounds."""
     log = Log()
     for pid in range(5000):
         log.hear(1.0, Found("killed_by_signal", pid=pid, signal=11))

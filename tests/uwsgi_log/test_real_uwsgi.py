@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from uwsgi_headroom.uwsgi_log.scan import Found, Scanner
 pytestmark = pytest.mark.integration
 
 
-def wait_for(log: Path, *codes: str, seconds: float = 20.0) -> None:
+def wait_for(log, *codes, seconds=20.0):
     """Waits until a log has all of these messages."""
     wait_until(lambda: set(codes) <= seen_in(log), seconds, f"{codes} in {log.read_text()[-3000:]}")
 
@@ -56,7 +55,7 @@ def test_the_place_of_an_exception(app):
     with serving(app) as server:
         get(server, "/error")
 
-        def places() -> set[str]:
+        def places():
             return {seen.place for seen in Scanner().scan(server.log.read_bytes()) if seen.code == "traceback"}
 
         wait_until(lambda: any("KeyError at " in each and "shop.py:8" in each for each in places()), what="the place")

@@ -19,12 +19,12 @@ REQUEST = (
 )
 
 
-def scan(*lines: str) -> Counter[Found]:
+def scan(*lines):
     return Scanner().scan("".join(f"{line}\n" for line in lines).encode())
 
 
-def codes(*lines: str) -> Counter[str]:
-    counted: Counter[str] = Counter()
+def codes(*lines):
+    counted = Counter()
     for seen, count in scan(*lines).items():
         counted[seen.code] += count
     return counted
@@ -93,7 +93,6 @@ def test_the_lines_of_requests_are_counted():
 
 
 def test_numbers_are_taken():
-    """A message has the numbers of its worker, process, signal and limit."""
     assert scan(SAMPLES["killed_by_signal"][0]) == {Found("killed_by_signal", worker=2, pid=4711, signal=11): 1}
     assert scan(SAMPLES["head_too_large"][0], SAMPLES["head_too_large"][1]) == {Found("head_too_large", limit=4096): 2}
 
@@ -115,7 +114,6 @@ def test_a_failed_start_has_its_exception_and_place():
 
 
 def test_a_traceback_goes_on_in_the_next_block():
-    """Blocks end between any two lines."""
     for cut in range(1, len(FAILED)):
         scanner, seen = Scanner(), Counter[Found]()
         for part in (FAILED[:cut], FAILED[cut:]):
@@ -154,7 +152,7 @@ _WORDS = st.sampled_from(
 
 
 @st.composite
-def _hostile_lines(draw: st.DrawFn) -> bytes:
+def _hostile_lines(draw):
     """A known message with a secret put in at any place, or a secret wherever uWSGI has a text of its user's."""
     line = draw(st.sampled_from([each for samples in SAMPLES.values() for each in samples] + list(FAILED)))
     for _ in range(draw(st.integers(1, 3))):

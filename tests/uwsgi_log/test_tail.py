@@ -1,5 +1,6 @@
 """A log is read from its end on, through rotation in every way, and nothing but a regular file is opened."""
 
+import contextlib
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.other_namespaces import as_root
+from tests.support.real_uwsgi import wait_until
 from tests.uwsgi_log.capture import APP, get, serving
 from uwsgi_headroom.uwsgi_log import tail as module
 from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LONGEST_UNENDED
@@ -24,11 +26,11 @@ ALL = 1 << 30
 class Read:
     """A tail and a clock that moves by half a second at each look."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path):
         self.tail = Tail(str(path))
         self.now = 0.0
 
-    def __call__(self, most: int = ALL) -> bytes:
+    def __call__(self, most=ALL):
         """What a look finds, without the marks where lines were left out."""
         self.now += 0.5
         return b"".join(block for block in self.tail.read(self.now, most) if block)
@@ -52,7 +54,7 @@ def follow(path, read):
     return read
 
 
-def append(path: Path, text: bytes) -> None:
+def append(path, text):
     with path.open("ab") as file:
         file.write(text)
 
@@ -76,7 +78,6 @@ def test_a_file_that_appears_later_is_all_new(path, read):
 
 
 def test_lines_are_whole(path, follow):
-    """The beginning of a line waits for its end."""
     append(path, b"one\ntw")
     assert follow() == b"one\n"
     append(path, b"o\n")
@@ -254,7 +255,7 @@ def test_a_file_that_becomes_readable_is_read():
             os.close(descriptor)
 
 
-def _read_as_nobody(path: Path, tell: int, asked: int) -> int:
+def _read_as_nobody(path, tell, asked):
     """What another user finds in the test above: 0 if that is as it should be."""
     os.setgroups([])
     os.setgid(65534)
@@ -270,33 +271,45 @@ def _read_as_nobody(path: Path, tell: int, asked: int) -> int:
     return 0 if found == [b"", "the user that runs uwsgi-headroom has no right to read it", b"", None, b"new\n"] else 1
 
 
+@contextlib.contextmanager
+def following(tail):
+    """Looks at a log until the block ends, first at once: what was found, and an event that is set after each look."""
+    found, stop, looked = bytearray(), threading.Event(), threading.Event()
+
+    def look():
+        for block in tail.read(time.monotonic(), ALL):
+            found.extend(block or b"")
+        looked.set()
+
+    def follow():
+        while not stop.wait(TURN_SECONDS):
+            look()
+        look()
+
+    look()
+    reader = threading.Thread(target=follow)
+    reader.start()
+    try:
+        yield found, looked
+    finally:
+        stop.set()
+        reader.join()
+
+
 def test_renaming_loses_and_doubles_nothing(path):
     """At 1 MB/s, with a new file every 0.7 s: every line is read once."""
     path.touch()
-    tail = Tail(str(path))
-    found = [block for block in tail.read(time.monotonic(), ALL) if block]
-    stop = threading.Event()
-
-    def follow() -> None:
-        while not stop.wait(TURN_SECONDS):
-            found.extend(block for block in tail.read(time.monotonic(), ALL) if block)
-        found.extend(block for block in tail.read(time.monotonic(), ALL) if block)
-
-    reader = threading.Thread(target=follow)
-    reader.start()
-    began, number, rotated = time.monotonic(), 0, 0
-    while (seconds := time.monotonic() - began) < 3:
-        while number < seconds * 10_000:
-            with path.open("ab", buffering=0) as file:
-                file.write(b"".join(b"%099d\n" % each for each in range(number, number + 100)))
-            number += 100
-        if seconds > 0.7 * (rotated + 1):
-            rotated += 1
-            os.rename(path, f"{path}.{rotated}")
-        time.sleep(0.005)
-    stop.set()
-    reader.join()
-    numbers = [int(line) for line in b"".join(found).split(b"\n") if line]
+    with following(Tail(str(path))) as (found, _):
+        began, number, rotated = time.monotonic(), 0, 0
+        while (seconds := time.monotonic() - began) < 3:
+            while number < seconds * 10_000:
+                append(path, b"".join(b"%099d\n" % each for each in range(number, number + 100)))
+                number += 100
+            if seconds > 0.7 * (rotated + 1):
+                rotated += 1
+                os.rename(path, f"{path}.{rotated}")
+            time.sleep(0.005)
+    numbers = [int(line) for line in found.split(b"\n") if line]
     assert sorted(numbers) == list(range(number)), (len(numbers), len(set(numbers)), number)
     assert rotated >= 3
 
@@ -325,7 +338,7 @@ BETWEEN_LOOKS = 100
 ROTATIONS = 3
 
 
-def rename(log: Path, number: int) -> None:
+def rename(log, number):
     """As logrotate does with `create`: uWSGI writes to the old file until it is asked to open the log again."""
     log.rename(f"{log}.{number}")
     log.touch()
@@ -334,7 +347,7 @@ def rename(log: Path, number: int) -> None:
     os.utime(log.with_name("reopen"), (later, later))
 
 
-def by_uwsgi(_log: Path, _number: int) -> None:
+def by_uwsgi(_log, _number):
     """uWSGI's master renames the log once a second, if it is larger than `log-maxsize`."""
 
 
@@ -348,39 +361,19 @@ def test_every_request_is_read_once(rotate, tmp_path):
     reopen.touch()
     options = ["--logto", str(log), "--touch-logreopen", str(reopen)]
     options += ["--log-master", "--log-maxsize", str(MAXSIZE)] if rotate is by_uwsgi else []
-    tail, found, stop, looked = Tail(str(log)), bytearray(), threading.Event(), threading.Event()
-
-    def look() -> None:
-        for block in tail.read(time.monotonic(), 1 << 30):
-            found.extend(block or b"")
-
-    def follow() -> None:
-        while not stop.wait(TURN_SECONDS):
-            look()
-            looked.set()
-
-    look()
-    with serving(app, *options) as server:
-        look()  # the first lines: a second change within half a second of the first would not be seen
-        reader = threading.Thread(target=follow)
-        reader.start()
-        try:
-            rotated = 0
-            for number in range(REQUESTS):
-                get(server, f"/{number}")
-                last = f"GET /{number} ".encode()
-                if number % BETWEEN_LOOKS == 0:
-                    looked.clear()
-                    assert looked.wait(60)
-                if number % (REQUESTS // 5) == REQUESTS // 10:
-                    rotated += 1
-                    rotate(log, rotated)
-            end = time.monotonic() + 30
-            while last not in found and time.monotonic() < end:
-                time.sleep(0.1)
-        finally:
-            stop.set()
-            reader.join()
+    tail, rotated = Tail(str(log)), 0
+    list(tail.read(time.monotonic(), ALL))
+    # Begins with a look at the first lines: a second change within half a second of the first would not be seen.
+    with serving(app, *options) as server, following(tail) as (found, looked):
+        for number in range(REQUESTS):
+            get(server, f"/{number}")
+            if number % BETWEEN_LOOKS == 0:
+                looked.clear()
+                assert looked.wait(60)
+            if number % (REQUESTS // 5) == REQUESTS // 10:
+                rotated += 1
+                rotate(log, rotated)
+        wait_until(lambda: b"GET /%d " % (REQUESTS - 1) in found, what="the last request")
     assert Counter(map(int, re.findall(rb" GET /(\d+) ", found))) == Counter(range(REQUESTS))
     assert len(list(tmp_path.glob("shop.log*"))) > ROTATIONS
     assert not tail.skipped
