@@ -4,16 +4,16 @@ import asyncio
 import socket
 import time
 
-import numpy as np
 import pytest
 
 from tests.support import bad_servers
 from tests.support.stand_in_servers import StandInServer, short_folder, stale_sockets, stand_ins
 from tests.support.synthetic import stories
-from tests.support.synthetic.plan import DAY, History, Service
-from tests.support.synthetic.server import find_load, make_review_data, make_server
+from tests.support.synthetic.plan import History, Service
+from tests.support.synthetic.server import make_review_data
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.report.quarters import count_requests, mean_busy
 from uwsgi_headroom.source import Unix
 
 
@@ -92,46 +92,41 @@ def test_a_server_ends_while_its_client_holds_on(where):
     assert time.monotonic() - began < 3
 
 
+def peak_of(server):
+    """The quarter of an hour with most requests."""
+    return max(server.records, key=lambda record: count_requests(record.window))
+
+
 def test_the_story_has_its_figures():
     """83 of 192 threads at its peak."""
     servers = make_review_data(stories.story(days=7)).servers
-    assert np.nanmax(sum(server.busy for server in servers)) == pytest.approx(83.0)
-    assert sum(server.configured[0] for server in servers) == 192
-    history = stories.growing(days=56)
-    load = find_load(history, history.services[0])
-    end = history.until - 3 * DAY + 14 * 3600  # a Friday
-    four_weeks = load.expected(np.array([end - 28 * DAY, end]))
-    assert (four_weeks[1] - four_weeks[0]) / load.scale == pytest.approx(0.10, abs=1e-3)
-    history = stories.story(days=2)
-    minutes, quarters = (make_server(history, history.services[0], 0, step) for step in (60.0, 900.0))
-    np.testing.assert_allclose(minutes.busy.reshape(-1, 15).mean(axis=1), quarters.busy, rtol=2e-3)
+    busiest = (sum(mean_busy(server.quarters[end]) for server in servers) for end in servers[0].quarters)
+    assert max(busiest) == pytest.approx(83.0)
+    assert sum(server.records[0].window.configured for server in servers) == 192
     with pytest.raises(ValueError, match="cannot serve"):
         make_review_data(History(services=(Service(name="small", peak=33.0),), days=1))
 
 
 def test_the_hot_worker_of_the_story_has_43_percent_and_costs_time():
     """Its interpreter is the first limit, and its requests take longer than those of the others."""
-    server = make_review_data(stories.story(days=7)).servers[0]
-    peak = int(np.nanargmax(server.busy))
-    hot, *others = server.by_worker
-    assert hot.requests[peak] / server.requests[peak] == pytest.approx(0.43)
-    assert hot.cpu[peak] == pytest.approx(0.86, abs=0.01)
+    window = peak_of(make_review_data(stories.story(days=7)).servers[0]).window
+    hot, *others = window.workers
+    assert hot.requests / count_requests(window) == pytest.approx(0.43, abs=0.001)
+    assert hot.cpu_seconds / window.observed_seconds == pytest.approx(0.86, abs=0.01)
     for worker in others:
-        assert hot.running[peak] / hot.requests[peak] > 1.4 * worker.running[peak] / worker.requests[peak]
+        assert hot.running_time / hot.requests > 1.4 * worker.running_time / worker.requests
 
 
 def test_the_parts_of_a_server_add_up():
-    """Workers, wait states, buckets, occupancy and CPUs, in every quarter of an hour."""
+    """Wait states, buckets and CPUs, in every quarter of an hour; outages have none."""
     server = make_review_data(stories.interrupted(days=24)).servers[0]
-    known = server.covered > 0
-    assert known.sum() == 96 * (24 - 4.5)
-    assert np.isnan(server.busy[~known]).all()
-    for parts, whole in (
-        ([worker.busy for worker in server.by_worker], server.busy),
-        (server.waits.values(), server.busy),
-        (server.by_time, server.requests),
-        (server.occupancy, np.ones_like(server.busy)),
-        ((server.cpu_own, server.cpu_idle, server.cpu_others), server.cpus),
-    ):
-        np.testing.assert_allclose(sum(part[known] for part in parts), whole[known])
-    assert np.nansum(server.reloads) == 2
+    assert len(server.quarters) == 96 * (24 - 4.5)
+    for record in server.records:
+        window, busy = record.window, mean_busy(record)
+        assert sum(window.waits.seconds.values()) == pytest.approx(busy * window.waits.observed_seconds)
+        assert sum(record.response_times.counts) == pytest.approx(count_requests(window))
+        cpu = window.cpu
+        assert cpu.own_seconds + cpu.idle_seconds + cpu.others_seconds == pytest.approx(
+            record.levels.cpus * cpu.measured_seconds
+        )
+    assert sum(record.window.reloads for record in server.records) == 2
