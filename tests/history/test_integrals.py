@@ -14,15 +14,14 @@ from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 
-STEP = 1.0
-"""The longest step between samples in these tests."""
+STEP = 1.0  # the longest between two samples
 
 
-def workers_of(reading: Reading):
+def workers_of(reading):
     return reading.snapshot.workers
 
 
-def totals_of(*readings: Reading) -> Totals:
+def totals_of(*readings):
     integrals = Integrals()
     for reading in readings:
         integrals.add(reading, STEP)

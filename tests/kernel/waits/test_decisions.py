@@ -5,9 +5,9 @@ from collections.abc import Collection
 
 import pytest
 
-from uwsgi_headroom.kernel.waits import thread_wait
+from uwsgi_headroom.kernel.waits import sampler, thread_wait
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
-from uwsgi_headroom.kernel.waits.thread_wait import Decisions, IdleLocks, Wait
+from uwsgi_headroom.kernel.waits.thread_wait import Decision, Decisions, IdleLocks, Wait
 
 POSTGRES, REDIS, LISTENING = Peer("backend", "a:5432"), Peer("backend", "b:6379"), Peer("listening")
 
@@ -221,3 +221,11 @@ def test_many_locks_are_forgotten():
     for number in range(3000):
         locks.learn({("futex", number): 1}, others=0, busy=0, presumed_idle=False)
     assert len(locks._scores) <= 1026
+
+
+@pytest.mark.parametrize(
+    ("address", "printable"), [("/run/db\x1b[2J", "/run/db?[2J"), ("/run/\udcff", "/run/?"), ("x" * 500, "x" * 120)]
+)
+def test_addresses_that_a_terminal_would_obey(address, printable):
+    """The path of a UNIX socket may hold any byte."""
+    assert sampler._destination("backend", Decision("backend", address)).addresses == (printable,)

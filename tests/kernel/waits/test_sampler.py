@@ -7,8 +7,6 @@ import random
 import select
 import socket
 import struct
-import subprocess
-import sys
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,14 +17,13 @@ import msgspec
 import pytest
 
 from tests.support.clock import MovableClock
-from tests.support.real_uwsgi import wait_until
 from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel.aside import Direct, PausedError
 from uwsgi_headroom.kernel.waits import descriptors, holders, locks, memory, sampler, worker_threads
 from uwsgi_headroom.kernel.waits.memory import Generation, MemoryMap
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
-from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls, parse_system_call, read_system_call
-from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decision
+from uwsgi_headroom.kernel.waits.system_calls import Blocked, find_calls
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET
 from uwsgi_headroom.kernel.waits.worker_threads import WorkerThreads
 from uwsgi_headroom.record import Destination, LockHolder, LockUse, Options, Setup, Waits
 
@@ -87,11 +84,6 @@ def line_of(call: object) -> bytes:
         return f"{call}\n".encode()
     number, arguments = call
     return " ".join([str(number), *(f"{argument:#x}" for argument in (*arguments, 0, 0, 0)[:8])]).encode() + b"\n"
-
-
-def reads_input(pid: int) -> bool:
-    call = parse_system_call(read_system_call(pid, pid))
-    return call not in ("running", "outside") and (call[0], call[1][0]) == (READ, 0)
 
 
 def busy_server(processes: int = 4) -> Server:
@@ -272,27 +264,6 @@ def test_threads_that_end_at_any_moment(machine, errors):
         assert of.sample(os.getpid(), server.read(1.0).snapshot, {}, None) is not None
     assert offs <= {None, worker_threads.WHO_MAY_KNOW}
     assert (worker_threads.WHO_MAY_KNOW in offs) == (errors is not REASONS)
-
-
-def test_a_worker_that_has_ended_does_not_switch_the_server_off():
-    """Between the list of processes and the sample a worker became a zombie: the others are still known."""
-    ended = os.fork()
-    if ended == 0:
-        os._exit(0)
-    os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1) as living:
-        wait_until(lambda: reads_input(living.pid), what="the process to read its input")
-        server = Server(processes=2, threads=1)
-        server.respawn(1, 1.0, ended)
-        server.respawn(2, 1.0, living.pid)
-        server.busy(1, 1)
-        # Time stands still: on a busy machine a sample may otherwise end before it has looked at the second worker.
-        waits = sampled(WaitSampler(WaitSetting(), MovableClock().clock.monotonic), server)
-        assert waits.off is None
-        assert waits.threads.get("pipe") == 1
-        living.kill()
-    os.waitpid(ended, 0)
-    assert sampled(WaitSampler(WaitSetting()), server).off is None
 
 
 def test_why_it_is_off(monkeypatch):
@@ -481,14 +452,6 @@ def test_arrays_that_may_not_be_read(machine, monkeypatch, refused):
         waits = sampled(of, own_server())
     assert (waits.threads, waits.gaps) == ({"unknown": 8}, (sampler.GAP_REFUSED,))
     assert len(refused) == 1
-
-
-@pytest.mark.parametrize(
-    ("address", "printable"), [("/run/db\x1b[2J", "/run/db?[2J"), ("/run/\udcff", "/run/?"), ("x" * 500, "x" * 120)]
-)
-def test_addresses_that_a_terminal_would_obey(address, printable):
-    """The path of a UNIX socket may hold any byte."""
-    assert sampler._destination("backend", Decision("backend", address)).addresses == (printable,)
 
 
 def test_nothing_in_service(machine):

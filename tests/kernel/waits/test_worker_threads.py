@@ -8,8 +8,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.kernel.waits.test_sampler import READ, needs_known_calls, sampled
+from tests.support.clock import MovableClock
+from tests.support.real_uwsgi import wait_until
+from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import worker_threads
+from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
+from uwsgi_headroom.kernel.waits.system_calls import parse_system_call, read_system_call
 from uwsgi_headroom.kernel.waits.worker_threads import RequestThreads
 
 CHANCE = random.Random(1)
@@ -113,3 +119,30 @@ def test_masks_that_are_hidden_or_odd(monkeypatch):
         assert RequestThreads(pid, 2).threads == [pid]
         monkeypatch.setattr(procfs, "read_file", lambda *_: b"Name:\tuwsgi\nSigBlk:\t0000000000000000\n")
         assert RequestThreads(pid, 2).threads == [pid]
+
+
+def reads_input(pid: int) -> bool:
+    call = parse_system_call(read_system_call(pid, pid))
+    return call not in ("running", "outside") and (call[0], call[1][0]) == (READ, 0)
+
+
+@needs_known_calls
+def test_a_worker_that_has_ended_does_not_switch_the_server_off():
+    """Between the list of processes and the sample a worker became a zombie: the others are still known."""
+    ended = os.fork()
+    if ended == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, ended, os.WEXITED | os.WNOWAIT)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1) as living:
+        wait_until(lambda: reads_input(living.pid), what="the process to read its input")
+        server = Server(processes=2, threads=1)
+        server.respawn(1, 1.0, ended)
+        server.respawn(2, 1.0, living.pid)
+        server.busy(1, 1)
+        # Time stands still: on a busy machine a sample may otherwise end before it has looked at the second worker.
+        waits = sampled(WaitSampler(WaitSetting(), MovableClock().clock.monotonic), server)
+        assert waits.off is None
+        assert waits.threads.get("pipe") == 1
+        living.kill()
+    os.waitpid(ended, 0)
+    assert sampled(WaitSampler(WaitSetting()), server).off is None
