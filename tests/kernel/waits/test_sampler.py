@@ -131,12 +131,7 @@ def test_now_and_then_all_threads_are_looked_at_at_once(machine, monkeypatch):
     """Within the budget, on a machine on which it lasts for a third of the threads: without such samples, a pool or the
     holder of a lock would never be recognized there."""
     looked: list[int] = []
-
-    def count(_: int, thread: int) -> Blocked:
-        looked.append(thread)
-        return SLEEPS
-
-    machine(count)
+    machine(lambda _, thread: looked.append(thread) or SLEEPS)
     cost = sampler.MOST_OF_THE_TIME / 20  # CPU seconds for one thread
     monkeypatch.setattr(sampler, "MOST_SECONDS", 65 * cost)
     monkeypatch.setattr(sampler, "_FIRST_COST", cost)
