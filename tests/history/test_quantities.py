@@ -35,6 +35,5 @@ def test_totals_and_windows_have_what_the_table_names(quantity):
     assert may_be_none == (quantity.may_be_unknown and quantity.of != "socket")
 
 
-def test_every_field_of_a_worker_has_a_row():
-    """A worker's window is made of its number and a list of figures, in the order of the table."""
+def test_a_worker_of_a_window_is_its_number_and_the_rows_of_the_table():
     assert WorkerWindow.__struct_fields__ == ("worker_id", *(quantity.name for quantity in QUANTITIES[-1]))

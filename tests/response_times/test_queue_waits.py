@@ -4,7 +4,7 @@ import random
 from bisect import bisect_right
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import Struct, field
 
@@ -230,6 +230,7 @@ def test_requests_that_nobody_saw_waiting():
         max_size=12,
     )
 )
+@example([(1, [], 0, 0.0), (5, [(1, None)] * 4 + [(1, 2.0)], 0, 0.0), (1, [], 0, 0.0)])
 def test_any_samples(samples):
     """Whatever the samples say, no wait is negative, and the queue is as long as it was read."""
     sampled = Sampled()

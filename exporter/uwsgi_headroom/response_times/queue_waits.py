@@ -73,7 +73,7 @@ class QueueFollower:
         socket name; without queues that are not measured, or if they are too long. A request that waited before the
         first sample may have waited longer, if the kernel does not say since when."""
         return {
-            name: self._at - min([each.since for each in queue], default=self._at)
+            name: max(0.0, self._at - min([each.since for each in queue], default=self._at))
             for name, queue in self._queues.items()
         }
 
