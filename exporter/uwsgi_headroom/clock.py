@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from msgspec import Struct
 
-
-class Clock(Struct, frozen=True):
+@dataclass(frozen=True)  # `make demo` loads this module before anything is installed
+class Clock:
     """The clocks of the machine, in seconds; tests pass clocks that they move themselves."""
 
     monotonic: Callable[[], float] = time.monotonic

@@ -19,7 +19,7 @@ STACKS = {
 SCRAPE, LENGTH = 15, 3600
 """Seconds."""
 
-WORDS = "CPU,CPU wait,interpreter lock,backend,client,DNS,disk,lock,sleep,child process,pipe,other,unknown"
+WORDS = "CPU,CPU wait,interpreter lock (GIL),backend,client,DNS,disk,lock,sleep,child process,pipe,other,unknown"
 """Of all states, in their order."""
 
 

@@ -144,7 +144,7 @@ def test_a_failed_import_is_named(tmp_path):
 def test_the_way_to_read_the_log_is_printed(app):
     """A verdict that would need the log prints the flag that reads it, if its file is known."""
     with serving(app, "--processes", "2") as server, repeated(lambda: end_first(server, signal.SIGKILL), pause=1.0):
-        ran = run("check", server.stats, "--seconds", "6")
+        ran = run("check", server.stats, "--seconds", "6", "--all")
     assert f"--log stats={server.directory}/log" in " ".join(ran.stdout.split())
 
 
