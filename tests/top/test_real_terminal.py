@@ -74,8 +74,7 @@ def test_the_figures_are_those_of_the_stats():
             screen = top.wait(lambda text: [column(text, key) for key in ("PID", "REQ")] == [pids, served])
             assert column(screen, "W") == ["1", "2", "3"]
             assert sum(map(int, served)) == 60
-            assert "in service" in screen
-            assert "1 now" in screen
+            top.wait(lambda text: "in service" in text and "1 now" in text)
 
 
 def test_what_a_request_that_sleeps_spends_its_time_on():
