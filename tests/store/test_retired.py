@@ -39,7 +39,7 @@ def test_other_users_can_read_it(tmp_path):
     "make", [os.symlink, os.link, lambda _, path: os.mkfifo(path)], ids=["symlink", "link", "pipe"]
 )
 def test_only_a_regular_file_is_used(make, tmp_path):
-    """The directory belongs to the exporter's user, who could otherwise have root write anywhere, or wait for ever."""
+    """The directory belongs to the exporter's user, who could else have root write anywhere, or wait without end."""
     target = tmp_path / "target"
     target.write_text("as it was\n")
     target.chmod(0o600)

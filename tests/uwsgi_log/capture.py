@@ -196,7 +196,7 @@ def _fill_queue(server):
 
 
 def _await(log, code, act=lambda: None, pause=0.5):
-    """Waits for a message, and acts again and again until then; not for ever, since a version may lack it."""
+    """Waits for a message, and acts again and again until then; not without end, since a version may lack it."""
     end = time.monotonic() + SECONDS
     while code not in seen_in(log) and time.monotonic() < end:
         act()

@@ -100,6 +100,8 @@ def judge_objective(
     return ObjectiveFigures(slo, tuple(burns), unjudged, load_limit)
 
 
+NOT_YET = "not judged yet"
+
 UNJUDGED = (
     "not judged: the server is sampled every {interval:duration}, which shows thresholds from {least:duration} on"
 )

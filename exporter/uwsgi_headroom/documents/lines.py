@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from uwsgi_headroom.analysis.capacity import LIMITS
 from uwsgi_headroom.analysis.demand import write_at_once
 from uwsgi_headroom.analysis.littles_law import EMPTY, NOTICED
-from uwsgi_headroom.analysis.objective import FAST_BURN
+from uwsgi_headroom.analysis.objective import FAST_BURN, NOT_YET
 from uwsgi_headroom.analysis.verdict import gives_out, usable_clause
 from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.documents.request_time import describe_destinations, describe_stuck, split_request_time
@@ -289,6 +289,7 @@ def _objective(server: Server) -> Line | None:
         "met": not unjudged and not missed,
         "missed": missed,
         "unjudged": unjudged,
+        "yet": unjudged == NOT_YET,
         "share": fine_percent(objective.objective, 5),
         "threshold": chosen(objective.threshold),
         "wait": objective.queue_wait,
@@ -297,8 +298,8 @@ def _objective(server: Server) -> Line | None:
         "judged": not unjudged,
     }
     parts = (
-        "[met? met][missed? missed][unjudged? not judged]",
-        ": {share} within {threshold}[unjudged? ; {unjudged}]",
+        "[met? met][missed? missed][unjudged? not judged][yet?  yet]",
+        ": {share} within {threshold}[unjudged, not yet? ; {unjudged}]",
         f"; {_describe_burn(objective.windows)}" if not unjudged else "",
         "[judged, wait? ; queue wait {wait:duration}]",
         "[judged, load, reached? ; p95 reaches {threshold} at {load:factor} today's load]",

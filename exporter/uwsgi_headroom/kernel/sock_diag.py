@@ -129,7 +129,7 @@ TIMEOUT_SECONDS = 0.2  # Linux makes the dump within our own system calls; other
 
 
 def unix_request(show: int, inode: int = 0, states: int = 1 << TCP_LISTEN) -> bytes:
-    """What asks for UNIX sockets in these states, or for the one with this inode. show: what to tell of each."""
+    """What asks for UNIX sockets in these states, or for the one with this inode. show: what to say of each."""
     return _unix_diag_req.pack(socket.AF_UNIX, 0, 0, states, inode, show, NO_COOKIE if inode else 0)
 
 

@@ -25,6 +25,8 @@ from typing import NoReturn
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _DEATH_SIGNAL, _SUBREAPER = 1, 36  # PR_SET_PDEATHSIG and PR_SET_CHILD_SUBREAPER of linux/prctl.h
+_AGAIN_SECONDS = 0.01
+
 _KILL_SECONDS, _END_SECONDS = 10.0, 20.0  # until descendants are given up, and until a runner obeys a signal
 _LIBC = ctypes.CDLL(None)
 
@@ -56,14 +58,22 @@ def guard_this_process(prefix: str) -> Path:
 
 
 def interrupt_on_signals() -> None:
-    """Turn the first SIGINT, SIGTERM or SIGHUP into KeyboardInterrupt; ignore further ones, which would disturb it."""
+    """Turn the first SIGINT, SIGTERM or SIGHUP into KeyboardInterrupt; ignore further ones, which would disturb it.
+    Python drops an exception that begins in a finalizer, such as that of a connection: then it is raised once more."""
 
     def interrupt(*_: object) -> None:
         for number in _PASSED_ON[:3]:
             signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    for number in _PASSED_ON[:3]:
+    def raise_again(dropped: sys.UnraisableHookArgs) -> None:
+        if issubclass(dropped.exc_type, KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_SECONDS)
+        else:
+            sys.__unraisablehook__(dropped)
+
+    sys.unraisablehook = raise_again
+    for number in (*_PASSED_ON[:3], signal.SIGALRM):
         signal.signal(number, interrupt)
 
 

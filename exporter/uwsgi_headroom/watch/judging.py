@@ -20,7 +20,13 @@ from uwsgi_headroom.analysis.capacity import SLICE_SECONDS, extract_pair, follow
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import collect_emperor_findings, collect_findings
 from uwsgi_headroom.analysis.littles_law import Flow
-from uwsgi_headroom.analysis.objective import BURN_WINDOWS, ObjectiveFigures, find_load_limit, judge_objective
+from uwsgi_headroom.analysis.objective import (
+    BURN_WINDOWS,
+    NOT_YET,
+    ObjectiveFigures,
+    find_load_limit,
+    judge_objective,
+)
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.analysis.worker_states import name_slots
 from uwsgi_headroom.clock import Clock
@@ -208,7 +214,7 @@ class ObjectiveWatch:
             self._ended = ended
             self._windows = self._list([(ended - seconds, ended) for seconds in BURN_WINDOWS])
         if not self._windows:
-            return ObjectiveFigures(self._slo, (), "not judged yet")
+            return ObjectiveFigures(self._slo, (), NOT_YET)
         if ended - self._minutes_ended >= _MINUTE:
             self._minutes_ended = ended
             ends = [ended - _MINUTE * number for number in range(int(HISTORY_SECONDS / _MINUTE))]

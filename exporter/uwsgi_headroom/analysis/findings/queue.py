@@ -51,8 +51,8 @@ QUEUE_FULL = Kind(
     role="harm",
     severity="critical or warning",
     title="Clients are refused at {name}, whose listen queue is full[warning?  at times].",
-    evidence="The queue of {name} ({limit} connections) was full for {full} of the last {seconds:duration}, and held "
-    "{mean} connections on average ({now} now)[tcp, dropped? ; the kernel dropped {dropped:connection}][tcp, others? , "
+    evidence="The queue[several?  of {name}] ({limit} connections) was full for {full} of the last {seconds:duration}, and "
+    "held {mean} on average ({now} now)[tcp, dropped? ; the kernel dropped {dropped:connection}][tcp, others? , "
     "and {others} more that may belong to other TCP listeners].",
     meaning="[tcp? When the kernel drops a connection, the client tries again after one second, and then after two "
     "more.][not tcp? A web server in front gets `Resource temporarily unavailable`, and responds with status 502.]",
@@ -155,6 +155,7 @@ def _describe_refusals(figures: Figures, name: str, full: float, mean: float, ba
     dropped = refused if overflows and refused is not None else overflows  # an earlier history has only the sum
     return {
         "tcp": is_tcp(name),
+        "several": len(figures.server.queues) > 1,
         "dropped": dropped,
         "others": ((overflows or 0) - (dropped or 0)) or None,
         "full": fine_percent(full) if full < 0.001 else percent(full),
