@@ -109,4 +109,4 @@ export const utc = (time) => `${new Date(time * 1000).toISOString().slice(0, 19)
 
 /** How short a window is, as a sentence; empty if it covers what was requested. */
 export const shortness = ({ seconds, asked }) =>
-  seconds < 0.9 * asked ? `Based on ${duration(seconds)} so far (${duration(asked)} requested).` : "";
+  seconds < 0.9 * asked ? `${duration(seconds)} of ${duration(asked)} so far.` : "";
