@@ -9,7 +9,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterable
-from importlib.util import find_spec
 from pathlib import Path
 
 REQUIREMENTS = {
@@ -25,11 +24,6 @@ CONTAINER = Path("/opt/uwsgi-headroom/healthcheck.py")
 """A file that only the image has (deploy/container/Containerfile)."""
 
 ELSEWHERE = "which cannot be added to {}; install uwsgi-headroom into a virtual environment (docs/installation.md)"
-
-
-def find_missing(modules: Iterable[str]) -> list[str]:
-    """Return those of these modules that cannot be imported; imports none."""
-    return [module for module in modules if find_spec(module) is None]
 
 
 def describe_missing(modules: Iterable[str]) -> str:

@@ -159,13 +159,12 @@ def test_wrong_figures_are_refused(path):
 HOLDERS = {"a.sock": (1,), "b.sock": (2, 3)}
 
 
-@pytest.mark.parametrize("settings", [None, {}, {"listen": "info", "max_requests_delta": "warning"}])
 @pytest.mark.parametrize("holders", [None, HOLDERS])
 @pytest.mark.parametrize("limit", [None, "loop_held"])
-def test_levels_of_a_record(settings, holders, limit):
-    """The workers of each socket, the rules that have something to say, which may be none, and another limit."""
+def test_levels_of_a_record(holders, limit):
+    """The workers of each socket, and another limit."""
     record = full_record()
-    levels = replace(record.levels, socket_holders=holders, settings=settings, limited_by=limit)
+    levels = replace(record.levels, socket_holders=holders, limited_by=limit)
     assert decode_record(encode_record(replace(record, levels=levels))).levels == levels
 
 

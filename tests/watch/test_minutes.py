@@ -4,15 +4,12 @@ from typing import Any
 
 import pytest
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.record import UNKNOWN, Options
 from uwsgi_headroom.store.record import Minute, merge_records
-from uwsgi_headroom.watch.kept_history import find_levels
 
 FIRST = EPOCH // 60  # EPOCH is 20 s after the end of this minute
 
@@ -154,14 +151,3 @@ def test_a_failing_writer_loses_no_sample():
             raise RuntimeError("a bug")
 
     assert Watched(170, Failing()).watch.integrals.totals.samples == 171
-
-
-def test_a_minute_has_the_rules_about_the_settings_and_no_setting():
-    """Which rules of the review speak, and how; None, and not nothing, while the options are not known."""
-    reading = Server(2, 4).read(1000.0)
-    options = Options(complete=True, harakiri=4711, stats="hunter2:1717", listen=2000, source={"stats": "hunter2.ini"})
-    known = replace(reading, host=replace(reading.host, setup=replace(UNKNOWN, options=options)))
-    levels = find_levels(known, None, None)
-    assert (levels.settings["stats_exposed"], levels.settings["need_app"]) == ("warning", "info")
-    assert not any(secret in repr(levels) for secret in ("hunter2", "4711"))
-    assert find_levels(reading, None, None).settings is None

@@ -696,18 +696,11 @@ _EXAMPLE = make_case(
     ),
     Evidence(somaxconn=4096),
 )
-"""The numbers in the lines of rules, for those who know only which rules spoke."""
-
-
-def describe_rule(name: str, severity: AdviceSeverity) -> Advice | None:
-    """What a rule says in general, with this severity and numbers as examples; None if there is no such rule."""
-    rows = [rule for rule in RULES if rule.rule == name]
-    found = next((rule for rule in rows if rule.severity == severity), next(iter(rows), None))
-    return replace(found.fill(_EXAMPLE), severity=severity) if found else None
+"""The numbers in the lines of rules where none are known."""
 
 
 def list_rules() -> list[Advice]:
-    """The same of every rule, by their names."""
+    """What each rule says in general, with numbers as examples, by their names."""
     rows = {rule.rule: rule for rule in reversed(RULES)}
     return [rows[name].fill(_EXAMPLE) for name in sorted(rows)]
 

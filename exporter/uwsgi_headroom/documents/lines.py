@@ -213,8 +213,7 @@ def _time(server: Server) -> Iterator[Line | None]:
     if not named:
         return
     unit = " per request" if time.whole.per_request is not None else f" (mean {time.unit})"
-    parts = [named[0], *(f", {each}" for each in named[1:]), unit]
-    yield _line("time", "time", 2, parts)
+    yield _line("time", "time", 2, [*_list_apart(named, ", "), unit])
     yield _line("stuck", "", 4, [describe_stuck(waits, time)])
     yield _line("outside", "", 4, _list_apart(describe_destinations(waits)))
 
@@ -225,8 +224,8 @@ def _why_no_time(server: Server) -> list[str]:
     return [] if why.startswith("off:") else ["not known", f": {why.partition(': ')[0]}"]
 
 
-def _list_apart(texts: Sequence[str]) -> list[str]:
-    return [text if place == 0 else f"; {text}" for place, text in enumerate(texts)]
+def _list_apart(texts: Sequence[str], mark: str = "; ") -> list[str]:
+    return [text if place == 0 else f"{mark}{text}" for place, text in enumerate(texts)]
 
 
 def _headroom(server: Server) -> Line | None:
@@ -275,7 +274,7 @@ def _limits(server: Server) -> Line | None:
     texts = [f"{LIMIT_WORDS[limit].name} {factor(value)}" for value, limit in known]
     texts += [f"{LIMIT_WORDS[limit].name} >100x" for limit in room.far]
     texts += [f"{LIMIT_WORDS[limit].name} seen, its limit is not known yet" for limit in room.unknown]
-    return _line("limits", "limits", 10, [text if place == 0 else f", {text}" for place, text in enumerate(texts)])
+    return _line("limits", "limits", 10, _list_apart(texts, ", "))
 
 
 def _objective(server: Server) -> Line | None:

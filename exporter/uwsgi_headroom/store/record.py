@@ -28,7 +28,7 @@ from uwsgi_headroom.history.window import (
     WorkerWindow,
 )
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.record import AdviceSeverity, SocketHolders
+from uwsgi_headroom.record import SocketHolders
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
@@ -47,8 +47,6 @@ class Levels(Struct, frozen=True, array_like=True):
     """The objective, without its origin."""
     socket_holders: SocketHolders | None = None
     """The workers of each socket, where some do not take requests from every one (`map-socket`)."""
-    settings: Mapping[str, AdviceSeverity] | None = None
-    """The rules of the review that have something to say (`analysis.settings`), never the settings."""
     limited_by: str | None = None
     """The code of what limited the server before its resources (`Headroom.limited_by`)."""
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
@@ -107,7 +106,7 @@ def find_levels(reading: Reading | None, others_follow: bool | None, slo: Slo | 
     server = describe_server(reading) if reading else None
     if server is None:
         return Levels(slo=slo)
-    memory, advice = server.memory, review_server(server)
+    memory = server.memory
     return Levels(
         cpus=server.cpus.count if server.cpus else None,
         memory_available=memory.available if memory else None,
@@ -116,7 +115,6 @@ def find_levels(reading: Reading | None, others_follow: bool | None, slo: Slo | 
         thunder_lock=server.thunder_lock,
         slo=slo,
         socket_holders=server.setup.socket_holders if server.setup.mapped else None,
-        settings=None if advice is None else {each.rule: each.severity for each in advice},
     )
 
 

@@ -51,8 +51,8 @@ QUEUE_FULL = Kind(
     role="harm",
     severity="critical or warning",
     title="Clients are refused at {name}, whose listen queue is full[warning?  at times].",
-    evidence="The queue[several?  of {name}] ({limit} connections) was full for {full} of the last {seconds:duration}, and "
-    "held {mean} on average ({now} now)[tcp, dropped? ; the kernel dropped {dropped:connection}][tcp, others? , "
+    evidence="The queue[several?  of {name}] ({limit} connections) was full for {full} of the last {seconds:duration}, "
+    "and held {mean} on average ({now} now)[tcp, dropped? ; the kernel dropped {dropped:connection}][tcp, others? , "
     "and {others} more that may belong to other TCP listeners].",
     meaning="[tcp? When the kernel drops a connection, the client tries again after one second, and then after two "
     "more.][not tcp? A web server in front gets `Resource temporarily unavailable`, and responds with status 502.]",
