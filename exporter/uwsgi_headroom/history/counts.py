@@ -55,8 +55,7 @@ _TICKS = 10_000  # per second: enough for a process that uses 119 CPUs for an ho
 WAIT_TICKS = 100  # per second: enough for an hour of 11,900 threads
 _PER_BYTE = 1 / 1024  # resident memory up to 4 TiB
 
-_COUNT = Quantity("count")
-_REPORTED = Quantity("count", known="reported")
+_COUNT, _REPORTED = Quantity("count"), Quantity("count", known="reported")
 _LEVEL, _CHANGE = Quantity("level"), Quantity("change")
 _SECONDS, _REPORTED_SECONDS = Quantity("time", DOUBLE), Quantity("time", DOUBLE, known="reported")
 _USED, _WAITED = Quantity("time", _TICKS), Quantity("time", WAIT_TICKS, known="waits")

@@ -1,6 +1,6 @@
 """Encodes records as MessagePack in zlib, and decodes them.
 
-The table of quantities (`history.totals`) says which figures there are, and in which order. What is missing at the end
+The table of quantities (`history.window`) says which figures there are, and in which order. What is missing at the end
 of a part is unknown, and what is too much is left out: versions read each other's records. Times are in 0.1 ms and
 requests in hundredths, because small whole numbers take few bytes.
 """
