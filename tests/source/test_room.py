@@ -143,6 +143,32 @@ def test_who_loses_its_room():
     assert (long.taken, short.taken, known.taken, room.left) == (0, 40, 50, 10)
 
 
+@pytest.mark.parametrize("seconds", [0.5, 2.0, 5.0, 20.0])
+def test_equals_do_not_take_the_room_in_turns(seconds):
+    """Three servers send the largest document of the default cap as slowly as a busy machine makes them, and there is
+    room for two: all are read before a read has failed for having lost its room three times."""
+    hands = MovableClock()
+    room = Room(monotonic=hands.clock.monotonic)
+    waiting, reading, losses = [Share(room) for _ in range(3)], [], []
+    end = hands.clock.monotonic() + 1000
+    while waiting or reading:
+        assert hands.clock.monotonic() < end
+        for share in [*reading]:
+            if share.loss or hands.clock.monotonic() - share.since >= seconds:
+                reading.remove(share)
+                if share.loss:
+                    losses.append(share)
+                    waiting.append(share)
+                    share.loss = None
+                share.end()
+        for share in [*waiting]:
+            if room.take(share, 6_000_000):
+                waiting.remove(share)
+                reading.append(share)
+        hands.move(0.25)
+    assert all(losses.count(share) < 3 for share in losses)
+
+
 async def test_a_document_larger_than_all_room_takes_all():
     """An operator may allow documents that are larger."""
     room = Room(1_000_000)

@@ -9,7 +9,8 @@ bounded, so that slow or many large ones cannot fill the memory of the exporter:
   asked, since a read that pauses in the middle would block uWSGI's master. An unknown document that finds no room is
   read again from the start, once there is room for the largest.
 * Where room is short, a read that usually holds few bytes for a short time takes it from those that have held more
-  bytes for longer. So servers that send slowly cannot hold up one that sends fast.
+  bytes for longer, twice as much at least: equals would take it from each other in turns. So servers that send slowly
+  cannot hold up one that sends fast.
 """
 
 from __future__ import annotations
@@ -62,12 +63,12 @@ class Room:
         self._holders: set[Share] = set()
 
     def take(self, share: Share, size: int) -> bool:
-        """Give a share so much more room, if need be that of others which have cost more; False if there is none."""
+        """Give a share so much more room, if need be that of others which cost twice as much; False if there is none."""
         size = min(size, self.most - share.taken)  # a document that is larger than all room takes all
         now = self.monotonic()
         if size > self.left:
             dearest = sorted(self._holders - {share}, key=lambda each: each.spent(now), reverse=True)
-            dearer = [each for each in dearest if each.spent(now) > share.cost]
+            dearer = [each for each in dearest if each.spent(now) > 2 * share.cost]
             if size > self.left + sum(each.taken for each in dearer):
                 return False
             for each in dearer:
