@@ -41,7 +41,6 @@ _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("complaints", "complaints", tables.complaints),
     ("configuration", "settings", tables.settings),
     ("installation", "scenes", tables.scenes),
-    ("design", "imports", tables.imports),
     ("history", "kinds", tables.event_kinds),
     ("history", "causes", tables.event_causes),
     ("log", "messages", tables.log_messages),

@@ -287,17 +287,6 @@ def rules() -> Iterator[str]:
     yield from table(("rule", "what hurts", "line, for example", "uWSGI", "does not matter if"), rows)
 
 
-def imports() -> Iterator[str]:
-    """What each folder of the package is for, and what else of the package it imports; what needs least comes first."""
-    found = read_imports()
-    rows = []
-    for part in sorted(found, key=lambda part: (len(_reach(part, found)), part)):
-        is_folder = (PACKAGE / part).is_dir()
-        listed = ", ".join(f"`{name}`" for name in sorted(found[part]))
-        rows.append((f"`{part}{'/' if is_folder else '.py'}`", _describe(part), listed))
-    yield from table(("folder or module", "what it is", "imports"), rows)
-
-
 def read_imports(package: Path = PACKAGE) -> dict[str, frozenset[str]]:
     """By folder, and by module beside the folders: the other ones that it imports, also for types alone."""
     imports: dict[str, set[str]] = {}
@@ -317,24 +306,6 @@ def _imported_parts(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         yield from (name.split(".")[1] for name in names if name.startswith(f"{PACKAGE.name}."))
-
-
-def _reach(part: str, imports: Mapping[str, frozenset[str]]) -> set[str]:
-    """All that it needs, directly or not."""
-    reached: set[str] = set()
-    waiting = [part]
-    while waiting:
-        new = imports[waiting.pop()] - reached
-        reached |= new
-        waiting += new
-    return reached
-
-
-def _describe(part: str) -> str:
-    """The first sentence of its docstring."""
-    file = PACKAGE / part / "__init__.py" if (PACKAGE / part).is_dir() else PACKAGE / f"{part}.py"
-    words = " ".join((ast.get_docstring(ast.parse(file.read_text())) or "").split())
-    return re.split(r"(?<=\.) ", words)[0].replace("|", r"\|")
 
 
 def bounds() -> Iterator[str]:
