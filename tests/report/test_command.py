@@ -136,7 +136,7 @@ def test_an_interrupted_report_leaves_nothing(written, history, capsys):
         (("--history", "b", "--time-zone", "Mars"), "--time-zone: Mars is not known"),
         (("--prometheus", "ftp://a"), "--prometheus: expected a URL"),
         (("--prometheus", "http://a", "--until", "soon"), "--until: soon is not a time"),
-        (("--prometheus", "http://a", "--prometheus-user", "ann"), "belong together"),
+        (("--prometheus", "http://a", "--http.config.file", "/nowhere"), "--http.config.file: /nowhere: No such file"),
         (("--prometheus", "http://a", "--prometheus-header", "t0psecret"), "NAME: VALUE"),
     ],
 )

@@ -87,10 +87,10 @@ CHECKING = (
 
 HTTP_CONFIG = Flag(
     "--http.config.file FILE",
-    "a file with the login, the trusted certificates or the client certificate to use with an exporter, in "
-    "the format of promtool's --http.config.file",
+    "a file with the login, the trusted certificates or the client certificate to use with an exporter or a "
+    "Prometheus, in the format of promtool's --http.config.file",
 )
-"""The access to exporters, for every command that reads one."""
+"""For every command that reads an exporter or a Prometheus."""
 
 _maximum = partial(Flag, parse=parse_maximum, default=UNSET)
 
@@ -243,18 +243,12 @@ REPORT_FLAGS = (
         parse=parse_format,
         values=REPORT_FORMATS,
     ),
-    Flag("--prometheus-user NAME", "log in as this user; you can also put the user into the URL"),
-    Flag(
-        "--prometheus-password-file FILE",
-        "a file with the user's password (a password on the command line would be visible in the process list)",
-    ),
-    Flag("--prometheus-token-file FILE", "log in with the bearer token in this file"),
+    HTTP_CONFIG,
     Flag(
         "--prometheus-header NAME:VALUE",
         "a header to send with each request, such as 'X-Scope-OrgID: shop'. May be repeated",
         is_repeatable=True,
     ),
-    Flag("--ca-file FILE", "a PEM file with certificates to trust, in addition to the system's certificates"),
 )
 
 

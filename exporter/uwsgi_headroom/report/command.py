@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from uwsgi_headroom import logs
+from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.report.progress import Progress, ProgressLine
 from uwsgi_headroom.report.quarters import ReviewData
@@ -88,14 +89,7 @@ def _load(request: ReportRequest, progress: Progress) -> ReviewData:
     if request.prometheus is None:
         load = partial(load_history_files, [Path(path) for path in request.history])
     else:
-        endpoint = make_endpoint(
-            request.prometheus,
-            user=request.user,
-            password_file=request.password_file,
-            token_file=request.token_file,
-            headers=request.headers,
-            ca_file=request.ca_file,
-        )
+        endpoint = make_endpoint(request.prometheus, load_optional(request.http_config), request.headers)
         span_at(time.time())  # a wrong time is reported before any query
         load = partial(load_prometheus, PrometheusApi(endpoint))
     return load(span_at, servers=request.servers, services=request.services, progress=progress)

@@ -40,11 +40,8 @@ class ReportRequest:
     time_zone: str | None = None
     out: str = DEFAULT_OUT
     format: Format | None = None
-    user: str | None = None
-    password_file: str | None = None
-    token_file: str | None = None
     headers: tuple[str, ...] = ()
-    ca_file: str | None = None
+    http_config: str | None = None
 
 
 def parse_range(text: str) -> float:
