@@ -26,10 +26,12 @@ from uwsgi_headroom.report.progress import Progress
 from uwsgi_headroom.report.quarters import LEAST_COVERED, STEP, ReviewData, ServerHistory
 from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi, PrometheusError
 from uwsgi_headroom.report.sources.prometheus_queries import (
+    CLOCKS,
     OBSERVED,
-    Answers,
-    Quarter,
+    Clock,
     ServerSeries,
+    Values,
+    add_answers,
     find_servers,
     growth_seconds,
     list_foreign_names,
@@ -72,7 +74,7 @@ def load_prometheus(
         raise explain_no_servers(api, span)
     chosen = select_servers(found, servers, services)
     refuse_too_many(chosen, span.quarters)
-    made: dict[str, list[_Maker]] = {server.name: [] for server in chosen}
+    made: dict[str, list[_Quarter]] = {server.name: [] for server in chosen}
     failure = _ask_all(api, chosen, span, made, progress)
     data = [_make_history(server, made[server.name]) for server in chosen]
     if not any(server.quarters for server in data):
@@ -97,7 +99,7 @@ def _ask_all(
     api: PrometheusApi,
     chosen: Sequence[ServerSeries],
     span: TimeRange,
-    made: Mapping[str, list[_Maker]],
+    made: Mapping[str, list[_Quarter]],
     progress: Progress,
 ) -> str:
     """Add the quarters of each server, the latest piece first. Returns why it ended early, or an empty text. Raises
@@ -105,7 +107,7 @@ def _ask_all(
     questions = [(group, question) for group in _group(chosen) for question in list_questions(group[0].interval)]
     pieces = span.cut()
     for number, ends in enumerate(pieces):
-        answers = Answers()
+        answers: dict[str, Values] = {}
         for place, (group, question) in enumerate(questions):
             progress(number * len(questions) + place, len(pieces) * len(questions), question.name.replace("_", " "))
             try:
@@ -115,10 +117,10 @@ def _ask_all(
                     raise
                 days = (span.until - ends[-1]) / 86400
                 return f"Only the last {days:.3g} days are here, the rest is missing: {error}."
-            answers.add(question, group, series)
+            add_answers(answers, question, group, series)
         for server in chosen:
             seconds = growth_seconds(server.interval)
-            made[server.name][:0] = [_Maker(answers.at(server.name, end), seconds, end) for end in ends]
+            made[server.name][:0] = [_Quarter(answers.get(server.name, {}), seconds, end) for end in ends]
     progress(1, 1, "done")
     return ""
 
@@ -144,14 +146,14 @@ def explain_no_servers(api: PrometheusApi, span: TimeRange) -> HeadroomError:
     return HeadroomError(f"{api.url} has no metrics of uwsgi-headroom from {span.show()}", details)
 
 
-def _make_history(server: ServerSeries, made: Sequence[_Maker]) -> ServerHistory:
-    known = ((maker.end, maker.make()) for maker in made if maker.sampled >= LEAST_COVERED * STEP)
+def _make_history(server: ServerSeries, made: Sequence[_Quarter]) -> ServerHistory:
+    known = ((quarter.end, quarter.make()) for quarter in made if quarter.sampled >= LEAST_COVERED * STEP)
     return ServerHistory(
         server=server.name,
         service=server.service,
         host=server.host,
         quarters={end: record for end, record in known if record},
-        sampled=sum(maker.sampled for maker in made),
+        sampled=sum(quarter.sampled for quarter in made),
     )
 
 
@@ -168,8 +170,9 @@ def _spread_buckets(bounds: tuple[float, ...]) -> tuple[Bins, list[tuple[int, fl
     return bins, [*spread[:last], *above]
 
 
-COUNTS = ("requests", "static_requests", "respawns", "lost")
-"""Those of a worker."""
+_COUNTS = ("requests", "static_requests", "respawns", "lost")
+_TIMES = ("running_time", "busy_seconds", "cpu_seconds", "interpreter_lock_seconds")
+"""Figures of a worker."""
 
 _NUMBER, _BOUND = re.compile(r"[0-9]{1,9}"), re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?|\+Inf")
 """Labels of workers and of buckets."""
@@ -178,25 +181,29 @@ REASONS = ("slow", "waited", "lost", "refused")
 """Why requests missed the objective. Earlier versions had the first and the third."""
 
 
-class _Maker:
-    """Makes the record of a quarter, which ends at `end` (epoch seconds), from what was answered about it.
+class _Quarter:
+    """The quarter of an hour that ends at `end` (epoch seconds), from what was answered about it.
 
     sampled: the seconds of the quarter that were. Every growth is of `seconds`, which are a little more than a quarter,
     and extrapolated: so it is divided by that of the exporter's own clock, with or without gaps.
     """
 
-    def __init__(self, quarter: Quarter, seconds: float, end: float) -> None:
-        self._quarter, self.end = quarter, end
-        observed, waits = quarter.value("observed") or 0.0, quarter.value("wait_observed") or 0.0
-        whole = observed + (quarter.value("gap") or 0.0)
+    def __init__(self, answered: Values, seconds: float, end: float) -> None:
+        self.end = end
+        self._values = {
+            query: {part: values[end] for part, values in parts.items() if end in values}
+            for query, parts in answered.items()
+        }
+        self._factors: dict[Clock, float] = {"level": 1.0}
+        observed, gap, waits = (self._value(query) or 0.0 for query in ("observed", "gap", "wait_observed"))
         self.sampled = STEP * min(1.0, max(0.0, observed / seconds))
-        self._per_sample = ratio(self.sampled, observed) or 0.0
-        self._per_wait_sample = ratio(self.sampled, waits) or 0.0
-        self._per_second = ratio(STEP, whole) or 0.0
+        self._factors["sampled"] = ratio(self.sampled, observed) or 0.0
+        self._factors["waits"] = ratio(self.sampled, waits) or 0.0
+        self._factors["whole"] = ratio(STEP, observed + gap) or 0.0
 
     def make(self) -> Record | None:
         """The record; None if nothing is known of the workers."""
-        window, routes = self._window(), self._scale("routes", self._per_sample)
+        window, routes = self._window(), self._parts("routes")
         if not window.workers:
             return None
         return Record(
@@ -207,77 +214,68 @@ class _Maker:
             levels=self._levels(),
         )
 
-    def _scale(self, query: str, factor: float) -> dict[str, float]:
-        """The growths of all parts, such as workers, in the whole quarter."""
-        return {part: max(0.0, growth) * factor for part, growth in self._quarter.parts(query).items()}
+    def _parts(self, query: str) -> dict[str, float]:
+        """The growths of all parts, such as workers, in the whole quarter; or their levels."""
+        clock, values = CLOCKS[query], self._values.get(query, {})
+        if clock == "level":
+            return values
+        return {part: max(0.0, growth) * self._factors[clock] for part, growth in values.items()}
+
+    def _value(self, query: str) -> float | None:
+        """That of a query without parts."""
+        return self._parts(query).get("")
 
     def _count(self, query: str) -> int | None:
-        """The growth of a counter of uWSGI's own, which goes on in gaps, or the sum of those of its parts."""
-        growths = self._quarter.parts(query).values()
-        return round(sum(growths) * self._per_second) if growths else None
-
-    def _whole(self, query: str) -> int | None:
-        value = self._quarter.value(query)
-        return None if value is None else round(value)
+        """A whole number, of all parts together."""
+        values = self._parts(query).values()
+        return round(sum(values)) if values else None
 
     def _window(self) -> Window:
-        judged, missed = self._count("judged"), self._scale("missed", self._per_second)
-        reasons = {reason: None if judged is None else round(missed.get(reason, 0.0)) for reason in REASONS}
-        full = self._quarter.value("full") or 0.0
+        missed = self._parts("missed")
+        known: dict[str, Any] = {
+            query: self._count(query) for query in ("overflows", "configured", "available", "judged")
+        }
+        if known["judged"] is not None:
+            known |= {f"missed_{reason}": round(missed.get(reason, 0.0)) for reason in REASONS}
         return Window(
             asked=STEP,
             seconds=STEP,
             until=self.end,
             observed_seconds=self.sampled,
-            full_seconds=min(self.sampled, full * self._per_sample),
+            full_seconds=min(self.sampled, self._value("full_seconds") or 0.0),
             gap_seconds=STEP - self.sampled,
-            reloads=self._count("reloads") or 0,
-            exceptions=self._count("exceptions") or 0,
-            harakiris=self._count("harakiris") or 0,
-            respawns=self._count("respawns") or 0,
-            overflows=self._count("overflows"),
             workers=tuple(self._workers()),
-            queue_seconds=self._scale("queue", self._per_sample),
-            queue_full_seconds=self._scale("queue_full", self._per_sample),
+            queue_seconds=self._parts("queue_seconds"),
+            queue_full_seconds=self._parts("queue_full_seconds"),
             occupancy=(0,) * (len(OCCUPANCY_BOUNDS) + 1),
-            configured=self._whole("configured"),
-            available=self._whole("available"),
             cpu=self._cpu(),
             waits=self._waits(),
-            judged=judged,
-            **{f"missed_{reason}": number for reason, number in reasons.items()},
+            **{query: self._count(query) or 0 for query in ("reloads", "exceptions", "harakiris", "respawns")},
+            **known,
         )
 
     def _workers(self) -> Iterator[WorkerWindow]:
-        counts: dict[str, Any] = {name: self._scale(name, self._per_second) for name in COUNTS}
-        times: dict[str, Any] = {name: self._scale(name, self._per_second) for name in ("running_time", "cpu_seconds")}
-        times["busy_seconds"] = self._scale("busy_seconds", self._per_sample)
-        times["interpreter_lock_seconds"] = self._scale("interpreter_lock_seconds", self._per_wait_sample)
+        counts: dict[str, Any] = {name: self._parts(name) for name in _COUNTS}
+        times: dict[str, Any] = {name: self._parts(name) for name in _TIMES}
         for part in sorted(filter(_NUMBER.fullmatch, counts["requests"]), key=int):
             yield WorkerWindow(
                 worker_id=int(part),
-                up_seconds=self._quarter.parts("accepting").get(part, 0.0) * self.sampled,
-                resident_bytes=None,
-                resident_growth=None,
+                up_seconds=self._parts("accepting").get(part, 0.0) * self.sampled,
                 **{name: round(parts.get(part, 0.0)) for name, parts in counts.items()},
                 **{name: parts.get(part) for name, parts in times.items()},
             )
 
     def _waits(self) -> WaitWindow | None:
-        seconds = self._scale("waits", self._per_wait_sample)
+        seconds = self._parts("waits")
         known = {state: seconds[state] for state in STATES if seconds.get(state)}
-        backends = self._scale("backends", self._per_wait_sample)
-        return WaitWindow(self.sampled, 0.0, known, backends) if known else None
+        return WaitWindow(self.sampled, 0.0, known, self._parts("backends")) if known else None
 
     def _cpu(self) -> CpuWindow | None:
-        own, idle, others = (self._quarter.value(query) for query in ("cpu_own", "cpu_idle", "cpu_others"))
-        if own is None or idle is None:
-            return None
-        factor = self._per_sample
-        return CpuWindow(self.sampled, own * factor, idle * factor, None if others is None else others * factor)
+        own, idle, others = (self._value(query) for query in ("own_seconds", "idle_seconds", "others_seconds"))
+        return None if own is None or idle is None else CpuWindow(self.sampled, own, idle, others)
 
     def _response_times(self) -> ResponseTimeWindow | None:
-        growths = self._scale("by_time", self._per_second).items()
+        growths = self._parts("by_time").items()
         buckets = {float(le): growth for le, growth in growths if _BOUND.fullmatch(le) and float(le) > 0}
         requests = round(buckets.get(inf, 0.0))
         if not requests:
@@ -289,23 +287,22 @@ class _Maker:
         return ResponseTimeWindow(bins, 0.0, requests, counts, array("f", [0.0] * len(bins)))
 
     def _levels(self) -> Levels:
-        value = self._quarter.value
-        threshold, objective, lock = value("threshold"), value("objective"), value("thunder_lock")
-        limits, is_set = self._quarter.parts("limits"), 0 < (objective or 0) < 1 and (threshold or 0) > 0
+        threshold, objective = self._value("threshold") or 0.0, self._value("objective") or 0.0
+        lock, limits = self._value("thunder_lock"), self._parts("limits")
         return Levels(
-            cpus=value("cpus"),
-            memory_available=self._whole("memory_available"),
-            memory_per_worker=self._whole("memory_per_worker") or self._whole("resident"),
+            cpus=self._value("cpus"),
+            memory_available=self._count("memory_available"),
+            memory_per_worker=self._count("memory_per_worker") or self._count("resident"),
             thunder_lock=None if lock is None else bool(lock),
-            slo=Slo(threshold, objective) if threshold and objective and is_set else None,
+            slo=Slo(threshold, objective) if threshold > 0 and 0 < objective < 1 else None,
             socket_holders=self._socket_holders(),
             limited_by=next((code for code, share in limits.items() if share >= MOSTLY), None),
         )
 
     def _socket_holders(self) -> SocketHolders | None:
         """One socket for each worker, where every one that accepts has its own; which do is not known."""
-        shares = self._quarter.parts("accepting").items()
+        shares = self._parts("accepting").items()
         accepting = [part for part, share in shares if share >= ACCEPTING and _NUMBER.fullmatch(part)]
-        if len(accepting) < 2 or (self._quarter.value("own_sockets") or 0.0) < len(accepting):
+        if len(accepting) < 2 or (self._value("own_sockets") or 0.0) < len(accepting):
             return None
         return {f"the socket of worker {part}": (int(part),) for part in accepting}

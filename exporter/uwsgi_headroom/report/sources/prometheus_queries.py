@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.findings import OTHER_LIMITS
@@ -111,38 +112,39 @@ def _escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-_SERVER_COUNTERS = {
-    "observed": OBSERVED,
-    "gap": "uwsgi_exporter_sample_gap_seconds_total",
-    "full": "uwsgi_full_occupancy_seconds_total",
-    "reloads": "uwsgi_server_reloads_total",
-    "overflows": "uwsgi_listen_overflows_total",
-    "cpu_own": "uwsgi_cpu_used_by_workers_seconds_total",
-    "cpu_idle": "uwsgi_cpu_available_idle_seconds_total",
-    "cpu_others": "uwsgi_cpu_used_by_others_seconds_total",
-    "judged": "uwsgi_slo_requests_total",
-    "wait_observed": "uwsgi_wait_observed_seconds_total",
-}
+Clock = Literal["sampled", "waits", "whole", "level"]
+"""What the growth of a counter is divided by: the time that the exporter sampled, that in which it saw waits, or all of
+it, because uWSGI's own counters go on in gaps. A level does not grow."""
 
-_PARTS = {
-    "requests": ("worker_id", "uwsgi_worker_requests_total"),
-    "static_requests": ("worker_id", "uwsgi_worker_static_requests_total"),
-    "running_time": ("worker_id", "uwsgi_worker_running_time_seconds_total"),
-    "busy_seconds": ("worker_id", "uwsgi_worker_busy_thread_seconds_total"),
-    "interpreter_lock_seconds": ("worker_id", "uwsgi_worker_interpreter_lock_wait_thread_seconds_total"),
-    "lost": ("worker_id", "uwsgi_worker_lost_requests_total"),
-    "exceptions": ("worker_id", "uwsgi_worker_exceptions_total"),
-    "harakiris": ("worker_id", "uwsgi_worker_harakiri_total"),
-    "respawns": ("worker_id", "uwsgi_worker_respawns_total"),
-    "queue": ("socket", "uwsgi_socket_queue_seconds_total"),
-    "queue_full": ("socket", "uwsgi_socket_queue_full_seconds_total"),
-    "missed": ("reason", "uwsgi_slo_bad_requests_total"),
-    "by_time": ("le", "uwsgi_response_time_seconds_bucket"),
-    "waits": ("state", "uwsgi_wait_thread_seconds_total"),
-    "backends": ("backend", "uwsgi_backend_wait_thread_seconds_total"),
-    "routes": ("route", "uwsgi_route_busy_thread_seconds_total"),
-}
-"""Counters of which a server has several series, and the label in which these differ."""
+_COUNTERS: Sequence[tuple[str, Clock, str, str]] = (
+    ("observed", "level", "", OBSERVED),
+    ("gap", "level", "", "uwsgi_exporter_sample_gap_seconds_total"),
+    ("wait_observed", "level", "", "uwsgi_wait_observed_seconds_total"),
+    ("full_seconds", "sampled", "", "uwsgi_full_occupancy_seconds_total"),
+    ("reloads", "whole", "", "uwsgi_server_reloads_total"),
+    ("overflows", "whole", "", "uwsgi_listen_overflows_total"),
+    ("own_seconds", "sampled", "", "uwsgi_cpu_used_by_workers_seconds_total"),
+    ("idle_seconds", "sampled", "", "uwsgi_cpu_available_idle_seconds_total"),
+    ("others_seconds", "sampled", "", "uwsgi_cpu_used_by_others_seconds_total"),
+    ("judged", "whole", "", "uwsgi_slo_requests_total"),
+    ("missed", "whole", "reason", "uwsgi_slo_bad_requests_total"),
+    ("by_time", "whole", "le", "uwsgi_response_time_seconds_bucket"),
+    ("requests", "whole", "worker_id", "uwsgi_worker_requests_total"),
+    ("static_requests", "whole", "worker_id", "uwsgi_worker_static_requests_total"),
+    ("running_time", "whole", "worker_id", "uwsgi_worker_running_time_seconds_total"),
+    ("busy_seconds", "sampled", "worker_id", "uwsgi_worker_busy_thread_seconds_total"),
+    ("interpreter_lock_seconds", "waits", "worker_id", "uwsgi_worker_interpreter_lock_wait_thread_seconds_total"),
+    ("lost", "whole", "worker_id", "uwsgi_worker_lost_requests_total"),
+    ("exceptions", "whole", "worker_id", "uwsgi_worker_exceptions_total"),
+    ("harakiris", "whole", "worker_id", "uwsgi_worker_harakiri_total"),
+    ("respawns", "whole", "worker_id", "uwsgi_worker_respawns_total"),
+    ("queue_seconds", "sampled", "socket", "uwsgi_socket_queue_seconds_total"),
+    ("queue_full_seconds", "sampled", "socket", "uwsgi_socket_queue_full_seconds_total"),
+    ("waits", "waits", "state", "uwsgi_wait_thread_seconds_total"),
+    ("backends", "waits", "backend", "uwsgi_backend_wait_thread_seconds_total"),
+    ("routes", "sampled", "route", "uwsgi_route_busy_thread_seconds_total"),
+)
+"""What each counter fills, and the label in which the series of a server differ, if it has several."""
 
 _LEVELS = {
     "configured": "uwsgi_threads_configured",
@@ -156,12 +158,13 @@ _LEVELS = {
 
 
 class Question(Struct, frozen=True):
-    """A query. name: of what it fills; part: the label in which its series of one server differ, or none; template: the
-    expression, with `%s` for the label matchers."""
+    """A query. name: of what it fills; template: the expression, with `%s` for the label matchers; part: the label in
+    which its series of one server differ, or none."""
 
     name: str
-    part: str
     template: str
+    part: str = ""
+    clock: Clock = "level"
 
     def expression(self, matchers: str) -> str:
         """The expression for the servers that the matchers select."""
@@ -175,21 +178,18 @@ def list_questions(interval: float) -> Sequence[Question]:
     def growth(metric: str) -> str:
         return f"increase({metric}{{%s}}[{span:.0f}s])"
 
+    part = interval / STEP
+    cpu = f"sum without (mode) ({growth('uwsgi_worker_cpu_seconds_total')})"
+    limits = f'uwsgi_verdict_info{{%s,cause=~"{"|".join(OTHER_LIMITS)}"}}[{STEP:.0f}s]'
     return [
-        *(Question(name, "", growth(metric)) for name, metric in _SERVER_COUNTERS.items()),
-        *(Question(name, part, growth(metric)) for name, (part, metric) in _PARTS.items()),
-        *(Question(name, "", f"{metric}{{%s}}") for name, metric in _LEVELS.items()),
-        Question("cpu_seconds", "worker_id", f"sum without (mode) ({growth('uwsgi_worker_cpu_seconds_total')})"),
-        Question("accepting", "worker_id", f"avg_over_time(uwsgi_worker_accepting{{%s}}[{STEP:.0f}s])"),
-        Question("available", "", f"avg_over_time(uwsgi_threads_available{{%s}}[{STEP:.0f}s])"),
-        Question("memory_per_worker", "", "max without (worker_id) (uwsgi_worker_unique_memory_bytes{%s})"),
-        Question("resident", "", "max without (worker_id) (uwsgi_worker_resident_memory_bytes{%s})"),
-        Question(
-            "limits",
-            "cause",
-            "sum without (verdict, harm) (count_over_time(uwsgi_verdict_info"
-            f'{{%s,cause=~"{"|".join(OTHER_LIMITS)}"}}[{STEP:.0f}s])) * {interval / STEP:g}',
-        ),
+        *(Question(name, growth(metric), part, clock) for name, clock, part, metric in _COUNTERS),
+        *(Question(name, f"{metric}{{%s}}") for name, metric in _LEVELS.items()),
+        Question("cpu_seconds", cpu, "worker_id", "whole"),
+        Question("accepting", f"avg_over_time(uwsgi_worker_accepting{{%s}}[{STEP:.0f}s])", "worker_id"),
+        Question("available", f"avg_over_time(uwsgi_threads_available{{%s}}[{STEP:.0f}s])"),
+        Question("memory_per_worker", "max without (worker_id) (uwsgi_worker_unique_memory_bytes{%s})"),
+        Question("resident", "max without (worker_id) (uwsgi_worker_resident_memory_bytes{%s})"),
+        Question("limits", f"sum without (verdict, harm) (count_over_time({limits})) * {part:g}", "cause"),
     ]
 
 
@@ -198,38 +198,21 @@ def growth_seconds(interval: float) -> float:
     return STEP + math.ceil(interval)
 
 
-class Answers(Struct, frozen=True):
-    """Values by server, query and part ("" without parts), each by the end of the quarter."""
-
-    values: dict[str, dict[str, dict[str, dict[float, float]]]] = field(default_factory=dict)
-
-    def add(self, question: Question, servers: Iterable[ServerSeries], series: Iterable[Series]) -> None:
-        """Add the answer to a question about these servers. Series of other servers are left out."""
-        names = {frozenset(server.labels.items()): server.name for server in servers}
-        for one in series:
-            own = {label: text for label, text in one.labels.items() if label not in ("__name__", question.part)}
-            if name := names.get(frozenset(own.items())):
-                parts = self.values.setdefault(name, {}).setdefault(question.name, {})
-                parts.setdefault(one.labels.get(question.part, ""), {}).update(one.values)
-
-    def at(self, server: str, end: float) -> Quarter:
-        """What was answered about a server in one quarter."""
-        return Quarter(
-            {
-                query: {part: values[end] for part, values in parts.items() if end in values}
-                for query, parts in self.values.get(server, {}).items()
-            }
-        )
+Values = dict[str, dict[str, dict[float, float]]]
+"""What was answered about a server, by query and part ("" without parts), each by the end of the quarter."""
 
 
-class Quarter(Struct, frozen=True):
-    """The known values of one server in a quarter of an hour, by query and part."""
+def add_answers(
+    known: dict[str, Values], question: Question, servers: Iterable[ServerSeries], series: Iterable[Series]
+) -> None:
+    """Add the answer to a question about these servers, by their names. Series of other servers are left out."""
+    names = {frozenset(server.labels.items()): server.name for server in servers}
+    for one in series:
+        own = {label: text for label, text in one.labels.items() if label not in ("__name__", question.part)}
+        if name := names.get(frozenset(own.items())):
+            parts = known.setdefault(name, {}).setdefault(question.name, {})
+            parts.setdefault(one.labels.get(question.part, ""), {}).update(one.values)
 
-    values: Mapping[str, Mapping[str, float]]
 
-    def value(self, query: str) -> float | None:
-        """That of a query without parts."""
-        return self.parts(query).get("")
-
-    def parts(self, query: str) -> Mapping[str, float]:
-        return self.values.get(query, {})
+CLOCKS: Mapping[str, Clock] = {question.name: question.clock for question in list_questions(STEP)}
+"""Of each query."""
