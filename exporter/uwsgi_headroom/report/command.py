@@ -12,7 +12,7 @@ from pathlib import Path
 from uwsgi_headroom import logs
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.report.progress import Progress, ProgressLine
+from uwsgi_headroom.report.progress import Progress, progress_line
 from uwsgi_headroom.report.quarters import ReviewData
 from uwsgi_headroom.report.render.html import render_html
 from uwsgi_headroom.report.render.markdown import render_json, render_markdown
@@ -24,7 +24,8 @@ from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi, make_end
 from uwsgi_headroom.report.sources.selection import find_range, find_zone
 from uwsgi_headroom.terminal_text import print_lines
 
-WRITTEN, PARTIAL = 0, 3
+OUTCOMES = {False: (0, "report"), True: (3, "partial report")}
+"""By whether the source failed halfway: the exit status, and what is written."""
 
 _MOST_PROBLEMS = 8
 """Problems that are printed; the report has all of them."""
@@ -70,17 +71,18 @@ def refuse_unwritable(out: Path) -> None:
 
 
 def _write_report(request: ReportRequest, name: Format, out: Path) -> int:
-    with ProgressLine(sys.stderr, terminal=sys.stderr.isatty()) as line:
-        data = _load(request, line.show)
-        line.show(1, 1, "compute and draw")
+    with progress_line(sys.stderr) as show:
+        data = _load(request, show)
+        show(1, 1, "compute and draw")
         write_file(out, render(build_review(data), name))
     problems = [*data.problems[:_MOST_PROBLEMS]]
     if more := len(data.problems) - len(problems):
         problems.append(f"{more} more are in the report.")
     print_lines((f"uwsgi-headroom: {problem}" for problem in problems), sys.stderr)
+    status, what = OUTCOMES[data.partial]
     if out.is_file():  # not /dev/stdout
-        print_lines([f"{'partial report' if data.partial else 'report'} written: {out}"])
-    return PARTIAL if data.partial else WRITTEN
+        print_lines([f"{what} written: {out}"])
+    return status
 
 
 def _load(request: ReportRequest, progress: Progress) -> ReviewData:

@@ -72,7 +72,6 @@ def load_history_files(
         for done, source in enumerate(chosen):
             progress(done, len(chosen), source.name)
             data.append(_load(source, span, damages, notes))
-        progress(1, 1, "done")
         if not any(server.quarters for server in data):
             raise HeadroomError(*_explain_nothing(chosen, span, damages))
     ahead = max(source.last for source in chosen) - time.time()

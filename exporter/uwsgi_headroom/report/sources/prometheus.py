@@ -121,7 +121,6 @@ def _ask_all(
         for server in chosen:
             seconds = growth_seconds(server.interval)
             made[server.name][:0] = [_Quarter(answers.get(server.name, {}), seconds, end) for end in ends]
-    progress(1, 1, "done")
     return ""
 
 
