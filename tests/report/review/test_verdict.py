@@ -13,7 +13,7 @@ from uwsgi_headroom.report.review.recommendations import Evidence
 from uwsgi_headroom.report.review.trend import review_trend
 from uwsgi_headroom.report.review.users import review_users
 from uwsgi_headroom.report.review.utilization import review_utilization
-from uwsgi_headroom.report.review.verdict import Facts, judge_service
+from uwsgi_headroom.report.review.verdict import judge_service
 
 CALM = Service(name="calm", servers=2, peak=8.0, contention=False, weekdays=(1.0,) * 7)
 
@@ -22,18 +22,15 @@ CALM = Service(name="calm", servers=2, peak=8.0, contention=False, weekdays=(1.0
 def calm():
     """What is known of two servers with 4 of 32 threads in service each, for which nothing is recommended."""
     data = make_review_data(History(services=(CALM,), days=8, until=stories.UNTIL))
-    zone = ZoneInfo("UTC")
-    peaks = find_peaks(group_services(data)[0], zone)
-    used = review_utilization(peaks)
-    evidence = Evidence(peaks, used, review_users(peaks), review_trend(peaks))
-    return Facts(evidence, (), 1.0, False, zone)
+    peaks = find_peaks(group_services(data)[0], ZoneInfo("UTC"))
+    return Evidence(peaks, review_utilization(peaks), review_users(peaks), review_trend(peaks), 1.0, False)
 
 
 @pytest.mark.parametrize(("one_lost", "judgement"), [(None, "ok"), (1.0, "ok"), (0.99, "plan")])
 def test_a_service_that_cannot_lose_a_server_needs_a_plan(calm, one_lost, judgement):
     """Though nothing else is recommended: below 1, the others cannot serve all of the load."""
-    used = replace(calm.evidence.utilization, one_lost=one_lost)
-    verdict = judge_service(replace(calm, evidence=replace(calm.evidence, utilization=used)))
+    used = replace(calm.utilization, one_lost=one_lost)
+    verdict = judge_service(replace(calm, utilization=used), ())
     assert verdict.judgement == judgement
     lost = "If one of its 2 servers is lost at peak, the others cannot carry its load."
     assert verdict.sentence.endswith(lost) == (judgement == "plan")
@@ -49,9 +46,9 @@ def test_a_lone_server_is_not_reproached_with_its_loss():
 
 def test_a_source_that_failed_halfway_makes_the_verdict_doubtful(calm):
     """Confidence is low, and the reason is given."""
-    verdict = judge_service(replace(calm, partial=True))
+    verdict = judge_service(replace(calm, partial=True), ())
     assert (verdict.confidence, "the source failed halfway" in verdict.certainty) == ("low", True)
-    assert judge_service(calm).confidence == "medium"
+    assert judge_service(calm, ()).confidence == "medium"
 
 
 def test_below_a_week_it_is_too_early_to_say():

@@ -28,6 +28,7 @@ from uwsgi_headroom.analysis.findings import (
 )
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.analysis.what_if.measured import Setting
+from uwsgi_headroom.report.forecast import Forecast
 from uwsgi_headroom.report.quarters import ServerHistory, judge, queue_full_seconds
 from uwsgi_headroom.report.render.document import Absent, Block, Table, Text
 from uwsgi_headroom.report.review.peaks import Peaks, growth_if_lost
@@ -81,12 +82,16 @@ class Recommendation(Struct, frozen=True, kw_only=True):
 
 
 class Evidence(Struct, frozen=True):
-    """What recommendations are drawn from."""
+    """What recommendations and the verdict are drawn from."""
 
     peaks: Peaks
     utilization: Utilization
     users: Users
     trend: Trend | Absent
+    covered: float
+    """The smallest share of the range of which a server has data."""
+    partial: bool
+    """Whether the source failed halfway."""
 
     @property
     def is_short(self) -> bool:
@@ -98,6 +103,11 @@ class Evidence(Struct, frozen=True):
     def reached(self) -> Limit | None:
         """The limit that the trend reaches first."""
         return None if isinstance(self.trend, Absent) else self.trend.first
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """That of the limit that is reached first, else of the fullest one; None if it is refused."""
+        return None if isinstance(self.trend, Absent) else self.trend.forecast
 
 
 class Found(Struct, frozen=True):
