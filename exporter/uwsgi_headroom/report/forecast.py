@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from uwsgi_headroom.numbers import percentile
-from uwsgi_headroom.report.quarters import STEP
+from uwsgi_headroom.report.quarters import STEP, Absent
 
 LEAST_COVERAGE = 0.9
 """Share of the quarters in the peak hours that must be known, or the day is left out."""
@@ -233,14 +233,16 @@ class Forecast(Struct, frozen=True, kw_only=True):
     """and of its lower end; None: not within the days ahead."""
 
 
-def forecast_peaks(days: Sequence[int], peaks: Sequence[float], limit: float, horizon: int = 365) -> Forecast | str:
-    """Forecast daily peaks and the day on which they reach a limit, in the unit of the peaks; or a sentence that says
-    how much history is missing. days: ordinals, increasing; horizon: in days, at most."""
+def forecast_peaks(days: Sequence[int], peaks: Sequence[float], limit: float, horizon: int = 365) -> Forecast | Absent:
+    """Forecast daily peaks and the day on which they reach a limit, in the unit of the peaks, or say how much history
+    is missing. days: ordinals, increasing; horizon: in days, at most."""
     history = _span(days)
     if history < LEAST_DAYS:
-        return f"A forecast needs {LEAST_DAYS} days of daily peaks, and this range has {history}."
+        return Absent(reason=f"A forecast needs {LEAST_DAYS} days of daily peaks, and this range has {history}.")
     if len(days) < LEAST_PEAKS:
-        return f"A forecast needs {LEAST_PEAKS} days with a known peak, and {history} days have {len(days)}."
+        return Absent(
+            reason=f"A forecast needs {LEAST_PEAKS} days with a known peak, and {history} days have {len(days)}."
+        )
     pattern = weekly_pattern(days, peaks)
     line = _fit(days, [peak / pattern.of(day) for day, peak in zip(days, peaks, strict=True)], pattern.parameters)
     last = days[-1]

@@ -63,6 +63,12 @@ class ReviewData(Struct, frozen=True, kw_only=True):
     partial: bool = False
 
 
+class Absent(Struct, frozen=True, kw_only=True):
+    """Why a section of a review, or a part of one, is missing: a sentence."""
+
+    reason: str
+
+
 def judge(records: Sequence[Record]) -> Figures:
     """The figures of some quarters of one server together, which are in the order of time."""
     whole = merge_records(records)

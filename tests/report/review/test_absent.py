@@ -8,8 +8,7 @@ from tests.support.synthetic import stories
 from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.server import make_review_data
 from uwsgi_headroom.history.counts import sum_if_all_known
-from uwsgi_headroom.report.quarters import ReviewData, mean_busy
-from uwsgi_headroom.report.render.document import Absent
+from uwsgi_headroom.report.quarters import Absent, ReviewData, mean_busy
 from uwsgi_headroom.report.render.html import render_html
 from uwsgi_headroom.report.render.markdown import render_json, render_markdown
 from uwsgi_headroom.report.review import ServiceReview, build_review, write_review

@@ -11,8 +11,8 @@ from tests.support.synthetic import stories
 from tests.support.synthetic.plan import DAY, History, Service
 from tests.support.synthetic.server import make_review_data
 from uwsgi_headroom.report.forecast import Forecast
-from uwsgi_headroom.report.quarters import ReviewData
-from uwsgi_headroom.report.render.document import Absent, day
+from uwsgi_headroom.report.quarters import Absent, ReviewData
+from uwsgi_headroom.report.render.document import day
 from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.review.trend import Trend
 

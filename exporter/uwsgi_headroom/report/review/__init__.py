@@ -12,11 +12,10 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.report.quarters import STEP, ReviewData, ServerHistory, running_seconds
+from uwsgi_headroom.report.quarters import STEP, Absent, ReviewData, ServerHistory, running_seconds
 from uwsgi_headroom.report.render import document as doc
 from uwsgi_headroom.report.render.document import (
     UNKNOWN,
-    Absent,
     Block,
     Document,
     Heading,

@@ -29,8 +29,8 @@ from uwsgi_headroom.analysis.findings import (
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.report.forecast import Forecast
-from uwsgi_headroom.report.quarters import ServerHistory, judge, queue_full_seconds
-from uwsgi_headroom.report.render.document import Absent, Block, Table, Text
+from uwsgi_headroom.report.quarters import Absent, ServerHistory, judge, queue_full_seconds
+from uwsgi_headroom.report.render.document import Block, Table, Text
 from uwsgi_headroom.report.review.peaks import Peaks, growth_if_lost
 from uwsgi_headroom.report.review.trend import Trend
 from uwsgi_headroom.report.review.users import Users, count_missed, find_full_share

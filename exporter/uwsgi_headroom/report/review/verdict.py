@@ -13,9 +13,8 @@ from msgspec import Struct
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.verdict import WITH_MORE, gives_out, usable_clause
-from uwsgi_headroom.report.quarters import STEP
+from uwsgi_headroom.report.quarters import STEP, Absent
 from uwsgi_headroom.report.render import document as doc
-from uwsgi_headroom.report.render.document import Absent
 from uwsgi_headroom.report.review.recommendations import Evidence, Judgement, Recommendation
 from uwsgi_headroom.report.review.trend import Trend
 from uwsgi_headroom.report.review.users import Users
