@@ -19,7 +19,6 @@ from tests.support.synthetic.plan import History
 from tools.environments import ROOT
 from uwsgi_headroom import cli
 from uwsgi_headroom.report import command
-from uwsgi_headroom.report.progress import progress_line
 from uwsgi_headroom.report.quarters import ReviewData
 
 UNTIL = str(int(14 * DAY))
@@ -195,11 +194,11 @@ def _rest(screen: io.FileIO) -> bytes:
 def test_progress_is_drawn_on_a_terminal_only():
     """And removed in the end."""
     pipe = io.StringIO()
-    with progress_line(pipe) as show:
+    with command.progress_line(pipe) as show:
         show(1, 4, "waits")
     assert pipe.getvalue() == ""
     master, slave = pty.openpty()
-    with os.fdopen(slave, "w", encoding="utf-8") as terminal, progress_line(terminal) as show:
+    with os.fdopen(slave, "w", encoding="utf-8") as terminal, command.progress_line(terminal) as show:
         show(1, 4, "wa\x1bits")
     with os.fdopen(master, "rb", buffering=0) as screen:
         drawn = (_rest(screen) + _rest(screen)).decode()

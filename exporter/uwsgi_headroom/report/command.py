@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from uwsgi_headroom import logs
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.report.progress import Progress, progress_line
-from uwsgi_headroom.report.quarters import ReviewData
+from uwsgi_headroom.report.quarters import Progress, ReviewData
 from uwsgi_headroom.report.render.html import render_html
 from uwsgi_headroom.report.render.markdown import render_json, render_markdown
 from uwsgi_headroom.report.request import FORMATS, GONE, Format, ReportRequest
@@ -22,7 +25,7 @@ from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.prometheus import load_prometheus
 from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi, make_endpoint
 from uwsgi_headroom.report.sources.selection import find_range, find_zone
-from uwsgi_headroom.terminal_text import print_lines
+from uwsgi_headroom.terminal_text import escape_text, print_lines
 
 OUTCOMES = {False: (0, "report"), True: (3, "partial report")}
 """By whether the source failed halfway: the exit status, and what is written."""
@@ -83,6 +86,23 @@ def _write_report(request: ReportRequest, name: Format, out: Path) -> int:
     if out.is_file():  # not /dev/stdout
         print_lines([f"{what} written: {out}"])
     return status
+
+
+@contextlib.contextmanager
+def progress_line(file: TextIO) -> Iterator[Progress]:
+    """Yields what draws a line anew for each step on a terminal, and nothing elsewhere; removes the line in the end."""
+    is_terminal = file.isatty()
+
+    def write(line: str) -> None:
+        if is_terminal:
+            with contextlib.suppress(OSError, ValueError, UnicodeError):  # the terminal has gone; the report has not
+                file.write(f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K")
+                file.flush()
+
+    try:
+        yield lambda done, of, what: write(f"  {100 * done // max(1, of):3d} %  {escape_text(what)}")
+    finally:
+        write("")
 
 
 def _load(request: ReportRequest, progress: Progress) -> ReviewData:

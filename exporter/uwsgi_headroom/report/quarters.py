@@ -63,6 +63,10 @@ class ReviewData(Struct, frozen=True, kw_only=True):
     partial: bool = False
 
 
+Progress = Callable[[int, int, str], None]
+"""Shows how far a source is: is called with the number of steps done, of all steps, and what is done next."""
+
+
 class Absent(Struct, frozen=True, kw_only=True):
     """Why a section of a review, or a part of one, is missing: a sentence."""
 

@@ -19,14 +19,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
-from uwsgi_headroom.report.progress import Progress
-from uwsgi_headroom.report.quarters import LEAST_COVERED, STEP, ReviewData, ServerHistory
+from uwsgi_headroom.report.quarters import LEAST_COVERED, STEP, Progress, ReviewData, ServerHistory
 from uwsgi_headroom.report.sources.selection import (
     Named,
     TimeRange,
     describe_clock,
     list_problems,
-    refuse_too_many,
     select_servers,
 )
 from uwsgi_headroom.store.file import HistoryFile, StoredServer
@@ -64,8 +62,7 @@ def load_history_files(
         if not found:
             raise HeadroomError(f"{', '.join(map(str, files))}: no server has been recorded yet")
         span = find_range(max(source.last for source in found))
-        chosen = select_servers(found, servers, services)
-        refuse_too_many(chosen, span.quarters)
+        chosen = select_servers(found, servers, services, span.quarters)
         damages: list[str] = []
         notes: list[str] = []
         data = []
