@@ -174,7 +174,7 @@ def _merge_minutes(source: _Source, since: float, until: float) -> Iterator[tupl
 
 def _read_hours(slots: Mapping[float, Record], source: _Source, span: TimeRange) -> dict[float, Record]:
     """The record of its hour for each quarter before anything finer is kept."""
-    reach = source.file.reaches_back(source.stored)
+    reach = {tier: first for tier, (first, _) in source.file.reach(source.stored).items()}
     until = min([span.until, *(reach[tier] - tier for tier in (MINUTE, QUARTER) if tier in reach)])
     if HOUR not in reach or reach[HOUR] - HOUR >= until:
         return {}
