@@ -7,10 +7,13 @@ It stands alone because flags, settings and queries share it, and help loads it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from math import ceil
+from collections.abc import Mapping, Sequence
+from math import ceil, isnan, nan
 
-_SECONDS = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s)?", re.ASCII)
+_QUANTITY = re.compile(r"\s*(\d{1,9}(?:\.\d{1,9})?|\.\d{1,9})\s*([A-Za-z]+)\s*", re.ASCII)
+
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 7 * 86_400.0, "y": 365 * 86_400.0}
+BYTES = {"M": 1e6, "MB": 1e6, "G": 1e9, "GB": 1e9, "T": 1e12, "TB": 1e12}
 
 
 class OutOfRangeError(ValueError):
@@ -25,12 +28,18 @@ def parse_number(text: str, least: float, most: float) -> float:
     return number
 
 
+def parse_quantity(text: str, units: Mapping[str, float]) -> float:
+    """Parse a number with its unit, such as `90s` or `1.5GB`; NaN for anything else, which is in no bounds."""
+    match = _QUANTITY.fullmatch(text)
+    return float(match[1]) * units.get(match[2], nan) if match else nan
+
+
 def parse_duration(text: str) -> float:
     """Parse `250ms`, `2s` or `0.5` to seconds. Raises ValueError."""
-    match = _SECONDS.fullmatch(text)
-    if not match:
+    seconds = parse_quantity(text if text[-1:].isalpha() else f"{text}s", SECONDS)
+    if isnan(seconds):
         raise ValueError(text)
-    return float(match[1]) / (1000 if match[2] == "ms" else 1)
+    return seconds
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
