@@ -29,7 +29,7 @@ def test_bounds_are_allowed(rate):
 
 @pytest.mark.parametrize("rate", ["0", "0.24", "20.1", "-5", "nan", "inf", "often"])
 def test_refused_rates(rate):
-    with pytest.raises(ConfigError, match=r"--samples-per-second: '.*' is not a number from 0.25 to 20"):
+    with pytest.raises(ConfigError, match=r"--samples-per-second: expected a number from 0.25 to 20, not '.*'"):
         resolved(f"--samples-per-second={rate}")
 
 

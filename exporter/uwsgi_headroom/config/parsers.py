@@ -48,7 +48,7 @@ class NumberRange:
         try:
             number = parse_number(text, self.least, self.most)
         except ValueError:
-            raise ConfigError(f"{where}: {text!r} is not a number {self}") from None
+            raise ConfigError(f"{where}: expected a number {self}, not {text!r}") from None
         return int(number) if self.is_whole else number
 
     def __str__(self) -> str:

@@ -51,7 +51,7 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
     for setting in FLAGS:
         texts = _given(setting, flags, environment)
         if texts and setting.field:
-            values[setting.field] = setting.parse(texts) if setting.is_repeatable else setting.parse(*texts[0])
+            values[setting.field] = setting.read(texts)
     config = assign(config, values)
     _refuse_logs_of_nobody(config)
     for slo in (config.settings.slo, *(server.slo for server in config.servers)):

@@ -131,6 +131,10 @@ class SettingRow:
         """The environment variable that stands in for the flag."""
         return PREFIX + self.name.upper()
 
+    def read(self, texts: parsers.Texts) -> Any:
+        """The value of its texts: of all, or of the only one. Raises ConfigError."""
+        return self.parse(texts) if self.is_repeatable else self.parse(*texts[0])
+
     @property
     def full_help(self) -> str:
         """The help of the flag, with its default and its variable."""
