@@ -355,7 +355,7 @@ def find_format(arguments: Sequence[str]) -> str:
 
 SETTING_FLAGS = tuple(
     Flag(
-        f"{setting.flag} {setting.metavar}",
+        setting.form,
         setting.full_help,
         values=setting.values,
         is_checked=False,
