@@ -27,7 +27,6 @@ class TuneRequest:
 
 def parse_size(text: str) -> float:
     """Parse `800M` or `1.5GB` to bytes; a megabyte has 10**6. Raises ValueError."""
-    size = parse_quantity(text.upper(), BYTES)
-    if not size > 0:
+    if not (size := parse_quantity(text.upper(), BYTES)) > 0:
         raise ValueError(text)
     return size

@@ -1,11 +1,9 @@
 """Loads the data of a review from a Prometheus: finds the servers, then asks piece by piece, the latest days first.
 
-A range without servers is an error that says why. What was answered about a server becomes the records that its history
-file would have.
+What was answered about a server becomes the records that its history file would have.
 
-Growth is taken from the last scrape before a quarter of an hour to the last one in it: `increase` over the quarter and
-one interval between scrapes. It extrapolates all counters of a server by the same factor; so a ratio to the growth of
-the exporter's own clock has no error of extrapolation, and nothing that happens between two quarters is lost.
+Growth is that from the last scrape before a quarter of an hour to the last one in it, divided by that of the exporter's
+own clock, as `increase` extrapolates both by the same factor (docs/report.md).
 """
 
 from __future__ import annotations
@@ -374,8 +372,7 @@ REASONS = ("slow", "waited", "lost", "refused")
 class _Quarter:
     """The quarter of an hour that ends at `end` (epoch seconds), from what was answered about it.
 
-    sampled: the seconds of the quarter that were. Every growth is of `seconds`, which are a little more than a quarter,
-    and extrapolated: so it is divided by that of the exporter's own clock, with or without gaps.
+    sampled: the seconds of the quarter that were. Every growth is of `seconds`, a little more than a quarter.
     """
 
     def __init__(self, answered: Values, seconds: float, end: float) -> None:
