@@ -151,7 +151,7 @@ class _HttpClientFile(YamlNodes):
             self._fail(node, f"{name}_file is not a text file")
 
     def _file(self, keys: dict[str, yaml.Node], name: str) -> tuple[Path, str] | None:
-        """The file of a name that may have its text instead, and the line that gives it."""
+        """The file that is given instead of a text, and the line that gives it."""
         file = keys.get(f"{name}_file")
         if file is None:
             return None

@@ -287,7 +287,9 @@ class _Line(Struct, frozen=True):
     def direction(self) -> Direction:
         if self.low > 0:
             return "growth"
-        return "decline" if self.high < 0 else "none"
+        if self.high < 0:
+            return "decline"
+        return "none"
 
     @property
     def expected_slope(self) -> float:

@@ -1,7 +1,6 @@
 """What a source delivers: for each server one record a quarter of an hour, in the form of a history file.
 
-A source (`sources`) reads or makes the records. `review` merges them and judges them as `check` judges its window; it
-knows no source. What is unknown is None, as in every window.
+`review` merges them and judges them as `check` judges its window. What is unknown is None, as in every window.
 """
 
 from __future__ import annotations
@@ -30,12 +29,10 @@ UP = 0.5
 """A worker that accepted requests for less than this share of the time counts as cheaper mode's reserve."""
 
 _NO_WAITS = Waits(off=f"the history does not have it: {GRANT}", needs_right=True)
-"""Of an instant, a review knows no waits. Those of the range are in the window, if the exporter could see them."""
+"""Of an instant. Those of the range are in the window, if the exporter could see them."""
 
 
 class ServerHistory(Struct, frozen=True, kw_only=True):
-    """One uWSGI server."""
-
     server: str
     service: str = ""
     host: str = ""

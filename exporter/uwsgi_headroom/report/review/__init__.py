@@ -51,8 +51,6 @@ NO_PEAK = Absent(reason="The range has no quarter hour in which its threads in s
 
 
 class ServiceReview(Struct, frozen=True, kw_only=True):
-    """One service: all sections."""
-
     service: str
     servers: tuple[str, ...]
     verdict: Verdict

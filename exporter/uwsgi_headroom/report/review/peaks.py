@@ -59,12 +59,10 @@ class Peaks(Struct, frozen=True):
 
     @property
     def until(self) -> float:
-        """The end of the quarter hour that counts."""
         return self.daily.times[self.counts]
 
     @property
     def present(self) -> Mapping[str, Figures]:
-        """The figures by server in the quarter hour that counts."""
         return self.judged[self.counts]
 
     @property

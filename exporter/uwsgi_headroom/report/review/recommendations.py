@@ -62,8 +62,6 @@ _FIRST_LIMIT = {"unevenness_hurts", "interpreter_bound", "saturation", "cpu_boun
 
 
 class Recommendation(Struct, frozen=True, kw_only=True):
-    """One thing to do."""
-
     code: str
     """Of the finding in `check` that it comes from."""
     judgement: Judgement
@@ -101,7 +99,6 @@ class Evidence(Struct, frozen=True):
 
     @property
     def reached(self) -> Limit | None:
-        """The limit that the trend reaches first."""
         return None if isinstance(self.trend, Absent) else self.trend.first
 
     @property
@@ -181,7 +178,6 @@ def _at_peak(peaks: Peaks) -> Iterator[Found]:
 
 
 def _find_ended(peaks: Peaks) -> Iterator[Found]:
-    """Requests that ended with their worker, over the range."""
     for server in peaks.service.servers:
         if any(each.window.harakiris or any(worker.lost for worker in each.window.workers) for each in server.records):
             for finding in workers.find(judge(server.records)):
@@ -285,7 +281,6 @@ def _combine(evidence: Evidence, alike: Sequence[Found]) -> Recommendation:
 
 
 def today_of(figures: Figures) -> Setting:
-    """The present setting of a server with workers."""
     processes = len(figures.server.workers)
     return Setting(processes, max(1, round((figures.configured or 0) / max(1, processes))))
 
@@ -391,7 +386,6 @@ def _use_after(use: LimitUse, peaks: Peaks, step: Recommendation) -> float:
 
 
 def read_setting(text: str) -> Setting:
-    """The setting that a recommendation names."""
     return Setting(*map(int, text.split("x")))
 
 

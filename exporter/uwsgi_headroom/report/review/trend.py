@@ -36,8 +36,6 @@ class LimitTrend(Struct, frozen=True, kw_only=True):
 
 
 class Trend(Struct, frozen=True, kw_only=True):
-    """Trend and forecast of a service."""
-
     limits: tuple[LimitTrend, ...]
     first: Limit | None
     """The limit that is reached first; None if none is within the horizon."""
@@ -103,7 +101,6 @@ CANNOT_COME_FIRST = (
 
 
 def _follow(peaks: Peaks, limit: Limit, uses: Sequence[float | None], *, may_come_first: bool) -> LimitTrend:
-    """The trend of a limit."""
     days = peaks.daily.days
     known = {days[place]: use for place in peaks.as_today if (use := uses[place]) is not None}
     forecast: Forecast | Absent = Absent(reason=CANNOT_COME_FIRST)

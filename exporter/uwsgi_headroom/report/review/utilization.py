@@ -70,8 +70,6 @@ class ServerPeak(Struct, frozen=True, kw_only=True):
 
 
 class BalanceReview(Struct, frozen=True, kw_only=True):
-    """Balance of a service in the quarter hour that counts."""
-
     cost_seconds: float | None
     """The response time that even workers would save."""
     cost_servers: float | None
@@ -81,8 +79,6 @@ class BalanceReview(Struct, frozen=True, kw_only=True):
 
 
 class Utilization(Struct, frozen=True, kw_only=True):
-    """Use at peak."""
-
     until: float
     """The end of the quarter hour that counts (see `peaks`)."""
     days: int
@@ -116,7 +112,6 @@ class Utilization(Struct, frozen=True, kw_only=True):
 
     @property
     def cannot_lose(self) -> bool:
-        """Whether the others cannot carry the load at peak if one server is lost."""
         return self.one_lost is not None and self.one_lost < 1
 
 
@@ -159,7 +154,9 @@ OTHER = "the verdict of the exporter was then that something else limits {server
 def _describe(name: str, figures: Figures, peaks: Peaks) -> ServerPeak:
     judged, memory = correct_headroom(figures), figures.server.memory
     other, usable = judged.headroom.other, judged.usable
-    unknown = other.why if other and judged.headroom.factor is None else ""
+    unknown = ""
+    if other and judged.headroom.factor is None:
+        unknown = other.why
     # A history does not have all that the exporter's verdict rested on then.
     if other is None and (code := peaks.limited_by(name)):
         unknown = fill(OTHER, {"server": name, "code": code})
@@ -218,7 +215,6 @@ def _review_balance(peaks: Peaks) -> BalanceReview:
 
 
 def _is_chance(balance: Balance) -> bool:
-    """Whether chance explains the shares of the workers."""
     return (balance.hot_ratio or 1.0) <= (balance.noise_floor or 1.0)
 
 

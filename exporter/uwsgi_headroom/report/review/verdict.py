@@ -37,8 +37,6 @@ WELL_COVERED, HALF_COVERED = 0.9, 0.5
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """The answers."""
-
     judgement: Judgement
     sentence: str
     """What runs out, and when."""
@@ -53,7 +51,6 @@ class Verdict(Struct, frozen=True, kw_only=True):
 
 
 def judge_service(evidence: Evidence, recommendations: Sequence[Recommendation]) -> Verdict:
-    """The verdict on a service with a known peak."""
     confidence, reasons = _find_confidence(evidence)
     judgement, used = _judge(evidence, recommendations), evidence.utilization
     felt = (each for each in recommendations if each.judgement != "ok" and (each.harms or each.code in _HARMS))
@@ -80,7 +77,6 @@ def _is_too_early(evidence: Evidence) -> bool:
 
 
 def unknown_verdict(reason: str) -> Verdict:
-    """The verdict on a service without any data."""
     return Verdict(
         judgement="unknown",
         sentence=f"No verdict. {reason}",
@@ -99,7 +95,9 @@ def _judge(evidence: Evidence, recommendations: Sequence[Recommendation]) -> Jud
     if evidence.is_short or used.cannot_lose or "plan" in urgencies:
         return "plan"
     is_known = used.headroom is not None or used.limits
-    return "ok" if is_known and not _is_too_early(evidence) else "unknown"
+    if is_known and not _is_too_early(evidence):
+        return "ok"
+    return "unknown"
 
 
 UNKNOWN = "Headroom at peak is not known"
@@ -170,7 +168,6 @@ OBJECTIVE = " The objective ({objective} within {threshold:chosen}) was [kept? k
 
 
 def _say_users(users: Users) -> str:
-    """What users feel at peak, and what was lost to them over the range."""
     felt, objective = users.at_peak, users.objective
     said = "The response times at peak are not known."
     if felt.mean is not None:
@@ -217,4 +214,6 @@ def _find_confidence(evidence: Evidence) -> tuple[Confidence, list[str]]:
     if _is_too_early(evidence) or covered < HALF_COVERED or evidence.partial:
         return "low", reasons
     is_strong = used.days >= MANY_DAYS and covered >= WELL_COVERED and is_forecast and not used.upper_bound
-    return ("high" if is_strong else "medium"), reasons
+    if is_strong:
+        return "high", reasons
+    return "medium", reasons

@@ -50,7 +50,7 @@ _LONGEST_INTERVAL = 300.0
 _SHORTEST_INTERVAL = 5.0
 
 INSTANCE_LABELS = ("instance", "pod", "node")
-"""Labels by which the servers of one service may differ: as in alerts, see docs/severity.md."""
+"""By which the servers of one service may differ, as in alerts: see docs/severity.md."""
 
 
 class ServerSeries(Named, frozen=True):
@@ -188,12 +188,10 @@ class Question(Struct, frozen=True):
     clock: Clock = "level"
 
     def expression(self, matchers: str) -> str:
-        """The expression for the servers that the matchers select."""
         return self.template.replace("%s", matchers)
 
 
 def list_questions(interval: float) -> Sequence[Question]:
-    """All queries of servers that are scraped every `interval` seconds."""
     span = growth_seconds(interval)
 
     def growth(metric: str) -> str:
@@ -243,8 +241,8 @@ ACCEPTING = 0.5
 """A worker that accepted for a smaller part of the quarter has no socket: it ended, or is a reserve."""
 
 TOGETHER = 8
-"""The most servers that are asked for at once: scraped every 15 s, a week of them is 15 million samples, of the 50
-million that Prometheus accepts."""
+"""Servers that are asked for at once: a week of them, scraped every 15 s, is 15 of 50 million samples that Prometheus
+accepts."""
 
 
 def load_prometheus(

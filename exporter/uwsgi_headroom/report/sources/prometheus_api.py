@@ -1,7 +1,4 @@
-"""Asks a Prometheus for ranges of values over HTTP: bounded pieces, one after the other, each repeated once.
-
-From the bottom up: how to reach a Prometheus (nothing shows a secret); why a request gave no values; the API.
-"""
+"""Asks a Prometheus for ranges of values over HTTP: bounded pieces, one after the other, each repeated once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Selects what a review is of: servers by name, a range of whole quarters of an hour, a time zone.
 
-The same for every source: a name that is unknown, a wrong time or too much data is refused here, and servers that are
-missing or recorded twice are described, one sentence each.
+What is missing or recorded twice is described, one sentence each.
 """
 
 from __future__ import annotations
@@ -34,11 +33,9 @@ class TimeRange(Struct, frozen=True):
 
     @property
     def quarters(self) -> int:
-        """The number of quarters of an hour."""
         return round((self.until - self.since) / STEP)
 
     def ends(self) -> list[float]:
-        """The ends of the quarters of an hour."""
         return [self.since + STEP * number for number in range(1, self.quarters + 1)]
 
     def cut(self) -> list[list[float]]:
@@ -170,7 +167,7 @@ def describe_clock(ahead: float, whose: str) -> str:
     if abs(ahead) < CLOCK_SECONDS:
         return ""
     way = "ahead of" if ahead > 0 else "behind"
-    known = abs(ahead) if abs(ahead) < 60 else round(abs(ahead), -1)  # it is read in whole seconds, from an answer
+    known = abs(ahead) if abs(ahead) < 60 else round(abs(ahead), -1)
     return f"The clock of {whose} is {duration(known)} {way} this machine's. All times here are by that clock."
 
 
