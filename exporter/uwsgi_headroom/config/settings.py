@@ -139,10 +139,15 @@ class SettingRow:
         return self.parse(texts) if self.is_repeatable else self.parse(*texts[0])
 
     @property
+    def own_help(self) -> str:
+        """The help of the flag with its default."""
+        return self.help.replace("{default}", self.default.replace("`", ""))
+
+    @property
     def full_help(self) -> str:
-        """The help of the flag, with its default and its variable."""
-        how = ", separated by spaces" if self.is_repeatable else ""
-        return f"{self.help.replace('{default}', self.default.replace('`', ''))} [{self.variable}{how}]"
+        """The same with its variable."""
+        how = ", separated by spaces" * self.is_repeatable
+        return f"{self.own_help} [{self.variable}{how}]"
 
 
 _SWITCH: Mapping[str, Any] = {
@@ -267,7 +272,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="settings.read_pollfds",
         form="--read-pollfds true|false",
         help="read from the workers' memory which file descriptors a thread polls (eight bytes for each descriptor), "
-        "so that the exporter knows which backend the thread waits for (default {default})",
+        "which shows which backend the thread waits for (default {default})",
         default="`true`",
         key="sampling.read_pollfds",
         **_SWITCH,
@@ -276,7 +281,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="settings.read_locks",
         form="--read-locks true|false",
         help="read from the workers' memory whether each lock of the application is held (eight bytes for each lock), "
-        "so that the exporter knows exactly how busy the lock is (default {default})",
+        "which shows exactly how busy the lock is (default {default})",
         default="`false`",
         key="sampling.read_locks",
         **_SWITCH,
