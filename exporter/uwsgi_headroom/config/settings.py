@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from uwsgi_headroom.config import defaults, parsers
@@ -150,11 +151,19 @@ class SettingRow:
         return f"{self.own_help} [{self.variable}{how}]"
 
 
-_SWITCH: Mapping[str, Any] = {
-    "parse": parsers.parse_boolean,
-    "values": ("true", "false"),
-    "is_switch": True,
-}
+def _switch(field: str, flag: str, key: str, text: str) -> SettingRow:
+    """The row of a setting that is true or false."""
+    return SettingRow(
+        field=field,
+        parse=parsers.parse_boolean,
+        form=f"{flag} true|false",
+        help=text,
+        default=f"`{attrgetter(field)(Config())}`".lower(),
+        key=key,
+        values=("true", "false"),
+        is_switch=True,
+    )
+
 
 SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
@@ -239,23 +248,19 @@ SETTINGS: tuple[SettingRow, ...] = (
         default="no [log](log.md) is read",
         is_repeatable=True,
     ),
-    SettingRow(
-        field="settings.cpu_residency",
-        form="--cpu-residency true|false",
-        help="also export the CPU time of each worker on each CPU, which adds a time series for each worker and CPU "
+    _switch(
+        "settings.cpu_residency",
+        "--cpu-residency",
+        "sampling.cpu_residency",
+        "also export the CPU time of each worker on each CPU, which adds a time series for each worker and CPU "
         "(default {default})",
-        default="`false`",
-        key="sampling.cpu_residency",
-        **_SWITCH,
     ),
-    SettingRow(
-        field="settings.waits",
-        form="--waits true|false",
-        help="ask the kernel, for each thread that serves a request, what the thread waits for, if the exporter has "
+    _switch(
+        "settings.waits",
+        "--waits",
+        "sampling.waits",
+        "ask the kernel, for each thread that serves a request, what the thread waits for, if the exporter has "
         "the right to do so (default {default})",
-        default="`true`",
-        key="sampling.waits",
-        **_SWITCH,
     ),
     SettingRow(
         field="settings.backends",
@@ -268,32 +273,26 @@ SETTINGS: tuple[SettingRow, ...] = (
         is_repeatable=True,
         is_mapping=True,
     ),
-    SettingRow(
-        field="settings.read_pollfds",
-        form="--read-pollfds true|false",
-        help="read from the workers' memory which file descriptors a thread polls (eight bytes for each descriptor), "
+    _switch(
+        "settings.read_pollfds",
+        "--read-pollfds",
+        "sampling.read_pollfds",
+        "read from the workers' memory which file descriptors a thread polls (eight bytes for each descriptor), "
         "which shows which backend the thread waits for (default {default})",
-        default="`true`",
-        key="sampling.read_pollfds",
-        **_SWITCH,
     ),
-    SettingRow(
-        field="settings.read_locks",
-        form="--read-locks true|false",
-        help="read from the workers' memory whether each lock of the application is held (eight bytes for each lock), "
+    _switch(
+        "settings.read_locks",
+        "--read-locks",
+        "sampling.read_locks",
+        "read from the workers' memory whether each lock of the application is held (eight bytes for each lock), "
         "which shows exactly how busy the lock is (default {default})",
-        default="`false`",
-        key="sampling.read_locks",
-        **_SWITCH,
     ),
-    SettingRow(
-        field="settings.routes",
-        form="--routes true|false",
-        help="show which routes (methods and paths of requests) keep the threads busy (default {default}). Paths may "
+    _switch(
+        "settings.routes",
+        "--routes",
+        "routes.enabled",
+        "show which routes (methods and paths of requests) keep the threads busy (default {default}). Paths may "
         "contain personal data, so the exporter shows them only if it listens on loopback alone, or requires a login",
-        default="`false`",
-        key="routes.enabled",
-        **_SWITCH,
     ),
     SettingRow(
         field="settings.route_templates",
@@ -304,23 +303,19 @@ SETTINGS: tuple[SettingRow, ...] = (
         key="routes.templates",
         is_repeatable=True,
     ),
-    SettingRow(
-        field="routes_beyond_loopback",
-        form="--routes-beyond-loopback true|false",
-        help="show routes even if other machines can reach the exporter without a login (default {default})",
-        default="`false`",
-        key="routes.beyond_loopback",
-        **_SWITCH,
+    _switch(
+        "routes_beyond_loopback",
+        "--routes-beyond-loopback",
+        "routes.beyond_loopback",
+        "show routes even if other machines can reach the exporter without a login (default {default})",
     ),
-    SettingRow(
-        field="settings.code",
-        form="--code true|false",
-        help="about once a second, read from the workers' memory which Python function and line each busy thread runs "
+    _switch(
+        "settings.code",
+        "--code",
+        "code.enabled",
+        "about once a second, read from the workers' memory which Python function and line each busy thread runs "
         "(default {default}). The exporter reads the names of functions and files, and line numbers, but no values of "
         "variables. The exporter shows these names and lines only if it listens on loopback alone, or requires a login",
-        default="`false`",
-        key="code.enabled",
-        **_SWITCH,
     ),
     SettingRow(
         field="settings.code_prefixes",
@@ -332,14 +327,12 @@ SETTINGS: tuple[SettingRow, ...] = (
         key="code.prefixes",
         is_repeatable=True,
     ),
-    SettingRow(
-        field="code_beyond_loopback",
-        form="--code-beyond-loopback true|false",
-        help="show functions and line numbers even if other machines can reach the exporter without a login (default "
+    _switch(
+        "code_beyond_loopback",
+        "--code-beyond-loopback",
+        "code.beyond_loopback",
+        "show functions and line numbers even if other machines can reach the exporter without a login (default "
         "{default})",
-        default="`false`",
-        key="code.beyond_loopback",
-        **_SWITCH,
     ),
     SettingRow(
         field="history",
