@@ -135,7 +135,7 @@ def _escape(text: str) -> str:
 
 Clock = Literal["sampled", "waits", "whole", "level"]
 """What the growth of a counter is divided by: the time that the exporter sampled, that in which it saw waits, or all of
-it, because uWSGI's own counters go on in gaps. A level does not grow."""
+it, because uWSGI's own counters go on in gaps. Levels, and these times themselves, are taken as they are."""
 
 _COUNTERS: Sequence[tuple[str, Clock, str, str]] = (
     ("observed", "level", "", OBSERVED),
@@ -197,7 +197,7 @@ def list_questions(interval: float) -> Sequence[Question]:
     def growth(metric: str) -> str:
         return f"increase({metric}{{%s}}[{span:.0f}s])"
 
-    part = interval / STEP
+    each = interval / STEP
     cpu = f"sum without (mode) ({growth('uwsgi_worker_cpu_seconds_total')})"
     limits = f'uwsgi_verdict_info{{%s,cause=~"{"|".join(OTHER_LIMITS)}"}}[{STEP:.0f}s]'
     return [
@@ -208,7 +208,7 @@ def list_questions(interval: float) -> Sequence[Question]:
         Question("available", f"avg_over_time(uwsgi_threads_available{{%s}}[{STEP:.0f}s])"),
         Question("memory_per_worker", "max without (worker_id) (uwsgi_worker_unique_memory_bytes{%s})"),
         Question("resident", "max without (worker_id) (uwsgi_worker_resident_memory_bytes{%s})"),
-        Question("limits", f"sum without (verdict, harm) (count_over_time({limits})) * {part:g}", "cause"),
+        Question("limits", f"sum without (verdict, harm) (count_over_time({limits})) * {each:g}", "cause"),
     ]
 
 
