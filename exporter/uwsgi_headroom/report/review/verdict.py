@@ -100,7 +100,7 @@ def _judge(evidence: Evidence, recommendations: Sequence[Recommendation]) -> Jud
     return "unknown"
 
 
-UNKNOWN = "Headroom at peak is not known"
+NOT_KNOWN = "Headroom at peak is not known"
 IDLE = "Nearly idle at peak: headroom over 100x"
 THREADS = "[busy? , with {busy:threads} of {threads} threads in service]"
 WAITS = "Requests begin to wait at peak; headroom {most}{hard:factor} until {outcome}"
@@ -112,10 +112,10 @@ def _say_room(used: Utilization, *, is_said: bool) -> str:
     """The headroom at peak and its first limit, as the start of a sentence, as `check` words it. is_said: that requests
     wait."""
     if used.unknown and not used.is_nearly_full:
-        return f"{UNKNOWN}: {used.unknown}"
+        return f"{NOT_KNOWN}: {used.unknown}"
     threads = fill(THREADS, {"busy": used.in_service, "threads": used.available})
     if used.headroom is None or used.first is None:
-        return (IDLE if used.limits else UNKNOWN) + threads
+        return (IDLE if used.limits else NOT_KNOWN) + threads
     facts: Facts = {"most": "at most " * used.upper_bound, "hard": used.headroom, "outcome": gives_out(used.first)}
     until = usable_clause(used.usable, used.headroom) * (not is_said)
     template = {"": FIRST, WITH_MORE: WAITS}.get(until, UNTIL)
