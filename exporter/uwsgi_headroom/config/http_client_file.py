@@ -28,7 +28,6 @@ import yaml
 
 from uwsgi_headroom.config.yaml_file import YamlNodes, compose, read_file
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.source import HttpAccess, basic, bearer
 
 TLS_VERSIONS = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
@@ -189,7 +188,9 @@ class _HttpClientFile(YamlNodes):
         return context
 
     def _file_or_text(self, tls: dict[str, yaml.Node], name: str) -> tuple[Path | str, str] | None:
-        return self._file(tls, name) or given(tls.get(name), self._text_and_place)
+        if name in tls and f"{name}_file" not in tls:
+            return self._text_and_place(tls[name])
+        return self._file(tls, name)
 
     def _version(self, node: yaml.Node | None, default: str) -> ssl.TLSVersion:
         text = self._string(node, default)
