@@ -50,7 +50,7 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("--prometheus http://127.0.0.1:9090 --range 12w", "Review the last twelve weeks of every server."),
         ("--history /var/lib/uwsgi-headroom/history.sqlite --out review.html", "Review a machine without Prometheus."),
         (
-            "--prometheus https://mimir.example/prometheus --prometheus-token-file token "
+            "--prometheus https://mimir.example/prometheus --http.config.file client.yml "
             "--prometheus-header 'X-Scope-OrgID: web' --service shop",
             "Review one service of a tenant.",
         ),

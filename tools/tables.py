@@ -223,10 +223,10 @@ def settings() -> Iterator[str]:
     """The flags of the exporter and their variables, from the rows of the settings."""
     rows = []
     for setting in FLAGS:
-        value = "" if setting.is_switch else f" {setting.metavar}"
+        form = setting.flag if setting.is_switch else setting.form
         repeatable = ", repeatable" if setting.is_repeatable else ""
         default = str(setting.default) if setting.default else ""
-        rows.append((f"`{setting.flag}{value}`{repeatable}", f"`{setting.variable}`", default))
+        rows.append((f"`{form}`{repeatable}", f"`{setting.variable}`", default))
     yield from table(("flag", "environment", "default"), rows)
 
 

@@ -175,10 +175,8 @@ def _report(line: CommandLine, options: argparse.Namespace) -> int:
             servers=tuple(options.server),
             services=tuple(options.service),
             seconds=options.range,
-            user=options.prometheus_user,
-            password_file=options.prometheus_password_file,
-            token_file=options.prometheus_token_file,
             headers=tuple(options.prometheus_header),
+            http_config=options.http_config_file,
         )
     )
 

@@ -1,43 +1,45 @@
-"""Parses numbers and lengths of time, and finds percentiles by nearest rank, so that each is one of the
-measured values.
+"""Parses numbers, also with units, and finds percentiles by nearest rank.
 
-It stands alone because flags, settings and queries share it, and help loads it.
+Flags and settings share it, and help loads it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from math import ceil
+from math import ceil, nan
 
-_SECONDS = re.compile(r"(\d+(?:\.\d+)?|\.\d+)(ms|s)?", re.ASCII)
-
-
-class OutOfRangeError(ValueError):
-    """The text is a number outside the bounds."""
+SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0, "y": 31_536_000.0}
+BYTES = {"M": 1e6, "MB": 1e6, "G": 1e9, "GB": 1e9, "T": 1e12, "TB": 1e12}
 
 
 def parse_number(text: str, least: float, most: float) -> float:
-    """Parse a number; the bounds are included. Raises ValueError, and OutOfRangeError also for NaN."""
+    """Parse a number within bounds. Raises ValueError, also for NaN."""
     number = float(text)
     if not least <= number <= most:
-        raise OutOfRangeError(f"{text!r} is not a number from {least:g} to {most:g}")
+        raise ValueError(text)
     return number
+
+
+def parse_quantity(text: str, units: dict[str, float]) -> float:
+    """Parse `90s` or `1.5GB`; NaN for anything else, which is in no bounds."""
+    match = re.fullmatch(r"\s*(\d{0,9}\.?\d{1,9})\s*([A-Za-z]+)\s*", text, re.ASCII)
+    return float(match[1]) * units.get(match[2], nan) if match else nan
 
 
 def parse_duration(text: str) -> float:
     """Parse `250ms`, `2s` or `0.5` to seconds. Raises ValueError."""
-    match = _SECONDS.fullmatch(text)
-    if not match:
+    seconds = parse_quantity(text if text[-1:].isalpha() else f"{text}s", SECONDS)
+    if not seconds >= 0:
         raise ValueError(text)
-    return float(match[1]) / (1000 if match[2] == "ms" else 1)
+    return seconds
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The smallest of these ascending values that at least this share of them does not exceed."""
+    """The smallest of ascending values that at least this share does not exceed."""
     return ordered[rank(len(ordered), share)]
 
 
 def rank(count: int, share: float) -> int:
-    """The place of that value among `count` ascending ones, from 0."""
-    return max(0, ceil(round(share * count, 6)) - 1)  # rounded: 0.07 * 100 is above 7
+    """Its place among `count` ascending ones, from 0."""
+    return max(0, ceil(round(share * count, 6)) - 1)  # 0.07 * 100 is above 7

@@ -82,10 +82,9 @@ def test_twenty_have_a_name():
     assert parse_backends([]) == ()
 
 
-def test_flag_over_variable_over_file(tmp_path):
+def test_flag_over_variable_over_file(write):
     """Each replaces all backends of the one below it; the file's other keys stay."""
-    path = tmp_path / "headroom.yml"
-    path.write_text("sampling: {waits: false, read_pollfds: true}\nbackends: {a: '*:1', b: /run/b}\n")
+    path = write("sampling: {waits: false, read_pollfds: true}\nbackends: {a: '*:1', b: /run/b}\n")
     settings = resolved("--config", str(path)).settings
     assert settings.backends == (("a", "*:1"), ("b", "/run/b"))
     assert (settings.waits, settings.read_pollfds) == (False, True)
@@ -99,7 +98,5 @@ def test_flag_over_variable_over_file(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["backends:\n", "backends: {}\n", "backends: null\n"])
-def test_no_backends(tmp_path, text):
-    path = tmp_path / "headroom.yml"
-    path.write_text(text)
-    assert yaml_file.load_file(path).settings == DEFAULT_SETTINGS
+def test_no_backends(write, text):
+    assert yaml_file.load_file(write(text)).settings == DEFAULT_SETTINGS

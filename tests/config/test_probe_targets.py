@@ -235,8 +235,6 @@ def test_no_text_is_a_number_to_the_resolver_alone(host):
         ("log:", None),
     ],
 )
-def test_the_key_of_the_file(tmp_path, text, expected):
+def test_the_key_of_the_file(write, text, expected):
     """Off without the key; `true` is for configured servers alone."""
-    path = tmp_path / "headroom.yml"
-    path.write_text(text)
-    assert yaml_file.load_file(path).probe == expected
+    assert yaml_file.load_file(write(text)).probe == expected

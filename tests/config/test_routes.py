@@ -80,10 +80,8 @@ def test_off_unless_a_flag_or_a_variable_says_so():
         ("routes: {enabled: false, beyond_loopback: true}", (False, (), True)),
     ],
 )
-def test_the_file(tmp_path, text, expected):
-    path = tmp_path / "config.yml"
-    path.write_text(text)
-    config = yaml_file.load_file(path)
+def test_the_file(write, text, expected):
+    config = yaml_file.load_file(write(text))
     assert (config.settings.routes, config.settings.route_templates, config.routes_beyond_loopback) == expected
 
 

@@ -1,7 +1,6 @@
 """Servers of the configuration: their names, and how many are expected."""
 
 import fnmatch
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -112,16 +111,15 @@ def test_the_path_of_a_name(patterns, name, path):
     assert path is None or names.name(path) == name
 
 
-def loaded(tmp_path: Path, servers: str, sampling: str = "{}") -> Config:
-    file = tmp_path / "headroom.yml"
-    file.write_text(f"servers:\n{servers}\nsampling: {sampling}\n")
+def loaded(write, servers: str, sampling: str = "{}") -> Config:
+    file = write(f"servers:\n{servers}\nsampling: {sampling}\n")
     parser = Parser(flags=SETTING_FLAGS)
     return precedence.resolve_config(parser.parse_args(["--config", str(file)]), {})
 
 
-def refusal(tmp_path: Path, servers: str, sampling: str = "{}") -> str:
+def refusal(write, servers: str, sampling: str = "{}") -> str:
     with pytest.raises(ConfigError) as caught:
-        loaded(tmp_path, servers, sampling)
+        loaded(write, servers, sampling)
     return str(caught.value)
 
 
@@ -129,9 +127,9 @@ def refusal(tmp_path: Path, servers: str, sampling: str = "{}") -> str:
     ("expect", "names", "number"),
     [("[shop, blog]", ("shop", "blog"), 0), ("shop", ("shop",), 0), ("3", (), 3), ("[shop, shop]", ("shop",), 0)],
 )
-def test_names_or_a_number(tmp_path, expect, names, number):
+def test_names_or_a_number(write, expect, names, number):
     """A pattern takes either; a single name needs no list."""
-    (server,) = loaded(tmp_path, f"  - {{stats: '/run/*.stats', expect: {expect}}}").servers
+    (server,) = loaded(write, f"  - {{stats: '/run/*.stats', expect: {expect}}}").servers
     assert (server.expect_names, server.expect_number) == (names, number)
 
 
@@ -146,17 +144,17 @@ def test_names_or_a_number(tmp_path, expect, names, number):
         ("{stats: '/run/shop.stats', expect: 1}", "expect belongs to a pattern"),
     ],
 )
-def test_mistakes(tmp_path, server, part):
-    message = refusal(tmp_path, f"  - {server}")
+def test_mistakes(write, server, part):
+    message = refusal(write, f"  - {server}")
     assert part in message
     assert "headroom.yml:2" in message
 
 
-def test_names_and_the_most_servers_of_patterns(tmp_path):
+def test_names_and_the_most_servers_of_patterns(write):
     two = "  - {{stats: '/run/a/*.stats', expect: [{}]}}\n  - /run/b/*.stats"
-    assert loaded(tmp_path, two.format("a/shop")).servers[0].expect_names == ("a/shop",)
-    assert "named 'shop'" in refusal(tmp_path, two.format("shop"))
-    assert loaded(tmp_path, "  - /run/*.stats").settings.max_servers == defaults.MOST_SERVERS
-    assert loaded(tmp_path, "  - /run/*.stats", "{max_servers: 1000}").settings.max_servers == 1000
+    assert loaded(write, two.format("a/shop")).servers[0].expect_names == ("a/shop",)
+    assert "named 'shop'" in refusal(write, two.format("shop"))
+    assert loaded(write, "  - /run/*.stats").settings.max_servers == defaults.MOST_SERVERS
+    assert loaded(write, "  - /run/*.stats", "{max_servers: 1000}").settings.max_servers == 1000
     for wrong in ("0", "10001", "many"):
-        assert "expected a number from 1 to 10000" in refusal(tmp_path, "  - /run/*.stats", f"{{max_servers: {wrong}}}")
+        assert "expected a number from 1 to 10000" in refusal(write, "  - /run/*.stats", f"{{max_servers: {wrong}}}")

@@ -52,9 +52,8 @@ SAMPLES = {
 }
 
 
-def test_every_setting_has_a_row_a_variable_and_a_default(tmp_path):
-    path = tmp_path / "headroom.yml"
-    path.write_text("log: {level: error}\n")
+def test_every_setting_has_a_row_a_variable_and_a_default(write):
+    path = write("log: {level: error}\n")
     assert set(vars(parser().parse_args([]))) == set(SAMPLES)
     for flag in SETTING_FLAGS:
         text, look, expected = SAMPLES[flag.name]
@@ -107,11 +106,9 @@ def test_the_default_of_the_documents_is_the_default(setting):
     assert value == get(Config(), setting.field)
 
 
-def test_the_file_of_the_documents_shows_every_key(tmp_path):
+def test_the_file_of_the_documents_shows_every_key(write):
     text = next(block for block in re.findall(r"```yaml\n(.*?)```", DOCUMENT, re.DOTALL) if "servers:" in block)
-    path = tmp_path / "headroom.yml"
-    path.write_text(text)
-    config = load_file(path)
+    config = load_file(write(text))
     assert (config.log_format, config.settings.routes, config.probe is None) == ("json", True, False)
     shown = yaml.safe_load(text)
     for setting in SETTINGS:
@@ -183,16 +180,14 @@ def refusal(*arguments: str, **environment: str) -> str:
     return str(caught.value)
 
 
-def test_flags_go_before_variables_and_those_before_the_file(tmp_path):
+def test_flags_go_before_variables_and_those_before_the_file(write):
     """Servers of the file and of flags add up."""
-    path = tmp_path / "headroom.yml"
-    path.write_text("log: {level: error, format: json}\nweb: {listen_address: ':1'}\n")
+    path = write("log: {level: error, format: json}\nweb: {listen_address: ':1'}\n")
     given = resolved("--config", str(path), "--log.level", "debug", LOG_LEVEL="warning", WEB_LISTEN_ADDRESS=":2")
     assert (given.log_level, given.listen, given.log_format) == ("debug", (("", 2),), "json")
     given = resolved(CONFIG=str(path), LOG_LEVEL="warning")
     assert (given.log_level, given.listen, given.log_format) == ("warning", (("", 1),), "json")
-    path = tmp_path / "headroom.yml"
-    path.write_text("servers: [a=/a]\n")
+    path = write("servers: [a=/a]\n")
     given = resolved("--config", str(path), "--stats", "b=/b", "--stats", "/run/*.stats", STATS="c=/c")
     assert [server.name or server.pattern for server in given.servers] == ["a", "b", "/run/*.stats"]
     given = resolved("--config", str(path), STATS="b=/b  c=/c")
@@ -225,45 +220,34 @@ def test_a_mistake_names_its_flag(arguments, where, advice):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("STATS", "shop"),
-        ("WEB_LISTEN_ADDRESS", "x"),
-        ("LOG_LEVEL", "x"),
-        ("LOG_FORMAT", "x"),
-        ("BACKENDS", "db:5432"),
-        ("READ_POLLFDS", "1"),
-        ("SAMPLES_PER_SECOND", "99"),
-    ],
+    [("STATS", "shop"), ("WEB_LISTEN_ADDRESS", "x"), ("LOG_LEVEL", "x"), ("SAMPLES_PER_SECOND", "99")],
 )
 def test_a_mistake_names_its_variable(name, value):
     assert refusal(**{name: value}).startswith(f"UWSGI_HEADROOM_{name}: ")
 
 
-def test_two_servers_of_one_name(tmp_path):
+def test_two_servers_of_one_name(write):
     """They are refused with both origins and how to name them, also one of the file and one of a flag."""
     message = refusal("--stats", "/a/stats", "--stats", "/b/stats")
     assert "'stats'" in message
     assert "NAME=unix:///b/stats" in message
-    path = tmp_path / "headroom.yml"
-    path.write_text("servers:\n  - a=/a\n  - b=/b\n  - a=/c\n")
+    path = write("servers:\n  - a=/a\n  - b=/b\n  - a=/c\n")
     message = refusal("--config", str(path))
     assert message.startswith(f"{path}:4: ")
     assert f"{path}:2" in message
-    path = tmp_path / "headroom.yml"
-    path.write_text("servers: [a=/a]\n")
+    path = write("servers: [a=/a]\n")
     message = refusal("--config", str(path), "--stats", "a=/b")
     assert message.startswith("--stats: ")
     assert f"{path}:1" in message
     assert len(resolved("--stats", "/a/*.stats", "--stats", "/b/*.stats").servers) == 2
 
 
-def test_two_names_of_one_address(tmp_path):
+def test_two_names_of_one_address(write):
     """It would be read twice: refused with both origins, in any notation. A file may have several names."""
     message = refusal("--stats", "a=/run/shop.stats", "--stats", "b=unix:///run/shop.stats")
     assert "unix:///run/shop.stats" in message
     assert "'a'" in message
-    path = tmp_path / "headroom.yml"
-    path.write_text("servers:\n  - a=127.0.0.1:1717\n  - b=/b\n")
+    path = write("servers:\n  - a=127.0.0.1:1717\n  - b=/b\n")
     message = refusal("--config", str(path), "--stats", "c=tcp://127.0.0.1:1717")
     assert message.startswith("--stats: ")
     assert f"{path}:2" in message

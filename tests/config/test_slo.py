@@ -71,10 +71,9 @@ def test_the_message_names_the_place(arguments, environment, start):
     assert refusal(*arguments, **environment).startswith(start)
 
 
-def test_in_the_file(tmp_path):
+def test_in_the_file(write):
     """A server's own objective goes before that of all servers."""
-    path = tmp_path / "headroom.yml"
-    path.write_text("servers:\n  - stats: /a\n    slo: {threshold: 800ms, objective: 99%}\n  - stats: /b\n")
+    path = write("servers:\n  - stats: /a\n    slo: {threshold: 800ms, objective: 99%}\n  - stats: /b\n")
     given = resolved("--config", str(path), "--slo", "2s:0.9")
     first, second = (server.slo for server in given.servers)
     assert first == Slo(0.8, 0.99, f"{path}:3")
@@ -94,9 +93,8 @@ def test_in_the_file(tmp_path):
         ("{threshold: 100ms, objective: 99%}", "a threshold of 100ms cannot be judged with 5 samples per second"),
     ],
 )
-def test_mistakes_in_the_file(tmp_path, slo, message):
-    path = tmp_path / "headroom.yml"
-    path.write_text(f"servers:\n  - stats: /a\n    slo: {slo}\n")
+def test_mistakes_in_the_file(write, slo, message):
+    path = write(f"servers:\n  - stats: /a\n    slo: {slo}\n")
     refused = refusal("--config", str(path))
     assert refused.startswith(f"{path}:3: ")
     assert message in refused

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from tests.config.test_settings import refusal, resolved
-from uwsgi_headroom.config import yaml_file
 from uwsgi_headroom.config.defaults import HISTORY_MAX_SIZE
 from uwsgi_headroom.config.parsers import parse_logs, parse_size
 from uwsgi_headroom.config.servers import ServerConfig
@@ -15,13 +14,6 @@ from uwsgi_headroom.errors import LONGEST_MESSAGE, ConfigError
 from uwsgi_headroom.watch.fleet import find_log
 
 
-@pytest.fixture
-def written(tmp_path):
-    path = tmp_path / "headroom.yaml"
-    path.write_text("servers: [/run/shop.stats]\nsampling:\n  samples_per_second: 2\n")
-    return path
-
-
 @pytest.mark.parametrize("rate", ["0.25", "20"])
 def test_bounds_are_allowed(rate):
     assert resolved("--samples-per-second", rate).settings.samples_per_second == float(rate)
@@ -29,14 +21,13 @@ def test_bounds_are_allowed(rate):
 
 @pytest.mark.parametrize("rate", ["0", "0.24", "20.1", "-5", "nan", "inf", "often"])
 def test_refused_rates(rate):
-    with pytest.raises(ConfigError, match=r"--samples-per-second: '.*' is not a number from 0.25 to 20"):
+    with pytest.raises(ConfigError, match=r"--samples-per-second: expected a number from 0.25 to 20, not '.*'"):
         resolved(f"--samples-per-second={rate}")
 
 
 @pytest.mark.parametrize("empty", ["", "~", "[]"])
-def test_no_windows_are_the_default_ones(written, empty):
-    written.write_text(f"sampling:\n  windows: {empty}\n")
-    assert yaml_file.load_file(written).settings == DEFAULT_SETTINGS
+def test_no_windows_are_the_default_ones(write, empty):
+    assert load_file(write(f"sampling:\n  windows: {empty}\n")).settings == DEFAULT_SETTINGS
 
 
 @pytest.mark.parametrize(
@@ -49,11 +40,9 @@ def test_no_windows_are_the_default_ones(written, empty):
         ("servers: []", ("", HISTORY_MAX_SIZE)),
     ],
 )
-def test_history_in_the_file(tmp_path, text, settings):
+def test_history_in_the_file(write, text, settings):
     """A path alone, or keys."""
-    path = tmp_path / "headroom.yml"
-    path.write_text(text)
-    config = load_file(path)
+    config = load_file(write(text))
     assert (config.history, config.history_max_size) == settings
 
 
@@ -66,10 +55,9 @@ def test_sizes_that_are_none(text):
         parse_size(text, "--history-max-size")
 
 
-def test_a_long_value_is_not_quoted_whole(tmp_path):
+def test_a_long_value_is_not_quoted_whole(write):
     """The message still begins with the line and ends with what to do."""
-    path = tmp_path / "headroom.yml"
-    path.write_text(f"web: {{listen_address: {'x' * 100_000}}}")
+    path = write(f"web: {{listen_address: {'x' * 100_000}}}")
     with pytest.raises(ConfigError) as caught:
         load_file(path)
     message = str(caught.value)
@@ -116,17 +104,14 @@ def test_refused_logs(text):
         parse_logs([(text, "--log")])
 
 
-def test_a_log_in_the_file(tmp_path):
+def test_a_log_in_the_file(write):
     """All servers of a pattern would read one file, so a pattern has none."""
-    path = tmp_path / "headroom.yml"
-    path.write_text("servers:\n  - name: shop\n    stats: /a\n    log: /var/log/shop.log\n")
-    (server,) = yaml_file.load_file(path).servers
+    (server,) = load_file(write("servers:\n  - name: shop\n    stats: /a\n    log: /var/log/shop.log\n")).servers
     assert server.log == "/var/log/shop.log"
     flag = Settings(logs=(("shop", "/other"), ("blog", "/blog")))
     assert find_log(server, "shop", flag) == "/var/log/shop.log"
     assert find_log(ServerConfig("blog", None), "blog", flag) == "/blog"
     assert find_log(ServerConfig("wiki", None), "wiki", flag) == ""
-    path = tmp_path / "headroom.yml"
-    path.write_text("servers:\n  - stats: /run/*.stats\n    log: /var/log/shop.log\n")
+    path = write("servers:\n  - stats: /run/*.stats\n    log: /var/log/shop.log\n")
     with pytest.raises(ConfigError, match="a pattern has many logs"):
-        yaml_file.load_file(path)
+        load_file(path)

@@ -1,12 +1,27 @@
-"""Changes what a source delivered."""
+"""Makes and changes what a source delivers."""
 
 from collections.abc import Callable, Mapping
+from zoneinfo import ZoneInfo
 
 from msgspec.structs import replace
 
+from tests.support.synthetic.plan import History, Service
+from tests.support.synthetic.server import make_review_data
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.report.quarters import STEP, ReviewData, ServerHistory
+from uwsgi_headroom.report.review.peaks import Peaks, find_peaks, group_services
 from uwsgi_headroom.store.record import Record
+
+
+def data_of(*services: Service, days: float) -> ReviewData:
+    """The days of these services, with their usual end."""
+    return make_review_data(History(services=services, days=days))
+
+
+def peaks_of(data: ReviewData) -> Peaks:
+    """Those of the first service."""
+    return find_peaks(group_services(data)[0], ZoneInfo(data.time_zone))
+
 
 Edit = Callable[[Record], Record | None]
 

@@ -19,7 +19,6 @@ from tests.support.synthetic.plan import History
 from tools.environments import ROOT
 from uwsgi_headroom import cli
 from uwsgi_headroom.report import command
-from uwsgi_headroom.report.progress import ProgressLine
 from uwsgi_headroom.report.quarters import ReviewData
 
 UNTIL = str(int(14 * DAY))
@@ -136,7 +135,7 @@ def test_an_interrupted_report_leaves_nothing(written, history, capsys):
         (("--history", "b", "--time-zone", "Mars"), "--time-zone: Mars is not known"),
         (("--prometheus", "ftp://a"), "--prometheus: expected a URL"),
         (("--prometheus", "http://a", "--until", "soon"), "--until: soon is not a time"),
-        (("--prometheus", "http://a", "--prometheus-user", "ann"), "belong together"),
+        (("--prometheus", "http://a", "--http.config.file", "/nowhere"), "--http.config.file: /nowhere: No such file"),
         (("--prometheus", "http://a", "--prometheus-header", "t0psecret"), "NAME: VALUE"),
     ],
 )
@@ -195,12 +194,12 @@ def _rest(screen: io.FileIO) -> bytes:
 def test_progress_is_drawn_on_a_terminal_only():
     """And removed in the end."""
     pipe = io.StringIO()
-    with ProgressLine(pipe, terminal=False) as line:
-        line.show(1, 4, "waits")
+    with command.progress_line(pipe) as show:
+        show(1, 4, "waits")
     assert pipe.getvalue() == ""
     master, slave = pty.openpty()
-    with os.fdopen(slave, "w", encoding="utf-8") as terminal, ProgressLine(terminal, terminal=True) as line:
-        line.show(1, 4, "wa\x1bits")
+    with os.fdopen(slave, "w", encoding="utf-8") as terminal, command.progress_line(terminal) as show:
+        show(1, 4, "wa\x1bits")
     with os.fdopen(master, "rb", buffering=0) as screen:
         drawn = (_rest(screen) + _rest(screen)).decode()
     assert " 25 %  wa\\x1bits" in drawn

@@ -63,7 +63,7 @@ def test_an_error_changes_nothing(tmp_path, caplog):
     path = tmp_path / "x.yml"
     path.write_text("servers:\n  - name: shop\n    stats: /run/shop\n    timeout: never\n")
     problem, fleet = reloaded(source("--config", str(path)).read_again)
-    assert problem == f"{path}:4: expected a number from 0.1 to 60"
+    assert problem == f"{path}:4: expected a number from 0.1 to 60, not 'never'"
     assert names(fleet) == ["shop"]
     (record,) = caplog.records
     assert record.fields == {"reason": problem}

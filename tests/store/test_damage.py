@@ -49,7 +49,7 @@ def read_everything(path: Path) -> tuple[int, int]:
     """What every reader gets: the number of records, and of what is damaged. Raises HistoryFileError."""
     with HistoryFile(path, END) as file:
         for server in file.servers():
-            file.reaches_back(server.name)
+            file.reach(server.name)
             file.events(server.name, 0, 1e12)
         records = sum(len(list(file.records("shop", 0, 1e12, tier.seconds))) for tier in TIERS)
         return records, file.damaged

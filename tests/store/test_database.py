@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from tests.support import windows
@@ -25,11 +24,6 @@ def minute(number: int, requests: int = 10, server: str = "shop", route: str = "
 
 def opened(path: Path, max_size: int = 10**9) -> Database:
     return Database(open_to_write(path), max_size)
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "history.sqlite"
 
 
 def requests(path: Path, tier: int, server: str = "shop") -> list[tuple[float, int]]:
@@ -73,12 +67,12 @@ def test_each_tier_is_forgotten_in_its_time(path):
     database = opened(path)
     database.write([minute(number, route="GET /") for number in range(1, 61)], NOON + 3600)
     with HistoryFile(path, NOON + LONGEST_SECONDS) as file:
-        assert set(file.reaches_back("shop")) == {60, 900, 3600}
+        assert set(file.reach("shop")) == {60, 900, 3600}
     for after, kept in ((14, {900, 3600}), (90, {3600}), (731, set())):
         for seconds in (0, 1800, 3600):
             database.write([], NOON + 3600 + after * DAY + 7200 + seconds)
         with HistoryFile(path, NOON + LONGEST_SECONDS) as file:
-            assert set(file.reaches_back("shop")) == kept
+            assert set(file.reach("shop")) == kept
         connection = open_to_write(path)
         assert connection.execute("SELECT count(*) FROM servers").fetchone() == (len(kept) > 0,)
         connection.close()
@@ -189,11 +183,10 @@ def write_hours(database: Database, first: int, last: int) -> None:
 
 
 def test_later_records_are_not_read(path):
-    """Without others, there is no server yet, and a reader can say why. Events of another time are not read either."""
+    """Without others, there is no server yet. Events of another time are not read either."""
     write_ahead(path)
     with HistoryFile(path, NOON + 7200.0) as file:
         assert file.servers() == []
-        assert file.has_later()
     write_hours(opened(path), 0, 2)
     with HistoryFile(path, NOON + 7200.0) as file:
         (server,) = file.servers()

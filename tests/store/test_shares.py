@@ -46,10 +46,9 @@ def on_disk(path: Path) -> int:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_hostile_server_pays_with_its_own_records(tmp_path, seed):
+def test_a_hostile_server_pays_with_its_own_records(path, seed):
     """The file never grows beyond its limit and a slack, and the others' records are all there."""
     dice = random.Random(seed)
-    path = tmp_path / "history.sqlite"
     database = opened(path, MAX_SIZE)
     workers = {f"calm {place}": dice.randrange(1, 9) for place in range(dice.randrange(1, 6))}
     written = Counter[str]()
@@ -67,9 +66,8 @@ def test_a_hostile_server_pays_with_its_own_records(tmp_path, seed):
     assert kept == written
 
 
-def test_names_that_are_never_the_same_cost_no_other_server(tmp_path):
+def test_names_that_are_never_the_same_cost_no_other_server(path):
     """A program that is a new server again and again: all of them have one share, and the file keeps to its size."""
-    path = tmp_path / "history.sqlite"
     database = opened(path, MAX_SIZE)
     for number in range(1, 200):
         database.write([calm("calm", number, 4)], NOON + number * 60.0)
@@ -83,9 +81,9 @@ def test_names_that_are_never_the_same_cost_no_other_server(tmp_path):
         assert len(list(file.records("calm", 0, NOON + DAY, 60))) == 229
 
 
-def test_what_waited_does_not_make_the_file_larger(tmp_path):
+def test_what_waited_does_not_make_the_file_larger(path):
     """Everything that waited for a disk comes at once."""
-    path, dice = tmp_path / "history.sqlite", random.Random(1)
+    dice = random.Random(1)
     database = opened(path, MAX_SIZE)
     for first in range(1, 34, 32):
         database.write([hostile(number, dice) for number in range(first, first + 32)], NOON + 80 * 60.0)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import force_setattr
 
-from tests.store.test_codec import unpack
 from tests.store.test_database import NOON, minute, requests
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.errors import HistoryFileError
@@ -17,11 +16,6 @@ from uwsgi_headroom.store import writer as writer_module
 from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import VERSION, HistoryFile, open_to_write
 from uwsgi_headroom.store.writer import HistoryWriter
-
-
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "history.sqlite"
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +118,6 @@ def write_damaged(path: Path) -> None:
         (write_garbage, "is not a history file"),
         (write_foreign, "is a database of another program"),
         (write_newer, "was written by a newer version"),
-        (lambda path: unpack("unreleased", path), "was written by an unreleased version"),
         (write_damaged, "is damaged"),
         (lambda path: path.mkdir(), "Is a directory"),
     ],

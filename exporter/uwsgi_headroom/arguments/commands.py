@@ -29,7 +29,7 @@ from uwsgi_headroom.config.defaults import (
     SHIPPED_HISTORY,
     STUCK_SECONDS,
 )
-from uwsgi_headroom.config.settings import FLAGS
+from uwsgi_headroom.config.settings import FLAGS, find_setting
 from uwsgi_headroom.report.request import DEFAULT_OUT, DEFAULT_RANGE, parse_format, parse_range
 from uwsgi_headroom.report.request import FORMATS as REPORT_FORMATS
 from uwsgi_headroom.tune.request import DEFAULT_SECONDS, LEAST_CLIENTS, parse_size
@@ -87,10 +87,10 @@ CHECKING = (
 
 HTTP_CONFIG = Flag(
     "--http.config.file FILE",
-    "a file with the login, the trusted certificates or the client certificate to use with an exporter, in "
-    "the format of promtool's --http.config.file",
+    "a file with the login, the trusted certificates or the client certificate to use with an exporter or a "
+    "Prometheus, in the format of promtool's --http.config.file",
 )
-"""The access to exporters, for every command that reads one."""
+"""For every command that reads an exporter or a Prometheus."""
 
 _maximum = partial(Flag, parse=parse_maximum, default=UNSET)
 
@@ -122,29 +122,15 @@ CHECK_FLAGS = (
         f"count a request as stuck once it has been in service for this long, from 1s to 24h (default "
         f"{STUCK_SECONDS:g}s)",
     ),
-    Flag(
-        "--read-locks",
-        "read from the workers' memory whether each lock of the application is held (eight bytes for each lock), "
-        "so that check knows exactly how busy the lock is",
-    ),
-    Flag(
-        "--read-pollfds",
-        "read from the workers' memory which file descriptors a thread polls (eight bytes for each descriptor), "
-        "so that check knows which backend the thread waits for (default true)",
-        values=("true", "false"),
-    ),
+    Flag("--read-locks", find_setting("--read-locks").own_help),
+    Flag("--read-pollfds", find_setting("--read-pollfds").own_help, values=("true", "false")),
     Flag(
         "--code",
         "ten times a second, also find out, from the workers' memory, which Python function and line each busy "
         "thread runs, and print the functions that take the most time. Only names of functions and files, and line "
         "numbers, are read, no values of variables",
     ),
-    Flag(
-        "--code-prefix PATH",
-        "with --code: treat files whose paths begin with PATH, such as /srv/shop/, as the application's own code "
-        "(default: all files except Python's own and those in site-packages); repeatable",
-        is_repeatable=True,
-    ),
+    Flag("--code-prefix PATH", find_setting("--code-prefix").own_help, is_repeatable=True),
     Flag(
         "--log [NAME=]PATH",
         "also read uWSGI's log, from a file or from journal:UNIT, and name causes of problems that only the log "
@@ -243,18 +229,12 @@ REPORT_FLAGS = (
         parse=parse_format,
         values=REPORT_FORMATS,
     ),
-    Flag("--prometheus-user NAME", "log in as this user; you can also put the user into the URL"),
-    Flag(
-        "--prometheus-password-file FILE",
-        "a file with the user's password (a password on the command line would be visible in the process list)",
-    ),
-    Flag("--prometheus-token-file FILE", "log in with the bearer token in this file"),
+    HTTP_CONFIG,
     Flag(
         "--prometheus-header NAME:VALUE",
         "a header to send with each request, such as 'X-Scope-OrgID: shop'. May be repeated",
         is_repeatable=True,
     ),
-    Flag("--ca-file FILE", "a PEM file with certificates to trust, in addition to the system's certificates"),
 )
 
 
@@ -361,7 +341,7 @@ def find_format(arguments: Sequence[str]) -> str:
 
 SETTING_FLAGS = tuple(
     Flag(
-        f"{setting.flag} {setting.metavar}",
+        setting.form,
         setting.full_help,
         values=setting.values,
         is_checked=False,

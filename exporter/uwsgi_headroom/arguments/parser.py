@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.numbers import parse_number
+from uwsgi_headroom.numbers import SECONDS, parse_number, parse_quantity
 
 Value = TypeVar("Value")
 
@@ -75,7 +75,7 @@ class Flag:
     @property
     def name(self) -> str:
         """The name among the parsed options: `web_listen_address` for `--web.listen-address`."""
-        name = self.names[-1] if self.names else self.form.split()[0]
+        name = (self.form.split()[0], *self.names)[-1]
         return name.lstrip("-").replace(".", "_").replace("-", "_")
 
     @property
@@ -89,21 +89,19 @@ class Flag:
 
     def describe(self) -> dict[str, Any]:
         """Return the keywords of argparse's `add_argument`."""
-        name = {"dest": self.name} if self.names else {}
+        keywords: dict[str, Any] = {"help": self.help}
+        if self.names:
+            keywords["dest"] = self.name
         if not self.takes_value:
-            return {**name, "help": self.help, "action": "store_true", **self.extra}
-        return {
-            **name,
-            "help": self.help,
-            "metavar": self.metavar or None,
-            "type": self.parse,
-            "choices": (self.values if self.is_checked else None) or None,
-            "default": [] if self.is_repeatable else self.default,
-            "action": "append" if self.is_repeatable and self.names else "store",
-            "nargs": "?" if self.is_optional else "*" if self.is_repeatable and not self.names else None,
-            "const": "true" if self.is_optional else None,
-            **self.extra,
-        }
+            return {**keywords, "action": "store_true", **self.extra}
+        keywords |= {"metavar": self.metavar or None, "type": self.parse, "default": self.default}
+        if self.is_checked and self.values:
+            keywords["choices"] = self.values
+        if self.is_optional:
+            keywords |= {"nargs": "?", "const": "true"}
+        if self.is_repeatable:
+            keywords |= {"default": [], **({"action": "append"} if self.names else {"nargs": "*"})}
+        return {**keywords, **self.extra}
 
 
 _HELP = Flag("-h --help", "show this help message and exit", extra={"action": "help"})
@@ -172,22 +170,16 @@ def seconds_between(least: float, most: float) -> Callable[[str], float]:
     return expecting(f"{least:g} to {most:g} seconds", lambda text: parse_number(text, least, most))
 
 
-_SPAN_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-
-
 def parse_span(least: float, most: float) -> Callable[[str], float]:
     """Make a parser of lengths of time such as `90s`, `10m`, `1h` or `7d` to seconds, between two bounds."""
 
     def parse(text: str) -> float:
-        return parse_number(text[:-1], 0, most) * _SPAN_UNITS.get(text[-1:], float("nan"))
-
-    def parse_within(text: str) -> float:
-        seconds = parse(text)
+        seconds = parse_quantity(text, SECONDS)
         if not least <= seconds <= most:
             raise ValueError(text)
         return seconds
 
-    return expecting("a length of time, such as 90s, 10m, 1h or 7d", parse_within)
+    return expecting("a length of time, such as 90s, 10m, 1h or 7d", parse)
 
 
 def number_between(least: float, most: float) -> Callable[[str], float]:

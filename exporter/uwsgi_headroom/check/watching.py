@@ -25,8 +25,7 @@ from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, JOURNAL, 
 from uwsgi_headroom.config.servers import (
     ServerConfig,
     parse_server_argument,
-    refuse_duplicate_addresses,
-    refuse_duplicate_names,
+    refuse_duplicates,
 )
 from uwsgi_headroom.config.settings import Settings, find_setting
 from uwsgi_headroom.documents import build
@@ -226,9 +225,7 @@ class Targets(Struct, frozen=True):
 
 def parse_targets(arguments: Sequence[str]) -> tuple[ServerConfig, ...]:
     """Parse arguments to servers, globs and URLs. Raises ConfigError."""
-    servers = refuse_duplicate_names(parse_server_argument(argument, "check") for argument in arguments)
-    refuse_duplicate_addresses(servers)
-    return servers
+    return refuse_duplicates(parse_server_argument(argument, "check") for argument in arguments)
 
 
 async def sort_targets(servers: Sequence[ServerConfig], access: HttpAccess | None = None) -> Targets:

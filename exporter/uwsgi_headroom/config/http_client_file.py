@@ -105,7 +105,9 @@ _TLS = ("ca", "ca_file", "cert", "cert_file", "key", "key_file")
 def load_http_access(path: Path) -> HttpAccess:
     """Read an HTTP client configuration, and the files that it names. Raises ConfigError, which quotes no secret."""
     root = compose(read_file(path), path)
-    return _HttpClientFile(str(path), str(path.parent)).access(root) if root else HttpAccess()
+    if root is None:
+        return HttpAccess()
+    return _HttpClientFile(str(path), str(path.parent)).access(root)
 
 
 class _HttpClientFile(YamlNodes):
@@ -113,18 +115,16 @@ class _HttpClientFile(YamlNodes):
 
     def access(self, root: yaml.Node) -> HttpAccess:
         top = self._mapping(root, (*_LOGINS, "tls_config", *_IGNORED))
-        given = [name for name in _LOGINS if name in top]
-        if len(given) > 1:
-            self._fail(top[given[1]], f"give one login: {given[0]} or {given[1]}")
+        logins = [name for name in _LOGINS if name in top]
+        if len(logins) > 1:
+            self._fail(top[logins[1]], f"give one login: {logins[0]} or {logins[1]}")
         for name in _IGNORED:
             self._flag(top.get(name), default=True)
         tls = self._mapping(
             top.get("tls_config"), (*_TLS, "server_name", "insecure_skip_verify", "min_version", "max_version")
         )
-        server_name = self._string(tls["server_name"]) if "server_name" in tls else ""
-        return HttpAccess(
-            self._login(given[0], top[given[0]]) if given else "", self._context(tls) if tls else None, server_name
-        )
+        login = "".join(self._login(name, top[name]) for name in logins)
+        return HttpAccess(login, self._context(tls), self._string(tls.get("server_name")))
 
     def _login(self, kind: str, node: yaml.Node) -> str:
         """The value of the Authorization header."""
@@ -133,7 +133,7 @@ class _HttpClientFile(YamlNodes):
             return basic(self._secret(keys, "username", node), self._secret(keys, "password", node))
         if kind == "authorization":
             keys = self._mapping(node, ("type", "credentials", "credentials_file"))
-            scheme = self._string(keys["type"]).strip() if "type" in keys else "Bearer"
+            scheme = self._string(keys.get("type"), "Bearer").strip()
             if scheme.lower() == "basic":
                 self._fail(node, "write a user name and a password as basic_auth")
             return self._header(f"{scheme} {self._secret(keys, 'credentials', node)}", node)
@@ -141,22 +141,31 @@ class _HttpClientFile(YamlNodes):
 
     def _secret(self, keys: dict[str, yaml.Node], name: str, node: yaml.Node) -> str:
         """A text, or the content of a file without its last line end."""
-        file = keys.get(f"{name}_file")
-        if name in keys and file is not None:
-            self._fail(file, f"give one of {name} and {name}_file")
+        file = self._file(keys, name)
         if file is None:
-            return self._string(keys[name]) if name in keys else ""
+            return self._string(keys.get(name))
         try:
-            return read_file(Path(self._directory, self._text(file)), self._where(file)).decode().strip()
+            return read_file(*file).decode().strip()
         except UnicodeDecodeError:
             self._fail(node, f"{name}_file is not a text file")
+
+    def _file(self, keys: dict[str, yaml.Node], name: str) -> tuple[Path, str] | None:
+        """The file that is given instead of a text, and the line that gives it."""
+        file = keys.get(f"{name}_file")
+        if file is None:
+            return None
+        if name in keys:
+            self._fail(file, f"give one of {name} and {name}_file")
+        return Path(self._directory, self._text(file)), self._where(file)
 
     def _header(self, value: str, node: yaml.Node) -> str:
         if not (value.isascii() and value.isprintable()):
             self._fail(node, "a header cannot carry this text: it must be one line of ASCII")
         return value
 
-    def _context(self, tls: dict[str, yaml.Node]) -> ssl.SSLContext:
+    def _context(self, tls: dict[str, yaml.Node]) -> ssl.SSLContext | None:
+        if not tls:
+            return None
         authorities, cert, key = (self._file_or_text(tls, name) for name in ("ca", "cert", "key"))
         if authorities is None:
             context = ssl.create_default_context()
@@ -179,15 +188,12 @@ class _HttpClientFile(YamlNodes):
         return context
 
     def _file_or_text(self, tls: dict[str, yaml.Node], name: str) -> tuple[Path | str, str] | None:
-        file = tls.get(f"{name}_file")
-        if name in tls and file is not None:
-            self._fail(file, f"give one of {name} and {name}_file")
-        if file is not None:
-            return Path(self._directory, self._text(file)), self._where(file)
-        return (self._text(tls[name]), self._where(tls[name])) if name in tls else None
+        if name in tls and f"{name}_file" not in tls:
+            return self._text_and_place(tls[name])
+        return self._file(tls, name)
 
     def _version(self, node: yaml.Node | None, default: str) -> ssl.TLSVersion:
-        text = default if node is None else self._string(node)
+        text = self._string(node, default)
         if text not in TLS_VERSIONS:
             assert node is not None
             self._fail(node, f"{text!r} is not one of {', '.join(TLS_VERSIONS)}")

@@ -21,7 +21,7 @@ from uwsgi_headroom.config.defaults import (
     STUCK_SECONDS_RANGE,
 )
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.numbers import parse_number
+from uwsgi_headroom.numbers import BYTES, SECONDS, parse_number, parse_quantity
 from uwsgi_headroom.routes import parse_template, refuse_too_many
 
 Texts = Sequence[tuple[str, str]]
@@ -33,8 +33,6 @@ NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 
 _UNIT = re.compile(r"[\w:.\\@-]{1,255}", re.ASCII)
 """Names of systemd's units: systemd.unit(5)."""
-
-_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([MGT])B", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ class NumberRange:
         try:
             number = parse_number(text, self.least, self.most)
         except ValueError:
-            raise ConfigError(f"{where}: {text!r} is not a number {self}") from None
+            raise ConfigError(f"{where}: expected a number {self}, not {text!r}") from None
         return int(number) if self.is_whole else number
 
     def __str__(self) -> str:
@@ -105,7 +103,7 @@ def parse_windows(texts: Texts) -> tuple[float, ...]:
     """Parse window lengths such as `90s`, `5m` or `1h` to seconds, ascending. Raises ConfigError."""
     lengths = set()
     for text, where in texts:
-        seconds = _parse_length(text)
+        seconds = parse_quantity(text, SECONDS)
         if not 10 <= seconds <= HISTORY_SECONDS:
             raise ConfigError(f"{where}: {text!r} is not a window; write a length from 10s to 1h, such as 5m")
         lengths.add(seconds)
@@ -115,16 +113,10 @@ def parse_windows(texts: Texts) -> tuple[float, ...]:
 def parse_stuck(text: str, where: str) -> float:
     """Parse the age from which on a request counts as stuck, such as `30s`, `5m` or `12h`, to seconds. Raises
     ConfigError."""
-    seconds = _parse_length(text)
+    seconds = parse_quantity(text, SECONDS)
     if not STUCK_SECONDS_RANGE[0] <= seconds <= STUCK_SECONDS_RANGE[1]:
         raise ConfigError(f"{where}: {text!r} is not an age from 1s to 24h, such as 30s or 5m")
     return seconds
-
-
-def _parse_length(text: str) -> float:
-    """Parse `90s`, `5m` or `1h` to seconds; 0 for anything else."""
-    match = re.fullmatch(r"(\d{1,5})([smh])", text.strip(), re.ASCII)
-    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
 
 
 def parse_backends(texts: Texts) -> tuple[tuple[str, str], ...]:
@@ -223,9 +215,8 @@ def parse_prefixes(texts: Texts) -> tuple[str, ...]:
 
 def parse_size(text: str, where: str) -> int:
     """Parse a size such as `500MB` or `1GB` to bytes, of which a megabyte has 10**6. Raises ConfigError."""
-    match = _SIZE.fullmatch(text.strip().upper())
-    size = round(float(match[1]) * 10 ** {"M": 6, "G": 9, "T": 12}[match[2]]) if match else 0
+    size = parse_quantity(text.upper(), BYTES)
     least, most = HISTORY_MAX_SIZE_RANGE
     if not least <= size <= most:
         raise ConfigError(f"{where}: {text!r} is not a size from 1MB to 1TB, such as 500MB")
-    return size
+    return round(size)

@@ -20,8 +20,7 @@ from uwsgi_headroom.config import yaml_file
 from uwsgi_headroom.config.parsers import Texts
 from uwsgi_headroom.config.servers import (
     parse_server_argument,
-    refuse_duplicate_addresses,
-    refuse_duplicate_names,
+    refuse_duplicates,
     refuse_impossible_expectations,
 )
 from uwsgi_headroom.config.settings import FLAGS, PREFIX, Config, SettingRow, assign, find_setting
@@ -44,14 +43,13 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
     _refuse_misspelt(environment)
     config = _read_file(flags, environment)
     added = [parse_server_argument(*text) for text in _given(find_setting("--stats"), flags, environment)]
-    servers = refuse_duplicate_names([*config.servers, *added])
-    refuse_duplicate_addresses(servers)
+    servers = refuse_duplicates([*config.servers, *added])
     refuse_impossible_expectations(servers)
     values: dict[str, Any] = {"servers": servers}
     for setting in FLAGS:
         texts = _given(setting, flags, environment)
         if texts and setting.field:
-            values[setting.field] = setting.parse(texts) if setting.is_repeatable else setting.parse(*texts[0])
+            values[setting.field] = setting.read(texts)
     config = assign(config, values)
     _refuse_logs_of_nobody(config)
     for slo in (config.settings.slo, *(server.slo for server in config.servers)):

@@ -184,32 +184,28 @@ def printable_name(path: str) -> str:
     return escape_text(path.encode("utf-8", "backslashreplace").decode())
 
 
-def refuse_duplicate_names(servers: Iterable[ServerConfig]) -> tuple[ServerConfig, ...]:
-    """Return the servers. Raises ConfigError if two have the same name: their series would be the same."""
-    kept, by_name = tuple(servers), dict[str, ServerConfig]()
+def refuse_duplicates(servers: Iterable[ServerConfig]) -> tuple[ServerConfig, ...]:
+    """Return the servers. Raises ConfigError if two have the same name, because their series would be the same, or the
+    same address: uWSGI's master, which serves the stats itself, would be read twice. A file has no master, so it may be
+    replayed under several names."""
+    kept = tuple(servers)
+    by_name, by_address = dict[str, ServerConfig](), dict[Address, ServerConfig]()
     for server in kept:
-        other = by_name.setdefault(server.name, server) if server.address else server
+        if server.address is None:
+            continue
+        other = by_name.setdefault(server.name, server)
         if other is not server:
             raise ConfigError(
                 f"{server.where}: another server is already named {server.name!r} ({other.where}); "
                 f"give each its own name: NAME={server.address}"
             )
-    return kept
-
-
-def refuse_duplicate_addresses(servers: Iterable[ServerConfig]) -> None:
-    """Raise ConfigError if two servers have the same address: uWSGI's master, which serves the stats itself, would be
-    read twice. A file has no master, so it may be replayed under several names."""
-    by_address: dict[Address, ServerConfig] = {}
-    for server in servers:
-        if server.address is None or isinstance(server.address, File):
-            continue
         other = by_address.setdefault(server.address, server)
-        if other is not server:
+        if other is not server and not isinstance(server.address, File):
             raise ConfigError(
                 f"{server.where}: {server.address} is already configured as {other.name!r} ({other.where}); "
                 "give each stats server only one name"
             )
+    return kept
 
 
 def refuse_impossible_expectations(servers: Sequence[ServerConfig]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from uwsgi_headroom.config import defaults, parsers
@@ -93,7 +94,7 @@ class Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingRow:
-    """One setting: how it is given, and what becomes of it. At least one of `flag` and `key` is set."""
+    """One setting: how it is given, and what becomes of it. At least one of `form` and `key` is set."""
 
     field: str = ""
     """The field of `Config` that takes the value, or `settings.` and a field of `Settings`. "" if the value is not
@@ -102,9 +103,8 @@ class SettingRow:
     parse: Callable[..., Any] = parsers.parse_text
     """Takes a text and its origin, and returns the value. If the setting is repeatable, takes a sequence of such pairs.
     Raises ConfigError, in whose message the origin comes first."""
-    flag: str = ""
-    """Of `serve`. The name of the environment variable follows from it."""
-    metavar: str = ""
+    form: str = ""
+    """The flag of `serve` and its value: `--window LENGTH`. The name of the environment variable follows from it."""
     help: str = ""
     """For the flag; `{default}` stands for the default."""
     default: str = ""
@@ -122,6 +122,10 @@ class SettingRow:
     """In the file, each value `NAME=ADDRESS` is a key and its value."""
 
     @property
+    def flag(self) -> str:
+        return self.form.partition(" ")[0]
+
+    @property
     def name(self) -> str:
         """The name among the parsed flags: `web_listen_address` for `--web.listen-address`."""
         return self.flag.lstrip("-").replace(".", "_").replace("-", "_")
@@ -131,36 +135,50 @@ class SettingRow:
         """The environment variable that stands in for the flag."""
         return PREFIX + self.name.upper()
 
+    def read(self, texts: parsers.Texts) -> Any:
+        """The value of its texts: of all, or of the only one. Raises ConfigError."""
+        return self.parse(texts) if self.is_repeatable else self.parse(*texts[0])
+
+    @property
+    def own_help(self) -> str:
+        """The help of the flag with its default."""
+        return self.help.replace("{default}", self.default.replace("`", ""))
+
     @property
     def full_help(self) -> str:
-        """The help of the flag, with its default and its variable."""
-        how = ", separated by spaces" if self.is_repeatable else ""
-        return f"{self.help.replace('{default}', self.default.replace('`', ''))} [{self.variable}{how}]"
+        """The same with its variable."""
+        how = ", separated by spaces" * self.is_repeatable
+        return f"{self.own_help} [{self.variable}{how}]"
 
 
-_SWITCH: Mapping[str, Any] = {
-    "parse": parsers.parse_boolean,
-    "metavar": "true|false",
-    "values": ("true", "false"),
-    "is_switch": True,
-}
+def _switch(field: str, flag: str, key: str, text: str) -> SettingRow:
+    """The row of a setting that is true or false."""
+    return SettingRow(
+        field=field,
+        parse=parsers.parse_boolean,
+        form=f"{flag} true|false",
+        help=text,
+        default=f"`{attrgetter(field)(Config())}`".lower(),
+        key=key,
+        values=("true", "false"),
+        is_switch=True,
+    )
+
 
 SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
-        flag="--stats",
-        metavar="[NAME=]ADDRESS",
+        form="--stats [NAME=]ADDRESS",
         help="a stats server: unix:///path, unix:@abstract, tcp://host:port, http://host:port, file:///path, a path, "
         "host:port, or a glob of UNIX sockets; repeatable. Without this flag, the exporter finds the uWSGI masters on "
         "this machine",
         default="what is found on this machine",
         is_repeatable=True,
     ),
-    SettingRow(flag="--config", metavar="FILE", help="a configuration file (YAML)"),
+    SettingRow(form="--config FILE", help="a configuration file (YAML)"),
     SettingRow(
         field="listen",
         parse=parsers.parse_listen_addresses,
-        flag="--web.listen-address",
-        metavar="HOST:PORT",
+        form="--web.listen-address HOST:PORT",
         help="the address on which to serve the metrics, the page and the API; repeatable (default {default})",
         default=f"`{defaults.LISTEN_ADDRESS}`",
         key="web.listen_address",
@@ -169,8 +187,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="allowed_hosts",
         parse=parsers.parse_host_names,
-        flag="--web.allowed-hosts",
-        metavar="NAME",
+        form="--web.allowed-hosts NAME",
         help="a host name under which clients may open the page and the API, in addition to IP addresses, localhost "
         "and this machine's name; repeatable. If the exporter listens on loopback only, it always refuses requests for "
         "any other host name; if it also listens on other addresses, it refuses such requests only if you give this "
@@ -181,8 +198,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     ),
     SettingRow(
         field="web_config_file",
-        flag="--web.config.file",
-        metavar="FILE",
+        form="--web.config.file FILE",
         help="a file that sets up TLS and a login, in the format of Prometheus exporters (default: neither)",
         default="neither [TLS nor login](tls-and-login.md)",
         key="web.config_file",
@@ -191,8 +207,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.samples_per_second",
         parse=NumberRange(*defaults.SAMPLES_PER_SECOND_RANGE),
-        flag="--samples-per-second",
-        metavar="NUMBER",
+        form="--samples-per-second NUMBER",
         help="how many times per second to read each server, from {:g} to {:g} (default {{default}})".format(
             *defaults.SAMPLES_PER_SECOND_RANGE
         ),
@@ -202,8 +217,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.windows",
         parse=parsers.parse_windows,
-        flag="--window",
-        metavar="LENGTH",
+        form="--window LENGTH",
         help="the length of time over which to average the figures, from 10s to 1h; repeatable (default {default})",
         default="`1m` and `5m`",
         key="sampling.windows",
@@ -212,8 +226,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.slo",
         parse=parse_slo,
-        flag="--slo",
-        metavar="THRESHOLD:OBJECTIVE",
+        form="--slo THRESHOLD:OBJECTIVE",
         help="the service level objective of every server that has no objective of its own; 1s:99%% means that 99 of "
         "100 requests finish within a second",
         default="none",
@@ -221,8 +234,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.stuck_seconds",
         parse=parsers.parse_stuck,
-        flag="--stuck",
-        metavar="AGE",
+        form="--stuck AGE",
         help="count a request as stuck once it has been in service for this long, from 1s to 24h (default {default}); "
         "applies to every server for which the configuration sets no `stuck`",
         default=f"`{defaults.STUCK_SECONDS:g}s`",
@@ -230,36 +242,30 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="settings.logs",
         parse=parsers.parse_logs,
-        flag="--log",
-        metavar="NAME=PATH",
+        form="--log NAME=PATH",
         help="read the uWSGI log of the server NAME, from a regular file or from journal:UNIT; count the messages that "
         "the exporter knows, and report problems that only the log shows; repeatable (default: no log is read)",
         default="no [log](log.md) is read",
         is_repeatable=True,
     ),
-    SettingRow(
-        field="settings.cpu_residency",
-        flag="--cpu-residency",
-        help="also export the CPU time of each worker on each CPU, which adds a time series for each worker and CPU "
+    _switch(
+        "settings.cpu_residency",
+        "--cpu-residency",
+        "sampling.cpu_residency",
+        "also export the CPU time of each worker on each CPU, which adds a time series for each worker and CPU "
         "(default {default})",
-        default="`false`",
-        key="sampling.cpu_residency",
-        **_SWITCH,
     ),
-    SettingRow(
-        field="settings.waits",
-        flag="--waits",
-        help="ask the kernel, for each thread that serves a request, what the thread waits for, if the exporter has "
+    _switch(
+        "settings.waits",
+        "--waits",
+        "sampling.waits",
+        "ask the kernel, for each thread that serves a request, what the thread waits for, if the exporter has "
         "the right to do so (default {default})",
-        default="`true`",
-        key="sampling.waits",
-        **_SWITCH,
     ),
     SettingRow(
         field="settings.backends",
         parse=parsers.parse_backends,
-        flag="--backends",
-        metavar="NAME=ADDRESS",
+        form="--backends NAME=ADDRESS",
         help="give a name to a backend for which requests wait. ADDRESS is a host and port (10.0.0.5:5432), a port of "
         f"any host (*:5432), or the path of a UNIX socket; repeatable, {defaults.MOST_BACKENDS} at most",
         default="none",
@@ -267,85 +273,70 @@ SETTINGS: tuple[SettingRow, ...] = (
         is_repeatable=True,
         is_mapping=True,
     ),
-    SettingRow(
-        field="settings.read_pollfds",
-        flag="--read-pollfds",
-        help="read from the workers' memory which file descriptors a thread polls (eight bytes for each descriptor), "
-        "so that the exporter knows which backend the thread waits for (default {default})",
-        default="`true`",
-        key="sampling.read_pollfds",
-        **_SWITCH,
+    _switch(
+        "settings.read_pollfds",
+        "--read-pollfds",
+        "sampling.read_pollfds",
+        "read from the workers' memory which file descriptors a thread polls (eight bytes for each descriptor), "
+        "which shows which backend the thread waits for (default {default})",
     ),
-    SettingRow(
-        field="settings.read_locks",
-        flag="--read-locks",
-        help="read from the workers' memory whether each lock of the application is held (eight bytes for each lock), "
-        "so that the exporter knows exactly how busy the lock is (default {default})",
-        default="`false`",
-        key="sampling.read_locks",
-        **_SWITCH,
+    _switch(
+        "settings.read_locks",
+        "--read-locks",
+        "sampling.read_locks",
+        "read from the workers' memory whether each lock of the application is held (eight bytes for each lock), "
+        "which shows exactly how busy the lock is (default {default})",
     ),
-    SettingRow(
-        field="settings.routes",
-        flag="--routes",
-        help="show which routes (methods and paths of requests) keep the threads busy (default {default}). Paths may "
+    _switch(
+        "settings.routes",
+        "--routes",
+        "routes.enabled",
+        "show which routes (methods and paths of requests) keep the threads busy (default {default}). Paths may "
         "contain personal data, so the exporter shows them only if it listens on loopback alone, or requires a login",
-        default="`false`",
-        key="routes.enabled",
-        **_SWITCH,
     ),
     SettingRow(
         field="settings.route_templates",
         parse=parsers.parse_templates,
-        flag="--route-template",
-        metavar="TEMPLATE",
+        form="--route-template TEMPLATE",
         help="with --routes: count all paths that match this template, such as /orders/{id}, as one route; repeatable",
         default="none",
         key="routes.templates",
         is_repeatable=True,
     ),
-    SettingRow(
-        field="routes_beyond_loopback",
-        flag="--routes-beyond-loopback",
-        help="show routes even if other machines can reach the exporter without a login (default {default})",
-        default="`false`",
-        key="routes.beyond_loopback",
-        **_SWITCH,
+    _switch(
+        "routes_beyond_loopback",
+        "--routes-beyond-loopback",
+        "routes.beyond_loopback",
+        "show routes even if other machines can reach the exporter without a login (default {default})",
     ),
-    SettingRow(
-        field="settings.code",
-        flag="--code",
-        help="about once a second, read from the workers' memory which Python function and line each busy thread runs "
+    _switch(
+        "settings.code",
+        "--code",
+        "code.enabled",
+        "about once a second, read from the workers' memory which Python function and line each busy thread runs "
         "(default {default}). The exporter reads the names of functions and files, and line numbers, but no values of "
         "variables. The exporter shows these names and lines only if it listens on loopback alone, or requires a login",
-        default="`false`",
-        key="code.enabled",
-        **_SWITCH,
     ),
     SettingRow(
         field="settings.code_prefixes",
         parse=parsers.parse_prefixes,
-        flag="--code-prefix",
-        metavar="PATH",
+        form="--code-prefix PATH",
         help="with --code: treat files whose paths begin with PATH, such as /srv/shop/, as the application's own code "
         "(default: all files except Python's own and those in site-packages); repeatable",
         default="by [a rule](waits.md#which-line-of-a-stack)",
         key="code.prefixes",
         is_repeatable=True,
     ),
-    SettingRow(
-        field="code_beyond_loopback",
-        flag="--code-beyond-loopback",
-        help="show functions and line numbers even if other machines can reach the exporter without a login (default "
+    _switch(
+        "code_beyond_loopback",
+        "--code-beyond-loopback",
+        "code.beyond_loopback",
+        "show functions and line numbers even if other machines can reach the exporter without a login (default "
         "{default})",
-        default="`false`",
-        key="code.beyond_loopback",
-        **_SWITCH,
     ),
     SettingRow(
         field="history",
-        flag="--history",
-        metavar="FILE",
+        form="--history FILE",
         help="keep the history in this SQLite file: one-minute figures for 14 days, 15-minute figures for 90 days, "
         "hourly figures for 2 years (default: keep only the last hour, in memory)",
         default="none: the last hour, in memory",
@@ -355,8 +346,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="history_max_size",
         parse=parsers.parse_size,
-        flag="--history-max-size",
-        metavar="SIZE",
+        form="--history-max-size SIZE",
         help="the maximum size of the history file, such as 500MB; to stay below it, the exporter deletes the oldest "
         "one-minute figures first (default {default})",
         default="`1GB`",
@@ -365,8 +355,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="log_level",
         parse=parsers.one_of(defaults.LOG_LEVELS),
-        flag="--log.level",
-        metavar="LEVEL",
+        form="--log.level LEVEL",
         help=f"log this level and above: {', '.join(defaults.LOG_LEVELS)} (default {{default}})",
         default="`info`",
         key="log.level",
@@ -375,8 +364,7 @@ SETTINGS: tuple[SettingRow, ...] = (
     SettingRow(
         field="log_format",
         parse=parsers.one_of(defaults.LOG_FORMATS),
-        flag="--log.format",
-        metavar="FORMAT",
+        form="--log.format FORMAT",
         help=f"the format of the log: {' or '.join(defaults.LOG_FORMATS)} (default {{default}})",
         default="`logfmt`",
         key="log.format",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.numbers import SECONDS, parse_quantity
 
 HIGHEST_OBJECTIVE = 0.995
 """Above, so few requests may be slow that the error of their estimate decides."""
@@ -16,8 +16,6 @@ LOWEST_OBJECTIVE = 0.5
 INTERVALS = 2.0
 """The least threshold, in times between two samples: below, samples do not show how many requests are slower."""
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m)", re.ASCII)
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _LONGEST = 60.0
 
 
@@ -46,8 +44,7 @@ def parse_slo(text: str, where: str) -> Slo:
 
 def parse_threshold(text: str, where: str) -> float:
     """Parse a response time such as `800ms` or `1.5s`; returns seconds. Raises ConfigError."""
-    match = _DURATION.fullmatch(text.strip())
-    seconds = float(match[1]) * _UNITS[match[2]] if match else 0.0
+    seconds = parse_quantity(text, SECONDS)
     if not 0 < seconds <= _LONGEST:
         raise ConfigError(f"{where}: {text!r} is not a response time up to 60s; write it with its unit, such as 800ms")
     return round(seconds, 6)

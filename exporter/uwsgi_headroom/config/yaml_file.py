@@ -28,7 +28,6 @@ from uwsgi_headroom.config.servers import ServerConfig, join, make_server, parse
 from uwsgi_headroom.config.settings import SERVER_SETTINGS, SETTINGS, Config, ProbeConfig, SettingRow, assign
 from uwsgi_headroom.config.slo import Slo, parse_objective, parse_threshold
 from uwsgi_headroom.errors import AddressError, ConfigError
-from uwsgi_headroom.numbers import parse_number
 
 LARGEST = 1024 * 1024
 """Bytes."""
@@ -41,8 +40,8 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 def read_file(path: Path, where: str = "", *, is_ordinary: bool = True) -> bytes:
     """Read a file. where: the line that names it, for messages; is_ordinary: refuses anything else, such as the pipe
     that a shell's <(...) gives. Raises ConfigError."""
-    prefix = f"{where}: " if where else ""
-    flags = os.O_NONBLOCK if is_ordinary else 0  # a FIFO without a writer would block
+    prefix = f"{where}: " * bool(where)
+    flags = os.O_NONBLOCK * is_ordinary  # a FIFO without a writer would block
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags), "rb") as file:
             if is_ordinary and not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -67,7 +66,7 @@ def compose(content: bytes, path: Path) -> yaml.Node | None:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
-        hint = "; indent with spaces" if "'\\t'" in problem else ""
+        hint = "; indent with spaces" * ("'\\t'" in problem)
         raise ConfigError(f"{path}{line}: not valid YAML: {problem}{hint}") from None
     except RecursionError:
         raise ConfigError(f"{path}: not a configuration file: nested too deeply") from None
@@ -98,43 +97,45 @@ class YamlNodes:
         self, node: yaml.Node | None, known: tuple[str, ...], places: Mapping[str, str] = MappingProxyType({})
     ) -> dict[str, yaml.Node]:
         """The values by key. places: where keys belong that are not known here."""
-        if node is None or self._is_null(node):
-            return {}
-        if not isinstance(node, yaml.MappingNode):
-            self._fail(node, f"expected keys and values: {', '.join(known)}")
         keys: dict[str, yaml.Node] = {}
-        for key, value in node.value:
+        for key, value in self._pairs(node, f"expected keys and values: {', '.join(known)}"):
             name = str(key.value)
             if name not in known:
-                near = difflib.get_close_matches(name, known, 1)
-                hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(known)}"
-                hint = f"; write it in {places[name]}" if name in places else hint
-                self._fail(key, f"unknown key {name!r}{hint}")
+                hint = f"known keys: {', '.join(known)}"
+                for near in difflib.get_close_matches(name, known, 1):
+                    hint = f"did you mean {near!r}?"
+                if name in places:
+                    hint = f"write it in {places[name]}"
+                self._fail(key, f"unknown key {name!r}; {hint}")
             if name in keys:
                 self._fail(key, f"duplicate key {name!r}")
             keys[name] = value
         return keys
 
     def _list(self, node: yaml.Node | None) -> list[yaml.Node]:
-        if node is None or self._is_null(node):
-            return []
-        if not isinstance(node, yaml.SequenceNode):
-            self._fail(node, "expected a list, each entry after a dash")
-        return list(node.value)
+        return self._children(node, yaml.SequenceNode, "expected a list, each entry after a dash")
 
     def _pairs(self, node: yaml.Node | None, expected: str) -> list[tuple[yaml.Node, yaml.Node]]:
         """The keys and values of a mapping whose keys are not known beforehand."""
+        return self._children(node, yaml.MappingNode, expected)
+
+    def _children(self, node: yaml.Node | None, kind: type[yaml.Node], expected: str) -> list[Any]:
+        """None for a value that is missing or null."""
         if node is None or self._is_null(node):
             return []
-        if not isinstance(node, yaml.MappingNode):
+        if not isinstance(node, kind):
             self._fail(node, expected)
         return list(node.value)
 
-    def _string(self, node: yaml.Node) -> str:
-        """A text that may be empty, as null is in Go."""
+    def _string(self, node: yaml.Node | None, default: str = "") -> str:
+        """A text that may be empty, as null is in Go. default: for a value that is missing."""
+        if node is None:
+            return default
+        if self._is_null(node):
+            return ""
         if not isinstance(node, yaml.ScalarNode):
             self._fail(node, "expected text")
-        return "" if self._is_null(node) else self._unicode(node)
+        return self._unicode(node)
 
     def _flag(self, node: yaml.Node | None, default: bool) -> bool:
         """A YAML boolean: a text in quotes is none."""
@@ -149,18 +150,14 @@ class YamlNodes:
             self._fail(node, "expected text")
         return self._unicode(node)
 
+    def _text_and_place(self, node: yaml.Node) -> tuple[str, str]:
+        return self._text(node), self._where(node)
+
     def _unicode(self, node: yaml.ScalarNode) -> str:
         text = str(node.value)
         if _NO_TEXT.search(text):
             self._fail(node, "the text has a NUL, or half of a surrogate pair: write another character")
         return text
-
-    def _number(self, node: yaml.Node, bounds: NumberRange) -> float:
-        try:
-            number = parse_number(self._text(node), bounds.least, bounds.most)
-        except ValueError:
-            self._fail(node, f"expected a number {bounds}")
-        return int(number) if bounds.is_whole else number
 
     def _is_null(self, node: yaml.Node) -> bool:
         return bool(node.tag == "tag:yaml.org,2002:null")
@@ -230,33 +227,38 @@ class _File(YamlNodes):
         return keys
 
     def _value(self, setting: SettingRow, node: yaml.Node) -> dict[str, Any]:
-        """The value of a setting by its field; nothing if the node is an empty list."""
-        if setting.is_repeatable:
-            texts = self._texts(None if setting.is_mapping else node)
-            if setting.is_mapping:
-                pairs = self._pairs(node, "expected a name and an address for each backend")
-                texts = [(f"{self._text(name)}={self._text(address)}", self._where(name)) for name, address in pairs]
-            return {setting.field: setting.parse(texts)} if texts else {}
-        if isinstance(setting.parse, NumberRange):
-            return {setting.field: self._number(node, setting.parse)}
-        value = setting.parse(self._text(node), self._where(node))
-        return {setting.field: join(self._directory, value) if setting.is_path and value else value}
+        """The value of a setting by its field; nothing for an empty list."""
+        if setting.is_mapping:
+            pairs = self._pairs(node, "expected a name and an address for each backend")
+            texts: Texts = [(f"{self._text(name)}={self._text(address)}", self._where(name)) for name, address in pairs]
+        elif setting.is_repeatable:
+            texts = self._texts(node)
+        else:
+            texts = [self._text_and_place(node)]
+        if not texts:
+            return {}
+        value = setting.read(texts)
+        if setting.is_path and value:
+            value = join(self._directory, value)
+        return {setting.field: value}
 
     def _texts(self, node: yaml.Node | None) -> Texts:
-        is_one = isinstance(node, yaml.ScalarNode) and not self._is_null(node)
-        return [(self._text(each), self._where(each)) for each in ([node] if node and is_one else self._list(node))]
+        """Those of a list, or the only one."""
+        if isinstance(node, yaml.ScalarNode) and not self._is_null(node):
+            return [self._text_and_place(node)]
+        return list(map(self._text_and_place, self._list(node)))
 
     def _probe(self, node: yaml.Node | None) -> ProbeConfig | None:
         if node is None or self._is_null(node):
             return None
         if isinstance(node, yaml.ScalarNode):
-            return ProbeConfig() if parse_boolean(self._text(node), self._where(node)) else None
+            return ProbeConfig() if parse_boolean(*self._text_and_place(node)) else None
         targets = self._texts(self._mapping(node, ("targets",)).get("targets"))
         return ProbeConfig(tuple(parse_pattern(text, where) for text, where in targets))
 
     def _server(self, node: yaml.Node) -> ServerConfig:
         if isinstance(node, yaml.ScalarNode):
-            return parse_server_argument(self._text(node), self._where(node), self._directory)
+            return parse_server_argument(*self._text_and_place(node), self._directory)
         keys = self._mapping(node, tuple(setting.key for setting in SERVER_SETTINGS))
         if "stats" not in keys:
             self._fail(node, "a server needs `stats`, the address of its stats server")
@@ -283,16 +285,12 @@ class _File(YamlNodes):
         if server.address is not None:
             self._fail(node, "expect belongs to a pattern: a server of its own is always expected")
         if isinstance(node, yaml.ScalarNode) and node.tag != _STRING:
-            return {"expect_number": self._number(node, NumberRange(*MOST_SERVERS_RANGE, is_whole=True))}
+            return {"expect_number": NumberRange(*MOST_SERVERS_RANGE, is_whole=True)(*self._text_and_place(node))}
         return {"expect_names": tuple(dict.fromkeys(text for text, _ in self._texts(node)))}
 
     def _slo(self, node: yaml.Node) -> Slo:
         keys = self._mapping(node, ("threshold", "objective"))
         if len(keys) < 2:
             self._fail(node, "an objective needs `threshold`, such as 1s, and `objective`, such as 99%")
-        threshold, objective = keys["threshold"], keys["objective"]
-        return Slo(
-            parse_threshold(self._text(threshold), self._where(threshold)),
-            parse_objective(self._text(objective), self._where(objective)),
-            self._where(node),
-        )
+        threshold, objective = (self._text_and_place(keys[name]) for name in ("threshold", "objective"))
+        return Slo(parse_threshold(*threshold), parse_objective(*objective), self._where(node))

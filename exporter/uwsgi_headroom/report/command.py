@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 from uwsgi_headroom import logs
+from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.report.progress import Progress, ProgressLine
-from uwsgi_headroom.report.quarters import ReviewData
+from uwsgi_headroom.report.quarters import Progress, ReviewData
 from uwsgi_headroom.report.render.html import render_html
 from uwsgi_headroom.report.render.markdown import render_json, render_markdown
 from uwsgi_headroom.report.request import FORMATS, GONE, Format, ReportRequest
@@ -21,9 +25,10 @@ from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.prometheus import load_prometheus
 from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi, make_endpoint
 from uwsgi_headroom.report.sources.selection import find_range, find_zone
-from uwsgi_headroom.terminal_text import print_lines
+from uwsgi_headroom.terminal_text import escape_text, print_lines
 
-WRITTEN, PARTIAL = 0, 3
+OUTCOMES = {False: (0, "report"), True: (3, "partial report")}
+"""By whether the source failed halfway: the exit status, and what is written."""
 
 _MOST_PROBLEMS = 8
 """Problems that are printed; the report has all of them."""
@@ -69,17 +74,35 @@ def refuse_unwritable(out: Path) -> None:
 
 
 def _write_report(request: ReportRequest, name: Format, out: Path) -> int:
-    with ProgressLine(sys.stderr, terminal=sys.stderr.isatty()) as line:
-        data = _load(request, line.show)
-        line.show(1, 1, "compute and draw")
+    with progress_line(sys.stderr) as show:
+        data = _load(request, show)
+        show(1, 1, "compute and draw")
         write_file(out, render(build_review(data), name))
     problems = [*data.problems[:_MOST_PROBLEMS]]
     if more := len(data.problems) - len(problems):
         problems.append(f"{more} more are in the report.")
     print_lines((f"uwsgi-headroom: {problem}" for problem in problems), sys.stderr)
+    status, what = OUTCOMES[data.partial]
     if out.is_file():  # not /dev/stdout
-        print_lines([f"{'partial report' if data.partial else 'report'} written: {out}"])
-    return PARTIAL if data.partial else WRITTEN
+        print_lines([f"{what} written: {out}"])
+    return status
+
+
+@contextlib.contextmanager
+def progress_line(file: TextIO) -> Iterator[Progress]:
+    """Yields what draws a line anew for each step on a terminal, and nothing elsewhere; removes the line in the end."""
+    is_terminal = file.isatty()
+
+    def write(line: str) -> None:
+        if is_terminal:
+            with contextlib.suppress(OSError, ValueError, UnicodeError):  # the terminal has gone; the report has not
+                file.write(f"\r{line[: shutil.get_terminal_size().columns - 1]}\x1b[K")
+                file.flush()
+
+    try:
+        yield lambda done, of, what: write(f"  {100 * done // max(1, of):3d} %  {escape_text(what)}")
+    finally:
+        write("")
 
 
 def _load(request: ReportRequest, progress: Progress) -> ReviewData:
@@ -88,14 +111,7 @@ def _load(request: ReportRequest, progress: Progress) -> ReviewData:
     if request.prometheus is None:
         load = partial(load_history_files, [Path(path) for path in request.history])
     else:
-        endpoint = make_endpoint(
-            request.prometheus,
-            user=request.user,
-            password_file=request.password_file,
-            token_file=request.token_file,
-            headers=request.headers,
-            ca_file=request.ca_file,
-        )
+        endpoint = make_endpoint(request.prometheus, load_optional(request.http_config), request.headers)
         span_at(time.time())  # a wrong time is reported before any query
         load = partial(load_prometheus, PrometheusApi(endpoint))
     return load(span_at, servers=request.servers, services=request.services, progress=progress)

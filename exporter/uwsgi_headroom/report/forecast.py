@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from itertools import chain, combinations
 from statistics import fmean, median
@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from uwsgi_headroom.numbers import percentile
-from uwsgi_headroom.report.quarters import STEP
+from uwsgi_headroom.report.quarters import STEP, Absent
 
 LEAST_COVERAGE = 0.9
 """Share of the quarters in the peak hours that must be known, or the day is left out."""
@@ -79,9 +79,14 @@ def daily_peaks(load: Mapping[float, float], zone: ZoneInfo) -> DailyPeaks:
         peaks=[day.peak for day in kept.values()],
         times=[day.time for day in kept.values()],
         left_out=len(days) - len(kept),
-        missing=max(days) - min(days) + 1 - len(days) if days else 0,
+        missing=_span(days) - len(days),
         peak_hours=hours,
     )
+
+
+def _span(days: Collection[int]) -> int:
+    """The number of days from the first one to the last one."""
+    return max(days, default=0) - min(days, default=1) + 1
 
 
 def _find_peak_hours(days: Sequence[_Day]) -> Sequence[int]:
@@ -228,24 +233,26 @@ class Forecast(Struct, frozen=True, kw_only=True):
     """and of its lower end; None: not within the days ahead."""
 
 
-def forecast_peaks(days: Sequence[int], peaks: Sequence[float], limit: float, horizon: int = 365) -> Forecast | str:
-    """Forecast daily peaks and the day on which they reach a limit, in the unit of the peaks; or a sentence that says
-    how much history is missing. days: ordinals, increasing; horizon: in days, at most."""
-    history = days[-1] - days[0] + 1 if days else 0
+def forecast_peaks(days: Sequence[int], peaks: Sequence[float], limit: float, horizon: int = 365) -> Forecast | Absent:
+    """Forecast daily peaks and the day on which they reach a limit, in the unit of the peaks, or say how much history
+    is missing. days: ordinals, increasing; horizon: in days, at most."""
+    history = _span(days)
     if history < LEAST_DAYS:
-        return f"A forecast needs {LEAST_DAYS} days of daily peaks, and this range has {history}."
+        return Absent(reason=f"A forecast needs {LEAST_DAYS} days of daily peaks, and this range has {history}.")
     if len(days) < LEAST_PEAKS:
-        return f"A forecast needs {LEAST_PEAKS} days with a known peak, and {history} days have {len(days)}."
+        return Absent(
+            reason=f"A forecast needs {LEAST_PEAKS} days with a known peak, and {history} days have {len(days)}."
+        )
     pattern = weekly_pattern(days, peaks)
     line = _fit(days, [peak / pattern.of(day) for day, peak in zip(days, peaks, strict=True)], pattern.parameters)
     last = days[-1]
     ahead = list(_look_ahead(line, pattern, range(last + 1, last + 1 + min(horizon, history))))
     recent = [peak for day, peak in zip(days, peaks, strict=True) if day > last - _RECENT_DAYS]
     reached, level = max(recent) >= limit, line.at(last, line.expected_slope)
-    month, low, high = (_MONTH * slope / level if level else 0.0 for slope in (line.slope, line.low, line.high))
+    month, low, high = (_MONTH * slope / (level or math.inf) for slope in (line.slope, line.low, line.high))
 
     def first(part: Callable[[Ahead], float]) -> date | None:
-        return None if reached else next((each.day for each in ahead if part(each) >= limit), None)
+        return next((each.day for each in ahead if part(each) >= limit and not reached), None)
 
     return Forecast(
         direction=line.direction,
@@ -278,11 +285,15 @@ class _Line(Struct, frozen=True):
 
     @property
     def direction(self) -> Direction:
-        return "growth" if self.low > 0 else "decline" if self.high < 0 else "none"
+        if self.low > 0:
+            return "growth"
+        if self.high < 0:
+            return "decline"
+        return "none"
 
     @property
     def expected_slope(self) -> float:
-        return 0.0 if self.direction == "none" else self.slope
+        return self.slope * (self.direction != "none")
 
     def at(self, day: int, slope: float) -> float:
         """The level at a day, with another slope as if the line had that."""

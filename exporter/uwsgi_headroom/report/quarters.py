@@ -1,7 +1,6 @@
 """What a source delivers: for each server one record a quarter of an hour, in the form of a history file.
 
-A source (`sources`) reads or makes the records. `review` merges them and judges them as `check` judges its window; it
-knows no source. What is unknown is None, as in every window.
+`review` merges them and judges them as `check` judges its window. What is unknown is None, as in every window.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.figures import Figures, compute_figures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.counts import sum_if_all_known
-from uwsgi_headroom.history.window import Window, WorkerWindow
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.waits import GRANT
 from uwsgi_headroom.record import UNKNOWN, Cpus, Memory, ServerRecord, Waits, WorkerRecord
+from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.store.record import Levels, Record, merge_records
 
 STEP = 900.0
@@ -29,12 +29,10 @@ UP = 0.5
 """A worker that accepted requests for less than this share of the time counts as cheaper mode's reserve."""
 
 _NO_WAITS = Waits(off=f"the history does not have it: {GRANT}", needs_right=True)
-"""Of an instant, a review knows no waits. Those of the range are in the window, if the exporter could see them."""
+"""Of an instant. Those of the range are in the window, if the exporter could see them."""
 
 
 class ServerHistory(Struct, frozen=True, kw_only=True):
-    """One uWSGI server."""
-
     server: str
     service: str = ""
     host: str = ""
@@ -62,6 +60,16 @@ class ReviewData(Struct, frozen=True, kw_only=True):
     partial: bool = False
 
 
+Progress = Callable[[int, int, str], None]
+"""Shows how far a source is: is called with the number of steps done, of all steps, and what is done next."""
+
+
+class Absent(Struct, frozen=True, kw_only=True):
+    """Why a section of a review, or a part of one, is missing: a sentence."""
+
+    reason: str
+
+
 def judge(records: Sequence[Record]) -> Figures:
     """The figures of some quarters of one server together, which are in the order of time."""
     whole = merge_records(records)
@@ -73,33 +81,33 @@ def judge(records: Sequence[Record]) -> Figures:
 def _describe(record: Record) -> ServerRecord:
     """The server at the end of a record, as far as a history knows it."""
     window, levels, workers = record.window, record.levels, record.window.workers
-    threads = None if window.configured is None else round(window.configured / max(1, len(workers)))
-    setup = replace(UNKNOWN, mapped=True, socket_holders=levels.socket_holders) if levels.socket_holders else UNKNOWN
+    threads = given(window.configured, lambda configured: round(configured / max(1, len(workers))))
+    least = UP * window.observed_seconds
     return ServerRecord(
-        workers=tuple(_describe_worker(worker, window, threads) for worker in workers),
+        workers=tuple(
+            WorkerRecord(worker.worker_id, "accepting" if worker.up_seconds >= least else "reserve", threads)
+            for worker in workers
+        ),
         time=record.until,
         thunder_lock=levels.thunder_lock,
-        cpus=None if levels.cpus is None else Cpus(levels.cpus, "host"),
+        cpus=given(levels.cpus, lambda count: Cpus(count, "host")),
         memory=_describe_memory(levels, len(workers)),
-        setup=setup,
+        setup=replace(UNKNOWN, mapped=bool(levels.socket_holders) or None, socket_holders=levels.socket_holders),
         waits=_NO_WAITS,
     )
 
 
-def _describe_worker(worker: WorkerWindow, window: Window, threads: int | None) -> WorkerRecord:
-    is_up = worker.up_seconds >= UP * window.observed_seconds
-    return WorkerRecord(worker.worker_id, "accepting" if is_up else "reserve", threads)
-
-
 def _describe_memory(levels: Levels, workers: int) -> Memory | None:
     each, available = levels.memory_per_worker, levels.memory_available
-    return Memory(each, "anonymous", each * workers, available, "host") if each and available is not None else None
+    if not each or available is None:
+        return None
+    return Memory(each, "anonymous", each * workers, available, "host")
 
 
 def mean_busy(record: Record) -> float | None:
     """Mean threads in service; None if unknown."""
     busy = sum_if_all_known([worker.busy_seconds for worker in record.window.workers])
-    return None if busy is None else ratio(busy, record.window.observed_seconds)
+    return ratio(busy, record.window.observed_seconds)
 
 
 def count_requests(window: Window) -> int:
@@ -126,7 +134,7 @@ def count_refused(window: Window) -> int | None:
     together, which count while a queue of the server was full."""
     if window.refused is not None or window.overflows is None:
         return window.refused
-    return window.overflows if queue_full_seconds(window) else 0
+    return window.overflows * bool(queue_full_seconds(window))
 
 
 def divide_known(

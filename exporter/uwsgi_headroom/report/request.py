@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import re
 from dataclasses import dataclass
 from typing import Literal, get_args
+
+from uwsgi_headroom.numbers import SECONDS, parse_quantity
 
 Format = Literal["html", "md", "json"]
 FORMATS: tuple[Format, ...] = get_args(Format)
@@ -20,8 +21,6 @@ GONE = {
 DEFAULT_RANGE = 30 * 86400.0
 DEFAULT_OUT = "review.html"
 
-_UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0, "y": 365 * 86400.0}
-_RANGE = re.compile(r"(\d{1,6})([mhdwy])", re.ASCII)
 _SHORTEST, _LONGEST = 1800.0, 2 * 366 * 86400.0
 """Seconds: two quarters of an hour, and two years, for which a history file keeps its records."""
 
@@ -40,17 +39,13 @@ class ReportRequest:
     time_zone: str | None = None
     out: str = DEFAULT_OUT
     format: Format | None = None
-    user: str | None = None
-    password_file: str | None = None
-    token_file: str | None = None
     headers: tuple[str, ...] = ()
-    ca_file: str | None = None
+    http_config: str | None = None
 
 
 def parse_range(text: str) -> float:
     """Parse `36h`, `30d` or `12w` to seconds, for argparse."""
-    match = _RANGE.fullmatch(text)
-    seconds = int(match[1]) * _UNITS[match[2]] if match else 0.0
+    seconds = parse_quantity(text, SECONDS)
     if not _SHORTEST <= seconds <= _LONGEST:
         raise argparse.ArgumentTypeError(f"expected 30m to 2y, such as 36h, 30d or 12w, not {text}")
     return seconds

@@ -42,7 +42,7 @@ MOST_NAMES = 128
 """Of sockets, backends or routes of a record: those with the most seconds. There are 50 routes at most."""
 
 _MOST_BYTES = 4_000_000
-"""Of a record before compression: hostile ones have 200 kB."""
+"""Before compression: hostile records have 200 kB."""
 
 _TICKS = 10_000
 """Units of time in a second."""
@@ -169,7 +169,6 @@ def _unpack_times(slo: Slo | None, requests: int, interval: int, *columns: list[
 
 
 def _pack(part: Iterable[Quantity], whole: object) -> list[Any]:
-    """The figures of a part, in the order of the table."""
     figures = [(quantity.kind, getattr(whole, quantity.name)) for quantity in part]
     return [_to_ticks(value) if kind == "time" else value for kind, value in figures]
 

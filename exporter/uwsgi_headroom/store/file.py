@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import groupby, islice
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 from msgspec import Struct
@@ -26,8 +25,6 @@ from uwsgi_headroom.store.record import AHEAD_SECONDS, LONGEST_SECONDS, QUARTERS
 APPLICATION_ID = 0x75774852  # "uwHR", in SQLite's header
 VERSION = 3
 """Of the tables. Those of version 1.0.0, 1, also have texts, until `database` has converted all records."""
-
-_UNRELEASED = 2
 
 _MODE = 0o640  # routes come from the paths of users' requests
 
@@ -155,12 +152,8 @@ def _find_version(path: Path, database: sqlite3.Connection) -> int:
         raise HistoryFileError(f"{path} is a database of another program; choose another file")
     if version > VERSION:
         raise HistoryFileError(f"{path} was written by a newer version; use that version, or choose another file")
-    if version == _UNRELEASED:
-        raise HistoryFileError(
-            f"{path} was written by an unreleased version; move it away, and the exporter begins a new one"
-        )
     made_by = {" ".join(str(tables.get(name, "")).split()) for name in ("servers", "records", "events", "texts")}
-    if version < 1 or not made_by <= _KNOWN:
+    if version not in (1, VERSION) or not made_by <= _KNOWN:
         raise sqlite3.DatabaseError("malformed schema")
     return int(version)
 
@@ -216,27 +209,17 @@ class HistoryFile:
     def __enter__(self) -> HistoryFile:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _where: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._database.close()
 
     def servers(self) -> list[StoredServer]:
         found = []
         for name in self._names():
-            ends = list(self._reach(name).values())
-            if ends:
+            if ends := list(self.reach(name).values()):
                 # The last hour may not have ended: the shortest records count.
                 (_, last), first = ends[0], min(first for first, _ in ends)
                 found.append(StoredServer(name, first, last))
         return found
-
-    def has_later(self) -> bool:
-        """Whether there are records that are later than now."""
-        return bool(self._rows("SELECT 1 FROM records WHERE slot * tier > ? LIMIT 1", self._latest))
 
     def up_seconds(self, since: Callable[[str], float], enough: float) -> dict[str, float]:
         """How long each server was sampled after `since` (epoch seconds), by quarters, up to `enough` seconds."""
@@ -282,12 +265,9 @@ class HistoryFile:
                 break
         return found[:count]
 
-    def reaches_back(self, server: str) -> dict[int, float]:
-        """For each tier with records of a server, the end of the first one in epoch seconds."""
-        return {tier: first for tier, (first, _) in self._reach(server).items()}
-
-    def _reach(self, server: str) -> dict[int, tuple[float, float]]:
-        """The same of the first and the last record. A slot of long before records are kept is damaged."""
+    def reach(self, server: str) -> dict[int, tuple[float, float]]:
+        """For each tier with records of a server, the ends of the first and the last one in epoch seconds. A slot of
+        long before records are kept is damaged."""
         query = (
             "SELECT slot FROM records WHERE server = (SELECT id FROM servers WHERE name = ?) "
             "AND tier = ? AND slot BETWEEN ? AND ? ORDER BY slot "

@@ -1,6 +1,6 @@
 """Records: what is kept of a server for a minute, or for several minutes merged, and the tiers of a history.
 
-How two figures merge follows from the table of quantities (`history.totals`).
+How figures merge follows from the table of quantities.
 """
 
 from __future__ import annotations
@@ -99,7 +99,6 @@ class RunningMerge:
         self.records: list[Record] = []  # merged so far, or few
 
     def add(self, record: Record) -> None:
-        """Add the next one."""
         self.records.append(record)
         if len(self.records) > _MOST_UNMERGED:
             self.records = [merge_records(self.records)]

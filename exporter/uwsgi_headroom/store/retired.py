@@ -54,7 +54,6 @@ def read_retired(history: Path, now: float | None = None) -> dict[str, float]:
 
 
 def retired_path(history: Path) -> Path:
-    """Return the path of the file beside a history file."""
     return Path(f"{history}-retired")
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from uwsgi_headroom.check import exporter_client
 from uwsgi_headroom.check.exporter_client import Answer, ApiError, find_page, find_who_answers
 from uwsgi_headroom.config import defaults
-from uwsgi_headroom.config.servers import ServerConfig, parse_server_argument, refuse_duplicate_names
+from uwsgi_headroom.config.servers import ServerConfig, parse_server_argument, refuse_duplicates
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.history import build_history
@@ -256,7 +256,7 @@ def attach(
             selected += [(list(exporters).index(url), name)] if name else []
         else:
             watched.append(server)
-    local_feeds = [LocalFeed(refuse_duplicate_names(watched))] if watched else []
+    local_feeds = [LocalFeed(refuse_duplicates(watched))] if watched else []
     return Attached([*exporters.values(), *local_feeds], selected[0] if selected else None)
 
 

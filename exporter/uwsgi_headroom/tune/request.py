@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+
+from uwsgi_headroom.numbers import BYTES, parse_quantity
 
 DEFAULT_SECONDS = 10.0
 LEAST_CLIENTS = 16
@@ -26,7 +27,6 @@ class TuneRequest:
 
 def parse_size(text: str) -> float:
     """Parse `800M` or `1.5GB` to bytes; a megabyte has 10**6. Raises ValueError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([MG])B?", text.strip().upper())
-    if not match or not float(match[1]):
+    if not (size := parse_quantity(text.upper(), BYTES)) > 0:
         raise ValueError(text)
-    return float(match[1]) * {"M": 1e6, "G": 1e9}[match[2]]
+    return size

@@ -109,7 +109,7 @@ def test_a_limit_that_was_reached_has_no_day():
 def test_too_little_history_is_refused(days):
     """The refusal says how many days are needed and how many there are."""
     refusal = forecast_peaks(*series(flat, days), FAR)
-    assert refusal == f"A forecast needs 21 days of daily peaks, and this range has {days}."
+    assert refusal.reason == f"A forecast needs 21 days of daily peaks, and this range has {days}."
 
 
 def test_three_weeks_are_enough():
@@ -121,7 +121,7 @@ def test_three_weeks_are_enough():
 def test_too_many_gaps_are_refused():
     """Thirteen known days of thirty."""
     refusal = forecast_peaks(*without(series(flat, 30), range(2, 19)), FAR)
-    assert refusal == "A forecast needs 14 days with a known peak, and 30 days have 13."
+    assert refusal.reason == "A forecast needs 14 days with a known peak, and 30 days have 13."
 
 
 def test_missing_days_leave_no_trace():

@@ -3,10 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.report.changes import change
+from tests.report.changes import change, data_of
 from tests.support.synthetic import stories
-from tests.support.synthetic.plan import History, Service
-from tests.support.synthetic.server import make_review_data
+from tests.support.synthetic.plan import Service
 from uwsgi_headroom.report.render.html import render_html
 from uwsgi_headroom.report.review import build_review, write_review
 from uwsgi_headroom.store.record import Record
@@ -20,8 +19,7 @@ HOSTILE = (
 @pytest.fixture(scope="package")
 def plain():
     """Three days of a service with two uneven servers."""
-    service = replace(stories.STORY, servers=2, peak=27.7)
-    return build_review(make_review_data(History(services=(service,), days=3, until=stories.UNTIL)))
+    return build_review(data_of(replace(stories.STORY, servers=2, peak=27.7), days=3))
 
 
 @pytest.fixture(scope="package")
@@ -46,6 +44,6 @@ def _rename(record: Record) -> Record:
 def hostile():
     """Two days of a server with hostile names everywhere."""
     named = Service(name="x", peak=30.0, contention=False, backends={HOSTILE: 0.9}, routes={HOSTILE: 0.9})
-    data = change(make_review_data(History(services=(named,), days=2, until=stories.UNTIL)), _rename)
+    data = change(data_of(named, days=2), _rename)
     server = replace(data.servers[0], server=HOSTILE, service=HOSTILE, host=HOSTILE)
     return build_review(replace(data, servers=(server,), source=HOSTILE, problems=(HOSTILE,), partial=True))

@@ -3,13 +3,10 @@
 import pytest
 from msgspec.structs import fields, replace
 
-from tests.report.changes import change, change_server, with_levels, with_window, with_workers
-from tests.support.synthetic import stories
-from tests.support.synthetic.plan import History, Service
-from tests.support.synthetic.server import make_review_data
+from tests.report.changes import change, change_server, data_of, with_levels, with_window, with_workers
+from tests.support.synthetic.plan import Service
 from uwsgi_headroom.history.counts import sum_if_all_known
-from uwsgi_headroom.report.quarters import ReviewData, mean_busy
-from uwsgi_headroom.report.render.document import Absent
+from uwsgi_headroom.report.quarters import Absent, ReviewData, mean_busy
 from uwsgi_headroom.report.render.html import render_html
 from uwsgi_headroom.report.render.markdown import render_json, render_markdown
 from uwsgi_headroom.report.review import ServiceReview, build_review, write_review
@@ -20,7 +17,7 @@ PLAIN = Service(name="plain", servers=2, peak=16.0, contention=False, backends={
 @pytest.fixture(scope="module")
 def data():
     """Two days of two servers without backends, routes and an objective."""
-    return make_review_data(History(services=(PLAIN,), days=2, until=stories.UNTIL))
+    return data_of(PLAIN, days=2)
 
 
 def _service(data: ReviewData) -> ServiceReview:
@@ -74,7 +71,7 @@ def test_any_figure_may_be_unknown(data, name):
 
 def test_every_part_of_a_record_is_tried():
     """A figure that may be unknown is in one of the lists above, unless a review does not use it."""
-    record = make_review_data(History(services=(PLAIN,), days=1 / 24, until=stories.UNTIL)).servers[0].records[0]
+    record = data_of(PLAIN, days=1 / 24).servers[0].records[0]
     assert {each.name for each in fields(record.window)} >= OF_A_WINDOW
     assert {each.name for each in fields(record.window.workers[0])} >= OF_A_WORKER
     assert {each.name for each in fields(record.levels)} >= OF_LEVELS
@@ -107,7 +104,7 @@ def test_another_limit_than_resources_is_no_headroom(data):
 
 def test_a_section_without_data_says_why(data):
     """Instead of its figures."""
-    hour = make_review_data(History(services=(PLAIN,), days=1 / 24, until=stories.UNTIL))
+    hour = data_of(PLAIN, days=1 / 24)
     service = _service(hour)
     assert isinstance(service.trend, Absent)
     assert isinstance(service.users.load, Absent)

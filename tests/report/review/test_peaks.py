@@ -1,7 +1,5 @@
 """The busiest quarter hours: which one counts, and that it is judged as `check` judges."""
 
-from zoneinfo import ZoneInfo
-
 import pytest
 from msgspec.structs import replace
 
@@ -9,6 +7,8 @@ from tests.report.changes import (
     at_places,
     change,
     change_server,
+    data_of,
+    peaks_of,
     scaled_busy,
     with_levels,
     with_window,
@@ -16,15 +16,13 @@ from tests.report.changes import (
 )
 from tests.support import windows
 from tests.support.synthetic import stories
-from tests.support.synthetic.plan import History, Service
-from tests.support.synthetic.server import make_review_data
+from tests.support.synthetic.plan import Service
 from uwsgi_headroom.analysis.balance import compute_balance
 from uwsgi_headroom.analysis.capacity import CpuShares, compute_headroom
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.report.quarters import ReviewData, judge, mean_busy
 from uwsgi_headroom.report.review import build_review
-from uwsgi_headroom.report.review.peaks import find_peaks, group_services
 from uwsgi_headroom.report.review.utilization import Utilization
 from uwsgi_headroom.response_times.bins import share_bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
@@ -34,7 +32,7 @@ PLAIN = Service(name="plain", peak=8.0, contention=False, weekdays=(1.0,) * 7, n
 
 
 def _data(service: Service = PLAIN, days: float = 8) -> ReviewData:
-    return make_review_data(History(services=(service,), days=days, until=stories.UNTIL))
+    return data_of(service, days=days)
 
 
 def _busiest(data: ReviewData) -> Record:
@@ -77,7 +75,7 @@ def test_a_quarter_hour_is_judged_as_check_would():
 def test_the_busiest_of_all_days_counts():
     """Without an incident, it is the quarter hour with most threads in service in the whole range."""
     data = _data()
-    peaks = find_peaks(group_services(data)[0], ZoneInfo("UTC"))
+    peaks = peaks_of(data)
     assert peaks.exception is None
     assert peaks.daily.peaks[peaks.counts] == mean_busy(_busiest(data))
 

@@ -1,18 +1,24 @@
 """What the review recommends from a long range, with figures computed by hand."""
 
-from zoneinfo import ZoneInfo
-
 import pytest
 from msgspec.structs import replace
 
-from tests.report.changes import Edit, at_places, change, waiting_in, with_levels, with_window, with_workers
-from tests.support.synthetic import stories
-from tests.support.synthetic.plan import History, Service
-from tests.support.synthetic.server import QUEUE, make_review_data
+from tests.report.changes import (
+    Edit,
+    at_places,
+    change,
+    data_of,
+    peaks_of,
+    waiting_in,
+    with_levels,
+    with_window,
+    with_workers,
+)
+from tests.support.synthetic.plan import Service
+from tests.support.synthetic.server import QUEUE
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.report.quarters import ReviewData
 from uwsgi_headroom.report.review import build_review
-from uwsgi_headroom.report.review.peaks import find_peaks, group_services
 from uwsgi_headroom.report.review.recommendations import Recommendation, reconcile
 from uwsgi_headroom.store.record import Record
 
@@ -20,7 +26,7 @@ CALM = Service(name="calm", peak=4.0, contention=False, weekdays=(1.0,) * 7)
 
 
 def _data(service: Service = CALM, days: float = 2) -> ReviewData:
-    return make_review_data(History(services=(service,), days=days, until=stories.UNTIL))
+    return data_of(service, days=days)
 
 
 def _recommended(data: ReviewData | None = None) -> dict[str, Recommendation]:
@@ -41,7 +47,7 @@ FULL = with_window(queue_full_seconds={QUEUE: 810.0})
 
 def _present(data: ReviewData) -> dict[str, Figures]:
     """The figures of the quarter hour that counts."""
-    return find_peaks(group_services(data)[0], ZoneInfo("UTC")).present
+    return peaks_of(data).present
 
 
 def test_a_calm_service_needs_nothing():

@@ -1,29 +1,26 @@
 """What users felt: sums add up, records of earlier versions are read, and only own drops count."""
 
 import re
-from zoneinfo import ZoneInfo
 
 import pytest
 from msgspec.structs import replace
 
-from tests.report.changes import change, with_window, with_workers
+from tests.report.changes import change, data_of, peaks_of, with_window, with_workers
 from tests.support.synthetic import stories
-from tests.support.synthetic.plan import History
-from tests.support.synthetic.server import QUEUE, make_review_data
+from tests.support.synthetic.server import QUEUE
 from tests.support.written_durations import check_sum, read_durations
 from uwsgi_headroom.report.quarters import ReviewData
 from uwsgi_headroom.report.render.markdown import render_markdown
-from uwsgi_headroom.report.review import build_review, find_peaks, group_services, write_review
+from uwsgi_headroom.report.review import build_review, write_review
 from uwsgi_headroom.report.review.users import Users, review_users
 
 
 def _data(days: float = 3) -> ReviewData:
-    service = replace(stories.STORY, servers=2, peak=27.7)
-    return make_review_data(History(services=(service,), days=days, until=stories.UNTIL))
+    return data_of(replace(stories.STORY, servers=2, peak=27.7), days=days)
 
 
 def _users(data: ReviewData) -> Users:
-    return review_users(find_peaks(group_services(data)[0], ZoneInfo(data.time_zone)))
+    return review_users(peaks_of(data))
 
 
 def test_what_users_wait_is_service_and_queue():

@@ -1,19 +1,16 @@
 """The verdict on a service, from what the other sections found."""
 
-from zoneinfo import ZoneInfo
-
 import pytest
 from msgspec.structs import replace
 
-from tests.support.synthetic import stories
-from tests.support.synthetic.plan import History, Service
-from tests.support.synthetic.server import make_review_data
-from uwsgi_headroom.report.review import build_review, find_peaks, group_services
+from tests.report.changes import data_of, peaks_of
+from tests.support.synthetic.plan import Service
+from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.review.recommendations import Evidence
 from uwsgi_headroom.report.review.trend import review_trend
 from uwsgi_headroom.report.review.users import review_users
 from uwsgi_headroom.report.review.utilization import review_utilization
-from uwsgi_headroom.report.review.verdict import Facts, judge_service
+from uwsgi_headroom.report.review.verdict import judge_service
 
 CALM = Service(name="calm", servers=2, peak=8.0, contention=False, weekdays=(1.0,) * 7)
 
@@ -21,19 +18,15 @@ CALM = Service(name="calm", servers=2, peak=8.0, contention=False, weekdays=(1.0
 @pytest.fixture(scope="module")
 def calm():
     """What is known of two servers with 4 of 32 threads in service each, for which nothing is recommended."""
-    data = make_review_data(History(services=(CALM,), days=8, until=stories.UNTIL))
-    zone = ZoneInfo("UTC")
-    peaks = find_peaks(group_services(data)[0], zone)
-    used = review_utilization(peaks)
-    evidence = Evidence(peaks, used, review_users(peaks), review_trend(peaks))
-    return Facts(evidence, (), 1.0, False, zone)
+    peaks = peaks_of(data_of(CALM, days=8))
+    return Evidence(peaks, review_utilization(peaks), review_users(peaks), review_trend(peaks), 1.0, False)
 
 
 @pytest.mark.parametrize(("one_lost", "judgement"), [(None, "ok"), (1.0, "ok"), (0.99, "plan")])
 def test_a_service_that_cannot_lose_a_server_needs_a_plan(calm, one_lost, judgement):
     """Though nothing else is recommended: below 1, the others cannot serve all of the load."""
-    used = replace(calm.evidence.utilization, one_lost=one_lost)
-    verdict = judge_service(replace(calm, evidence=replace(calm.evidence, utilization=used)))
+    used = replace(calm.utilization, one_lost=one_lost)
+    verdict = judge_service(replace(calm, utilization=used), ())
     assert verdict.judgement == judgement
     lost = "If one of its 2 servers is lost at peak, the others cannot carry its load."
     assert verdict.sentence.endswith(lost) == (judgement == "plan")
@@ -42,21 +35,21 @@ def test_a_service_that_cannot_lose_a_server_needs_a_plan(calm, one_lost, judgem
 def test_a_lone_server_is_not_reproached_with_its_loss():
     """The verdict says that the service is then down, and is that of the load alone."""
     lone = replace(CALM, servers=1, peak=4.0)
-    (service,) = build_review(make_review_data(History(services=(lone,), days=8, until=stories.UNTIL))).services
+    (service,) = build_review(data_of(lone, days=8)).services
     assert service.verdict.judgement == "ok"
     assert service.verdict.sentence.endswith("The service has one server: if that is lost, it is down.")
 
 
 def test_a_source_that_failed_halfway_makes_the_verdict_doubtful(calm):
     """Confidence is low, and the reason is given."""
-    verdict = judge_service(replace(calm, partial=True))
+    verdict = judge_service(replace(calm, partial=True), ())
     assert (verdict.confidence, "the source failed halfway" in verdict.certainty) == ("low", True)
-    assert judge_service(calm).confidence == "medium"
+    assert judge_service(calm, ()).confidence == "medium"
 
 
 def test_below_a_week_it_is_too_early_to_say():
     """What is bad is known to be, but a busier day may still come, so that nothing is called enough."""
-    (service,) = build_review(make_review_data(History(services=(CALM,), days=3, until=stories.UNTIL))).services
+    (service,) = build_review(data_of(CALM, days=3)).services
     assert service.verdict.judgement == "unknown"
     assert service.verdict.sentence.endswith("a week is needed, since another day may be busier.")
     assert service.verdict.certainty.startswith("Low: 3 days with a known peak")

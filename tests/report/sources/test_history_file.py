@@ -3,7 +3,7 @@
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,9 +42,9 @@ def path(written, tmp_path):
     return copy
 
 
-def load(*paths: Path, span: TimeRange = SPAN, servers: Sequence[str] = ()) -> ReviewData:
+def load(*paths: Path, span: TimeRange = SPAN, **options: object) -> ReviewData:
     """The data of files."""
-    return load_history_files(paths, lambda _end: span, servers=servers)
+    return load_history_files(paths, lambda _end: span, **options)
 
 
 def requests_of(server: ServerHistory) -> list[int]:
@@ -118,23 +118,11 @@ def test_the_range_ends_with_the_records(path):
     assert data.until == HISTORY.until
 
 
-def corrupt(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:4096] + b"\0" * 20_000)
-
-
-def foreign(path: Path) -> None:
-    path.unlink()
-    execute(path, "CREATE TABLE a (b)")
-
-
 WRONG: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (Path.unlink, "No such file"),
     "a directory": (lambda path: (path.unlink(), path.mkdir()), "history.db"),
     "empty": (lambda path: path.write_bytes(b""), "is empty"),
     "a text": (lambda path: path.write_text("no database at all\n" * 99), "is not a history file"),
-    "of another program": (foreign, "is a database of another program"),
-    "newer": (lambda path: execute(path, "PRAGMA user_version = 99"), "written by a newer version"),
-    "corrupt": (corrupt, "damaged"),
 }
 
 

@@ -11,9 +11,8 @@ from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.report.quarters import ReviewData, count_requests, mean_busy
 from uwsgi_headroom.report.review import build_review
-from uwsgi_headroom.report.sources.prometheus import load_prometheus
+from uwsgi_headroom.report.sources.prometheus import ServerSeries, find_servers, load_prometheus
 from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi, PrometheusError, make_endpoint
-from uwsgi_headroom.report.sources.prometheus_queries import ServerSeries, find_servers
 from uwsgi_headroom.report.sources.selection import TimeRange
 from uwsgi_headroom.store.record import merge_records
 

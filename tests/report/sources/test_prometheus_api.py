@@ -8,18 +8,20 @@ from pathlib import Path
 import pytest
 
 from tests.support.stand_in_web_server import Reply, Request, failure, stand_in, values
+from uwsgi_headroom.config.http_client_file import load_http_access
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.report.sources import prometheus_api
 from uwsgi_headroom.report.sources.prometheus_api import PrometheusApi, PrometheusError, Series, make_endpoint
+from uwsgi_headroom.source import HttpAccess
 
 CERTIFICATE = Path(__file__).with_name("self_signed.pem")
 DAY = 86400.0
 HTML = Reply(b"<!DOCTYPE html><title>Login</title>", headers={"Content-Type": "text/html"})
 
 
-def api(url: str, seconds: float = 5.0, ca_file: str | None = None) -> PrometheusApi:
+def api(url: str, seconds: float = 5.0, access: HttpAccess | None = None) -> PrometheusApi:
     """An API that does not pause before it asks again."""
-    return PrometheusApi(make_endpoint(url, ca_file=ca_file), seconds, pause=lambda _seconds: None)
+    return PrometheusApi(make_endpoint(url, access), seconds, pause=lambda _seconds: None)
 
 
 def query(url: str, **options: object) -> list[Series]:
@@ -100,14 +102,15 @@ def ask_raw(answer: bytes) -> PrometheusError:
         return ask(f"http://127.0.0.1:{server.getsockname()[1]}")
 
 
-def test_a_certificate_of_ones_own_needs_its_authority():
+def test_a_certificate_of_ones_own_needs_its_authority(tmp_path):
     """The message names the option, and with the option it works."""
+    (tmp_path / "client.yml").write_text(f"tls_config: {{ca_file: {CERTIFICATE}}}")
     with stand_in(lambda _request: values(), CERTIFICATE) as server:
         error = ask(server.url)
         assert error.trouble == "certificate"
         assert "self-signed certificate" in str(error)
-        assert "--ca-file" in str(error)
-        assert query(server.url, ca_file=str(CERTIFICATE)) == []
+        assert "--http.config.file" in str(error)
+        assert query(server.url, access=load_http_access(tmp_path / "client.yml")) == []
 
 
 def test_https_to_a_server_without_tls():
@@ -251,44 +254,30 @@ def test_an_error_does_not_repeat_a_url_with_a_password():
     assert SECRET not in str(caught.value)
 
 
-def test_a_login_from_files(tmp_path):
-    """A file ends with a line break; a token may be given instead of a user."""
-    file = tmp_path / "secret"
-    file.write_text(f"{SECRET}\n")
-    basic = make_endpoint("http://a", user="ann", password_file=str(file))
-    assert basic.access.authorization == make_endpoint(f"http://ann:{SECRET}@a").access.authorization
-    assert make_endpoint("http://a", token_file=str(file)).access.authorization == f"Bearer {SECRET}"
-
-
-def test_a_password_with_special_characters():
-    """Escaped in the URL as RFC 3986 has it."""
-    assert make_endpoint("http://ann:p%40ss@a").access.authorization == "Basic YW5uOnBAc3M="
+@pytest.mark.parametrize(
+    ("url", "access", "sent"),
+    [
+        ("http://ann:p%40ss@a", None, "Basic YW5uOnBAc3M="),  # escaped in the URL as RFC 3986 has it
+        ("http://a", HttpAccess("Bearer token"), "Bearer token"),
+    ],
+)
+def test_a_login(url, access, sent):
+    """Of the URL, or of the file."""
+    assert make_endpoint(url, access).headers == (("Authorization", sent),)
 
 
 @pytest.mark.parametrize(
-    ("options", "reason"),
+    ("url", "access", "headers", "reason"),
     [
-        ({"user": "ann"}, "belong together"),
-        ({"password_file": "/dev/null"}, "belong together"),
-        ({"token_file": "/nowhere/token"}, "cannot read /nowhere/token: No such file"),
-        ({"token_file": "/dev/null"}, "must contain one line"),
-        ({"headers": ["X-Scope-OrgID"]}, 'expected "NAME: VALUE"'),
-        ({"headers": ["X-Scope-OrgID: a\r\nHost: b"]}, 'expected "NAME: VALUE"'),
-        ({"ca_file": "/nowhere/ca.pem"}, "--ca-file: /nowhere/ca.pem is not a file"),
-        ({"ca_file": __file__}, r"--ca-file: .*test_prometheus_api\.py: no certificates in PEM format"),
+        ("http://a", None, ["X-Scope-OrgID"], 'expected "NAME: VALUE"'),
+        ("http://a", None, ["X-Scope-OrgID: a\r\nHost: b"], 'expected "NAME: VALUE"'),
+        ("http://a", HttpAccess(server_name="b"), [], "not another server_name"),
+        ("http://ann:pw@a", HttpAccess(SECRET), [], "one login"),
+        ("http://a", HttpAccess(SECRET), [f"authorization: Bearer {SECRET}"], "one login"),
     ],
 )
-def test_wrong_options(options, reason):
-    """Each is an error that names the option."""
-    with pytest.raises(ConfigError, match=reason):
-        make_endpoint("http://a", **options)
-
-
-def test_two_logins_are_an_error(tmp_path):
-    """Rather than one of them being ignored."""
-    file = tmp_path / "secret"
-    file.write_text(SECRET)
-    with pytest.raises(ConfigError, match="one login"):
-        make_endpoint("http://ann:pw@a", token_file=str(file))
-    with pytest.raises(ConfigError, match="one login"):
-        make_endpoint("http://a", token_file=str(file), headers=[f"Authorization: Bearer {SECRET}"])
+def test_wrong_options(url, access, headers, reason):
+    """Each is an error that names the option, rather than one of two that is ignored."""
+    with pytest.raises(ConfigError, match=reason) as caught:
+        make_endpoint(url, access, headers)
+    assert SECRET not in str(caught.value)

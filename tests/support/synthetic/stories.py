@@ -25,17 +25,6 @@ def story(days: float = 30.0) -> History:
     return History(services=(STORY,), days=days)
 
 
-def growing(days: float = 90.0, growth: float = 0.10) -> History:
-    """A service with 4x8 threads on two servers that grows by `growth` of its last load in 28 days. Concurrency is
-    proportional to the load; its busiest quarter has 40 of 64 threads."""
-    return History(services=(_proportional("growing", growth=growth),), days=days)
-
-
-def steady(days: float = 60.0) -> History:
-    """No growth: a forecast must not find any."""
-    return History(services=(_proportional("steady"),), days=days)
-
-
 def interrupted(days: float = 30.0) -> History:
     """Reloads, a restart of the exporters, and four days and a half without samples."""
     service = replace(STORY, reloads=(3.4, 12.7), restarts=(8.2,), missing=((15.0, 19.0), (22.5, 23.0)))
@@ -61,8 +50,3 @@ def quarter() -> History:
     )
     search = Service(name="search", servers=2, workers=2, threads=16, peak=9.0, cpu=0.012, wait=0.06, growth=0.02)
     return History(services=(service, search), days=91.0, until=UNTIL, zone="Europe/Zurich")
-
-
-def _proportional(name: str, **changes: object) -> Service:
-    base = Service(name=name, servers=2, peak=40.0, contention=False, wait=0.19, noise=0.03)
-    return replace(base, **changes)

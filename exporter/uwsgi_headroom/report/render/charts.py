@@ -46,7 +46,7 @@ class Axes:
 def draw_trend(peaks: Sequence[tuple[date, float]], forecast: Forecast | None, reloads: Sequence[date]) -> str:
     """Dots: daily peaks; line: trend; band: the interval of the forecast; dashed: all of the limit; thin: reloads; a
     large dot where the limit is reached."""
-    ahead, fitted = (forecast.ahead, forecast.fitted) if forecast else ((), ())
+    ahead, fitted = (getattr(forecast, name, ()) for name in ("ahead", "fitted"))
     highest = max([*(value for _, value in peaks), *(each.high for each in ahead)], default=0.0)
     axes = Axes([*(day for day, _ in peaks), *(each.day for each in ahead)] or [date.min], max(1.12, min(1.6, highest)))
     parts = [_line([(axes.x(day), 8), (axes.x(day), axes.bottom)], "line") for day in reloads]

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from uwsgi_headroom.report.quarters import STEP
+from uwsgi_headroom.report.quarters import STEP, Absent
 from uwsgi_headroom.words import formats
+
+T = TypeVar("T")
 
 
 class Text(Struct, frozen=True):
@@ -74,12 +77,6 @@ class Document(Struct, frozen=True):
     sections: Sequence[Section]
 
 
-class Absent(Struct, frozen=True, kw_only=True):
-    """Why a section, or a part of one, is missing: a sentence."""
-
-    reason: str
-
-
 def absent(missing: Absent) -> Text:
     return Text(missing.reason, "absent")
 
@@ -94,8 +91,8 @@ def amount(value: float | None) -> str:
     return formats.fixed(value, grouped=True) if value == round(value) else formats.amount(value)
 
 
-def show(form: Callable[[float], str], value: float | None) -> str:
-    """A figure in a form of `words.formats`."""
+def show(form: Callable[[T], str], value: T | None) -> str:
+    """A figure in a form, such as those of `words.formats`."""
     return UNKNOWN if value is None else form(value)
 
 

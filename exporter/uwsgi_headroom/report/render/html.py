@@ -49,7 +49,7 @@ def prose(text: str) -> str:
 def _block(block: Block) -> str:
     match block:
         case Heading(text, chip, judgement):
-            beside = f' <span class="chip">{escape(chip)}</span>' if chip else ""
+            beside = f' <span class="chip">{escape(chip)}</span>' * bool(chip)
             return f'<h3 data-judgement="{judgement}">{prose(text)}{beside}</h3>'
         case Text(text, tone):
             return f'<p class="{tone}">{prose(text)}</p>'
@@ -67,7 +67,7 @@ def _item(item: str | tuple[str, str]) -> str:
 
 def _table(table: Table) -> str:
     heads = (_cell("th", head, table, place) for place, head in enumerate(table.heads))
-    caption = f"<caption>{prose(table.caption)}</caption>" if table.caption else ""
+    caption = f"<caption>{prose(table.caption)}</caption>" * bool(table.caption)
     return (
         f'<table class="{table.style}">{caption}<thead><tr>{"".join(heads)}</tr></thead>\n<tbody>\n'
         f"{''.join(_row(table, number, row) for number, row in enumerate(table.rows))}</tbody></table>"
@@ -77,11 +77,13 @@ def _table(table: Table) -> str:
 def _row(table: Table, number: int, row: Sequence[str]) -> str:
     styles = table.shades[number] if table.shades else [""] * len(row)
     cells = (_cell("td", text, table, place, styles[place]) for place, text in enumerate(row))
-    strong = ' class="strong"' if number in table.strong else ""
-    return f"<tr{strong}>{''.join(cells)}</tr>\n"
+    return f"<tr{_attribute('class', 'strong' * (number in table.strong))}>{''.join(cells)}</tr>\n"
 
 
 def _cell(tag: str, text: str, table: Table, place: int, style: str = "") -> str:
-    number = ' class="number"' if place in table.numbers else ""
-    shown = f' style="{style}"' if style else ""
-    return f"<{tag}{number}{shown}>{prose(text)}</{tag}>"
+    attributes = _attribute("class", "number" * (place in table.numbers)) + _attribute("style", style)
+    return f"<{tag}{attributes}>{prose(text)}</{tag}>"
+
+
+def _attribute(name: str, value: str) -> str:
+    return f' {name}="{value}"' * bool(value)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
+from types import ModuleType
 from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.report.quarters import STEP, ReviewData, ServerHistory, running_seconds
+from uwsgi_headroom.report.quarters import STEP, Absent, ReviewData, ServerHistory, running_seconds
 from uwsgi_headroom.report.render import document as doc
 from uwsgi_headroom.report.render.document import (
     UNKNOWN,
-    Absent,
     Block,
     Document,
     Heading,
@@ -24,12 +25,7 @@ from uwsgi_headroom.report.render.document import (
     Text,
     absent,
 )
-from uwsgi_headroom.report.review import (
-    recommendations,
-    trend,
-    users,
-    utilization,
-)
+from uwsgi_headroom.report.review import recommendations, trend, users, utilization
 from uwsgi_headroom.report.review.peaks import Service, find_peaks, group_services
 from uwsgi_headroom.report.review.recommendations import (
     MOST_URGENT_FIRST,
@@ -41,7 +37,8 @@ from uwsgi_headroom.report.review.recommendations import (
 from uwsgi_headroom.report.review.trend import Trend, review_trend
 from uwsgi_headroom.report.review.users import Users, review_users
 from uwsgi_headroom.report.review.utilization import Utilization, review_utilization
-from uwsgi_headroom.report.review.verdict import Facts, Verdict, judge_service, unknown_verdict
+from uwsgi_headroom.report.review.verdict import Verdict, judge_service, unknown_verdict
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.store.record import Record
 from uwsgi_headroom.words.formats import counted, listed, percent
 from uwsgi_headroom.words.states import JUDGEMENTS
@@ -54,8 +51,6 @@ NO_PEAK = Absent(reason="The range has no quarter hour in which its threads in s
 
 
 class ServiceReview(Struct, frozen=True, kw_only=True):
-    """One service: all sections."""
-
     service: str
     servers: tuple[str, ...]
     verdict: Verdict
@@ -106,7 +101,7 @@ def build_review(data: ReviewData) -> Review:
         time_zone=data.time_zone,
         source=data.source,
         partial=data.partial,
-        judgement=ordered[0].verdict.judgement if ordered else "unknown",
+        judgement=next((each.verdict.judgement for each in ordered), "unknown"),
         answer=_answer(ordered),
         services=ordered,
         quality=tuple(assess(server, data) for server in data.servers),
@@ -135,31 +130,26 @@ def assess(server: ServerHistory, data: ReviewData) -> ServerQuality:
         service=server.service,
         host=server.host,
         covered=min(1.0, server.sampled / max(STEP, data.until - data.since)),
-        first=ends[0] - STEP if ends else None,
-        last=ends[-1] if ends else None,
+        first=next((end - STEP for end in ends), None),
+        last=next(reversed(ends), None),
         unknown=tuple(words for words, get in _FIGURES.items() if records and not any(map(get, records))),
     )
 
 
-ANSWERS: Sequence[tuple[Judgement, str, str]] = (
-    ("act", "needs action now", "need action now"),
-    ("plan", "needs a plan", "need a plan"),
-    ("unknown", "cannot be judged yet", "cannot be judged yet"),
-    ("ok", "has enough capacity", "have enough capacity"),
-)
+ANSWERS: Mapping[Judgement, str] = {
+    "act": "{names} {count:needs|need} action now.",
+    "plan": "{names} {count:needs|need} a plan.",
+    "unknown": "{names} cannot be judged yet.",
+    "ok": "{names} {count:has|have} enough capacity.",
+}
 
 
 def _answer(services: Sequence[ServiceReview]) -> str:
     """The answer for all services together, in a sentence."""
-    found = {
-        judgement: [each.service for each in services if each.verdict.judgement == judgement]
-        for judgement, _, _ in ANSWERS
-    }
-    said = [
-        f"{listed(found[judgement], 3)} {one if len(found[judgement]) == 1 else many}."
-        for judgement, one, many in ANSWERS
-        if found[judgement]
-    ]
+    said = []
+    for judgement, template in ANSWERS.items():
+        if names := [each.service for each in services if each.verdict.judgement == judgement]:
+            said.append(fill(template, {"names": listed(names, 3), "count": len(names)}))
     return " ".join(said) or "No verdict: the source has no server in this range."
 
 
@@ -168,18 +158,13 @@ def _review(service: Service, data: ReviewData) -> ServiceReview:
     peaks = find_peaks(service, zone)
     if peaks is None:
         return ServiceReview(service=service.name, servers=names, verdict=unknown_verdict(NO_PEAK.reason))
-    used = review_utilization(peaks)
-    evidence = Evidence(peaks, used, review_users(peaks), review_trend(peaks))
-    advice = recommend(evidence)
     covered = min(assess(server, data).covered for server in service.servers)
-    return ServiceReview(
-        service=service.name,
-        servers=names,
-        verdict=judge_service(Facts(evidence, advice, covered, data.partial, zone)),
-        utilization=used,
-        users=evidence.users,
-        trend=evidence.trend,
-        recommendations=advice,
+    sections = review_utilization(peaks), review_users(peaks), review_trend(peaks)
+    evidence = Evidence(peaks, *sections, covered, data.partial)
+    advice = recommend(evidence)
+    verdict = judge_service(evidence, advice)
+    return copy_fields(
+        ServiceReview, evidence, service=service.name, servers=names, verdict=verdict, recommendations=advice
     )
 
 
@@ -225,26 +210,18 @@ def _write_verdict(review: Review) -> Iterator[Block]:
 
 
 def _write_sections(review: Review, zone: ZoneInfo) -> Iterator[Section]:
-    def part(section: T | Absent, write: Callable[[T], Iterable[Block]]) -> Iterable[Block]:
-        return [absent(section)] if isinstance(section, Absent) else write(section)
+    def part(section: T | Absent, write: Callable[..., Iterable[Block]], *context: object) -> Iterable[Block]:
+        return [absent(section)] if isinstance(section, Absent) else write(section, *context)
 
-    sections: Sequence[tuple[str, str, Callable[[ServiceReview], Iterable[Block]]]] = (
-        (
-            "Utilization and balance at peak",
-            utilization.INTRODUCTION,
-            lambda of: part(of.utilization, lambda used: utilization.write(used, zone)),
-        ),
-        ("What users felt", users.INTRODUCTION, lambda of: part(of.users, users.write)),
-        ("Trend and forecast", trend.INTRODUCTION, lambda of: part(of.trend, trend.write)),
-        (
-            "Recommendations",
-            recommendations.INTRODUCTION,
-            lambda of: recommendations.write(of.recommendations, len(of.servers)),
-        ),
+    sections: Sequence[tuple[str, ModuleType, Callable[[ServiceReview], Iterable[Block]]]] = (
+        ("Utilization and balance at peak", utilization, lambda of: part(of.utilization, utilization.write, zone)),
+        ("What users felt", users, lambda of: part(of.users, users.write)),
+        ("Trend and forecast", trend, lambda of: part(of.trend, trend.write)),
+        ("Recommendations", recommendations, lambda of: recommendations.write(of.recommendations, len(of.servers))),
     )
-    for title, introduction, write in sections:
+    for title, module, write in sections:
         blocks = ([Heading(service.service), *write(service)] for service in review.services)
-        yield Section(title, introduction, list(chain(*blocks)))
+        yield Section(title, module.INTRODUCTION, list(chain(*blocks)))
     yield Section("Quality of the data", "How complete the data is.", list(_write_quality(review, zone)))
 
 
@@ -265,6 +242,6 @@ def _write_row(each: ServerQuality, zone: ZoneInfo) -> tuple[str, ...]:
         each.service or UNKNOWN,
         each.host or UNKNOWN,
         doc.show(percent, each.covered),
-        *(UNKNOWN if end is None else doc.moment(end, zone) for end in (each.first, each.last)),
+        *(doc.show(partial(doc.moment, zone=zone), end) for end in (each.first, each.last)),
         ", ".join(each.unknown) or "nothing",
     )

@@ -13,9 +13,11 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import Limit
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.report.forecast import DailyPeaks, daily_peaks
 from uwsgi_headroom.report.quarters import ReviewData, ServerHistory, judge, mean_busy
+from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.store.record import Record
 
 STANDS_OUT = 1.25
@@ -57,12 +59,10 @@ class Peaks(Struct, frozen=True):
 
     @property
     def until(self) -> float:
-        """The end of the quarter hour that counts."""
         return self.daily.times[self.counts]
 
     @property
     def present(self) -> Mapping[str, Figures]:
-        """The figures by server in the quarter hour that counts."""
         return self.judged[self.counts]
 
     @property
@@ -88,15 +88,17 @@ def highest_use(judged: Iterable[Figures], limit: Limit) -> float | None:
 
 def use_of(figures: Figures, limit: Limit) -> float | None:
     """The utilization of a limit, as headroom has it: 0 if it is far; None if it is unknown."""
-    factor, room = figures.headroom.by_limit.get(limit), figures.headroom
-    return 1 / factor if factor is not None else 0.0 if limit in (*room.far, *room.idle) else None
+    room = figures.headroom
+    if limit in (*room.far, *room.idle):
+        return 0.0
+    return given(room.by_limit.get(limit), lambda factor: 1 / factor)
 
 
 def group_services(data: ReviewData) -> tuple[Service, ...]:
     """The services of a range. A server without a service is one by itself."""
-    groups: dict[tuple[str, str], list[ServerHistory]] = {}
+    groups: dict[tuple[bool, str], list[ServerHistory]] = {}
     for server in data.servers:
-        key = ("service", server.service) if server.service else ("server", server.server)
+        key = bool(server.service), server.service or server.server
         groups.setdefault(key, []).append(server)
     return tuple(Service(name, tuple(servers), _add_up(servers)) for (_, name), servers in groups.items())
 
@@ -163,7 +165,7 @@ def growth_if_lost(judged: Mapping[str, Figures], name: str) -> float:
     rates = {each: figures.flow.throughput or 0.0 for each, figures in judged.items()}
     together = sum(rates.values())
     lost = max((rate for each, rate in rates.items() if each != name), default=0.0)
-    return together / (together - lost) if together > lost else 1.0
+    return ratio(together, together - lost) or 1.0
 
 
 _SetUp = tuple["float | None", "float | None"]
@@ -180,7 +182,7 @@ def _set_up(records: Sequence[Record]) -> _SetUp:
 def _is_as_today(judged: Mapping[str, Figures], latest: Mapping[str, _SetUp]) -> bool:
     """Whether every known server had the threads and CPUs that it has at the end of the range."""
     for name, figures in judged.items():
-        then = figures.window.configured, figures.server.cpus.count if figures.server.cpus else None
+        then = figures.window.configured, given(figures.server.cpus, lambda cpus: cpus.count)
         for now, before in zip(latest[name], then, strict=True):
             if now and before is not None and abs(before - now) > SAME * now:
                 return False

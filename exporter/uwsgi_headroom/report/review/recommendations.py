@@ -28,8 +28,9 @@ from uwsgi_headroom.analysis.findings import (
 )
 from uwsgi_headroom.analysis.verdict import gives_out
 from uwsgi_headroom.analysis.what_if.measured import Setting
-from uwsgi_headroom.report.quarters import ServerHistory, judge, queue_full_seconds
-from uwsgi_headroom.report.render.document import Absent, Block, Table, Text
+from uwsgi_headroom.report.forecast import Forecast
+from uwsgi_headroom.report.quarters import Absent, ServerHistory, judge, queue_full_seconds
+from uwsgi_headroom.report.render.document import Block, Table, Text
 from uwsgi_headroom.report.review.peaks import Peaks, growth_if_lost
 from uwsgi_headroom.report.review.trend import Trend
 from uwsgi_headroom.report.review.users import Users, count_missed, find_full_share
@@ -61,8 +62,6 @@ _FIRST_LIMIT = {"unevenness_hurts", "interpreter_bound", "saturation", "cpu_boun
 
 
 class Recommendation(Struct, frozen=True, kw_only=True):
-    """One thing to do."""
-
     code: str
     """Of the finding in `check` that it comes from."""
     judgement: Judgement
@@ -81,12 +80,16 @@ class Recommendation(Struct, frozen=True, kw_only=True):
 
 
 class Evidence(Struct, frozen=True):
-    """What recommendations are drawn from."""
+    """What recommendations and the verdict are drawn from."""
 
     peaks: Peaks
     utilization: Utilization
     users: Users
     trend: Trend | Absent
+    covered: float
+    """The smallest share of the range of which a server has data."""
+    partial: bool
+    """Whether the source failed halfway."""
 
     @property
     def is_short(self) -> bool:
@@ -96,8 +99,12 @@ class Evidence(Struct, frozen=True):
 
     @property
     def reached(self) -> Limit | None:
-        """The limit that the trend reaches first."""
         return None if isinstance(self.trend, Absent) else self.trend.first
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """That of the limit that is reached first, else of the fullest one; None if it is refused."""
+        return None if isinstance(self.trend, Absent) else self.trend.forecast
 
 
 class Found(Struct, frozen=True):
@@ -171,7 +178,6 @@ def _at_peak(peaks: Peaks) -> Iterator[Found]:
 
 
 def _find_ended(peaks: Peaks) -> Iterator[Found]:
-    """Requests that ended with their worker, over the range."""
     for server in peaks.service.servers:
         if any(each.window.harakiris or any(worker.lost for worker in each.window.workers) for each in server.records):
             for finding in workers.find(judge(server.records)):
@@ -275,7 +281,6 @@ def _combine(evidence: Evidence, alike: Sequence[Found]) -> Recommendation:
 
 
 def today_of(figures: Figures) -> Setting:
-    """The present setting of a server with workers."""
     processes = len(figures.server.workers)
     return Setting(processes, max(1, round((figures.configured or 0) / max(1, processes))))
 
@@ -381,7 +386,6 @@ def _use_after(use: LimitUse, peaks: Peaks, step: Recommendation) -> float:
 
 
 def read_setting(text: str) -> Setting:
-    """The setting that a recommendation names."""
     return Setting(*map(int, text.split("x")))
 
 

@@ -9,10 +9,12 @@ from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import LIMITS, Limit
 from uwsgi_headroom.report.forecast import Forecast, forecast_peaks
+from uwsgi_headroom.report.quarters import Absent
 from uwsgi_headroom.report.render import document as doc
 from uwsgi_headroom.report.render.charts import draw_trend
-from uwsgi_headroom.report.render.document import UNKNOWN, Absent, Block, Chart, Table, Text, absent
+from uwsgi_headroom.report.render.document import UNKNOWN, Block, Chart, Table, Text, absent
 from uwsgi_headroom.report.review.peaks import Peaks
+from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.words.formats import counted, percent, signed_percent
 from uwsgi_headroom.words.states import LIMITS as NAMES
 from uwsgi_headroom.words.template import Facts, fill
@@ -34,8 +36,6 @@ class LimitTrend(Struct, frozen=True, kw_only=True):
 
 
 class Trend(Struct, frozen=True, kw_only=True):
-    """Trend and forecast of a service."""
-
     limits: tuple[LimitTrend, ...]
     first: Limit | None
     """The limit that is reached first; None if none is within the horizon."""
@@ -87,29 +87,27 @@ def review_trend(peaks: Peaks) -> Trend | Absent:
 
 def _find_first(limits: Sequence[LimitTrend]) -> Limit | None:
     """The limit that is reached first: already, else by its expected day."""
-    forecasts = [(each.limit, each.forecast) for each in limits if isinstance(each.forecast, Forecast)]
-    dated = [
-        (date.min if found.reached else found.crossing or date.max, limit)
-        for limit, found in forecasts
-        if found.reached or found.crossing
-    ]
-    return min(dated, key=lambda pair: pair[0])[1] if dated else None
+    dated: dict[Limit, date] = {}
+    for each in limits:
+        found = each.forecast
+        if isinstance(found, Forecast) and (found.reached or found.crossing):
+            dated[each.limit] = found.crossing or date.min
+    return min(dated, key=dated.__getitem__, default=None)
+
+
+CANNOT_COME_FIRST = (
+    "It is less than half as full as another limit, and grows with the same load, so it cannot come first."
+)
 
 
 def _follow(peaks: Peaks, limit: Limit, uses: Sequence[float | None], *, may_come_first: bool) -> LimitTrend:
-    """The trend of a limit."""
     days = peaks.daily.days
     known = {days[place]: use for place in peaks.as_today if (use := uses[place]) is not None}
-    found: Forecast | str = (
-        "It is less than half as full as another limit, and grows with the same load, so it cannot come first."
-    )
+    forecast: Forecast | Absent = Absent(reason=CANNOT_COME_FIRST)
     if may_come_first:
-        found = forecast_peaks(list(known), list(known.values()), 1.0)
-    return LimitTrend(
-        limit=limit,
-        peaks=tuple((date.fromordinal(day), use) for day, use in known.items()),
-        forecast=Absent(reason=found) if isinstance(found, str) else found,
-    )
+        forecast = forecast_peaks(list(known), list(known.values()), 1.0)
+    peaks_by_day = tuple((date.fromordinal(day), use) for day, use in known.items())
+    return LimitTrend(limit=limit, peaks=peaks_by_day, forecast=forecast)
 
 
 INTRODUCTION = (
@@ -152,6 +150,7 @@ def _row(each: LimitTrend) -> tuple[str, ...]:
     facts: Facts = {"growth": forecast.direction != "none" and signed_percent(forecast.per_month)}
     facts |= {"low": signed_percent(forecast.per_month_low), "high": signed_percent(forecast.per_month_high)}
     later = f"not in {counted(len(forecast.ahead), 'day')}"
-    dates = (forecast.crossing, forecast.earliest, forecast.latest)
-    days = ["already", UNKNOWN, UNKNOWN] if forecast.reached else [doc.day(at) if at else later for at in dates]
+    days = [given(at, doc.day) or later for at in (forecast.crossing, forecast.earliest, forecast.latest)]
+    if forecast.reached:
+        days = ["already", UNKNOWN, UNKNOWN]
     return (name, highest, doc.show(percent, forecast.level), fill(GROWTH, facts), *days)

@@ -12,6 +12,7 @@ from uwsgi_headroom.analysis.littles_law import add_wait
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.report.quarters import (
     STEP,
+    Absent,
     ServerHistory,
     count_refused,
     count_requests,
@@ -24,7 +25,7 @@ from uwsgi_headroom.report.quarters import (
 )
 from uwsgi_headroom.report.render import document as doc
 from uwsgi_headroom.report.render.charts import shade
-from uwsgi_headroom.report.render.document import Absent, Block, Table, Text, absent
+from uwsgi_headroom.report.render.document import Block, Table, Text, absent
 from uwsgi_headroom.report.review.peaks import Peaks
 from uwsgi_headroom.store.record import Record, merge_records
 from uwsgi_headroom.words.formats import duration, fine_percent
@@ -100,14 +101,20 @@ def review_users(peaks: Peaks) -> Users:
 def _feel(merged: Sequence[Record], records: Sequence[Record]) -> Felt:
     """merged: a record of each server; records: those that it was merged of, where what is unknown in one does not hide
     the others."""
-    times = [record for record in merged if record.response_times]
-    found = compute_percentiles(merge_records(times).response_times) if times else None
-    named = {f"p{100 * share:g}": each.seconds for share, each in found.percentiles.items()} if found else {}
     return Felt(
         mean=divide_known(records, running_seconds, count_timed),
-        percentiles={name: seconds for name, seconds in named.items() if seconds is not None},
+        percentiles=_find_percentiles([record for record in merged if record.response_times]),
         queue_wait=divide_known(records, _queue_seconds, lambda record: count_requests(record.window)),
     )
+
+
+def _find_percentiles(timed: Sequence[Record]) -> dict[str, float]:
+    """Those that are known, by name."""
+    found = timed and compute_percentiles(merge_records(timed).response_times)
+    if not found:
+        return {}
+    known = found.percentiles.items()
+    return {f"p{100 * share:g}": each.seconds for share, each in known if each.seconds is not None}
 
 
 def _queue_seconds(record: Record) -> float | None:
@@ -134,8 +141,10 @@ def count_missed(record: Record) -> tuple[float, float] | None:
     if window.judged is not None and window.missed is not None:
         return window.judged, window.missed
     lost = sum(worker.lost for worker in window.workers)
+    if times is None and count_requests(window):
+        return None
     if times is None:
-        return (lost, lost) if not count_requests(window) else None
+        return lost, lost
     slow = sum(times.counts[times.bins.find(slo.threshold) + 1 :])
     return times.requests + lost, slow + lost
 
@@ -205,7 +214,7 @@ def write(users: Users) -> Iterator[Block]:
         caption="Queue full: share of the time, on the server with most. Refused: dropped at full TCP queues.",
         numbers=range(6),
     )
-    yield absent(users.objective) if isinstance(users.objective, Absent) else Text(_say_objective(users.objective))
+    yield _say_objective(users.objective)
     for title, found, factor in (
         ("Threads in service, of those available (%)", users.load, 100),
         ("Mean response time (ms)", users.response_time, 1000),
@@ -222,9 +231,12 @@ def _times(name: str, felt: Felt, names: Sequence[str]) -> tuple[str, ...]:
     return (name, *percentiles, *(doc.show(duration, each) for each in (felt.mean, felt.queue_wait, both)))
 
 
-def _say_objective(objective: ObjectiveUse) -> str:
+def _say_objective(objective: ObjectiveUse | Absent) -> Text:
+    if isinstance(objective, Absent):
+        return absent(objective)
     facts = {name: getattr(objective, name) for name in ("threshold", "bad", "budget")}
-    return fill(OBJECTIVE, {**facts, "objective": f"{100 * objective.objective:g} %", "kept": objective.budget <= 1})
+    facts |= {"objective": f"{100 * objective.objective:g} %", "kept": objective.budget <= 1}
+    return Text(fill(OBJECTIVE, facts))
 
 
 def _draw_map(title: str, found: Sequence[Sequence[float | None]], factor: float) -> Table:

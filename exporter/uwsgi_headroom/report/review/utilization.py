@@ -26,6 +26,7 @@ from uwsgi_headroom.report.quarters import sum_known
 from uwsgi_headroom.report.render import document as doc
 from uwsgi_headroom.report.render.document import Block, Table, Text
 from uwsgi_headroom.report.review.peaks import Peaks, highest_use, use_of
+from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.words.formats import factor, percent
 from uwsgi_headroom.words.states import LIMITS as NAMES
 from uwsgi_headroom.words.template import Facts, fill
@@ -69,8 +70,6 @@ class ServerPeak(Struct, frozen=True, kw_only=True):
 
 
 class BalanceReview(Struct, frozen=True, kw_only=True):
-    """Balance of a service in the quarter hour that counts."""
-
     cost_seconds: float | None
     """The response time that even workers would save."""
     cost_servers: float | None
@@ -80,8 +79,6 @@ class BalanceReview(Struct, frozen=True, kw_only=True):
 
 
 class Utilization(Struct, frozen=True, kw_only=True):
-    """Use at peak."""
-
     until: float
     """The end of the quarter hour that counts (see `peaks`)."""
     days: int
@@ -115,7 +112,6 @@ class Utilization(Struct, frozen=True, kw_only=True):
 
     @property
     def cannot_lose(self) -> bool:
-        """Whether the others cannot carry the load at peak if one server is lost."""
         return self.one_lost is not None and self.one_lost < 1
 
 
@@ -123,19 +119,20 @@ def review_utilization(peaks: Peaks) -> Utilization:
     servers = tuple(_describe(name, figures, peaks) for name, figures in peaks.present.items())
     known = [server for server in servers if server.headroom.factor and not server.unknown]
     tightest = min(known, key=lambda server: server.headroom.factor or 0.0, default=None)
+    first = given(tightest, lambda server: server.headroom.first)
     lost, lost_server = max((use for limit in LIMITS for use in _uses_without_one(peaks, limit)), default=(0.0, None))
     return Utilization(
         until=peaks.until,
-        days=0 if peaks.whole else len(peaks.daily.days),
+        days=len(peaks.daily.days) * (not peaks.whole),
         exception=peaks.exception,
         concurrency=_spread(peaks.daily.peaks),
         in_service=sum_if_all_known([server.flow.observed for server in servers]),
         available=sum_if_all_known([server.available for server in servers]),
         limits=tuple(filter(None, (_limit(peaks, name) for name in LIMITS))),
         servers=servers,
-        headroom=tightest.headroom.factor if tightest else None,
-        first=tightest.headroom.first if tightest else None,
-        server=tightest.server if tightest else None,
+        headroom=given(tightest, lambda server: server.headroom.factor),
+        first=first,
+        server=given(tightest, lambda server: server.server),
         usable=min((server.usable for server in servers if server.usable is not None), default=None),
         upper_bound=any(server.headroom.is_upper_bound for server in servers),
         one_lost=ratio(1, lost),
@@ -157,7 +154,9 @@ OTHER = "the verdict of the exporter was then that something else limits {server
 def _describe(name: str, figures: Figures, peaks: Peaks) -> ServerPeak:
     judged, memory = correct_headroom(figures), figures.server.memory
     other, usable = judged.headroom.other, judged.usable
-    unknown = other.why if other and judged.headroom.factor is None else ""
+    unknown = ""
+    if other and judged.headroom.factor is None:
+        unknown = other.why
     # A history does not have all that the exporter's verdict rested on then.
     if other is None and (code := peaks.limited_by(name)):
         unknown = fill(OTHER, {"server": name, "code": code})
@@ -167,7 +166,7 @@ def _describe(name: str, figures: Figures, peaks: Peaks) -> ServerPeak:
         balance=figures.balance,
         available=figures.window.available,
         cpu=figures.cpu,
-        more_workers=count_more_workers(memory) if memory else None,
+        more_workers=given(memory, count_more_workers),
         headroom=judged.headroom,
         usable=usable.factor if usable and not unknown else None,
         unknown=unknown,
@@ -216,7 +215,6 @@ def _review_balance(peaks: Peaks) -> BalanceReview:
 
 
 def _is_chance(balance: Balance) -> bool:
-    """Whether chance explains the shares of the workers."""
     return (balance.hot_ratio or 1.0) <= (balance.noise_floor or 1.0)
 
 
@@ -311,9 +309,9 @@ MOST_WORKERS = 16
 
 
 def _row(server: ServerPeak) -> tuple[str, ...]:
-    room, cpu, shown = server.headroom, server.cpu, server.balance.workers[:MOST_WORKERS]
-    shares = ["-" if each.share is None else f"{100 * each.share:.0f}" for each in shown]
-    loads = ["-" if each.interpreter_load is None else f"{each.interpreter_load:.2f}" for each in shown]
+    room, shown = server.headroom, server.balance.workers[:MOST_WORKERS]
+    shares = [doc.show(lambda share: f"{100 * share:.0f}", each.share) for each in shown]
+    loads = [doc.show("{:.2f}".format, each.interpreter_load) for each in shown]
     more = ["..."] * (len(server.balance.workers) > MOST_WORKERS)
     known = None if server.unknown else room.factor
     return (
@@ -322,7 +320,7 @@ def _row(server: ServerPeak) -> tuple[str, ...]:
         f"{doc.amount(server.flow.observed)} of {doc.amount(server.available)}",
         " / ".join(shares + more),
         " / ".join(loads + more),
-        ", ".join(map(doc.amount, (cpu.own, cpu.others, cpu.idle) if cpu else [None])),
+        doc.show(lambda cpu: ", ".join(map(doc.amount, (cpu.own, cpu.others, cpu.idle))), server.cpu),
         f"{'at most ' * (room.is_upper_bound and known is not None)}{doc.show(factor, known)}",
         "none" if server.usable is not None and server.usable <= 1 else doc.show(factor, server.usable),
         NAMES[room.first].name if room.first and known else doc.UNKNOWN,

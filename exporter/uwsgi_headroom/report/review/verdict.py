@@ -7,22 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Literal
-from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.littles_law import EMPTY
 from uwsgi_headroom.analysis.verdict import WITH_MORE, gives_out, usable_clause
-from uwsgi_headroom.report.forecast import Forecast
-from uwsgi_headroom.report.quarters import STEP
+from uwsgi_headroom.report.quarters import STEP, Absent
 from uwsgi_headroom.report.render import document as doc
-from uwsgi_headroom.report.render.document import Absent
 from uwsgi_headroom.report.review.recommendations import Evidence, Judgement, Recommendation
+from uwsgi_headroom.report.review.trend import Trend
 from uwsgi_headroom.report.review.users import Users
+from uwsgi_headroom.report.review.utilization import Utilization
+from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.words.formats import duration, percent
-from uwsgi_headroom.words.template import Facts as Words
-from uwsgi_headroom.words.template import fill
+from uwsgi_headroom.words.template import Facts, fill
 
 Confidence = Literal["high", "medium", "low"]
 
@@ -38,8 +37,6 @@ WELL_COVERED, HALF_COVERED = 0.9, 0.5
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """The answers."""
-
     judgement: Judgement
     sentence: str
     """What runs out, and when."""
@@ -53,52 +50,33 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """The same in a word."""
 
 
-class Facts(Struct, frozen=True):
-    """What a verdict is drawn from. covered: the smallest share of the range of which a server has data; partial: the
-    source failed halfway."""
-
-    evidence: Evidence
-    recommendations: Sequence[Recommendation]
-    covered: float
-    partial: bool
-    zone: ZoneInfo
-
-    @property
-    def is_too_early(self) -> bool:
-        return self.evidence.utilization.days < FEW_DAYS
-
-    @property
-    def harm(self) -> str:
-        """The title of the most urgent recommendation that is about what users feel; empty without one."""
-        felt = (each for each in self.recommendations if each.judgement != "ok" and (each.harms or each.code in _HARMS))
-        return next((each.title for each in felt), "")
-
-    @property
-    def forecast(self) -> Forecast | None:
-        """That of the limit that is reached first, else of the fullest one; None if it is refused."""
-        return None if isinstance(self.evidence.trend, Absent) else self.evidence.trend.forecast
-
-
-def judge_service(facts: Facts) -> Verdict:
-    """The verdict on a service with a known peak."""
-    confidence, reasons = _find_confidence(facts)
-    judgement = _judge(facts)
-    is_early = facts.is_too_early and judgement == "unknown"
-    early = " Too early to say more: a week is needed, since another day may be busier." * is_early
-    full = f" Over {percent(REACHED)} of that limit is in use." * facts.evidence.utilization.is_nearly_full
-    peak = f" Peak: {doc.quarter(facts.evidence.utilization.until, facts.zone)}."
+def judge_service(evidence: Evidence, recommendations: Sequence[Recommendation]) -> Verdict:
+    confidence, reasons = _find_confidence(evidence)
+    judgement, used = _judge(evidence, recommendations), evidence.utilization
+    felt = (each for each in recommendations if each.judgement != "ok" and (each.harms or each.code in _HARMS))
+    harm = next((each.title for each in felt), "")
+    early = EARLY * (_is_too_early(evidence) and judgement == "unknown")
+    full = f" Over {percent(REACHED)} of that limit is in use." * used.is_nearly_full
+    room = _say_room(used, is_said=bool(harm) or used.is_nearly_full)
+    peak = f" Peak: {doc.quarter(used.until, evidence.peaks.zone)}."
     return Verdict(
         judgement=judgement,
-        sentence=f"{_say_room(facts)}.{full} {_say_date(facts)}{peak}{_say_loss(facts)}{early}",
-        users=f"{facts.harm} {_say_users(facts.evidence.users)}".strip(),
-        action=_say_action(facts),
+        sentence=f"{room}.{full} {_say_date(evidence.trend)}{peak}{_say_loss(evidence)}{early}",
+        users=f"{harm} {_say_users(evidence.users)}".strip(),
+        action=_say_action(evidence, recommendations),
         certainty=f"{confidence.capitalize()}: {'; '.join(reasons)}.",
         confidence=confidence,
     )
 
 
+EARLY = " Too early to say more: a week is needed, since another day may be busier."
+
+
+def _is_too_early(evidence: Evidence) -> bool:
+    return evidence.utilization.days < FEW_DAYS
+
+
 def unknown_verdict(reason: str) -> Verdict:
-    """The verdict on a service without any data."""
     return Verdict(
         judgement="unknown",
         sentence=f"No verdict. {reason}",
@@ -109,73 +87,75 @@ def unknown_verdict(reason: str) -> Verdict:
     )
 
 
-def _judge(facts: Facts) -> Judgement:
-    evidence, used = facts.evidence, facts.evidence.utilization
-    urgencies = {each.judgement for each in facts.recommendations}
-    is_reached = facts.forecast is not None and facts.forecast.reached
+def _judge(evidence: Evidence, recommendations: Sequence[Recommendation]) -> Judgement:
+    used, urgencies = evidence.utilization, {each.judgement for each in recommendations}
+    is_reached = evidence.forecast is not None and evidence.forecast.reached
     if used.is_nearly_full or is_reached or "act" in urgencies:
         return "act"
     if evidence.is_short or used.cannot_lose or "plan" in urgencies:
         return "plan"
-    return "ok" if (used.headroom is not None or used.limits) and not facts.is_too_early else "unknown"
+    is_known = used.headroom is not None or used.limits
+    if is_known and not _is_too_early(evidence):
+        return "ok"
+    return "unknown"
 
 
+NOT_KNOWN = "Headroom at peak is not known"
+IDLE = "Nearly idle at peak: headroom over 100x"
 THREADS = "[busy? , with {busy:threads} of {threads} threads in service]"
 WAITS = "Requests begin to wait at peak; headroom {most}{hard:factor} until {outcome}"
 UNTIL = "Headroom {most}{until} at peak; {hard:factor} until {outcome}"
 FIRST = "Headroom {most}{hard:factor} at peak: {outcome} first"
 
 
-def _say_room(facts: Facts) -> str:
-    """The headroom at peak and its first limit, as the start of a sentence, as `check` words it."""
-    used = facts.evidence.utilization
+def _say_room(used: Utilization, *, is_said: bool) -> str:
+    """The headroom at peak and its first limit, as the start of a sentence, as `check` words it. is_said: that requests
+    wait."""
     if used.unknown and not used.is_nearly_full:
-        return f"Headroom at peak is not known: {used.unknown}"
+        return f"{NOT_KNOWN}: {used.unknown}"
     threads = fill(THREADS, {"busy": used.in_service, "threads": used.available})
     if used.headroom is None or used.first is None:
-        return ("Nearly idle at peak: headroom over 100x" if used.limits else "Headroom at peak is not known") + threads
-    words: Words = {"most": "at most " * used.upper_bound, "hard": used.headroom, "outcome": gives_out(used.first)}
-    is_said = facts.harm or used.is_nearly_full  # that requests wait
-    words["until"] = "" if is_said else usable_clause(used.usable, used.headroom)
-    template = {"": FIRST, WITH_MORE: WAITS}.get(str(words["until"]), UNTIL)
-    return fill(template, words) + threads
+        return (IDLE if used.limits else NOT_KNOWN) + threads
+    facts: Facts = {"most": "at most " * used.upper_bound, "hard": used.headroom, "outcome": gives_out(used.first)}
+    until = usable_clause(used.usable, used.headroom) * (not is_said)
+    template = {"": FIRST, WITH_MORE: WAITS}.get(until, UNTIL)
+    return fill(template, {**facts, "until": until}) + threads
 
 
-CROSSING = "That limit is reached around {day} ([earliest? not before {earliest}, ]by {latest} at the latest)."
+CROSSING = (
+    "That limit is reached around {day} ([earliest? not before {earliest}, ][latest? by {latest}][not latest? by a day "
+    "beyond the forecast] at the latest)."
+)
 
 
-def _say_date(facts: Facts) -> str:
+def _say_date(trend: Trend | Absent) -> str:
     """When the limit that comes first is reached."""
-    trend, forecast = facts.evidence.trend, facts.forecast
-    if isinstance(trend, Absent):
-        return f"No date: {trend.reason}"
-    if forecast is None:
-        return f"No date: {getattr(trend.shown.forecast, 'reason', '')}"
+    forecast = trend if isinstance(trend, Absent) else trend.shown.forecast
+    if isinstance(forecast, Absent):
+        return f"No date: {forecast.reason}"
     if forecast.reached:
         return "That limit was reached in the last week, so it may be any day again."
     if forecast.crossing is None:
         return f"No limit is reached within the {len(forecast.ahead)} days that the forecast looks ahead."
-    latest = doc.day(forecast.latest) if forecast.latest else "a day beyond the forecast"
-    earliest = doc.day(forecast.earliest) if forecast.earliest else ""
-    return fill(CROSSING, {"day": doc.day(forecast.crossing), "earliest": earliest, "latest": latest})
+    days = {"day": forecast.crossing, "earliest": forecast.earliest, "latest": forecast.latest}
+    return fill(CROSSING, {name: given(day, doc.day) for name, day in days.items()})
 
 
 WORTH_MENTION = 0.1
 """The cost of uneven workers, in servers, from which on it is mentioned."""
 
 LOSS = (
-    "[cost?  Uneven workers cost {saved:duration} of each response and the capacity of {cost:mean} of "
+    "[is_worth?  Uneven workers cost {saved:duration} of each response and the capacity of {cost:mean} of "
     "{servers:server}.][alone?  The service has one server: if that is lost, it is down.][weak?  If one of its "
     "{servers:server} is lost at peak, the others cannot carry its load.]"
 )
 
 
-def _say_loss(facts: Facts) -> str:
-    evidence, balance = facts.evidence, facts.evidence.utilization.balance
-    servers, cost = len(evidence.peaks.service.servers), balance.cost_servers or 0.0
-    is_worth = cost >= WORTH_MENTION and balance.cost_seconds
-    words: Words = {"saved": balance.cost_seconds, "cost": cost if is_worth else None, "servers": servers}
-    return fill(LOSS, {**words, "alone": servers == 1, "weak": servers > 1 and evidence.utilization.cannot_lose})
+def _say_loss(evidence: Evidence) -> str:
+    used, servers = evidence.utilization, len(evidence.peaks.service.servers)
+    cost, saved = used.balance.cost_servers or 0.0, used.balance.cost_seconds
+    facts: Facts = {"is_worth": cost >= WORTH_MENTION and bool(saved), "saved": saved, "cost": cost, "servers": servers}
+    return fill(LOSS, {**facts, "alone": servers == 1, "weak": servers > 1 and used.cannot_lose})
 
 
 SERVED = "{mean:duration} in service[p95?  (95 of 100 at most {p95:duration})]"
@@ -188,7 +168,6 @@ OBJECTIVE = " The objective ({objective} within {threshold:chosen}) was [kept? k
 
 
 def _say_users(users: Users) -> str:
-    """What users feel at peak, and what was lost to them over the range."""
     felt, objective = users.at_peak, users.objective
     said = "The response times at peak are not known."
     if felt.mean is not None:
@@ -201,19 +180,19 @@ def _say_users(users: Users) -> str:
     said += fill(LOST, {"full": users.queue_full or None, "lost": users.lost or None})
     if isinstance(objective, Absent):
         return said
-    words: Words = {"objective": f"{100 * objective.objective:g} %", "threshold": objective.threshold}
-    return said + fill(OBJECTIVE, {**words, "kept": objective.budget <= 1})
+    facts: Facts = {"objective": f"{100 * objective.objective:g} %", "threshold": objective.threshold}
+    return said + fill(OBJECTIVE, {**facts, "kept": objective.budget <= 1})
 
 
 ACTION = "{action}[effect?  {effect}][more?  Then see section 5: {more:more recommendation}.]"
 
 
-def _say_action(facts: Facts) -> str:
-    wanted = [each for each in facts.recommendations if each.judgement in ("act", "plan")]
+def _say_action(evidence: Evidence, recommendations: Sequence[Recommendation]) -> str:
+    wanted = [each for each in recommendations if each.judgement in ("act", "plan")]
     if wanted:
         first, more = wanted[0], len(wanted) - 1
         return fill(ACTION, {"action": first.action, "effect": first.effect, "more": more or None})
-    if facts.is_too_early:
+    if _is_too_early(evidence):
         return "Nothing now. Run this report again when a week is known."
     return "Nothing now. Run this report again in a quarter of a year, or after a large change."
 
@@ -225,14 +204,16 @@ REASONS = (
 )
 
 
-def _find_confidence(facts: Facts) -> tuple[Confidence, list[str]]:
+def _find_confidence(evidence: Evidence) -> tuple[Confidence, list[str]]:
     """How sure, in a word, and why, as clauses."""
-    used, is_forecast = facts.evidence.utilization, facts.forecast is not None
-    covered, load = facts.covered, facts.evidence.peaks.service.load
-    words: Words = {"days": used.days or None, "length": duration(max(load) - min(load) + STEP), "covered": covered}
-    words |= {"unseen": not is_forecast, "bound": used.upper_bound, "partial": facts.partial}
-    reasons = fill(REASONS, words).split(";")
-    if facts.is_too_early or covered < HALF_COVERED or facts.partial:
+    used, is_forecast = evidence.utilization, evidence.forecast is not None
+    covered, load = evidence.covered, evidence.peaks.service.load
+    facts: Facts = {"days": used.days or None, "length": duration(max(load) - min(load) + STEP), "covered": covered}
+    facts |= {"unseen": not is_forecast, "bound": used.upper_bound, "partial": evidence.partial}
+    reasons = fill(REASONS, facts).split(";")
+    if _is_too_early(evidence) or covered < HALF_COVERED or evidence.partial:
         return "low", reasons
     is_strong = used.days >= MANY_DAYS and covered >= WELL_COVERED and is_forecast and not used.upper_bound
-    return ("high" if is_strong else "medium"), reasons
+    if is_strong:
+        return "high", reasons
+    return "medium", reasons

@@ -19,14 +19,12 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
-from uwsgi_headroom.report.progress import Progress
-from uwsgi_headroom.report.quarters import LEAST_COVERED, STEP, ReviewData, ServerHistory
+from uwsgi_headroom.report.quarters import LEAST_COVERED, STEP, Progress, ReviewData, ServerHistory
 from uwsgi_headroom.report.sources.selection import (
     Named,
     TimeRange,
     describe_clock,
     list_problems,
-    refuse_too_many,
     select_servers,
 )
 from uwsgi_headroom.store.file import HistoryFile, StoredServer
@@ -64,15 +62,13 @@ def load_history_files(
         if not found:
             raise HeadroomError(f"{', '.join(map(str, files))}: no server has been recorded yet")
         span = find_range(max(source.last for source in found))
-        chosen = select_servers(found, servers, services)
-        refuse_too_many(chosen, span.quarters)
+        chosen = select_servers(found, servers, services, span.quarters)
         damages: list[str] = []
         notes: list[str] = []
         data = []
         for done, source in enumerate(chosen):
             progress(done, len(chosen), source.name)
             data.append(_load(source, span, damages, notes))
-        progress(1, 1, "done")
         if not any(server.quarters for server in data):
             raise HeadroomError(*_explain_nothing(chosen, span, damages))
     ahead = max(source.last for source in chosen) - time.time()
@@ -178,7 +174,7 @@ def _merge_minutes(source: _Source, since: float, until: float) -> Iterator[tupl
 
 def _read_hours(slots: Mapping[float, Record], source: _Source, span: TimeRange) -> dict[float, Record]:
     """The record of its hour for each quarter before anything finer is kept."""
-    reach = source.file.reaches_back(source.stored)
+    reach = {tier: first for tier, (first, _) in source.file.reach(source.stored).items()}
     until = min([span.until, *(reach[tier] - tier for tier in (MINUTE, QUARTER) if tier in reach)])
     if HOUR not in reach or reach[HOUR] - HOUR >= until:
         return {}

@@ -1,7 +1,4 @@
-"""Asks a Prometheus for ranges of values over HTTP: bounded pieces, one after the other, each repeated once.
-
-From the bottom up: how to reach a Prometheus (nothing shows a secret); why a request gave no values; the API.
-"""
+"""Asks a Prometheus for ranges of values over HTTP: bounded pieces, one after the other, each repeated once."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ from email.message import Message
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from math import isfinite
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -29,60 +25,35 @@ import msgspec
 from msgspec import Struct
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.config.http_client_file import load_authorities
 from uwsgi_headroom.errors import ConfigError, HeadroomError
-from uwsgi_headroom.source import HttpAccess, basic, bearer
+from uwsgi_headroom.source import HttpAccess, basic
 
 _PAGES = re.compile(r"/(?:graph|query|api/v1(?:/.*)?|api)?/?$")
 """Ends of the URLs of Prometheus' own pages, which people copy from their browser."""
 
 _HEADER = re.compile(r"(?P<name>[!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(?P<value>[\x20-\x7e\t]*)")
-_LONGEST_SECRET = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A Prometheus. url: without login, to be shown; headers: secrets included."""
+    """A Prometheus. url: without login, to be shown; headers: to send, secrets included."""
 
     url: str
-    access: HttpAccess = field(default_factory=HttpAccess, repr=False)
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    context: ssl.SSLContext | None
+    headers: Sequence[tuple[str, str]] = field(repr=False)
 
 
-def make_endpoint(
-    url: str,
-    *,
-    user: str | None = None,
-    password_file: str | None = None,
-    token_file: str | None = None,
-    headers: Sequence[str] = (),
-    ca_file: str | None = None,
-) -> Endpoint:
+def make_endpoint(url: str, access: HttpAccess | None = None, headers: Sequence[str] = ()) -> Endpoint:
     """Check and combine the options of a Prometheus. Raises ConfigError, whose message contains no secret."""
     shown, from_url = _split_url(url)
-    if (user is None) != (password_file is None):
-        raise ConfigError("--prometheus-user and --prometheus-password-file belong together")
-    logins = [from_url] if from_url else []
-    if user is not None and password_file is not None:
-        logins.append(basic(user, _read_secret("--prometheus-password-file", password_file)))
-    if token_file is not None:
-        logins.append(bearer(_read_secret("--prometheus-token-file", token_file)))
-    if len(logins) > 1:
-        raise ConfigError("give one login for Prometheus: in its URL, or a user and password file, or a token file")
-    sent = dict(_parse_header(header) for header in headers)
-    if logins and any(name.lower() == "authorization" for name in sent):
-        raise ConfigError("give one login for Prometheus: a header Authorization, or another way")
-    context = None if ca_file is None else _trust(Path(ca_file))
-    return Endpoint(shown, HttpAccess(logins[0] if logins else "", context), sent)
-
-
-def _trust(authorities: Path) -> ssl.SSLContext:
-    """The certificates of the system, and those of a file."""
-    if not authorities.is_file():
-        raise ConfigError(f"--ca-file: {authorities} is not a file")
-    context = ssl.create_default_context()
-    load_authorities(context, authorities, "--ca-file")
-    return context
+    access = access or HttpAccess()
+    logins = [("Authorization", login) for login in (from_url, access.authorization) if login]
+    sent = (*map(_parse_header, headers), *logins)
+    if sum(name.lower() == "authorization" for name, _ in sent) > 1:
+        raise ConfigError("give one login for Prometheus: in its URL, in the file of --http.config.file, or a header")
+    if access.server_name:
+        raise ConfigError("--http.config.file: report checks the host of the URL, not another server_name")
+    return Endpoint(shown, access.context, sent)
 
 
 def _split_url(url: str) -> tuple[str, str]:
@@ -104,19 +75,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _read_secret(option: str, path: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            text = file.read(_LONGEST_SECRET).decode()
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else "not a text file"
-        raise ConfigError(f"{option}: cannot read {path}: {reason}") from None
-    secret = text.strip()
-    if not secret or not secret.isprintable():
-        raise ConfigError(f"{option}: {path} must contain one line of text")
-    return secret
 
 
 def _parse_header(text: str) -> tuple[str, str]:
@@ -144,7 +102,7 @@ _FAILURES: Sequence[tuple[type[Exception], Trouble, str]] = (
     (
         ssl.SSLCertVerificationError,
         "certificate",
-        "its certificate is not accepted: {why}; if it is your own, give its authority with --ca-file",
+        "its certificate is not accepted: {why}; if it is your own, give its authority with --http.config.file",
     ),
     (ssl.SSLError, "certificate", "no TLS connection: does it speak https?"),
     (TimeoutError, "unreachable", "no answer within {seconds:.0f} s"),
@@ -168,10 +126,8 @@ def explain_failure(url: str, error: Exception, seconds: float) -> PrometheusErr
     return PrometheusError(trouble, f"{url}: {text.format(why=why, seconds=seconds)}")
 
 
-_LOGINS = "give --prometheus-user and --prometheus-password-file, or --prometheus-token-file"
-
 _ANSWERS: Mapping[Trouble, str] = {
-    "login": f"refuses access, or needs a login, or another one (HTTP {{status}}): {_LOGINS}",
+    "login": "refuses access, or needs a login, or another one (HTTP {status}): give it with --http.config.file",
     "too_much": "the query is too much for it (HTTP {status}){because}",
     "timeout": "the query took too long (HTTP {status}){because}",
     "busy": "cannot answer (HTTP {status}){because}",
@@ -281,7 +237,7 @@ class PrometheusApi:
         if is_loopback(urlsplit(endpoint.url).hostname or ""):
             handlers.append(urllib.request.ProxyHandler({}))  # a proxy of the environment is for other hosts
         if endpoint.url.startswith("https:"):
-            handlers.append(urllib.request.HTTPSHandler(context=endpoint.access.context))
+            handlers.append(urllib.request.HTTPSHandler(context=endpoint.context))
         self._opener = urllib.request.build_opener(*handlers)
 
     @property
@@ -316,21 +272,21 @@ class PrometheusApi:
             ("step", f"{step:.0f}"),
             ("timeout", f"{QUERY_SECONDS:.0f}s"),
         ]
-        document = self._send("/api/v1/query_range", fields)
+        document = self._send(fields)
         self.warnings += [text[:_LONGEST_MESSAGE] for text in document.warnings if text not in self.warnings]
         return [_column(series, first, points, step) for series in document.data.result] if document.data else []
 
-    def _send(self, path: str, fields: Sequence[tuple[str, str]]) -> _Document:
+    def _send(self, fields: Sequence[tuple[str, str]]) -> _Document:
         try:
-            return self._send_once(path, fields)
+            return self._send_once(fields)
         except PrometheusError as error:
             if error.trouble not in _REPEATED:
                 raise
         self._pause(_PAUSE)
-        return self._send_once(path, fields)
+        return self._send_once(fields)
 
-    def _send_once(self, path: str, fields: Sequence[tuple[str, str]]) -> _Document:
-        status, headers, body = self._post(path, fields)
+    def _send_once(self, fields: Sequence[tuple[str, str]]) -> _Document:
+        status, headers, body = self._post(fields)
         content_type = headers.get("Content-Type") or ""
         with suppress(TypeError, ValueError, IndexError):
             self.clock_ahead = parsedate_to_datetime(headers.get("Date") or "").timestamp() - time.time()
@@ -342,16 +298,14 @@ class PrometheusApi:
             raise explain_answer(self.url, status, content_type, document.error[:_LONGEST_MESSAGE])
         return document
 
-    def _post(self, path: str, fields: Sequence[tuple[str, str]]) -> tuple[int, Message, bytes | bytearray]:
-        """POST a form to a path below the endpoint's URL. Returns the answer, of any status: that, its headers and its
-        body. Raises PrometheusError."""
+    def _post(self, fields: Sequence[tuple[str, str]]) -> tuple[int, Message, bytes | bytearray]:
+        """POST a form. Returns the answer, of any status: that, its headers and its body. Raises PrometheusError."""
         request = urllib.request.Request(  # noqa: S310 - make_endpoint accepts http and https only
-            self.url + path,
+            f"{self.url}/api/v1/query_range",
             data=urllib.parse.urlencode(fields).encode(),
             headers={"User-Agent": f"uwsgi-headroom/{__version__}", "Accept": "application/json"},
         )
-        login = self._endpoint.access.authorization
-        for name, value in (*self._endpoint.headers.items(), *([("Authorization", login)] if login else [])):
+        for name, value in self._endpoint.headers:
             request.add_unredirected_header(name, value)
         end = time.monotonic() + self._seconds
         try:

@@ -1,7 +1,6 @@
 """Selects what a review is of: servers by name, a range of whole quarters of an hour, a time zone.
 
-The same for every source: a name that is unknown, a wrong time or too much data is refused here, and servers that are
-missing or recorded twice are described, one sentence each.
+What is missing or recorded twice is described, one sentence each.
 """
 
 from __future__ import annotations
@@ -34,11 +33,9 @@ class TimeRange(Struct, frozen=True):
 
     @property
     def quarters(self) -> int:
-        """The number of quarters of an hour."""
         return round((self.until - self.since) / STEP)
 
     def ends(self) -> list[float]:
-        """The ends of the quarters of an hour."""
         return [self.since + STEP * number for number in range(1, self.quarters + 1)]
 
     def cut(self) -> list[list[float]]:
@@ -121,11 +118,11 @@ MOST_RECORDS = 300_000
 """The most quarters of an hour of all servers together: 34 servers over 90 days, in 2 GB with four workers each."""
 
 
-def select_servers(found: Sequence[Server], servers: Sequence[str], services: Sequence[str]) -> list[Server]:
+def select_servers(
+    found: Sequence[Server], servers: Sequence[str], services: Sequence[str], quarters: int
+) -> list[Server]:
     """The servers of these names, and those of these services; all without names. Raises HeadroomError if one of the
-    names is unknown."""
-    if not servers and not services:
-        return list(found)
+    names is unknown, or if so many servers over so many quarters of an hour would not fit into memory."""
     for kind, asked, known in (
         ("server", servers, sorted({server.name for server in found})),
         ("service", services, sorted({server.service for server in found if server.service})),
@@ -133,17 +130,14 @@ def select_servers(found: Sequence[Server], servers: Sequence[str], services: Se
         for name in asked:
             if name not in known:
                 raise _unknown(kind, name, known)
-    return [server for server in found if server.name in servers or server.service in services]
-
-
-def refuse_too_many(servers: Sequence[Server], quarters: int) -> None:
-    """Raise HeadroomError if so many servers over so many quarters of an hour would not fit into memory."""
-    if len(servers) * quarters > MOST_RECORDS:
-        most = MOST_RECORDS // quarters
+    is_all = not servers and not services
+    chosen = [each for each in found if is_all or each.name in servers or each.service in services]
+    if len(chosen) * quarters > MOST_RECORDS:
         raise HeadroomError(
-            f"{len(servers)} servers over {quarters // 96} days are too much at once: choose up to {most} with "
-            "--service or --server, or a shorter --range"
+            f"{len(chosen)} servers over {quarters // 96} days are too much at once: choose up to "
+            f"{MOST_RECORDS // quarters} with --service or --server, or a shorter --range"
         )
+    return chosen
 
 
 def _unknown(kind: str, name: str, known: Sequence[str]) -> HeadroomError:
@@ -173,7 +167,7 @@ def describe_clock(ahead: float, whose: str) -> str:
     if abs(ahead) < CLOCK_SECONDS:
         return ""
     way = "ahead of" if ahead > 0 else "behind"
-    known = abs(ahead) if abs(ahead) < 60 else round(abs(ahead), -1)  # it is read in whole seconds, from an answer
+    known = abs(ahead) if abs(ahead) < 60 else round(abs(ahead), -1)
     return f"The clock of {whose} is {duration(known)} {way} this machine's. All times here are by that clock."
 
 
