@@ -38,9 +38,9 @@ def address():
 def test_a_process_that_has_ended_has_no_start(state, monkeypatch):
     """Neither a zombie nor a dead process is taken for the one that was proven, although its pid and start remain. No
     test can hold a process dead for long enough to read it, so the file is made up."""
-    own = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-    assert read_start_ticks(os.getpid()) == int(own[19])
-    monkeypatch.setattr(proof.procfs, "read_stat_fields", lambda _path: [state, *own[1:]])
+    own = Path("/proc/self/stat").read_bytes()
+    assert read_start_ticks(os.getpid()) == int(own.rpartition(b")")[2].split()[19])
+    monkeypatch.setattr(proof.procfs, "read_line", lambda _path: own.replace(b") R ", b") " + state + b" "))
     assert read_start_ticks(os.getpid()) == -1
 
 

@@ -279,12 +279,10 @@ class Aside:
         if elapsed < HUNG_SECONDS or not self._has_begun:  # it may import a module first
             return elapsed >= START_SECONDS
         assert self._process
-        try:
-            fields = procfs.read_stat_fields(f"/proc/{self._process.pid}/stat")
-            used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        except (OSError, IndexError, ValueError):
+        stat = procfs.read_process_stat(self._process.pid)
+        if stat is None or stat.state != "R":
             return True
-        return fields[0] != b"R" or used - self._used >= HUNG_SECONDS or elapsed >= LONGEST_SECONDS
+        return stat.cpu_seconds - self._used >= HUNG_SECONDS or elapsed >= LONGEST_SECONDS
 
 
 def _wait_for(stream: socket.socket, seconds: float) -> None:

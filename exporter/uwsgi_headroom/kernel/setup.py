@@ -10,7 +10,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -43,7 +42,7 @@ def read_identity(master_pid: int, *, proc: Path = Path("/proc")) -> MasterIdent
     """The identity of the uWSGI whose proven master is `master_pid`. Never raises."""
     return MasterIdentity(
         host=os.uname().nodename,
-        started=_read_start(master_pid),
+        started=procfs.read_start(master_pid),
         working_directory=read_working_directory(master_pid, proc=proc),
         emperor_pid=_find_emperor(master_pid, proc),
     )
@@ -55,17 +54,10 @@ SAME_START = 1.0
 
 def is_running(pid: int, started: float | None) -> bool:
     """Whether the process that began at `started` (epoch seconds) still runs, also while it is stopped."""
-    now = _read_start(pid)
+    now = procfs.read_start(pid)
     if now is None or started is None or abs(now - started) >= SAME_START:
         return False
     return procfs.read_state(pid) not in (b"", b"Z", b"X")
-
-
-def _read_start(pid: int) -> float | None:
-    try:
-        return psutil.Process(pid).create_time()
-    except psutil.Error:
-        return None
 
 
 def read_working_directory(pid: int, *, proc: Path = Path("/proc")) -> str | None:
