@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
-from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
+from uwsgi_headroom.kernel.namespaces import find_elsewhere, read_pid_numbers
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.waits.descriptors import MOST_FDINFO_BYTES, list_sockets_in_epoll
 from uwsgi_headroom.kernel.waits.peers import Peers
@@ -172,7 +172,7 @@ def _listens(pid: int) -> bool | None:
         inodes += found
         if size >= MOST_FDINFO_BYTES:
             break
-    peers.learn(inodes, elsewhere=None if shares_network_namespace(pid) else pid)
+    peers.learn(inodes, elsewhere=find_elsewhere(pid))
     return any((peer := peers.get(inode)) and peer.kind == "listening" for inode in inodes)
 
 

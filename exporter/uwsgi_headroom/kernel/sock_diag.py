@@ -178,6 +178,16 @@ def ask(request: bytes, *, dump: bool = True, seconds: float = math.inf) -> tupl
                 return payloads, True
 
 
+def ask_about(request: bytes) -> bytes | None:
+    """The kernel's answer about one socket; None if there is no such socket. Raises OSError."""
+    try:
+        return ask(request, dump=False)[0][0]
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+
+
 MOST_QUEUES = 32
 """How many listeners are asked for one by one: their answers must fit into the buffer of a netlink socket."""
 
@@ -293,6 +303,11 @@ def attributes(payload: bytes, offset: int) -> dict[int, bytes]:
         found[attribute] = payload[offset + _nlattr.size : offset + length]
         offset += _aligned(length)
     return found
+
+
+def inet_info(payload: bytes) -> bytes:
+    """The `struct tcp_info` behind a `struct inet_diag_msg`; empty if there is none."""
+    return attributes(payload, inet_diag_msg.size).get(INET_DIAG_INFO, b"")
 
 
 def unix_name(name: bytes) -> str:

@@ -27,10 +27,12 @@ class Kernel:
         self.reads = 0
         self.hands = MovableClock()
         self.locks = FileLocks(self.hands.clock.monotonic)
-        monkeypatch.setattr(locks, "_read", self._read)
+        monkeypatch.setattr(locks.procfs, "read_file", self._read)
 
-    def _read(self) -> bytes | None:
+    def _read(self, _path: str, *, most: int) -> bytes:
         self.reads += 1
+        if self.text is None:
+            raise OSError(f"longer than {most} bytes")
         return self.text
 
     def look(self, text: bytes | None, *, is_waiting: bool = False, is_seen: bool = True) -> LockUse | None:
@@ -122,7 +124,7 @@ def test_the_kernels_own_list(tmp_path):
                 fcntl.flock(wanted, fcntl.LOCK_EX)
             os._exit(0)
         end = time.monotonic() + 20
-        while not (found := parse_locks(locks._read() or b"", (), {child})):
+        while not (found := parse_locks(locks.procfs.read_file(locks.PATH), (), {child})):
             assert time.monotonic() < end
         fcntl.flock(held, fcntl.LOCK_UN)
     os.waitpid(child, 0)

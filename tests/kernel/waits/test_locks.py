@@ -172,17 +172,17 @@ def test_a_real_semaphore_of_this_process():
     semaphore = ctypes.create_string_buffer(64)
     address = ctypes.addressof(semaphore)
     libc.sem_init(semaphore, 0, 1)
-    assert read_semaphores(os.getpid(), [address]) == {address: FREE}
+    assert read_semaphores((os.getpid(), [address]))[os.getpid()] == {address: FREE}
     libc.sem_wait(semaphore)
     waiter = threading.Thread(target=libc.sem_wait, args=(semaphore,))
     waiter.start()
     end = time.monotonic() + 20
-    while read_semaphores(os.getpid(), [address]) != {address: (0, 1)}:
+    while read_semaphores((os.getpid(), [address]))[os.getpid()] != {address: (0, 1)}:
         assert time.monotonic() < end
     libc.sem_post(semaphore)
     waiter.join()
-    assert read_semaphores(os.getpid(), [address, 8]) == {address: HELD}
-    assert read_semaphores(os.getpid(), [8, address]) == {address: HELD}
+    assert read_semaphores((os.getpid(), [address, 8]))[os.getpid()] == {address: HELD}
+    assert read_semaphores((os.getpid(), [8, address]))[os.getpid()] == {address: HELD}
 
 
 def test_a_process_that_has_ended():
@@ -191,4 +191,4 @@ def test_a_process_that_has_ended():
     if not child:
         os._exit(0)
     os.waitpid(child, 0)
-    assert read_semaphores(child, [LOCK]) == {}
+    assert read_semaphores((child, [LOCK])) == {child: {}}

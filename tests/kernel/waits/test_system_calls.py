@@ -25,7 +25,7 @@ def test_architectures():
     table of aarch64, asm-generic/unistd.h, has only the newer form of four calls."""
     known, untried = find_calls("x86_64"), find_calls("aarch64")
     assert (known.tried, untried.tried) == (True, False)
-    assert find_calls("riscv64") is None
+    assert (find_calls("riscv64").kinds, find_calls("riscv64").tried) == ({}, False)
     assert (known.kinds[202], known.kinds[232], untried.kinds[98]) == ("futex", "epoll", "futex")
     number = numbers(2)
     assert {name for name in number if number[name] == "-"} == {"poll", "select", "epoll_wait", "vfork"}
@@ -63,7 +63,6 @@ def test_odd_contents(monkeypatch, content):
 def test_a_real_thread():
     """A thread that reads from a pipe is blocked in read(2) of that descriptor."""
     calls = find_calls()
-    assert calls
     readable, writable = os.pipe()
     thread = threading.Thread(target=os.read, args=(readable, 1))
     thread.start()

@@ -212,7 +212,7 @@ def test_descriptors(tmp_path, monkeypatch):
         assert (found.sockets, found.call) == ((os.fstat(connection.fileno()).st_ino,), "descriptor")
         assert classified("read", epoll.fileno()).result == "other"
     assert [classified("read", each).result for each in opened] == ["disk", "disk", "other", "pipe", "pipe"]
-    monkeypatch.setattr(thread_wait, "_read_wait_channel", lambda *_: b"pipe_read")
+    monkeypatch.setattr(thread_wait.procfs, "read_line", lambda _: b"pipe_read")
     assert classified("read", opened[1]).result == "pipe"
     for each in opened:
         os.close(each)

@@ -23,14 +23,14 @@ from msgspec import Struct, field
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
+from uwsgi_headroom.kernel.namespaces import find_elsewhere, read_pid_numbers
 from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, Runtime, find_runtime
 from uwsgi_headroom.kernel.stacks.reader import Frame, StackReader, TornError
 from uwsgi_headroom.kernel.waits.memory import Generation, RefusedToReadError, read_generation, read_pieces
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.sampler import explain_doubt
 from uwsgi_headroom.kernel.waits.schedules import RunDelays
-from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
+from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import (
     HiddenError,
@@ -130,9 +130,8 @@ class CodeLooks:
     def __init__(self, prefixes: Sequence[str] = ()) -> None:
         self._prefixes = prefixes
         self._chance = random.Random()  # noqa: S311 - the order of threads, no secret
-        calls = find_calls()
-        self._knows_calls = calls is not None and calls.tried
-        self._threads = WorkerThreads(calls or Calls({}, False), read_pollfds=True, chance=self._chance)
+        self._calls = find_calls()
+        self._threads = WorkerThreads(self._calls, read_pollfds=True, chance=self._chance)
         self._decisions = Decisions(Peers())
         self._delays = RunDelays()
         self._runtimes: dict[Generation, Runtime] = {}
@@ -165,7 +164,7 @@ class CodeLooks:
     def _find_doubt(self, snapshot: Snapshot, facts: HostFacts) -> str | None:
         if facts.off:
             return facts.off
-        if not self._knows_calls:
+        if not self._calls.tried:
             return _UNTRIED
         return explain_doubt(snapshot, facts.setup.concurrency_kind if facts.setup else None)
 
@@ -290,14 +289,13 @@ class CodeLooks:
 
     def _leave_out_idle(self, snapshot: Snapshot, master_pid: int, sights: Collection[_Sight]) -> Iterator[CodeSight]:
         """The busy threads of a look."""
-        elsewhere = None if shares_network_namespace(master_pid) else master_pid
         processes = {sight.seen.by.process.pid: sight.seen.by.process for sight in sights}.values()
         waits = [sight.seen.wait for sight in sights]
         self._decisions.learn(
             waits,
             lambda: [each for process in processes for each in process.sockets],
             lambda: self._threads.look_again(sight.seen for sight in sights),
-            elsewhere=elsewhere,
+            elsewhere=find_elsewhere(master_pid),
         )
         certain = 0.0
         for seen, (line, inside) in sights:

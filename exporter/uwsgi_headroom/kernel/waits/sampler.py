@@ -28,7 +28,7 @@ from uwsgi_headroom.kernel.waits.locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.schedules import Naps, RunDelays
-from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
+from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WorkerThreads
 from uwsgi_headroom.record import (
@@ -103,10 +103,9 @@ class WaitSampler:
         self._addresses = {name: address for address, name in setting.backends.items()}
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - a sample, no secret
-        calls = find_calls()
-        self._knows_calls = calls is not None
+        self._calls = find_calls()
         self._threads = WorkerThreads(
-            calls or Calls({}, False),
+            self._calls,
             read_pollfds=setting.read_pollfds,
             read_locks=setting.read_locks,
             chance=self._chance,
@@ -211,7 +210,7 @@ class WaitSampler:
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
     ) -> Waits | None:
         """The waits of a server whose threads do not show what its requests wait for; None for any other."""
-        if not self._knows_calls:
+        if not self._calls.kinds:
             return Waits(off=_NO_TABLE)
         if setup and setup.concurrency_kind == "async":
             return self._sample_loops(master_pid, snapshot, processes, setup.options)
@@ -244,8 +243,7 @@ class WaitSampler:
         self._learn_peers(master_pid, [each for each in seen if each.wait.epoll is None])
         now = self._clock()
         for each in seen:
-            _, decision = max(self._decisions.decide(each.wait), key=lambda part: part[0])
-            self._loops.note(each.by.worker, each.wait, decision, now)
+            self._loops.note(each.by.worker, each.wait, self._decisions.decide_mostly(each.wait), now)
 
     def look_at_starting(
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
@@ -253,7 +251,7 @@ class WaitSampler:
         """What the main threads of the workers that do not accept requests yet wait for, by worker id; empty if that is
         switched off or cannot be seen. Never raises."""
         starting = [worker for worker in snapshot.workers if worker.state == "starting" and worker.pid in processes]
-        if not (starting and self._setting.enabled and self._knows_calls):
+        if not (starting and self._setting.enabled and self._calls.kinds):
             return {}
         seen: list[SeenThread] = []
         try:
@@ -266,7 +264,7 @@ class WaitSampler:
         self._learn_peers(master_pid, seen)
         waits: dict[int, StartWait] = {}
         for each in seen:
-            _, (result, address, *_) = max(self._decisions.decide(each.wait), key=lambda part: part[0])
+            result, address, *_ = self._decisions.decide_mostly(each.wait)
             if result != "idle":
                 waits[each.by.worker.worker_id] = StartWait("cpu" if result == "running" else result, address)
         return waits
@@ -418,12 +416,12 @@ class WaitSampler:
         self._threads.learn(seen, certain, snapshot, are_all=weight == 1 and not left_out)
         by_state: dict[State, float] = defaultdict(float)
         lock: dict[int, float] = defaultdict(float)
-        backends = dict.fromkeys(self._setting.backends.values(), 0.0)
+        names = self._setting.backends
+        backends = dict.fromkeys(names.values(), 0.0)
         destinations: dict[Destination, float] = defaultdict(float)
         in_service: dict[int, float] = defaultdict(float)
         doubtful: dict[int, float] = defaultdict(float)
         places: dict[Place, float] = defaultdict(float)
-        now = self._clock()
         for each, part, what in decided:
             result, address, gap, *_ = what
             if result == "idle" or self._threads.is_idle(each.wait, snapshot):
@@ -441,7 +439,7 @@ class WaitSampler:
                 continue
             by_state[result] += count
             if result == "sleep":
-                self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests or 0, now)
+                self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests or 0, self._clock())
             if gap:
                 refused = gap == GAP_POLL and self._threads.may_not_read
                 gaps.append(GAP_REFUSED if refused else self._threads.why_not or gap)
@@ -450,7 +448,8 @@ class WaitSampler:
             self._note_place(places, each.wait, result, count)
             if result in ("backend", "dns"):
                 destinations[_destination(result, what)] += count
-                if result == "backend" and (name := self._name_backend(address)):
+                name = result == "backend" and (names.get(address) or names.get(f"*:{address.rpartition(':')[2]}"))
+                if name:
                     backends[name] += count
         for each_found in found:
             worker_id = each_found.worker.worker_id
@@ -530,10 +529,6 @@ class WaitSampler:
             if each.wait.result == "idle":
                 each.by.note_idle(each)
         return [each for each in seen if each.wait.result != "idle"]
-
-    def _name_backend(self, address: str) -> str | None:
-        backends = self._setting.backends
-        return backends.get(address) or backends.get(f"*:{address.rpartition(':')[2]}")
 
 
 @lru_cache(256)

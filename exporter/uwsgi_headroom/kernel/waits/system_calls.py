@@ -50,28 +50,26 @@ blocks only as vfork(2) does: posix_spawn(3) waits in it until the program runs.
 _UNTRIED = frozenset({"aarch64"})
 """Architectures on which no call was seen in a test yet: every blocked thread there is `unknown`."""
 
-_COLUMNS = {"x86_64": 1, "aarch64": 2}
+_COLUMNS: Mapping[str, tuple[int, ...]] = {"x86_64": (1,), "aarch64": (2,)}
 
 
 class Calls(Struct, frozen=True):
-    """The system calls of an architecture. kinds: by number; tried: whether they were seen in a test."""
+    """The system calls of an architecture. kinds: by number, none if it is not in the table; tried: whether they were
+    seen in a test."""
 
     kinds: Mapping[int, Kind]
     tried: bool
 
 
 @cache
-def find_calls(machine: str = platform.machine()) -> Calls | None:
-    """The system calls of a machine, this one by default; None if its architecture is not in the table."""
-    column = _COLUMNS.get(machine)
-    if column is None:
-        return None
+def find_calls(machine: str = platform.machine()) -> Calls:
+    """The system calls of a machine, this one by default."""
     kinds: dict[int, Kind] = {}
     for line in _CALLS.strip().splitlines():
         kind, _, calls = line.strip().partition(": ")
-        numbers = (call.split()[column] for call in calls.split(", "))
+        numbers = (call.split()[column] for call in calls.split(", ") for column in _COLUMNS.get(machine, ()))
         kinds.update({int(number): cast("Kind", kind) for number in numbers if number != "-"})
-    return Calls(kinds, machine not in _UNTRIED)
+    return Calls(kinds, machine not in _UNTRIED and bool(kinds))
 
 
 Blocked = tuple[int, tuple[int, ...]]

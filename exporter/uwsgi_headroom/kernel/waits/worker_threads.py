@@ -28,7 +28,7 @@ from uwsgi_headroom.kernel.waits.descriptors import (
     decode_poll_array,
     look_closer,
 )
-from uwsgi_headroom.kernel.waits.locks import Word, WorkerLocks, read_all_semaphores
+from uwsgi_headroom.kernel.waits.locks import Word, WorkerLocks, read_semaphores
 from uwsgi_headroom.kernel.waits.memory import (
     Generation,
     MemoryMap,
@@ -173,32 +173,28 @@ class WorkerThreads:
             raise HiddenError(str(error)) from None
         except (FileNotFoundError, ProcessLookupError):
             return _NOTHING_KNOWN  # the worker has just ended
-        except (OSError, ValueError) as error:
-            refused = isinstance(error, PermissionError) or not _may_read_maps(pid)
-            raise (no_right() if refused else HiddenError(_HIDDEN)) from None
+        except (PermissionError, ValueError):  # or the kernel hides the addresses of the program
+            raise no_right() from None
+        except OSError:
+            raise HiddenError(_HIDDEN) from None
         return memory
 
     def look(self, at: LookedAt, thread: int) -> list[SeenThread]:
         """Look at one thread; nothing if it has ended. Raises RefusedError."""
         pid = at.process.pid
         try:
-            line = read_system_call(pid, thread)
-            wait = self.classify(at, thread, line)
+            return [SeenThread(at, thread, self.classify(at, thread, read_system_call(pid, thread)))]
         except PermissionError:
             if procfs.read_state(pid) in (b"Z", b"X"):  # its master has not noticed: its files belong to root by now
                 return []
             raise no_right() from None
-        except FileNotFoundError:
-            if procfs.read_state(pid, thread):
+        except (FileNotFoundError, ProcessLookupError) as error:
+            if isinstance(error, FileNotFoundError) and procfs.read_state(pid, thread):
                 raise HiddenError(_NO_FILE) from None
-            at.threads.list_again()
-            return []
-        except ProcessLookupError:
             at.threads.list_again()
             return []
         except (OSError, ValueError):
             return [SeenThread(at, thread, Wait("unknown"))]
-        return [SeenThread(at, thread, wait)]
 
     def look_again(self, seen: Iterable[SeenThread]) -> list[Wait]:
         """What those of these threads that waited for sockets wait for by now; nothing of one that may not be seen."""
@@ -216,9 +212,9 @@ class WorkerThreads:
 
     def complete(self, seen: Sequence[SeenThread]) -> list[SeenThread]:
         """Look closer at those threads whose call does not say for what they wait."""
-        if not any(each.wait.is_open for each in seen):
+        if not any(each.wait.unread or each.wait.polled for each in seen):
             return list(seen)
-        polls = [] if self.may_not_read else [each for each in seen if each.wait.polled is not None]
+        polls = [each for each in seen if each.wait.polled is not None and not self.may_not_read]
         sets = list(dict.fromkeys((each.by.process.pid, each.wait.epoll or 0) for each in seen if each.wait.unread))
         threads = [(each.by.process.pid, each.thread, *(each.wait.polled or (0, 0))) for each in polls]
         look = self._look_closer(threads, sets) or CloserLook((), [((), 0)] * len(sets), is_refused=False)
@@ -259,9 +255,7 @@ class WorkerThreads:
         if not self._read_locks or self.may_not_read:
             return {}
         try:
-            return self._asks.ask_now(
-                read_all_semaphores, tuple((each.process.pid, each.locks.addresses) for each in workers)
-            )
+            return self._asks.ask_now(read_semaphores, *((each.process.pid, each.locks.addresses) for each in workers))
         except RefusedToReadError:
             self._refused_until = self._clock() + _REFUSED_SECONDS
         except OSError:
@@ -336,17 +330,6 @@ class WorkerThreads:
 def no_right() -> HiddenError:
     """The refusal of a kernel that would tell another user."""
     return HiddenError(WHO_MAY_KNOW, needs_right=True)
-
-
-def _may_read_maps(pid: int) -> bool:
-    """Whether the kernel lets this user trace the process: the mode of `maps` allows everybody."""
-    try:
-        with open(f"/proc/{pid}/maps", "rb"):
-            return True
-    except PermissionError:
-        return False
-    except OSError:
-        return True
 
 
 _NOTHING_KNOWN = MemoryMap(True, (), ())
