@@ -102,13 +102,6 @@ def test_children_that_a_worker_waited_for():
     assert second.cpu_user_seconds < second.children_cpu_seconds
 
 
-def test_pinned_child(sleeper):
-    """A pinned process has only the CPUs to which it is pinned."""
-    cpu = min(os.sched_getaffinity(sleeper.pid))
-    os.sched_setaffinity(sleeper.pid, {cpu})
-    assert Processes().read(os.getpid(), [sleeper.pid])[sleeper.pid].affinity == (cpu,)
-
-
 def test_quick_reading():
     """It updates CPU times, and copies the slow figures from the last reading; a new process is read in full."""
     cpu = min(os.sched_getaffinity(0))
@@ -227,14 +220,6 @@ def test_a_thread_that_ends_during_the_reading_is_left_out(monkeypatch):
     monkeypatch.setattr(os, "listdir", lambda folder: ["999999999", *listed(folder)])
     assert os.getpid() in processes.read_threads(os.getpid())
     assert processes.read_threads(999999999) == {}
-
-
-def test_a_name_may_hold_anything(tmp_path):
-    """The fields are those after the last parenthesis of the name."""
-    path = f"{tmp_path}/stat"
-    with open(path, "wb") as file:
-        file.write(b"7 (a) S (b) R 1 2 3\n")
-    assert procfs.read_stat_fields(path) == [b"R", b"1", b"2", b"3"]
 
 
 def open_files() -> int:

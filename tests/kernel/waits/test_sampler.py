@@ -63,6 +63,15 @@ def sampler_after(seconds: float, **setting: Any) -> tuple[WaitSampler, MovableC
     return of, hands
 
 
+def samples(of: WaitSampler, hands: MovableClock, server: Server, times: int, seconds: float = 1.0) -> list[Waits]:
+    """So many samples, each so many seconds after the one before."""
+    found = []
+    for _ in range(times):
+        hands.move(seconds)
+        found.append(sampled(of, server))
+    return found
+
+
 @pytest.fixture
 def machine(monkeypatch):
     """Sets what a thread of a made-up process is blocked in. The threads of process P with N threads are 1000 P to
@@ -299,15 +308,10 @@ def test_a_kernel_without_the_file(monkeypatch):
 def test_thunder_lock(machine):
     """Threads at uWSGI's lock between processes are in service, until the document says that they are not."""
     machine(lambda _, thread: SLEEPS if thread % 1000 < 2 else (202, (0x7F0000, 6, 0, 0, 0, 0)))
-    of, hands = sampler_after(0)
     server = busy_server(1)
     server.busy(2)
-    seen = []
-    for _ in range(4):
-        hands.move(5)
-        seen.append(sampled(of, server).threads)
-    assert seen[0] == {"sleep": 2, "lock": 14}
-    assert seen[-1] == {"sleep": 2}
+    first, *_, last = samples(*sampler_after(0), server, 4, 5)
+    assert (first.threads, last.threads) == ({"sleep": 2, "lock": 14}, {"sleep": 2})
 
 
 def test_locks_of_many_threads_are_learnt_too(machine, monkeypatch):
@@ -441,10 +445,7 @@ def test_arrays_that_may_not_be_read(machine, monkeypatch, refused):
     monkeypatch.setattr(descriptors.procfs, "read_line", lambda _: line_of(ELSEWHERE))
     monkeypatch.setattr(sampler, "MOST_OF_THE_TIME", 1.0)  # a busy machine looks at all threads, too
     machine(lambda _, thread: ELSEWHERE if thread % 1000 < 8 else IDLE)
-    of, hands = sampler_after(0)
-    for _ in range(5):
-        hands.move(5)
-        waits = sampled(of, own_server())
+    *_, waits = samples(*sampler_after(0), own_server(), 5, 5)
     assert (waits.threads, waits.gaps) == ({"unknown": 8}, (sampler.GAP_REFUSED,))
     assert len(refused) == 1
 
@@ -452,9 +453,7 @@ def test_arrays_that_may_not_be_read(machine, monkeypatch, refused):
 def test_nothing_in_service(machine):
     """An idle server has no thread in any state, which is known."""
     machine(by_place)
-    server = busy_server()
-    server.busy(0, 0, 0, 0)
-    waits = sampled(WaitSampler(WaitSetting(backends={"/run/pg": "pg"})), server)
+    waits = sampled(WaitSampler(WaitSetting(backends={"/run/pg": "pg"})), Server(processes=4, threads=16))
     assert (waits.threads, waits.backends, waits.addresses, waits.off) == ({}, {"pg": 0.0}, {"pg": "/run/pg"}, None)
 
 
@@ -462,13 +461,9 @@ def test_between_two_bursts(machine):
     """A sample that finds nobody at work still knows who had what the last requests waited for."""
     machine(lambda _, thread: SEMAPHORE if thread % 16 < 8 else IDLE)
     (of, hands), server = sampler_after(0), busy_server(2)
-    for _ in range(4):
-        hands.move(1)
-        assert sampled(of, server).threads == {"lock": 16}
+    assert [waits.threads for waits in samples(of, hands, server, 4)] == [{"lock": 16}] * 4
     server.busy(0, 0)
-    hands.move(1)
-    sampled(of, server)
-    resting = sampled(of, server)
+    _, resting = samples(of, hands, server, 2)
     assert (resting.threads, resting.holder) == ({}, "thread")
     assert sampled(of, server) is resting
 
@@ -491,14 +486,9 @@ def test_locks_of_the_application(machine, monkeypatch):
     held = LockUse(waited=True, held=True)
     assert (waits.locks, waits.reads_locks) == ({1: held, 2: held}, True)
     server.busy(8, 0)
-    hands.move(1)
-    sampled(of, server)
-    hands.move(1)
-    assert sampled(of, server).locks == {1: held, 2: LockUse(waited=False, held=False)}
+    assert samples(of, hands, server, 2)[-1].locks == {1: held, 2: LockUse(waited=False, held=False)}
     server.busy(0, 0)
-    for _ in range(2):
-        hands.move(0.1)
-        resting = sampled(of, server)
+    _, resting = samples(of, hands, server, 2, 0.1)
     assert set(resting.locks.values()) == {LockUse(waited=False, held=False)}
     assert sampled(of, server) is resting
 
@@ -563,10 +553,7 @@ def test_no_memory_is_read_without_a_lock(machine, monkeypatch):
     monkeypatch.setattr(worker_threads, "read_semaphores", lambda *_: pytest.fail("memory is read"))
     monkeypatch.setattr(locks.procfs, "read_file", lambda *_, **__: pytest.fail("the kernel's list is read"))
     machine(by_place)
-    of, hands = sampler_after(0, read_locks=True)
-    for _ in range(5):
-        hands.move(1)
-        assert sampled(of, busy_server()).locks == {}
+    assert [waits.locks for waits in samples(*sampler_after(0, read_locks=True), busy_server(), 5)] == [{}] * 5
 
 
 def test_a_lock_of_a_file_without_rights(machine, monkeypatch):
@@ -575,14 +562,12 @@ def test_a_lock_of_a_file_without_rights(machine, monkeypatch):
     server = busy_server(1)
     pid = next(iter(server.read(1.0).host.processes))
     line = f"FLOCK ADVISORY WRITE {pid} 0:1:2 0 EOF\n"
-    texts = [f"1: {line}1: -> {line}", f"1: {line}", ""]
-    lists = iter(texts)
+    lists = iter([f"1: {line}1: -> {line}", f"1: {line}", ""])
     monkeypatch.setattr(locks.procfs, "read_file", lambda *_, **__: next(lists).encode())
-    of, hands = sampler_after(0)
-    found = []
-    for _ in range(3):
-        hands.move(2)
-        waits = sampled(of, server)
-        assert waits.needs_right
-        found.append(waits.file_lock)
-    assert found == [None, LockUse(waited=False, held=True), LockUse(waited=False, held=False)]
+    found = samples(*sampler_after(0), server, 3, 2)
+    assert all(waits.needs_right for waits in found)
+    assert [waits.file_lock for waits in found] == [
+        None,
+        LockUse(waited=False, held=True),
+        LockUse(waited=False, held=False),
+    ]
