@@ -37,8 +37,11 @@ _MOST_SETS = 32
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
-_NAMED = re.compile(rb"uWSGI (?:(mule|spooler|master)|(http|fastrouter|rawrouter|sslrouter))\b")
+_NAMED = re.compile(rb"uWSGI (mule|spooler|master|http|fastrouter|rawrouter|sslrouter)\b")
 """The names that `auto-procname` gives."""
+
+_ROLES: Mapping[bytes, Role] = {b"mule": "mule", b"spooler": "spooler"}
+_BY_LISTENING: Mapping[bool | None, Role] = {None: "other", True: "router", False: "mule"}
 
 
 class _Process(Struct):
@@ -138,9 +141,7 @@ def _find_role(pid: int, name: bytes, spoolers: set[int], signs: Mapping[int, Si
         return "daemon"
     named, listens = signs.get(pid, Signs(b"", None))
     found = _NAMED.match(named)
-    if found:
-        return "mule" if found[1] == b"mule" else "spooler" if found[1] == b"spooler" else "router"
-    return "other" if listens is None else "router" if listens else "mule"
+    return _ROLES.get(found[1], "router") if found else _BY_LISTENING[listens]
 
 
 class Signs(NamedTuple):

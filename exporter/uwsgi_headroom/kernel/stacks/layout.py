@@ -7,21 +7,13 @@ Include/internal/pycore_debug_offsets.h). For 3.9 to 3.12, a table here has them
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from uwsgi_headroom.kernel.waits.memory import (
-    find_load_bias,
-    parse_mappings,
-    paths_to_search,
-    read_elf,
-    read_maps,
-    read_pieces,
-)
+from uwsgi_headroom.kernel.waits.memory import find_load_bias, read_images, read_mappings, read_pieces
 
 _OFFSETS = """
                         3.9 3.10 3.11 3.12 3.13 3.14
@@ -141,9 +133,9 @@ def read_debug_offsets(version: Version, table: bytes) -> Layout | None:
     return Layout(**known)
 
 
-_STATE, _VERSION, _SINCE_3_10, _SINCE_3_9 = "_PyRuntime", "Py_Version", "Py_NewRef", "PyFrame_GetCode"
+_STATE, _VERSION, _SINCE = "_PyRuntime", "Py_Version", {10: "Py_NewRef", 9: "PyFrame_GetCode"}
 _TYPES = ("PyCode_Type", "PyUnicode_Type", "PyBytes_Type")
-_SYMBOLS = (_STATE, _VERSION, _SINCE_3_10, _SINCE_3_9, *_TYPES)
+_SYMBOLS = (_STATE, _VERSION, *_SINCE.values(), *_TYPES)
 
 NO_PYTHON = "the workers have no CPython whose symbols can be found"
 OTHER_PYTHON = "the code of CPython {}.{} cannot be read: only that of 3.9 to 3.14, with the interpreter lock"
@@ -185,7 +177,7 @@ def find_runtime(pid: int) -> Runtime:
         (packed,) = struct.unpack("<Q", number or bytes(8))
         version = packed >> 24 & 0xFF, packed >> 16 & 0xFF
     else:  # CPython says its version in a symbol since 3.11
-        version = 3, 10 if _SINCE_3_10 in symbols else 9 if _SINCE_3_9 in symbols else 8
+        version = 3, next((minor for minor, symbol in _SINCE.items() if symbol in symbols), 8)
     layout = LAYOUTS.get(version) or read_debug_offsets(version, table or b"")
     if layout is None:
         raise NoRuntimeError(OTHER_PYTHON.format(*version))
@@ -194,14 +186,8 @@ def find_runtime(pid: int) -> Runtime:
 
 def _find_symbols(pid: int) -> dict[str, int]:
     """The addresses of the symbols, all of one file; empty if no file has them."""
-    mappings = list(parse_mappings(read_maps(pid)))
-    program = os.readlink(f"/proc/{pid}/exe")
-    for path in [program, *paths_to_search(mappings, program)]:
-        try:
-            elf = read_elf(f"/proc/{pid}/exe" if path == program else f"/proc/{pid}/root{path}", _SYMBOLS)
-        except (OSError, ValueError):
-            continue  # deleted or replaced since
-        bias = find_load_bias(elf, [mapping for mapping in mappings if mapping.path == path])
+    for _, elf, mapped in read_images(pid, read_mappings(pid), _SYMBOLS):
+        bias = find_load_bias(elf, mapped)
         if _STATE in elf.symbols and bias is not None:
             return {name: bias + address for name, (address, _) in elf.symbols.items()}
     return {}

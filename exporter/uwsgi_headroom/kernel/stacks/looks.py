@@ -40,7 +40,7 @@ from uwsgi_headroom.kernel.waits.worker_threads import (
     list_threads,
     no_right,
 )
-from uwsgi_headroom.record import OUTSIDE, CodeLook, CodeSight, Line, Options
+from uwsgi_headroom.record import OUTSIDE, UNKNOWN, CodeLook, CodeSight, Line
 from uwsgi_headroom.stats.server import Snapshot
 
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)")
@@ -166,7 +166,7 @@ class CodeLooks:
             return facts.off
         if not self._calls.tried:
             return _UNTRIED
-        return explain_doubt(snapshot, facts.setup.concurrency_kind if facts.setup else None)
+        return explain_doubt(snapshot, (facts.setup or UNKNOWN).concurrency_kind)
 
     def _look_at_all(
         self, snapshot: Snapshot, facts: HostFacts, local: Mapping[int, int]
@@ -176,7 +176,7 @@ class CodeLooks:
         began, end = time.thread_time(), time.monotonic() + MOST_SECONDS
         for pid in self._threads.forget_ended(local.values()):
             self._workers.pop(pid, None)
-        options = facts.setup.options if facts.setup else Options()
+        options = (facts.setup or UNKNOWN).options
         sights: list[_Sight] = []
         changed = 0
         workers = [worker for worker in snapshot.workers if worker.pid in local][:_MOST_WORKERS]

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits.schedules import read_schedule
 from uwsgi_headroom.kernel.waits.thread_wait import Decision, Wait, remember
-from uwsgi_headroom.record import LoopHold, LoopUse, State
+from uwsgi_headroom.record import LoopHold, LoopUse
 from uwsgi_headroom.stats.server import Worker
 
 COMPUTES_SECONDS = 1.0
@@ -87,8 +87,7 @@ class Loops:
             how: Literal["", "connection", "file"] = (
                 "connection" if decision.connecting else "file" if wait.file else ""
             )
-            state: State = "cpu" if decision.result == "running" else decision.result
-            remember(loop.holds, LoopHold(state, decision.address, how), _REMEMBERED)
+            remember(loop.holds, LoopHold(decision.state, decision.address, how), _REMEMBERED)
 
     def rest(self, active: Collection[int], now: float) -> None:
         """Note that the workers other than these, by PID, serve no request."""

@@ -32,6 +32,7 @@ from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WorkerThreads
 from uwsgi_headroom.record import (
+    UNKNOWN,
     WORKING,
     ConcurrencyKind,
     Destination,
@@ -163,7 +164,7 @@ class WaitSampler:
         ):
             self._sampled_at = now
             return self._at_rest(now)  # as at most samples of most servers
-        options = setup.options if setup else Options()
+        options = (setup or UNKNOWN).options
         end = now + MOST_SECONDS
         found: list[LookedAt] = []
         left_out: list[Worker] = []
@@ -214,7 +215,7 @@ class WaitSampler:
             return Waits(off=_NO_TABLE)
         if setup and setup.concurrency_kind == "async":
             return self._sample_loops(master_pid, snapshot, processes, setup.options)
-        reason = explain_doubt(snapshot, setup.concurrency_kind if setup else None)
+        reason = explain_doubt(snapshot, (setup or UNKNOWN).concurrency_kind)
         return Waits(off=reason) if reason else None
 
     def _sample_loops(
@@ -256,7 +257,7 @@ class WaitSampler:
         seen: list[SeenThread] = []
         try:
             for worker in starting[:_MOST_STARTING]:
-                if at := self._find(worker, processes, setup.options if setup else Options()):
+                if at := self._find(worker, processes, (setup or UNKNOWN).options):
                     seen += self._threads.look(at, at.process.pid)
             seen = self._threads.complete(seen)
         except HiddenError:
@@ -264,9 +265,9 @@ class WaitSampler:
         self._learn_peers(master_pid, seen)
         waits: dict[int, StartWait] = {}
         for each in seen:
-            result, address, *_ = self._decisions.decide_mostly(each.wait)
-            if result != "idle":
-                waits[each.by.worker.worker_id] = StartWait("cpu" if result == "running" else result, address)
+            found = self._decisions.decide_mostly(each.wait)
+            if found.result != "idle":
+                waits[each.by.worker.worker_id] = StartWait(found.state, found.address)
         return waits
 
     def _at_rest(self, now: float) -> Waits:

@@ -282,6 +282,12 @@ class Decision(NamedTuple):
     connecting: bool = False
     candidates: tuple[str, ...] = ()
 
+    @property
+    def state(self) -> State:
+        """The state of a thread that is not idle."""
+        assert self.result != "idle"
+        return "cpu" if self.result == "running" else self.result
+
 
 def decide(wait: Wait, peers: Peers) -> Decision:
     """The second step: what a thread waits for, by the peers of the sockets that it waits for."""

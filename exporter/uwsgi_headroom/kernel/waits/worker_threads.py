@@ -375,15 +375,14 @@ class RequestThreads:
     def _list(self) -> None:
         threads = sorted(list_threads(self._pid))
         self._seen.intersection_update(threads)
-        self._presumed = self._presume(threads) if self._number > 1 else [self._pid]
+        self._presumed = threads
+        if len(threads) > self._number:
+            others = (
+                thread for thread in threads[:_MOST_MASKS] if thread != self._pid and self._blocks_signals(thread)
+            )
+            self._presumed = [self._pid, *islice(others, self._number - 1)]
         presumed = set(self._presumed)
         self._others = [thread for thread in threads if thread not in presumed]
-
-    def _presume(self, threads: list[int]) -> list[int]:
-        if len(threads) <= self._number:
-            return threads
-        blocked = (thread for thread in threads[:_MOST_MASKS] if thread != self._pid and self._blocks_signals(thread))
-        return [self._pid, *islice(blocked, self._number - 1)]
 
     def _blocks_signals(self, thread: int) -> bool:
         masks = procfs.read_status("SigBlk", f"/proc/{self._pid}/task/{thread}/status") or ()
