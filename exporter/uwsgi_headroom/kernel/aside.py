@@ -132,7 +132,9 @@ class Aside:
                 left = end - time.monotonic()
                 if left <= 0:
                     return False
-                _wait_for(self._socket, min(left, _TURN_SECONDS))
+                poll = select.poll()  # it waits for any descriptor, however high
+                poll.register(self._socket, select.POLLIN)
+                poll.poll(min(left, _TURN_SECONDS) * 1000)
 
     def age(self, ticket: _Ticket) -> float:
         """How long the child has worked on a question, in seconds; 0 if it has not begun."""
@@ -283,13 +285,6 @@ class Aside:
         if stat is None or stat.state != "R":
             return True
         return stat.cpu_seconds - self._used >= HUNG_SECONDS or elapsed >= LONGEST_SECONDS
-
-
-def _wait_for(stream: socket.socket, seconds: float) -> None:
-    """Wait until a socket can be read, however high its descriptor is."""
-    poll = select.poll()
-    poll.register(stream, select.POLLIN)
-    poll.poll(seconds * 1000)
 
 
 _CODE = f"import sys; sys.path[:] = sys.argv[2:]; from {answering.__name__} import serve; serve(int(sys.argv[1]))"

@@ -87,7 +87,7 @@ class AcceptQueues:
                 payload = sock_diag.ask_about(request)
                 if payload is None:
                     return None
-                clients = sock_diag.unix_attributes(payload).get(sock_diag.UNIX_DIAG_ICONS, b"")
+                clients = sock_diag.attributes(payload, sock_diag.unix_diag_msg).get(sock_diag.UNIX_DIAG_ICONS, b"")
                 found += [(inode, None) for (inode,) in _inodes.iter_unpack(clients) if inode]
         except (OSError, struct.error):  # a queue of thousands does not fit into the kernel's answer
             return None

@@ -243,7 +243,7 @@ def _queue_in(datagram: bytes, number: int, listener: Listener) -> tuple[int, in
     payload = datagram[_nlmsghdr.size :]
     if listener.family == "unix":
         _, _, state, _, inode, _ = unix_diag_msg.unpack_from(payload)
-        queue, limit = _unix_diag_rqlen.unpack(unix_attributes(payload).get(UNIX_DIAG_RQLEN, b""))
+        queue, limit = _unix_diag_rqlen.unpack(attributes(payload, unix_diag_msg).get(UNIX_DIAG_RQLEN, b""))
     else:
         _, state, _, _, _, _, _, _, _, queue, limit, _, inode = inet_diag_msg.unpack_from(payload)
     if inode != listener.inode or state != TCP_LISTEN:
@@ -279,23 +279,19 @@ def _unix(payload: bytes) -> Listener | None:
     _, kind, _, _, inode, _ = unix_diag_msg.unpack_from(payload)
     if kind != socket.SOCK_STREAM:
         return None
-    attributes = unix_attributes(payload)
-    rqlen = attributes.get(UNIX_DIAG_RQLEN, b"")
+    found = attributes(payload, unix_diag_msg)
+    rqlen = found.get(UNIX_DIAG_RQLEN, b"")
     if len(rqlen) != _unix_diag_rqlen.size:
         return None
     queue, limit = _unix_diag_rqlen.unpack(rqlen)
     request = unix_request(UDIAG_SHOW_RQLEN, inode)
-    return Listener(inode, "unix", unix_name(attributes.get(UNIX_DIAG_NAME, b"")), queue, limit, request)
+    return Listener(inode, "unix", unix_name(found.get(UNIX_DIAG_NAME, b"")), queue, limit, request)
 
 
-def unix_attributes(payload: bytes) -> dict[int, bytes]:
-    """The attributes behind a `struct unix_diag_msg`, by type."""
-    return attributes(payload, unix_diag_msg.size)
-
-
-def attributes(payload: bytes, offset: int) -> dict[int, bytes]:
-    """The attributes from an offset of a message on, by type."""
+def attributes(payload: bytes, head: struct.Struct) -> dict[int, bytes]:
+    """The attributes behind a message, such as `unix_diag_msg`, by type."""
     found: dict[int, bytes] = {}
+    offset = head.size
     while offset + _nlattr.size <= len(payload):
         length, attribute = _nlattr.unpack_from(payload, offset)
         if length < _nlattr.size:
@@ -307,7 +303,7 @@ def attributes(payload: bytes, offset: int) -> dict[int, bytes]:
 
 def inet_info(payload: bytes) -> bytes:
     """The `struct tcp_info` behind a `struct inet_diag_msg`; empty if there is none."""
-    return attributes(payload, inet_diag_msg.size).get(INET_DIAG_INFO, b"")
+    return attributes(payload, inet_diag_msg).get(INET_DIAG_INFO, b"")
 
 
 def unix_name(name: bytes) -> str:

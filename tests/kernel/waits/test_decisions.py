@@ -140,7 +140,12 @@ def test_idle_epoll_sets_are_no_proportion(peers):
 
 
 def test_what_is_remembered_is_bounded(peers):
-    """A thousand different backends are forgotten in turn, and parts always add up to one thread."""
+    """A thousand different backends are forgotten in turn, and parts always add up to one thread; so are ever new
+    locks."""
+    locks = IdleLocks()
+    for number in range(3000):
+        locks.learn({("futex", number): 1}, others=0, busy=0, presumed_idle=False)
+    assert len(locks._scores) <= 1026
     made = learnt(peers, *(Peer("backend", f"10.0.0.1:{port}") for port in range(1000)))
     assert len(made._young["descriptor"]) <= thread_wait._REMEMBERED + 1
     assert sum(parts(made, on(9000)).values()) == pytest.approx(1)
@@ -179,14 +184,6 @@ def test_two_locks_are_told_apart():
         for waiting in numbers:
             locks.learn({LOCK: 7 - waiting, user: waiting}, others=1, busy=1 + waiting, presumed_idle=True)
         assert locks.is_idle(lock, presumed=True) == is_idle
-
-
-def test_many_locks_are_forgotten():
-    """A process with ever new locks does not fill the memory."""
-    locks = IdleLocks()
-    for number in range(3000):
-        locks.learn({("futex", number): 1}, others=0, busy=0, presumed_idle=False)
-    assert len(locks._scores) <= 1026
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_what_is_no_semaphore_is_forgotten(worker, value):
     worker.look((LOCK, {1, 2}))
     worker.memory = {} if value is None else {LOCK: value}
     assert worker.look() is None
-    assert not worker.locks
+    assert not worker.locks.addresses
     worker.look()
     assert worker.reads[-1] == ()
 

@@ -142,7 +142,8 @@ class CodeLooks:
     def look(self, snapshot: Snapshot, facts: HostFacts) -> CodeLook:
         """Look at all request threads once. facts: about the processes of this document. Never raises because of what
         it reads."""
-        if off := self._find_doubt(snapshot, facts):
+        doubt = explain_doubt(snapshot, (facts.setup or UNKNOWN).concurrency_kind)
+        if off := facts.off or (doubt if self._calls.tried else _UNTRIED):
             return CodeLook(off=off)
         local = {worker.pid: pid for worker in snapshot.workers if worker.pid and (pid := facts.local_pid(worker.pid))}
         if self._never and not local.keys().isdisjoint(self._of):
@@ -160,13 +161,6 @@ class CodeLooks:
         busy = tuple(self._leave_out_idle(snapshot, facts.master_pid or 0, sights))
         self._note_contended(busy, {seen.by.worker.worker_id: seen.by.process.pid for seen, _ in sights})
         return CodeLook(None, busy, changed, seconds + time.thread_time() - began)
-
-    def _find_doubt(self, snapshot: Snapshot, facts: HostFacts) -> str | None:
-        if facts.off:
-            return facts.off
-        if not self._calls.tried:
-            return _UNTRIED
-        return explain_doubt(snapshot, (facts.setup or UNKNOWN).concurrency_kind)
 
     def _look_at_all(
         self, snapshot: Snapshot, facts: HostFacts, local: Mapping[int, int]

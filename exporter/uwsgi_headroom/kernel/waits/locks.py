@@ -89,9 +89,6 @@ class WorkerLocks:
         self._is_read = is_read
         self._locks: dict[int, _Lock] = {}
 
-    def __bool__(self) -> bool:
-        return bool(self._locks)
-
     @property
     def addresses(self) -> tuple[int, ...]:
         """Where the locks are that are remembered."""

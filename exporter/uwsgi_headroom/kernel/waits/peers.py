@@ -82,7 +82,7 @@ def ask_unix(inode: int) -> UnixSocket | None:
     if payload is None:
         return None
     _, kind, state, _, _, _ = sock_diag.unix_diag_msg.unpack_from(payload)
-    attributes = sock_diag.unix_attributes(payload)
+    attributes = sock_diag.attributes(payload, sock_diag.unix_diag_msg)
     name = sock_diag.unix_name(attributes.get(sock_diag.UNIX_DIAG_NAME, b""))
     other_end = int.from_bytes(attributes.get(UNIX_DIAG_PEER, b""), "little")
     return UnixSocket(state == _LISTEN, kind, name, other_end)

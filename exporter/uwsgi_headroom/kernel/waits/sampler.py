@@ -234,10 +234,6 @@ class WaitSampler:
                 self._probe(snapshot, processes, options)
         except HiddenError as refusal:
             return Waits(off=_ASYNC, needs_right=refusal.needs_right)
-        self._note_loops(master_pid, seen)
-        return Waits(off=_ASYNC, loops=self._loops.describe(snapshot.workers))
-
-    def _note_loops(self, master_pid: int, seen: list[SeenThread]) -> None:
         for each in seen:
             if each.wait.epoll is not None:  # a loop's own set may have thousands of entries: it is read once
                 each.by.process.epolls.idle.add(each.wait.epoll)
@@ -245,6 +241,7 @@ class WaitSampler:
         now = self._clock()
         for each in seen:
             self._loops.note(each.by.worker, each.wait, self._decisions.decide_mostly(each.wait), now)
+        return Waits(off=_ASYNC, loops=self._loops.describe(snapshot.workers))
 
     def look_at_starting(
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
@@ -296,7 +293,7 @@ class WaitSampler:
         looked_at: dict[int, set[int]] = defaultdict(set)
         for each in seen:
             looked_at[each.by.process.pid].add(each.thread)
-        with_locks = [at for at in found if at.process.pid in waiting or at.locks]
+        with_locks = [at for at in found if at.process.pid in waiting or at.locks.addresses]
         for at in with_locks:
             at.locks.remember(waiting[at.process.pid], now)
         words = self._threads.read_locks(with_locks)
@@ -304,7 +301,6 @@ class WaitSampler:
         for at in with_locks:
             pid, worker_id = at.process.pid, at.worker.worker_id
             uses[worker_id] = at.locks.look(waiting[pid], looked_at[pid], now, words.get(pid), are_all=are_all)
-            self._threads.note_locks(at)
         reads = self._setting.read_locks and all(at.process.pid in words for at in with_locks)
         active = {each.worker_id for each in (*left_out, *(at.worker for at in found))}
         resting = self._rest([at for at in known if at.worker.worker_id not in active], now)
@@ -312,13 +308,7 @@ class WaitSampler:
 
     def _rest(self, workers: list[LookedAt], now: float) -> dict[int, LockUse]:
         """The locks of workers that serve no request."""
-        uses: dict[int, LockUse] = {}
-        for at in workers:
-            use = at.locks.rest(now)
-            if use:
-                uses[at.worker.worker_id] = use
-            self._threads.note_locks(at)
-        return uses
+        return {at.worker.worker_id: use for at in workers if (use := at.locks.rest(now))}
 
     def _find_active(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess]) -> list[Worker]:
         before, self._workers = self._workers, snapshot.workers

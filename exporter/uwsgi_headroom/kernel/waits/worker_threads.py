@@ -127,7 +127,6 @@ class WorkerThreads:
         self._read_pollfds, self._read_locks = read_pollfds, read_locks
         self._chance = chance
         self._known: dict[tuple[int, float | None], LookedAt] = {}
-        self._with_locks: dict[int, LookedAt] = {}
         self._maps: dict[Generation, MemoryMap] = {}
         self._idle_locks = IdleLocks()
         self._sees_locks = False
@@ -307,23 +306,15 @@ class WorkerThreads:
         busy = sum(worker.busy_threads or 0 for worker in snapshot.workers)
         self._idle_locks.learn(waiting, in_service, busy, presumed_idle=bool(snapshot.thunder_lock))
 
-    def note_locks(self, at: LookedAt) -> None:
-        """Record whether a lock of the application is known in a worker."""
-        if at.locks:
-            self._with_locks[at.process.pid] = at
-        else:
-            self._with_locks.pop(at.process.pid, None)
-
     def list_with_locks(self) -> list[LookedAt]:
         """The workers in which a lock of the application is known: mostly none."""
-        return list(self._with_locks.values())
+        return [at for at in self._known.values() if at.locks.addresses]
 
     def forget_ended(self, pids: Collection[int]) -> list[int]:
         """Forget workers that are not among these living ones; returns their pids."""
         ended = [key for key in self._known if key[0] not in pids]
         for key in ended:
             del self._known[key]
-            self._with_locks.pop(key[0], None)
         return [pid for pid, _ in ended]
 
 
