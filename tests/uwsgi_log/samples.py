@@ -48,7 +48,7 @@ client_left: <date>SIGPIPE: writing to a closed pipe/socket/fd (probably the cli
 client_left: <date>SIGPIPE: writing to a closed pipe/socket/fd (probably the client disconnected) on request /?key=1 \
 (ip 10.0.0.7) !!!
 write_error: <date>uwsgi_response_write_body_do(): Broken pipe [core/writer.c line 341] during GET /?key=1 (10.0.0.7)
-write_error: <date>uwsgi_response_sendfile_do() Connection reset by peer [core/writer.c line 655] 
+write_error: <date>uwsgi_response_sendfile_do() Connection reset by peer [core/writer.c line 655]<space>
 write_error: OSError: write error
 write_error: IOError: write error
 write_timeout: uwsgi_response_write_body_do() TIMEOUT !!!
@@ -167,7 +167,7 @@ no_master: *** WARNING: you are running uWSGI without its master process manager
 affinity_failed: sched_setaffinity(): Invalid argument [core/utils.c line 3688]
 affinity_failed: unable to initialize cpu affinity !!!
 harakiri_without_buffering:  *** WARNING: you have enabled harakiri without post buffering. Slow upload could be \
-rejected on post-unbuffered webservers *** 
+rejected on post-unbuffered webservers ***<space>
 harakiri_without_buffering: *** WARNING: you have enabled harakiri without post buffering.
 emperor_lost: <date>lost communication with the Emperor, goodbye...
 emperor_lost: <date>!!! Emperor died !!!
@@ -177,9 +177,12 @@ generated 3 bytes in 5 msecs (HTTP/1.1 503) 2 headers in 64 bytes (1 switches on
 status_5xx: [pid: 4711|app: 0|req: 1/2] 10.0.0.7 (ann) {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /a => \
 generated 3 bytes in 5 msecs via sendfile() (HTTP/2.0 500) 2 headers in 64 bytes (1 switches on core 0)
 """
-"""Each line with its message. `<date>`: a date; `\n`: a line break; a line that ends with `\\` goes on in the next."""
+"""Each line with its message. `<date>`, `<space>`: a date, a space at the end; `\n`: a line break; a line that ends with `\\` goes on in the next."""
 
 SAMPLES: dict[str, tuple[str, ...]] = {}
 for _line in re.sub(r"\\\n|^#.*\n", "", _TABLE, flags=re.MULTILINE).strip().split("\n"):
     _code, _, _text = _line.partition(": ")
-    SAMPLES[_code] = (*SAMPLES.get(_code, ()), _text.replace("<date>", DATE).replace("\\n", "\n"))
+    SAMPLES[_code] = (
+        *SAMPLES.get(_code, ()),
+        _text.replace("<date>", DATE).replace("<space>", " ").replace("\\n", "\n"),
+    )
