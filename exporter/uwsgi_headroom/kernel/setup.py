@@ -132,7 +132,10 @@ class SetupReader:
                 return self._setup or UNKNOWN
             except OSError as error:
                 setup = replace(UNKNOWN, why_unknown=str(error))
-            if any(worker.state == "gone" for worker in snapshot.workers) and _counted_as_async(setup):
+            options = setup.options
+            has_cores = options.async_cores or options.gevent or options.asyncio
+            is_reloading = any(worker.state == "gone" for worker in snapshot.workers)
+            if is_reloading and setup.concurrency_kind == "async" and not has_cores:
                 # A reload waits for the workers that are left, which have ended their threads.
                 setup = replace(setup, concurrency_kind="threads")
             self._setup, self._identity, self._read_at = setup, identity, now
@@ -162,12 +165,6 @@ def read_setup(master_pid: int, workers: Sequence[_Known], names: tuple[str, ...
         mapped=are_mapped(options, holders, len(workers)),
         log_path=find_log_file(master_pid, options),
     )
-
-
-def _counted_as_async(setup: Setup) -> bool:
-    """Whether only the number of threads shows that a worker has fewer threads than cores."""
-    options = setup.options
-    return setup.concurrency_kind == "async" and not (options.async_cores or options.gevent or options.asyncio)
 
 
 def read_somaxconn(pid: int) -> int | None:

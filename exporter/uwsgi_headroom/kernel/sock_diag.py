@@ -208,7 +208,10 @@ class Queues:
         if not 0 < len(listeners) <= MOST_QUEUES:
             return None if listeners else []
         try:
-            kernel = self._kernel = self._kernel or _open_kernel()
+            kernel = self._kernel or socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG)
+            if self._kernel is None:  # a timeout of Python's would add a poll(2) to every call
+                kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval.pack(0, int(TIMEOUT_SECONDS * 1e6)))
+                self._kernel = kernel
             requests = [
                 _nlmsghdr.pack(_nlmsghdr.size + len(listener.request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, number, 0)
                 + listener.request
@@ -225,13 +228,6 @@ class Queues:
         if self._kernel is not None:
             self._kernel.close()
             self._kernel = None
-
-
-def _open_kernel() -> socket.socket:
-    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG)
-    # A timeout of Python's would add a poll(2) to every call.
-    kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval.pack(0, int(TIMEOUT_SECONDS * 1e6)))
-    return kernel
 
 
 def _queue_in(datagram: bytes, number: int, listener: Listener) -> tuple[int, int]:

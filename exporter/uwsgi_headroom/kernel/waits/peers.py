@@ -131,7 +131,7 @@ def read_inet(pid: int, family: int, protocol: int, inodes: Collection[int], end
     """All listening sockets of a family (socket.AF_INET, AF_INET6) and protocol (socket.IPPROTO_TCP, IPPROTO_UDP), and
     the others with these inodes; None if the monotonic time `end` came before all listening ones were read. Raises
     OSError, or ValueError if the table is odd."""
-    name = ("tcp" if protocol == socket.IPPROTO_TCP else "udp") + ("6" if family == socket.AF_INET6 else "")
+    name = _PROTOCOLS[protocol] + _FAMILIES[family]
     found = InetSockets({}, [])
     has_all_listening = False  # the kernel lists them first
     for line in _read_lines(f"/proc/{pid}/net/{name}", end):
@@ -151,6 +151,8 @@ def read_inet(pid: int, family: int, protocol: int, inodes: Collection[int], end
     return found
 
 
+_PROTOCOLS = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp"}
+_FAMILIES = {socket.AF_INET: "", socket.AF_INET6: "6"}
 _TABLE_LISTEN, _TABLE_SYN_SENT = b"%02X" % _LISTEN, b"%02X" % _SYN_SENT
 
 

@@ -156,12 +156,8 @@ class WaitSampler:
             self._delays.forget(pid)
         active = self._find_active(snapshot, processes)
         now = self._clock()
-        if (
-            not active
-            and not self._refused
-            and now < self._probe_at
-            and not any(worker.busy_threads for worker in snapshot.workers)
-        ):
+        is_busy = any(worker.busy_threads for worker in snapshot.workers)
+        if not (active or self._refused or is_busy) and now < self._probe_at:
             self._sampled_at = now
             return self._at_rest(now)  # as at most samples of most servers
         options = (setup or UNKNOWN).options
@@ -183,7 +179,6 @@ class WaitSampler:
         except HiddenError as refusal:
             self._refused = Waits(off=str(refusal), needs_right=refusal.needs_right)
         if self._refused:
-            is_busy = any(worker.busy_threads for worker in snapshot.workers)
             file_lock = self._file_locks.look(processes, is_waiting=False, is_seen=False) if is_busy else None
             return replace(self._refused, file_lock=file_lock) if file_lock else self._refused
         gaps = self._learn_peers(master_pid, seen)
