@@ -56,18 +56,13 @@ def test_tightest_quota(tree, expected):
 
 
 def test_every_group_with_a_quota_and_its_usage_file():
-    """Each level with a quota is listed with its usage file; levels without a quota are not."""
-    root = TREES / "v2_quota"
-    cpus = read_usable_cpus(4242, affinity=range(8), root=root)
-    slice_ = root / "sys/fs/cgroup/web.slice"
-    assert cpus.groups == (
+    """Each level with a quota is listed with its usage file; levels without a quota are not. If version 1 counts CPU
+    time in a separate hierarchy, elsewhere, there is no usage file."""
+    slice_ = TREES / "v2_quota/sys/fs/cgroup/web.slice"
+    assert read_usable_cpus(4242, affinity=range(8), root=TREES / "v2_quota").groups == (
         GroupQuota(2.5, str(slice_ / "cpu.stat")),
         GroupQuota(4.0, str(slice_ / "app.service/cpu.stat")),
     )
-
-
-def test_usage_file_of_a_group_that_cpuacct_does_not_know():
-    """If version 1 counts CPU time in a separate hierarchy, elsewhere, there is no usage file."""
     cpus = read_usable_cpus(4242, affinity=range(8), root=TREES / "v1_quota")
     assert {group.usage_file for group in cpus.groups} == {None}
 
@@ -365,21 +360,18 @@ def test_the_level_that_throttles_most_is_named(tmp_path):
 
 
 def test_a_cgroup_that_was_made_anew_adds_nothing(tmp_path):
-    """Its counts begin at 0 again: totals never decrease."""
+    """Its counts begin at 0 again: totals never decrease. No quota, or a kernel without counts, is not the same as a
+    quota that never stops anybody."""
     group, counts = Group(tmp_path / "stat", "/app", 1.0), ThrottleCounts()
-    group.count(100, 50, 100)
-    counts.read(cpus(group))
-    group.count(3, 1, 100)
-    assert counts.read(cpus(group)) == Throttling(Quota("/app", 1.0, 4))
-    group.count(5, 2, 1_000_100)
-    assert counts.read(cpus(group)) == Throttling(Quota("/app", 1.0, 4), 2, 1, 1.0)
-
-
-def test_without_a_quota_or_its_counts_nothing_is_known(tmp_path):
-    """No quota, or a kernel without counts, is not the same as a quota that never stops anybody."""
-    counts = ThrottleCounts()
     assert counts.read(UsableCpus(4, "host", 8, 4, None)) is None
-    assert counts.read(cpus(Group(tmp_path / "gone", "/app", 1.0))) is None
+    assert counts.read(cpus(group)) is None
+    for figures, expected in (
+        ((100, 50, 100), (0, 0, 0.0)),
+        ((3, 1, 100), (0, 0, 0.0)),
+        ((5, 2, 1_000_100), (2, 1, 1.0)),
+    ):
+        group.count(*figures)
+        assert counts.read(cpus(group)) == Throttling(Quota("/app", 1.0, 4), *expected)
 
 
 def test_levels_have_the_names_of_the_kernel():

@@ -170,17 +170,11 @@ def test_extension_modules_do_not_hide_the_interpreter():
     ]
 
 
+HOSTILE = (b"", b"/", b"zz-7f00 rw-p 0 0:0 1 /x", b"7f00 rw-p 0 0:0 1 /x", b"- - - - - /")
+
+
 @pytest.mark.parametrize(
-    "line",
-    [
-        b"",
-        b"/",
-        b"zz-7f00 rw-p 0 0:0 1 /x",
-        b"7f00 rw-p 0 0:0 1 /x",
-        b"- - - - - /",
-        b"7f00-7f01 rw-p 0 0:0 1 /a\x0b7f00\xe2\x80\xa8\xff\x85b",
-        b"1" * 5000 + b"-1 rw-p 0 0:0 1 /x",
-    ],
+    "line", [*HOSTILE, b"7f00-7f01 rw-p 0 0:0 1 /a\x0b7f00\xe2\x80\xa8\xff\x85b", b"1" * 5000 + b"-1 rw-p 0 0:0 1 /x"]
 )
 def test_hostile_lines_do_no_harm(line):
     """A line of another form is left out; the other lines are read."""
