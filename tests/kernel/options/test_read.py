@@ -234,7 +234,7 @@ def test_files_are_bounded(tmp_path):
     assert options_of(tmp_path / "chain", "--ini", "0.ini", files=chain) == Options(configuration_files=("0.ini",))
 
 
-def test_what_is_too_large_is_not_read(tmp_path):
+def test_a_large_file_is_not_read(tmp_path):
     text = "[uwsgi]\nharakiri = 30\n"
     fits = text + ";" * (MOST_BYTES - len(text))
     assert options_of(tmp_path / "fits", "--ini", "app.ini", files={"/srv/app.ini": fits}).harakiri == 30
