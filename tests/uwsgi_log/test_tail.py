@@ -263,24 +263,6 @@ def following(tail):
         reader.join()
 
 
-def test_renaming_loses_and_doubles_nothing(path):
-    """At 1 MB/s, with a new file every 0.7 s: every line is read once."""
-    path.touch()
-    with following(Tail(str(path))) as (found, _):
-        began, number, rotated = time.monotonic(), 0, 0
-        while (seconds := time.monotonic() - began) < 3:
-            while number < seconds * 10_000:
-                append(path, b"".join(b"%099d\n" % each for each in range(number, number + 100)))
-                number += 100
-            if seconds > 0.7 * (rotated + 1):
-                rotated += 1
-                os.rename(path, f"{path}.{rotated}")
-            time.sleep(0.005)
-    numbers = [int(line) for line in found.split(b"\n") if line]
-    assert sorted(numbers) == list(range(number)), (len(numbers), len(set(numbers)), number)
-    assert rotated >= 3
-
-
 def test_a_hundred_rotations_in_a_second_break_nothing(path, read):
     """What is between two looks may be lost; the last file is read, and few are open."""
     before = len(os.listdir("/proc/self/fd"))
