@@ -54,9 +54,6 @@ class _Process(Struct):
     is_sure: bool
 
 
-_UNKNOWN = _Process("other", 0, 0.0, False)
-
-
 class Roles:
     """Looks at the processes of one server again and again."""
 
@@ -74,7 +71,7 @@ class Roles:
         now = self._clock()
         if now - self._looked_at >= self._keep:
             others = [pid for pid in list_children(master_pid) if pid not in set(workers)][:MOST_PROCESSES]
-            doubtful = tuple(pid for pid in others if not (self._known.get(pid) or _UNKNOWN).is_sure)
+            doubtful = tuple(pid for pid in others if pid not in self._known or not self._known[pid].is_sure)
             try:
                 signs = self._asks.ask(read_signs, doubtful) if doubtful else {}
             except NotYetError:

@@ -92,7 +92,7 @@ def find_systemd_unit(pid: int, root: Path = Path("/")) -> str | None:
         found = _UNIT.search(procfs.read_text(root, f"proc/{pid}/cgroup"))
     except (OSError, ValueError):
         return None
-    return found[1] if found else None
+    return found and found[1]
 
 
 KEEP_SECONDS = 60.0

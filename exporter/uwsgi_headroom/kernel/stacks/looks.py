@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -339,15 +339,14 @@ _REFUSED = (
 )
 _UNTRIED = "the system calls of this machine's architecture were never tried"
 
-_MOST_SERVERS = 256
-_kept: dict[int, CodeLooks] = {}
+
+@lru_cache(256)
+def _looks_at(_server: int, prefixes: tuple[str, ...]) -> CodeLooks:
+    """What was learnt of a server by earlier looks."""
+    return CodeLooks(prefixes)
 
 
 def look(server: int, prefixes: tuple[str, ...], snapshot: Snapshot, facts: HostFacts) -> CodeLook:
     """Look at a server, as `CodeLooks.look`; a question for `aside`. server: any number, the same for each look at one
     server, so that what was learnt of it is kept."""
-    looks = _kept.pop(server, None) or CodeLooks(prefixes)
-    _kept[server] = looks
-    if len(_kept) > _MOST_SERVERS:
-        del _kept[next(iter(_kept))]
-    return looks.look(snapshot, facts)
+    return _looks_at(server, prefixes).look(snapshot, facts)

@@ -196,14 +196,14 @@ def _classify_futex(memory: MemoryMap, arguments: tuple[int, ...]) -> Wait:
     if region == "heap" and memory.has_python:
         is_semaphore = command == _FUTEX_WAIT_BITSET and expected == 0 and not address % _ALIGNED
         # From CPython 3.13 on, each thread waits for a Lock on its own stack: that says nothing of the lock.
-        is_own = 0 <= address - arguments[6] < _FRAMES
+        place = None if 0 <= address - arguments[6] < _FRAMES else address
         # pthread_join(3) waits until the kernel clears the thread's id, with a futex that is not private; locks of a
         # process are private, and the words of those that are not hold 2 at most.
         is_join = is_shared and expected > _MOST_OF_A_LOCK
         return Wait(
             "lock",
-            address=None if is_own else address,
-            semaphore=address if is_semaphore and not is_own else None,
+            address=place,
+            semaphore=place if is_semaphore else None,
             shared=is_shared,
             joins=expected if is_join else None,
         )
