@@ -152,7 +152,7 @@ def read_inet(pid: int, family: int, protocol: int, inodes: Collection[int], end
 
 
 _PROTOCOLS = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp"}
-_FAMILIES = {socket.AF_INET: "", socket.AF_INET6: "6"}
+_FAMILIES: Mapping[int, str] = {socket.AF_INET: "", socket.AF_INET6: "6"}
 _TABLE_LISTEN, _TABLE_SYN_SENT = b"%02X" % _LISTEN, b"%02X" % _SYN_SENT
 
 
