@@ -85,10 +85,15 @@ def test_answers(child):
 
 
 def test_a_question_that_hangs(child, never):
-    """Its server is asked nothing for a while, and then for longer; its process is thrown away. Others are answered."""
+    """The caller does not wait for it. Its server is asked nothing for a while, and then for longer; its process is
+    thrown away. Others are answered, and wait only until then."""
     hands = MovableClock()
     questions, other = Questions(hands.clock.monotonic, child), Questions(hands.clock.monotonic, child)
     pid = ask(other, os.getpid)
+    with pytest.raises(NotYetError):
+        questions.ask(procfs.read_file, never)
+    with pytest.raises(NotYetError):
+        other.ask(os.getpid)
     for pause in (aside.PAUSE_SECONDS, 2 * aside.PAUSE_SECONDS):
         with pytest.raises(PausedError, match="could not be read in time"):
             ask(questions, procfs.read_file, never)
@@ -100,16 +105,6 @@ def test_a_question_that_hangs(child, never):
             questions.ask(os.getpid)
         hands.move(1)
     assert ask(questions, os.getpid) == ask(other, os.getpid)
-
-
-def test_the_caller_does_not_wait_for_it(child, never):
-    """It comes back soon. Other servers' questions wait only until the process is thrown away."""
-    questions, other = Questions(aside=child), Questions(aside=child)
-    with pytest.raises(NotYetError):
-        questions.ask(procfs.read_file, never)
-    with pytest.raises(NotYetError):
-        other.ask(os.getpid)
-    assert ask(other, os.getpid) != os.getpid()
 
 
 def test_a_late_answer_is_kept(child):

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from tests.kernel.listeners import listening
-from tests.kernel.trees import TREES
+from tests.kernel.trees import TREES, write_files
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import (
     IPV6,
@@ -26,7 +26,7 @@ from tests.support.other_namespaces import (
     in_child,
     knows_socket_call,
 )
-from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi, uwsgi_binary, wait_until, wrapped
+from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi_binary, wait_until, wrapped
 from uwsgi_headroom.kernel import backlogs, sock_diag
 from uwsgi_headroom.kernel.backlogs import (
     MOST_SHARED_SECONDS,
@@ -39,8 +39,6 @@ from uwsgi_headroom.kernel.backlogs import (
 )
 from uwsgi_headroom.kernel.sock_diag import Listener
 from uwsgi_headroom.record import Backlog, Waiting
-
-SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
 
 
 def names(server: Uwsgi) -> list[str]:
@@ -114,13 +112,6 @@ def test_exact_queue_for_another_user():
 
 
 @pytest.mark.integration
-def test_listen_above_somaxconn():
-    """uWSGI refuses to start with a `listen` above net.core.somaxconn: the limit is the configured one."""
-    with pytest.raises(AssertionError, match=r"net\.core\.somaxconn"), uwsgi("--listen", str(SOMAXCONN + 1)):
-        pass
-
-
-@pytest.mark.integration
 def test_every_kind_of_name():
     """The queues of all kinds of socket names are found, before and after a reload."""
     ports = [free_port() for _ in range(6)]
@@ -155,19 +146,14 @@ def worker_pids(server: Uwsgi) -> set[int]:
 
 
 @pytest.mark.integration
-def test_socket_named_twice():
-    """A socket that was configured twice occurs twice in the document, and has one queue."""
-    with accepting("--socket", "twice.sock", "--socket", "twice.sock", "--listen", "17") as server:
+def test_a_socket_named_twice_and_mapped_to_one_worker():
+    """A socket that was configured twice occurs twice in the document, and has one queue. With `map-socket` the master
+    still holds every socket, whichever worker accepts from it."""
+    sockets = ["--socket", "twice.sock", "--socket", "twice.sock", "--map-socket", "0:1", "--map-socket", "1:2"]
+    with accepting("--processes", "2", *sockets, "--listen", "17") as server:
         assert names(server).count("twice.sock") == 2
-        assert Backlogs().read(server.pid, ["twice.sock", "twice.sock"]) == {"twice.sock": Backlog(0, 17, None)}
-
-
-@pytest.mark.integration
-def test_socket_mapped_to_one_worker():
-    """With `map-socket` the master still holds every socket, whichever worker accepts from it."""
-    options = ["--processes", "2", "--map-socket", "0:1", "--map-socket", "1:2"]
-    with accepting(*options) as server:
-        assert set(Backlogs().read(server.pid, names(server)).values()) == {Backlog(0, 100, None)}
+        found = Backlogs().read(server.pid, names(server))
+        assert found == dict.fromkeys({*names(server)}, Backlog(0, 17, None))
 
 
 SOCKET_ACTIVATION = """
@@ -195,15 +181,6 @@ def test_inherited_socket(bound, name, tmp_path):
         (inherited,) = set(names(server)) - {server.socket, f"127.0.0.1:{server.http}"}
         assert inherited.lstrip("@").startswith(name)
         assert Backlogs().read(server.pid, [inherited]) == {inherited: Backlog(0, 9, None)}
-
-
-@pytest.mark.integration
-def test_router():
-    """With the http router, uWSGI's stats name only the socket between router and workers."""
-    public = f"127.0.0.1:{free_port()}"
-    with accepting("--http", public) as server:
-        assert public not in names(server)
-        assert all(backlog.reason is None for backlog in Backlogs().read(server.pid, names(server)).values())
 
 
 @pytest.mark.parametrize("name", ["", "/nowhere.sock", "@nowhere", ":1", "[::1]:1", "[no]:1", "localhost:1", "no:no"])
@@ -289,26 +266,14 @@ HANDS = MovableClock()
 
 
 def test_a_list_is_shared_for_fifty_times_as_long_as_it_took(asked):
-    """A list of one millisecond serves all servers that are read within the next 49; families are apart."""
-    dumps = ListenerDumps(HANDS.clock.monotonic, HANDS.clock.monotonic)
-    for _ in range(5):
-        dumps.list_listeners("unix")
-        HANDS.move(0.008)
-    assert asked == ["unix"]
-    dumps.list_listeners("inet")
-    HANDS.move(0.010)
-    dumps.list_listeners("unix")
-    assert asked == ["unix", "inet", "unix"]
-
-
-def test_a_sample_never_has_the_list_of_the_last_one(asked):
-    """At the default rate, samples of one server are at least 160 ms apart."""
+    """A list of one millisecond serves all servers that are read within the next 49; families are apart. At the default
+    rate, samples of one server are at least 160 ms apart: none has the list of the last one."""
     assert MOST_SHARED_SECONDS < 0.16
     dumps = ListenerDumps(HANDS.clock.monotonic, HANDS.clock.monotonic)
-    for _ in range(3):
-        dumps.list_listeners("unix")
-        HANDS.move(0.16)
-    assert asked == ["unix"] * 3
+    for family, pause in (*[("unix", 0.008)] * 5, ("inet", 0.010), *[("unix", 0.16)] * 3):
+        dumps.list_listeners(family)
+        HANDS.move(pause)
+    assert asked == ["unix", "inet", *["unix"] * 3]
 
 
 def test_forgotten_lists_are_asked_for_again():
@@ -321,47 +286,35 @@ def test_forgotten_lists_are_asked_for_again():
     assert any(name.startswith("@") for name in names)
 
 
-def test_captured():
-    """The two counts are found by name among a hundred others."""
-    assert read_listen_overflows(proc=TREES / "netstat" / "proc") == ListenOverflows(12, 12)
-
-
-@pytest.mark.parametrize("text", ["", "TcpExt: SyncookiesSent\nTcpExt: 1\n", "IpExt: ListenDrops\n"])
-def test_absent(text, tmp_path):
-    """If the kernel does not count them, or the process has ended, they are None, not 0."""
-    (tmp_path / "self" / "net").mkdir(parents=True)
-    (tmp_path / "self" / "net" / "netstat").write_text(text)
-    assert read_listen_overflows(proc=tmp_path) is None
+@pytest.mark.parametrize(
+    ("text", "counts"),
+    [
+        ((TREES / "netstat" / "proc/self/net/netstat").read_text(), ListenOverflows(12, 12)),  # among a hundred others
+        ("", None),
+        ("TcpExt: SyncookiesSent\nTcpExt: 1\n", None),
+        ("IpExt: ListenDrops\n", None),
+    ],
+)
+def test_overflows(text, counts, tmp_path):
+    """The counts are found by name. If the kernel has none, or the process has ended, they are None, not 0."""
+    write_files(tmp_path, {"self/net/netstat": text})
+    assert read_listen_overflows(proc=tmp_path) == counts
     assert read_listen_overflows(2**22 + 1) is None
-
-
-@as_root
-def test_no_privilege_is_needed():
-    """Any user may read the counts of another user's process."""
-    pid = os.getpid()
-    overflows = as_nobody(lambda: read_listen_overflows(pid))
-    assert overflows.drops >= overflows.overflows
 
 
 @pytest.fixture
 def opened():
-    sockets: list[socket.socket] = []
-    yield sockets
-    for each in sockets:
-        each.close()
+    with contextlib.ExitStack() as stack:
+        yield stack
 
 
-def listen(opened: list[socket.socket], address: str | tuple[str, int], *, shared: bool = False) -> socket.socket:
-    opened.append(listening(address, 50, shared=shared))
-    return opened[-1]
+def listen(opened: contextlib.ExitStack, address: str | tuple[str, int], *, shared: bool = False) -> socket.socket:
+    return opened.enter_context(listening(address, 50, shared=shared))
 
 
-def queue_up(opened: list[socket.socket], address: object, text: bytes = b"GET ") -> socket.socket:
-    client = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
-    client.connect(address)
-    client.sendall(text)
-    opened.append(client)
-    return client
+def queue_up(opened: contextlib.ExitStack, address: str | tuple[str, int]) -> socket.socket:
+    (client,) = connect(address, 1)
+    return opened.enter_context(client)
 
 
 def of(*sockets: socket.socket) -> list[Listener]:
@@ -393,7 +346,7 @@ def test_tcp_connections_have_their_age(opened):
     assert found.is_complete
     assert 0.3 <= oldest <= least + 0.3
     assert age <= oldest - 0.25
-    opened.append(listener.accept()[0])
+    opened.enter_context(listener.accept()[0])
     assert [key for key, _ in list_tcp(listener).connections] == [second]
     assert first != second
 
@@ -433,7 +386,7 @@ def test_unix_clients_in_their_order(opened, tmp_path):
     inodes = [_path(client).stat().st_ino for client in clients]
     assert AcceptQueues().list_unix(of(listener)) == Waiting(tuple((inode, None) for inode in inodes))
     clients[2].close()
-    opened.append(listener.accept()[0])
+    opened.enter_context(listener.accept()[0])
     found = [key for key, _ in AcceptQueues().list_unix(of(listener)).connections]
     assert found == [inodes[1], *inodes[3:]]
 

@@ -32,24 +32,14 @@ def test_levels(tree, version, folders):
     )
 
 
-def test_each_controller_has_its_own_version():
-    """On a hybrid host a controller that version 1 lacks belongs to version 2."""
+def test_each_controller_has_its_own_version(tmp_path):
+    """On a hybrid host a controller that version 1 lacks belongs to version 2. A kernel without the controller has no
+    levels."""
+    write_files(tmp_path, {"proc/4242/cgroup": "3:pids:/\n"})
+    assert find_cgroups(4242, "cpu", tmp_path) == Cgroups(0)
     cgroups = find_cgroups(4242, "hugetlb", TREES / "hybrid_quota")
     assert cgroups.version == 2
     assert all("unified" in folder for folder in cgroups.folders)
-
-
-@pytest.mark.parametrize("tree", ["v1_neighbour", "v2_neighbour"])
-def test_neighbouring_container(tree):
-    """A cgroup that is not mounted here is an error, which is different from a process without cgroups."""
-    with pytest.raises(FileNotFoundError, match="not mounted here"):
-        find_cgroups(4242, "cpu", TREES / tree)
-
-
-def test_no_cgroups(tmp_path):
-    """A kernel without the controller has no levels."""
-    write_files(tmp_path, {"proc/4242/cgroup": "3:pids:/\n"})
-    assert find_cgroups(4242, "cpu", tmp_path) == Cgroups(0)
 
 
 @pytest.mark.parametrize(

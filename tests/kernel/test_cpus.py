@@ -46,6 +46,8 @@ CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")  # cgroup version 1
         ("v2_no_quota", UsableCpus(8, "host", host=8, affinity=8, quota=None)),
         ("v2_container", UsableCpus(0.5, "quota", host=8, affinity=8, quota=0.5)),
         ("v2_host_mount", UsableCpus(3, "quota", host=8, affinity=8, quota=3)),
+        ("v1_neighbour", None),  # a cgroup that is not mounted here: unknown, which is different from no quota
+        ("v2_neighbour", None),
     ],
 )
 def test_tightest_quota(tree, expected):
@@ -53,25 +55,14 @@ def test_tightest_quota(tree, expected):
     assert read_usable_cpus(4242, affinity=range(8), root=TREES / tree) == expected
 
 
-@pytest.mark.parametrize("tree", ["v1_neighbour", "v2_neighbour"])
-def test_neighbouring_container(tree):
-    """The quota of a cgroup that is not mounted here is unknown, which is different from no quota."""
-    assert read_usable_cpus(4242, affinity=range(8), root=TREES / tree) is None
-
-
 def test_every_group_with_a_quota_and_its_usage_file():
-    """Each level with a quota is listed with its usage file; levels without a quota are not."""
-    root = TREES / "v2_quota"
-    cpus = read_usable_cpus(4242, affinity=range(8), root=root)
-    slice_ = root / "sys/fs/cgroup/web.slice"
-    assert cpus.groups == (
+    """Each level with a quota is listed with its usage file; levels without a quota are not. If version 1 counts CPU
+    time in a separate hierarchy, elsewhere, there is no usage file."""
+    slice_ = TREES / "v2_quota/sys/fs/cgroup/web.slice"
+    assert read_usable_cpus(4242, affinity=range(8), root=TREES / "v2_quota").groups == (
         GroupQuota(2.5, str(slice_ / "cpu.stat")),
         GroupQuota(4.0, str(slice_ / "app.service/cpu.stat")),
     )
-
-
-def test_usage_file_of_a_group_that_cpuacct_does_not_know():
-    """If version 1 counts CPU time in a separate hierarchy, elsewhere, there is no usage file."""
     cpus = read_usable_cpus(4242, affinity=range(8), root=TREES / "v1_quota")
     assert {group.usage_file for group in cpus.groups} == {None}
 
@@ -146,16 +137,10 @@ def test_iowait_is_idle_and_steal_is_used():
     assert used == {3: 1 + 2 + 4 + 32 + 64 + 128}
 
 
-@pytest.mark.parametrize("text", [b"cpu0 1 2 3\n", b"cpu0 1 2 3 x 5\n", b"cpuX 1 2 3 4 5\n"])
+@pytest.mark.parametrize("text", ["cpu0 1 2 3\n", "cpu0 1 2 3 x 5\n", "cpuX 1 2 3 4 5\n", None])
 def test_an_invalid_stat_is_unknown(text, tmp_path):
-    """A file with too few or invalid times makes the reading unknown."""
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/stat").write_bytes(text)
-    assert MachineCpu(root=tmp_path).read() is None
-
-
-def test_missing_stat(tmp_path):
-    """Without the file the reading is unknown."""
+    """A file with too few or invalid times, or none, makes the reading unknown."""
+    write_files(tmp_path, {} if text is None else {"proc/stat": text})
     assert MachineCpu(root=tmp_path).read() is None
 
 
@@ -178,21 +163,15 @@ def test_usage_of_cgroups_is_part_of_a_reading(tmp_path):
     """A requested cgroup is in the current reading and the next ones, until no server has asked for it for a minute."""
     hands, tree = MovableClock(), KernelTree(tmp_path)
     machine = MachineCpu(hands.clock.monotonic, tmp_path)
-    path, missing = tree.use_group(1.5), str(tmp_path / "cpu.stat")
+    path, missing, version_1 = tree.use_group(1.5), str(tmp_path / "cpu.stat"), str(tmp_path / "cpuacct.usage")
+    (tmp_path / "cpuacct.usage").write_text("2500000000\n")  # nanoseconds
     machine.read()
-    assert machine.read([path, missing]).groups == {path: 1.5, missing: None}
+    assert machine.read([path, missing, version_1]).groups == {path: 1.5, missing: None, version_1: 2.5}
     tree.use_group(0.25)
     hands.move(READ_SECONDS)
     assert machine.read().groups[path] == 1.75
     hands.move(FORGET_SECONDS)
     assert machine.read().groups == {}
-
-
-def test_usage_of_version_1(tmp_path):
-    """Version 1 has nanoseconds in a file of their own."""
-    (tmp_path / "cpuacct.usage").write_text("2500000000\n")
-    path = str(tmp_path / "cpuacct.usage")
-    assert MachineCpu(root=KernelTree(tmp_path).root).read([path]).groups == {path: 2.5}
 
 
 def test_cpu_times_of_this_machine():
@@ -234,32 +213,22 @@ def test_totals_begin_at_zero(machine):
     assert server.read((0, 1), ()) is first
 
 
-def test_only_usable_cpus_count(machine):
-    """A process on another CPU takes no idle time from a pinned server."""
-    everywhere, pinned = ServerCpu(machine.cpu), ServerCpu(machine.cpu)
-    everywhere.read((0, 1), ())
-    pinned.read((1,), ())
-    machine.run(9.0, 2.0)
-    assert values(everywhere.read((0, 1), ())) == (10, 9, 11)
-    assert values(pinned.read((1,), ())) == (10, 8, 2)
-
-
-def test_quota_that_is_nearly_used_up_is_tighter_than_idle_cpus(machine):
-    """The group's remaining quota, if less, is the idle time, and the group's use the used time."""
-    server, group = ServerCpu(machine.cpu), machine.tree.group(0.5)
-    server.read((0, 1), (group,))
-    machine.tree.use_group(4.0)
-    machine.run(4.0, 0.0)
-    assert values(server.read((0, 1), (group,))) == (10, 1, 4)
-
-
-def test_cpus_that_are_taken_are_tighter_than_an_unused_quota(machine):
-    """A quota cannot be used while other processes use the CPUs."""
-    server, group = ServerCpu(machine.cpu), machine.tree.group(1.5)
-    server.read((0, 1), (group,))
-    machine.tree.use_group(1.0)
-    machine.run(10.0, 9.5)
-    assert values(server.read((0, 1), (group,))) == (10, 0.5, 19.5)
+@pytest.mark.parametrize(
+    ("allowed", "quota", "of_group", "used", "expected"),
+    [
+        ((0, 1), None, 0.0, (9.0, 2.0), (10, 9, 11)),
+        ((1,), None, 0.0, (9.0, 2.0), (10, 8, 2)),  # a process on another CPU takes no idle time from a pinned server
+        ((0, 1), 0.5, 4.0, (4.0, 0.0), (10, 1, 4)),  # what is left of the quota is less than what is idle
+        ((0, 1), 1.5, 1.0, (10.0, 9.5), (10, 0.5, 19.5)),  # other processes use the CPUs
+    ],
+)
+def test_the_tightest_level(machine, allowed, quota, of_group, used, expected):
+    """It says what is idle and what is used: the CPUs of the server, or the quota of its group."""
+    server, groups = ServerCpu(machine.cpu), (machine.tree.group(quota),) if quota else ()
+    server.read(allowed, groups)
+    machine.tree.use_group(of_group)
+    machine.run(*used)
+    assert values(server.read(allowed, groups)) == expected
 
 
 def test_excess_of_a_period_counts_against_the_next_step(machine):
@@ -276,11 +245,11 @@ def test_excess_of_a_period_counts_against_the_next_step(machine):
 
 def test_group_without_a_usage_file_leaves_idle_time_unknown(machine):
     """If a quota's remainder is unknown, so is the idle time."""
-    server = ServerCpu(machine.cpu)
+    server, gone = ServerCpu(machine.cpu), GroupQuota(1.0, str(machine.tree.root / "gone" / "cpu.stat"))
     assert server.read((0, 1), (GroupQuota(1.0, None),)) is None
-    assert server.read((0, 1), (GroupQuota(1.0, str(machine.tree.root / "gone" / "cpu.stat")),)) == CpuTimes()
+    assert server.read((0, 1), (gone,)) == CpuTimes()
     machine.run(1.0, 1.0)
-    assert server.read((0, 1), (GroupQuota(1.0, str(machine.tree.root / "gone" / "cpu.stat")),)) is None
+    assert server.read((0, 1), (gone,)) is None
 
 
 def test_kernel_that_counts_nothing_is_ignored(machine):
@@ -391,21 +360,18 @@ def test_the_level_that_throttles_most_is_named(tmp_path):
 
 
 def test_a_cgroup_that_was_made_anew_adds_nothing(tmp_path):
-    """Its counts begin at 0 again: totals never decrease."""
+    """Its counts begin at 0 again: totals never decrease. No quota, or a kernel without counts, is not the same as a
+    quota that never stops anybody."""
     group, counts = Group(tmp_path / "stat", "/app", 1.0), ThrottleCounts()
-    group.count(100, 50, 100)
-    counts.read(cpus(group))
-    group.count(3, 1, 100)
-    assert counts.read(cpus(group)) == Throttling(Quota("/app", 1.0, 4))
-    group.count(5, 2, 1_000_100)
-    assert counts.read(cpus(group)) == Throttling(Quota("/app", 1.0, 4), 2, 1, 1.0)
-
-
-def test_without_a_quota_or_its_counts_nothing_is_known(tmp_path):
-    """No quota, or a kernel without counts, is not the same as a quota that never stops anybody."""
-    counts = ThrottleCounts()
     assert counts.read(UsableCpus(4, "host", 8, 4, None)) is None
-    assert counts.read(cpus(Group(tmp_path / "gone", "/app", 1.0))) is None
+    assert counts.read(cpus(group)) is None
+    for figures, expected in (
+        ((100, 50, 100), (0, 0, 0.0)),
+        ((3, 1, 100), (0, 0, 0.0)),
+        ((5, 2, 1_000_100), (2, 1, 1.0)),
+    ):
+        group.count(*figures)
+        assert counts.read(cpus(group)) == Throttling(Quota("/app", 1.0, 4), *expected)
 
 
 def test_levels_have_the_names_of_the_kernel():

@@ -9,93 +9,87 @@ import pytest
 from tests.support.clock import MovableClock
 from uwsgi_headroom import stats
 from uwsgi_headroom.kernel.cpus import READ_SECONDS, CpuTimes, MachineCpu
+from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.source import Answer
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
-def test_slow_facts_are_read_seldom():
-    """Affinity and usable CPUs are cached for five seconds; the end of a worker is noticed sooner."""
-    hands = MovableClock()
-    host = Host(clock=hands.clock.monotonic)
-    with subprocess.Popen(["sleep", "60"]) as worker:
-        document = {"pid": os.getpid(), "workers": [{"pid": worker.pid}]}
-        snapshot, answer = stats.decode(json.dumps(document).encode()), Answer(b"", peer_pid=os.getpid())
-        first = host.read_facts(snapshot, answer)
-        os.sched_setaffinity(worker.pid, {min(os.sched_getaffinity(0))})
+class Watched:
+    """The facts of a server whose workers are processes of this test, and a clock that the test moves. busy: by worker,
+    whether it serves a request; None without threads in the document."""
 
-        assert first.master_affinity == tuple(sorted(os.sched_getaffinity(0)))
+    def __init__(self, *busy: int | None) -> None:
+        self.hands = MovableClock()
+        self._host = Host(clock=self.hands.clock.monotonic)
+        self.workers = [subprocess.Popen(["sleep", "60"]) for _ in busy]
+        cores = [{} if each is None else {"cores": [{"in_request": each}]} for each in busy]
+        workers = [{"pid": worker.pid} | core for worker, core in zip(self.workers, cores, strict=True)]
+        self._snapshot = stats.decode(json.dumps({"pid": os.getpid(), "workers": workers}).encode())
 
-        hands.move(0.2)
-        soon = host.read_facts(snapshot, answer)
-        assert soon.cpus is first.cpus
-        assert soon.processes[worker.pid].affinity == first.processes[worker.pid].affinity
+    def after(self, seconds: float) -> HostFacts:
+        self.hands.move(seconds)
+        return self._host.read_facts(self._snapshot, Answer(b"", peer_pid=os.getpid()))
 
-        for _ in range(25):
-            hands.move(0.2)
-            later = host.read_facts(snapshot, answer)
-        assert later.processes[worker.pid].affinity == (min(os.sched_getaffinity(0)),)
-        assert later.cpus.affinity == 1
-
-        worker.kill()
-        worker.wait()
-        for _ in range(5):
-            hands.move(0.2)
-            host.read_facts(snapshot, answer)
-        assert host.read_facts(snapshot, answer).processes == {}
-
-
-def test_an_idle_worker_is_read_once_a_second():
-    """The end of an idle worker is noticed within a second; that of a worker in a request, immediately."""
-    hands = MovableClock()
-    host = Host(clock=hands.clock.monotonic)
-    with subprocess.Popen(["sleep", "60"]) as resting, subprocess.Popen(["sleep", "60"]) as busy:
-        core = {"in_request": 0}
-        workers = [{"pid": resting.pid, "cores": [core]}, {"pid": busy.pid, "cores": [{"in_request": 1}]}]
-        snapshot = stats.decode(json.dumps({"pid": os.getpid(), "workers": workers}).encode())
-        answer = Answer(b"", peer_pid=os.getpid())
-        host.read_facts(snapshot, answer)
-        hands.move(0.1)
-        assert host.read_facts(snapshot, answer).processes.keys() == {resting.pid, busy.pid}
-        for worker in (resting, busy):
+    def end(self) -> None:
+        for worker in self.workers:
             worker.kill()
             worker.wait()
-        hands.move(0.2)
-        assert host.read_facts(snapshot, answer).processes.keys() == {resting.pid}
-        for _ in range(4):
-            hands.move(0.2)
-            last = host.read_facts(snapshot, answer)
-        assert last.processes == {}
+
+
+@pytest.fixture
+def watch():
+    made: list[Watched] = []
+    yield lambda *busy: made.append(Watched(*busy)) or made[-1]
+    for each in made:
+        each.end()
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_slow_facts_are_read_seldom(watch):
+    """Affinity and usable CPUs are cached for five seconds; the end of a worker is noticed sooner."""
+    server = watch(None)
+    pid = server.workers[0].pid
+    first = server.after(0)
+    os.sched_setaffinity(pid, {min(os.sched_getaffinity(0))})
+    assert first.master_affinity == tuple(sorted(os.sched_getaffinity(0)))
+    soon = server.after(0.2)
+    assert soon.cpus is first.cpus
+    assert soon.processes[pid].affinity == first.processes[pid].affinity
+    later = [server.after(0.2) for _ in range(25)][-1]
+    assert later.processes[pid].affinity == (min(os.sched_getaffinity(0)),)
+    assert later.cpus.affinity == 1
+    server.end()
+    assert [server.after(0.2) for _ in range(6)][-1].processes == {}
+
+
+def test_an_idle_worker_is_read_once_a_second(watch):
+    """The end of an idle worker is noticed within a second; that of a worker in a request, immediately."""
+    server = watch(0, 1)
+    resting, busy = (worker.pid for worker in server.workers)
+    server.after(0)
+    assert server.after(0.1).processes.keys() == {resting, busy}
+    server.end()
+    assert server.after(0.2).processes.keys() == {resting}
+    assert [server.after(0.2) for _ in range(4)][-1].processes == {}
 
 
 @pytest.mark.parametrize(("interval", "rest", "slow"), [(0.2, 1, 5), (1, 3, 15), (4, 5, 15)])
-def test_a_server_that_is_read_rarely_is_read_more_cheaply(interval, rest, slow):
+def test_a_server_that_is_read_rarely_is_read_more_cheaply(watch, interval, rest, slow):
     """Idle workers after a second or three readings, slow facts after five seconds or fifteen readings."""
-    hands = MovableClock()
-    host = Host(clock=hands.clock.monotonic)
-    with subprocess.Popen(["sleep", "60"]) as worker:
-        document = {"pid": os.getpid(), "workers": [{"pid": worker.pid, "cores": [{"in_request": 0}]}]}
-        snapshot, answer = stats.decode(json.dumps(document).encode()), Answer(b"", peer_pid=os.getpid())
-        first = host.read_facts(snapshot, answer)
-        hands.move(interval)
-        host.read_facts(snapshot, answer)
-        worker.kill()
-        worker.wait()
-        elapsed = interval
-        while elapsed + interval < rest:
-            hands.move(interval)
-            elapsed += interval
-            assert host.read_facts(snapshot, answer).processes
-        while elapsed + interval < slow:
-            hands.move(interval)
-            elapsed += interval
-            facts = host.read_facts(snapshot, answer)
-            assert facts.cpus is first.cpus
-        assert not facts.processes
-        for _ in range(2):
-            hands.move(interval)
-            facts = host.read_facts(snapshot, answer)
-        assert facts.cpus is not first.cpus
+    server = watch(0)
+    first = server.after(0)
+    server.after(interval)
+    server.end()
+    elapsed = interval
+    while elapsed + interval < rest:
+        elapsed += interval
+        assert server.after(interval).processes
+    while elapsed + interval < slow:
+        elapsed += interval
+        facts = server.after(interval)
+        assert facts.cpus is first.cpus
+    assert not facts.processes
+    assert [server.after(interval) for _ in range(2)][-1].cpus is not first.cpus
 
 
 def test_servers_share_one_reading_of_the_machine():

@@ -41,40 +41,38 @@ MEMINFO = "MemTotal:        8000000 kB\nMemFree:          100000 kB\nMemAvailabl
 NO_LIMIT = 9_223_372_036_854_771_712
 """The kernel's value of memory.limit_in_bytes without a limit."""
 
+MOUNTED = "30 25 0:26 / /{} rw - cgroup2 cgroup2 rw\n"
+V1_MOUNT = "29 25 0:25 / /sys/fs/cgroup/{} rw - cgroup cgroup rw,{}\n"
+TOP, UNIFIED, MEMORY = "sys/fs/cgroup", "sys/fs/cgroup/unified", "sys/fs/cgroup/memory"
+
 V1 = {
     "proc/4242/cgroup": "4:memory:/site/app\n0::/\n",
-    "proc/self/mountinfo": "30 25 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
-    "31 25 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+    "proc/self/mountinfo": V1_MOUNT.format("memory", "memory") + MOUNTED.format(UNIFIED),
 }
-V2 = {
-    "proc/4242/cgroup": "0::/web.slice/app.service\n",
-    "proc/self/mountinfo": "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-}
+V2 = {"proc/4242/cgroup": "0::/web.slice/app.service\n", "proc/self/mountinfo": MOUNTED.format(TOP)}
 HYBRID = {  # the cpu controller in version 1, the memory controller in version 2
     "proc/4242/cgroup": "1:cpu,cpuacct:/site/app\n0::/web.slice/app.service\n",
-    "proc/self/mountinfo": "29 25 0:25 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
-    "30 25 0:26 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+    "proc/self/mountinfo": V1_MOUNT.format("cpu", "cpu,cpuacct") + MOUNTED.format(UNIFIED),
 }
+
+
+def level(path: str, version: int, limit: int | str, usage: int, cache: int) -> dict[str, str]:
+    """The files of one cgroup."""
+    names, field = {
+        1: (("limit_in_bytes", "usage_in_bytes"), "total_inactive_file"),
+        2: (("max", "current"), "inactive_file"),
+    }[version]
+    figures = {f"{path}/memory.{name}": f"{value}\n" for name, value in zip(names, (limit, usage), strict=True)}
+    stat = f"anon 1\n{'inactive_file 1' if version == 1 else 'x 1'}\n{field} {cache}\nactive_file 7\n"
+    return {f"{path}/cgroup.procs": "", f"{path}/memory.stat": stat, **figures}
 
 
 def v1_level(folder: str, limit: int, usage: int, cache: int) -> dict[str, str]:
-    path = f"sys/fs/cgroup/memory{folder}"
-    return {
-        f"{path}/cgroup.procs": "",
-        f"{path}/memory.limit_in_bytes": f"{limit}\n",
-        f"{path}/memory.usage_in_bytes": f"{usage}\n",
-        f"{path}/memory.stat": f"inactive_file 1\ntotal_inactive_file {cache}\ntotal_active_file 7\n",
-    }
+    return level(MEMORY + folder, 1, limit, usage, cache)
 
 
-def v2_level(folder: str, limit: int | str, usage: int, cache: int, top: str = "sys/fs/cgroup") -> dict[str, str]:
-    path = f"{top}{folder}"
-    return {
-        f"{path}/cgroup.procs": "",
-        f"{path}/memory.max": f"{limit}\n",
-        f"{path}/memory.current": f"{usage}\n",
-        f"{path}/memory.stat": f"anon 1\ninactive_file {cache}\nactive_file 7\n",
-    }
+def v2_level(folder: str, limit: int | str, usage: int, cache: int, top: str = TOP) -> dict[str, str]:
+    return level(top + folder, 2, limit, usage, cache)
 
 
 def available(*parts: Mapping[str, str], without: str = "") -> AvailableMemory | None:
@@ -98,9 +96,6 @@ V2_LIMITED = (
     v2_level("/web.slice", "max", 800 * MB, 300 * MB),
     v2_level("/web.slice/app.service", 600 * MB, 500 * MB, 200 * MB),
 )
-
-
-UNIFIED = "sys/fs/cgroup/unified"
 HYBRID_LIMITED = (
     HYBRID,
     {f"{UNIFIED}/cgroup.procs": "", f"{UNIFIED}/web.slice/cgroup.procs": ""},
@@ -163,18 +158,22 @@ def test_an_unreadable_limit_makes_the_figure_unknown(tree, without):
     assert available(*tree, without=without) is None
 
 
-def test_an_invalid_file_makes_the_figure_unknown():
+APP = "sys/fs/cgroup/web.slice/app.service"
+
+
+@pytest.mark.parametrize(
+    ("changed", "without"),
+    [
+        ({"proc/meminfo": "MemFree: 10 kB\n"}, ""),
+        ({"sys/fs/cgroup/web.slice/memory.max": "plenty\n"}, ""),
+        ({f"{APP}/memory.stat": "anon 1\n"}, ""),
+        ({f"{APP}/memory.max/something": ""}, f"{APP}/memory.max"),  # a folder: that is not the same as no limit
+    ],
+)
+def test_an_invalid_file_makes_the_figure_unknown(changed, without):
     """A file with unexpected text makes available memory unknown, as the end of the process does."""
-    assert available(*V2_LIMITED, {"proc/meminfo": "MemFree: 10 kB\n"}) is None
-    assert available(*V2_LIMITED, {"sys/fs/cgroup/web.slice/memory.max": "plenty\n"}) is None
-    assert available(*V2_LIMITED, {"sys/fs/cgroup/web.slice/app.service/memory.stat": "anon 1\n"}) is None
+    assert available(*V2_LIMITED, changed, without=without) is None
     assert read_available_memory(2**22 + 1) is None
-
-
-def test_a_limit_that_cannot_be_opened_is_unknown():
-    """Here, because it is a folder. That is not the same as no limit."""
-    limit = "sys/fs/cgroup/web.slice/app.service/memory.max"
-    assert available(*V2_LIMITED, {f"{limit}/something": ""}, without=limit) is None
 
 
 SIZES = st.integers(0, 10_000 * MB)
@@ -221,17 +220,13 @@ def test_real_limit():
     assert 20_000_000 < answer.byte_count < (64 << 20) - 20_000_000
 
 
-OOM_V1 = {
-    "proc/4242/cgroup": "4:memory:/app\n",
-    "proc/self/mountinfo": "30 25 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n",
-    "sys/fs/cgroup/memory/app/cgroup.procs": "",
-    "sys/fs/cgroup/memory/app/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+OOM_V1 = V1 | {
+    f"{MEMORY}/site/app/cgroup.procs": "",
+    f"{MEMORY}/site/app/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
 }
-OOM_V2 = {
-    "proc/4242/cgroup": "0::/app\n",
-    "proc/self/mountinfo": "30 25 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-    "sys/fs/cgroup/app/cgroup.procs": "",
-    "sys/fs/cgroup/app/memory.events": "low 0\nhigh 0\nmax 9\noom 4\noom_kill 2\noom_group_kill 0\n",
+OOM_V2 = V2 | {
+    f"{APP}/cgroup.procs": "",
+    f"{APP}/memory.events": "low 0\nhigh 0\nmax 9\noom 4\noom_kill 2\noom_group_kill 0\n",
 }
 OOM_HOST = {"proc/vmstat": "nr_free_pages 9\noom_kill 7\nunevictable_pgs_scanned 0\n"}
 
@@ -243,7 +238,7 @@ OOM_HOST = {"proc/vmstat": "nr_free_pages 9\noom_kill 7\nunevictable_pgs_scanned
         (OOM_V2 | OOM_HOST, OomKills(2, 7)),
         (OOM_V2, OomKills(2, None)),
         (OOM_HOST, OomKills(None, 7)),
-        (OOM_V2 | {"sys/fs/cgroup/app/memory.events": "low 0\n"} | OOM_HOST, OomKills(None, 7)),  # before Linux 4.13
+        (OOM_V2 | {f"{APP}/memory.events": "low 0\n"} | OOM_HOST, OomKills(None, 7)),  # before Linux 4.13
         (OOM_HOST | {"proc/vmstat": "oom_kill\n"}, OomKills(None, None)),
         (OOM_HOST | {"proc/vmstat": "oom_kill many\n"}, OomKills(None, None)),
     ],
@@ -252,11 +247,7 @@ def test_counts(tmp_path, files, kills):
     """The counts of both cgroup versions are read; missing or invalid ones are unknown."""
     write_files(tmp_path, files)
     assert read_oom_kills(PID, root=tmp_path) == kills
-
-
-def test_of_this_machine():
-    """The host has counted its kills since Linux 4.13."""
-    assert (read_oom_kills(1).host or 0) >= 0
+    assert (read_oom_kills(1).host or 0) >= 0, "this machine"
 
 
 MASTER = 4000
@@ -289,27 +280,12 @@ def by_pid(*processes: WorkerProcess) -> dict[int, WorkerProcess]:
     return {process.pid: process for process in processes}
 
 
-class SlowClock:
-    """CPU time that grows by `step` seconds at each call."""
-
-    def __init__(self, step: float = 0.0) -> None:
-        self.step, self._now = step, 0.0
-
-    def __call__(self) -> float:
-        self._now += self.step
-        return self._now
-
-
-def test_unique_memory(tmp_path):
-    """Unique memory is the private pages, clean and dirty, and those of hugetlbfs if the kernel counts them."""
-    write_rollup(tmp_path, 7, 116)
-    assert read_unique_bytes(7, tmp_path) == (44 + 116) * KB
-    write_rollup(tmp_path, 7, 116, HUGE)
-    assert read_unique_bytes(7, tmp_path) == (44 + 116 + 2048) * KB
-
-
-def test_a_rollup_without_private_pages(tmp_path):
-    """A file without private pages is an error, not 0."""
+@pytest.mark.parametrize(("more", "kilobytes"), [("", 44 + 116), (HUGE, 44 + 116 + 2048)])
+def test_unique_memory(tmp_path, more, kilobytes):
+    """The private pages, clean and dirty, and those of hugetlbfs if the kernel counts them; a file without private
+    pages is an error, not 0."""
+    write_rollup(tmp_path, 7, 116, more)
+    assert read_unique_bytes(7, tmp_path) == kilobytes * KB
     write_files(tmp_path, {"proc/7/smaps_rollup": "Rss: 10 kB\nPrivate_Clean: 1 kB\n"})
     with pytest.raises(ValueError, match="no private pages"):
         read_unique_bytes(7, tmp_path)
@@ -355,49 +331,41 @@ def test_restarted_workers_are_not_read_more_often(tmp_path):
 
 
 def test_together(tmp_path):
-    """A worker not yet read counts as the largest; of anonymous memory only the largest counts."""
+    """A worker not yet read counts as the largest."""
     write_rollup(tmp_path, 2, 56)
     workers = by_pid(process(1, 50_000), process(2, 90_000), process(3, 70_000))
-    assert WorkerMemories(root=tmp_path).read(MASTER, workers, 0.0) == WorkerMemory(
-        100 * KB, "uss", 300 * KB, {2: 100 * KB}
-    )
-    nothing = WorkerMemories(root=tmp_path / "nothing")
-    assert nothing.read(MASTER, workers, 0.0) == WorkerMemory(90_000, "anonymous", 90_000, {})
+    uss = WorkerMemory(100 * KB, "uss", 300 * KB, {2: 100 * KB})
+    assert WorkerMemories(root=tmp_path).read(MASTER, workers, 0.0) == uss
 
 
 def test_anonymous_memory_if_there_is_no_other(tmp_path):
-    """If smaps_rollup is unreadable, the most anonymous memory of a living worker is the figure."""
+    """If smaps_rollup is unreadable, the most anonymous memory of a living worker is the figure, also for all together.
+    Without a worker, or if the kernel reports nothing about it, there is none."""
     memories = WorkerMemories(root=tmp_path)
-    memories.read(MASTER, by_pid(process(1, 900), process(2, 100)), 0.0)
-    assert memories.read(MASTER, by_pid(process(1, 300), process(2, 200)), 5.0) == WorkerMemory(
-        900, "anonymous", 900, {}
-    )
-    assert memories.read(MASTER, by_pid(process(2, 150)), 10.0) == WorkerMemory(200, "anonymous", 200, {})
-
-
-def test_nothing_is_known_without_a_worker(tmp_path):
-    """Without a worker, or if the kernel reports nothing about it, there is no figure."""
-    memories = WorkerMemories(root=tmp_path)
-    assert memories.read(MASTER, {}, 0.0) is None
-    assert memories.read(MASTER, by_pid(process(1)), 5.0) is None
+    for now, workers, most in (
+        (0.0, (process(1, 900), process(2, 100)), 900),
+        (5.0, (process(1, 300), process(2, 200)), 900),
+        (10.0, (process(2, 150),), 200),
+    ):
+        assert memories.read(MASTER, by_pid(*workers), now) == WorkerMemory(most, "anonymous", most, {})
+    assert memories.read(MASTER, {}, 15.0) is None
+    assert memories.read(MASTER, by_pid(process(1)), 20.0) is None
 
 
 def test_a_walk_that_takes_too_long_is_not_repeated(tmp_path, monkeypatch):
     """After 50 ms of CPU, anonymous memory is the figure; a new master is tried again."""
     write_rollup(tmp_path, 1, 956)
-    clock = SlowClock(step=0.9 * LONGEST_WALK)
-    monkeypatch.setattr(time, "thread_time", clock)
-    memories = WorkerMemories(root=tmp_path)
-    workers = by_pid(process(1, 5_000_000))
-    assert memories.read(MASTER, workers, 0.0).source == "uss"
-
-    clock.step = 1.1 * LONGEST_WALK
+    memories, workers, cpu = WorkerMemories(root=tmp_path), by_pid(process(1, 5_000_000)), [0.0]
     slow = WorkerMemory(5_000_000, "anonymous", 5_000_000, {})
-    assert memories.read(MASTER, workers, USS_SECONDS) == slow
 
-    clock.step = 0.0
-    assert memories.read(MASTER, workers, 2 * USS_SECONDS) == slow
-    assert memories.read(MASTER + 1, workers, 3 * USS_SECONDS).source == "uss"
+    def read(turn: int, master: int, seconds: float) -> WorkerMemory:
+        monkeypatch.setattr(time, "thread_time", lambda: cpu.append(cpu[-1] + seconds) or cpu[-1])
+        return memories.read(master, workers, turn * USS_SECONDS)
+
+    assert read(0, MASTER, 0.9 * LONGEST_WALK).source == "uss"
+    assert read(1, MASTER, 1.1 * LONGEST_WALK) == slow
+    assert read(2, MASTER, 0.0) == slow
+    assert read(3, MASTER + 1, 0.0).source == "uss"
 
 
 @given(st.lists(st.dictionaries(st.integers(1, 4), st.integers(0, 10**9), max_size=4), min_size=1, max_size=6))

@@ -102,13 +102,6 @@ def test_children_that_a_worker_waited_for():
     assert second.cpu_user_seconds < second.children_cpu_seconds
 
 
-def test_pinned_child(sleeper):
-    """A pinned process has only the CPUs to which it is pinned."""
-    cpu = min(os.sched_getaffinity(sleeper.pid))
-    os.sched_setaffinity(sleeper.pid, {cpu})
-    assert Processes().read(os.getpid(), [sleeper.pid])[sleeper.pid].affinity == (cpu,)
-
-
 def test_quick_reading():
     """It updates CPU times, and copies the slow figures from the last reading; a new process is read in full."""
     cpu = min(os.sched_getaffinity(0))
@@ -152,18 +145,17 @@ def test_parts_of_cpu_time():
 
 
 def test_not_a_child(sleeper):
-    """A process whose parent is not the master is not a worker; pid 0 is not a process."""
+    """A process whose parent is not the master is not a worker; pid 0 is not a process. A worker that has ended is a
+    zombie until its parent has noticed; then it has no state."""
     processes = Processes()
+    with started("true") as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        assert processes.read(os.getpid(), [ended.pid]) == {}
+        assert read_state(ended.pid) == b"Z"
+    assert read_state(ended.pid) == b""
     assert processes.read(os.getpid(), [os.getpid(), os.getppid(), 1, 0, -1, 2**40]) == {}
     assert processes.read(os.getppid(), [sleeper.pid]) == {}
     assert processes.read(os.getpid(), [sleeper.pid]).keys() == {sleeper.pid}
-
-
-def test_zombie():
-    """The reader leaves out a worker that has ended but was not waited for."""
-    with started("true") as process:
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert Processes().read(os.getpid(), [process.pid]) == {}
 
 
 def test_gone_between_readings(sleeper):
@@ -207,34 +199,19 @@ def test_real_workers():
         )
 
 
-def test_every_thread_of_a_process_is_read():
-    """Each thread has the CPU on which it last ran and its CPU time."""
-    ended = threading.Event()
+def test_a_thread_that_ends_during_the_reading_is_left_out(monkeypatch):
+    """A thread that ended after it was listed is left out; each other one has the CPU on which it last ran and its CPU
+    time. A process that has ended has none."""
+    listed, ended = os.listdir, threading.Event()
+    monkeypatch.setattr(os, "listdir", lambda folder: ["999999999", *listed(folder)])
     thread = threading.Thread(target=ended.wait)
     thread.start()
-    try:
-        threads = processes.read_threads(os.getpid())
-    finally:
-        ended.set()
-        thread.join()
+    threads = processes.read_threads(os.getpid())
+    ended.set()
+    thread.join()
     assert {os.getpid(), thread.native_id} <= threads.keys()
     assert all(cpu >= 0 and seconds >= 0 for cpu, seconds in threads.values())
-
-
-def test_a_thread_that_ends_during_the_reading_is_left_out(monkeypatch):
-    """A thread that ended after it was listed is left out; the others are read. A process that has ended has none."""
-    listed = os.listdir
-    monkeypatch.setattr(os, "listdir", lambda folder: ["999999999", *listed(folder)])
-    assert os.getpid() in processes.read_threads(os.getpid())
     assert processes.read_threads(999999999) == {}
-
-
-def test_a_name_may_hold_anything(tmp_path):
-    """The fields are those after the last parenthesis of the name."""
-    path = f"{tmp_path}/stat"
-    with open(path, "wb") as file:
-        file.write(b"7 (a) S (b) R 1 2 3\n")
-    assert procfs.read_stat_fields(path) == [b"R", b"1", b"2", b"3"]
 
 
 def open_files() -> int:
@@ -248,29 +225,20 @@ def test_a_file_that_is_too_long(tmp_path):
         procfs.read_file(tmp_path, "locks", most=99_999)
 
 
-def test_kept_files_show_what_is_in_them_now(tmp_path):
-    """Each read returns the present text; at most so many files stay open as allowed."""
-    kept, before = KeptFiles(3), open_files()
+@pytest.mark.parametrize(("most", "allowed", "stay_open"), [(3, 1 << 16, 3), (99, 64, 4)])
+def test_kept_files_show_what_is_in_them_now(tmp_path, monkeypatch, most, allowed, stay_open):
+    """Each read returns the present text; at most so many files stay open as allowed, and a sixteenth of the
+    descriptors that may be open: the others are for connections."""
+    kept, before = KeptFiles(most), open_files()
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (allowed, allowed))
     paths = [tmp_path / str(number) for number in range(5)]
     for text in ("first", "then"):
         for path in paths:
             path.write_text(f"{text} {path.name}")
         assert [kept.read_line(str(path)) for path in paths] == [f"{text} {path.name}".encode() for path in paths]
-    assert open_files() == before + 3
+    assert open_files() == before + stay_open
     kept.close()
     assert open_files() == before
-
-
-def test_few_files_are_kept_if_few_may_be_open(tmp_path, monkeypatch):
-    """A sixteenth of the descriptors at most: the others are for connections."""
-    kept, before = KeptFiles(99), open_files()
-    monkeypatch.setattr(resource, "getrlimit", lambda _what: (64, 64))
-    for number in range(9):
-        path = tmp_path / str(number)
-        path.write_text("text")
-        assert kept.read_line(str(path)) == b"text"
-    assert open_files() == before + 4
-    kept.close()
 
 
 def test_a_kept_file_of_a_process_that_has_ended():
@@ -302,16 +270,6 @@ def test_kept_files_yield_when_descriptors_run_out(tmp_path, monkeypatch):
     assert kept.read_line(str(second)) == b"2"
     assert open_files() == before + 1
     kept.close()
-
-
-def test_the_state_of_a_process_that_ends():
-    """A process is a zombie until its parent has noticed its end; then it has no state."""
-    process = subprocess.Popen(["sleep", "60"])
-    process.kill()
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-    assert read_state(process.pid) == b"Z"
-    process.wait()
-    assert read_state(process.pid) == b""
 
 
 def test_descriptors_are_counted():

@@ -38,9 +38,9 @@ def address():
 def test_a_process_that_has_ended_has_no_start(state, monkeypatch):
     """Neither a zombie nor a dead process is taken for the one that was proven, although its pid and start remain. No
     test can hold a process dead for long enough to read it, so the file is made up."""
-    own = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-    assert read_start_ticks(os.getpid()) == int(own[19])
-    monkeypatch.setattr(proof.procfs, "read_stat_fields", lambda _path: [state, *own[1:]])
+    own = Path("/proc/self/stat").read_bytes()
+    assert read_start_ticks(os.getpid()) == int(own.rpartition(b")")[2].split()[19])
+    monkeypatch.setattr(proof.procfs, "read_line", lambda _path: own.replace(b") R ", b") " + state + b" "))
     assert read_start_ticks(os.getpid()) == -1
 
 
@@ -64,7 +64,9 @@ def test_unix_source_for_another_user():
 
 
 def test_unix_source_of_another_process():
-    """If the document is of one process and the socket of another, as with a proxy, nothing is proven."""
+    """If the document is of one process and the socket of another, as with a proxy, nothing is proven; nor is it by
+    stats that did not come from a socket."""
+    assert prove_master_pid(os.getpid(), peer_pid=None, listener=None).pid is None
     proof = prove_master_pid(os.getppid(), peer_pid=os.getpid(), listener=None)
     assert proof.pid is None
     assert f"process {os.getpid()} listens on their socket" in (proof.reason or "")
@@ -130,11 +132,6 @@ def unshare_mounts() -> None:
     clone_newns = 0x00020000
     assert ctypes.CDLL(None).unshare(clone_newns) == 0
     subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-
-
-def test_no_socket():
-    """Stats that did not come from a socket prove nothing."""
-    assert prove_master_pid(os.getpid(), peer_pid=None, listener=None).pid is None
 
 
 @pytest.mark.integration

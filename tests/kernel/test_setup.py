@@ -2,13 +2,11 @@
 
 import json
 import os
-import shlex
 from pathlib import Path
 
 import pytest
 
 from tests.kernel.contained import snapshot_of
-from tests.kernel.options.trees import options_of
 from tests.support import real_uwsgi
 from tests.support.other_namespaces import as_nobody, as_root
 from uwsgi_headroom import stats
@@ -204,20 +202,24 @@ def tree(folder: Path, **descriptors: str) -> Path:
     return folder / "proc"
 
 
-def test_the_descriptors_come_first(tmp_path):
-    """Descriptor 2 is the log; 1 is it where 2 is no file."""
-    one, two = tmp_path / "one.log", tmp_path / "two.log"
-    one.touch()
-    two.touch()
-    assert find_log_file(7, Options(log_files=(str(one),)), proc=tree(tmp_path, fd1=str(one), fd2=str(two))) == str(two)
-    other = tmp_path / "other"
-    assert find_log_file(7, Options(), proc=tree(other, fd1=str(one), fd2="pipe:[4711]")) == str(one)
-
-
-@pytest.mark.parametrize("target", ["/dev/null", "pipe:[4711]", "socket:[4711]", "/nonexistent/log", "/tmp"])
-def test_what_is_no_file_is_no_log(target, tmp_path):
-    """A pipe, a device or a directory cannot be read."""
-    assert find_log_file(7, Options(), proc=tree(tmp_path, fd2=target)) == ""
+@pytest.mark.parametrize(
+    ("descriptors", "options", "found"),
+    [
+        ({"fd1": "one.log", "fd2": "two.log"}, ("one.log",), "two.log"),
+        ({"fd1": "one.log", "fd2": "pipe:[4711]"}, (), "one.log"),  # it is the log where 2 is no file
+        *(({"fd2": each}, (), None) for each in ("/dev/null", "pipe:[4711]", "socket:[4711]", "/nonexistent", "/tmp")),
+        ({"fd2": "a b;rm.log"}, (), None),  # the name goes into a command line that people paste
+        ({}, ("older.log", "one.log", "missing.log"), "one.log"),  # without the right, the last option that fits
+    ],
+)
+def test_where_the_log_is(descriptors, options, found, tmp_path):
+    """Descriptor 2 is the log. A pipe, a device or a directory cannot be read."""
+    for name in ("one.log", "two.log", "a b;rm.log"):
+        (tmp_path / name).touch()
+    targets = {each: str(tmp_path / name) if name.endswith(".log") else name for each, name in descriptors.items()}
+    log_files = tuple(str(tmp_path / name) for name in options)
+    log = find_log_file(7, Options(log_files=log_files), proc=tree(tmp_path, **targets))
+    assert log == (str(tmp_path / found) if found else "")
 
 
 def test_the_output_of_a_unit_goes_to_the_journal(tmp_path, monkeypatch):
@@ -229,42 +231,3 @@ def test_the_output_of_a_unit_goes_to_the_journal(tmp_path, monkeypatch):
     assert find_log_file(7, Options(), proc=proc) == "journal:shop.service"
     monkeypatch.setattr(setup, "_HAS_JOURNAL", tmp_path / "nowhere")
     assert find_log_file(7, Options(), proc=proc) == ""
-
-
-def test_without_the_right_the_options_say_it(tmp_path):
-    """The last option that names a file that is there."""
-    log = tmp_path / "shop.log"
-    log.touch()
-    options = Options(log_files=(str(tmp_path / "older"), str(log), str(tmp_path / "missing")))
-    assert find_log_file(7, options, proc=tmp_path / "proc") == str(log)
-
-
-def test_a_name_that_is_not_plain_is_not_printed(tmp_path):
-    """It goes into a command line that people paste."""
-    log = tmp_path / "a b;rm.log"
-    log.touch()
-    assert find_log_file(7, Options(), proc=tree(tmp_path, fd2=str(log))) == ""
-
-
-@pytest.mark.parametrize(
-    ("words", "files"),
-    [
-        ("--logto /var/log/a.log", ("/var/log/a.log",)),
-        ("--logto2=/var/log/a.log", ("/var/log/a.log",)),
-        ("--daemonize /var/log/a.log", ("/var/log/a.log",)),
-        ("-d /var/log/a.log", ("/var/log/a.log",)),
-        ("--logger file:/var/log/a.log", ("/var/log/a.log",)),
-        ("--logger file:logfile=/var/log/a.log,maxsize=1", ("/var/log/a.log",)),
-        ("--logger 'mylog file:/var/log/a.log'", ("/var/log/a.log",)),
-        ("--logto /var/log/a.log --req-logger file:/var/log/r.log", ("/var/log/a.log",)),
-        ("--logto 10.0.0.5:514", ()),
-        ("--logger socket:10.0.0.5:514", ()),
-        ("--logger syslog:password", ()),
-        ("--logto relative.log", ()),
-        ("--logto /var/log/%n.log", ()),
-        ("--if-env X --logto /var/log/a.log --endif", ()),
-    ],
-)
-def test_options_that_name_a_log(words, files, tmp_path):
-    """Absolute paths of plain names are kept, and no address."""
-    assert options_of(tmp_path, *shlex.split(words)).log_files == files

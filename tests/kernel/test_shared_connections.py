@@ -64,20 +64,15 @@ def forked(number: int, begin: Callable[[], None] = lambda: None) -> Iterator[li
             os.waitpid(pid, 0)
 
 
-def test_a_connection_that_was_opened_before_the_fork():
-    """Every worker has the same socket; the address is that of the other end."""
-    with listening("tcp") as port, socket.create_connection(("127.0.0.1", int(port))), forked(3) as pids:
-        found = SharedConnections().read(os.getpid(), pids)
-    assert found == (SharedConnection(f"127.0.0.1:{port}", 3),)
-
-
-def test_over_a_unix_socket(tmp_path):
-    """A connected peer outside of uWSGI has a name, too."""
-    path = str(tmp_path / "db")
-    with listening(path), socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(path)
-        with forked(2) as pids:
-            assert SharedConnections().read(os.getpid(), pids) == (SharedConnection(path, 2),)
+@pytest.mark.parametrize("where", ["tcp", "db"])
+def test_a_connection_that_was_opened_before_the_fork(where, tmp_path, monkeypatch):
+    """Every worker has the same socket; the address is that of the other end, a path for a UNIX socket."""
+    monkeypatch.chdir(tmp_path)
+    with listening(where) as port, socket.socket(socket.AF_INET if port else socket.AF_UNIX) as connection:
+        connection.connect(("127.0.0.1", int(port)) if port else where)
+        with forked(3) as pids:
+            found = SharedConnections().read(os.getpid(), pids)
+    assert found == (SharedConnection(f"127.0.0.1:{port}" if port else where, 3),)
 
 
 def test_what_workers_share_rightly():

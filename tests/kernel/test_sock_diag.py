@@ -20,8 +20,11 @@ def inode(server: socket.socket) -> int:
     return os.fstat(server.fileno()).st_ino
 
 
-def find(family: sock_diag.Family, server: socket.socket) -> sock_diag.Listener:
-    (listener,) = [listener for listener in sock_diag.list_listeners(family) if listener.inode == inode(server)]
+FAMILIES = {socket.AF_UNIX: "unix", socket.AF_INET: "inet", socket.AF_INET6: "inet6"}
+
+
+def find(server: socket.socket) -> sock_diag.Listener:
+    (listener,) = sock_diag.list_listeners(FAMILIES[server.family], {inode(server)})
     return listener
 
 
@@ -36,21 +39,23 @@ def clients(server: socket.socket, count: int) -> list[socket.socket]:
     return connected
 
 
-def test_unix_queue(tmp_path):
+SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
+
+
+@pytest.mark.parametrize(
+    ("backlog", "number", "queue", "limit"),
+    [(37, 5, 5, 37), (3, 9, 4, 3), (SOMAXCONN + 1000, 0, 0, SOMAXCONN)],
+    ids=["not full", "full: one more than its limit", "the limit that the kernel granted"],
+)
+def test_unix_queue(tmp_path, backlog, number, queue, limit):
     """A UNIX listener has the path of its bind(2), its unaccepted connections and its limit."""
-    with listening(str(tmp_path / "a.sock"), 37) as server:
-        waiting = clients(server, 5)
-        assert find("unix", server) == sock_diag.Listener(inode(server), "unix", str(tmp_path / "a.sock"), 5, 37)
-        server.accept()
-        assert find("unix", server).queue == len(waiting) - 1
-
-
-def test_full_queue_holds_one_more_than_its_limit(tmp_path):
-    """It is one longer than that."""
-    with listening(str(tmp_path / "a.sock"), 3) as server:
-        waiting = clients(server, 9)
-        listener = find("unix", server)
-        assert (listener.queue, listener.limit, len(waiting)) == (4, 3, 9)
+    path = str(tmp_path / "a.sock")
+    with listening(path, backlog) as server:
+        waiting = clients(server, number)
+        assert find(server) == sock_diag.Listener(inode(server), "unix", path, queue, limit)
+        if waiting:
+            server.accept()
+            assert find(server).queue == queue - 1
 
 
 @pytest.mark.parametrize(
@@ -62,7 +67,7 @@ def test_name(bound, name, tmp_path, monkeypatch):
     kernel does not record the folder."""
     monkeypatch.chdir(tmp_path)
     with listening(bound) as server:
-        assert find("unix", server).name == name
+        assert find(server).name == name
 
 
 @pytest.mark.parametrize(
@@ -78,17 +83,10 @@ def test_tcp_queue(family, host, spelled):
     """A TCP listener has its address and port, its unaccepted connections and its limit."""
     with listening((host, 0), 37) as server:
         waiting = clients(server, 5)
-        wait_until(lambda: find(family, server).queue == len(waiting), what="the handshakes")
+        wait_until(lambda: find(server).queue == len(waiting), what="the handshakes")
         port = server.getsockname()[1]
-        assert find(family, server) == sock_diag.Listener(inode(server), family, f"{spelled}:{port}", 5, 37)
+        assert find(server) == sock_diag.Listener(inode(server), family, f"{spelled}:{port}", 5, 37)
         assert sock_diag.inet_name(host, port) == f"{spelled}:{port}"
-
-
-def test_limit_is_somaxconn_at_most(tmp_path):
-    """The limit is the one that the kernel granted, not the requested one."""
-    somaxconn = int(Path("/proc/sys/net/core/somaxconn").read_text())
-    with listening(str(tmp_path / "a.sock"), somaxconn + 1000) as server:
-        assert find("unix", server).limit == somaxconn
 
 
 def test_only_stream_listeners_are_listed(tmp_path):
@@ -207,16 +205,10 @@ def test_inet_name(host, name):
     assert sock_diag.inet_name(host, 80) == name
 
 
-def listener_of(server: socket.socket) -> sock_diag.Listener:
-    family: sock_diag.Family = "unix" if server.family == socket.AF_UNIX else "inet"
-    (found,) = sock_diag.list_listeners(family, {inode(server)})
-    return found
-
-
 def test_known_listeners_are_asked_for_alone(tmp_path):
     """The queue and limit of each are those of a dump, in the order of the question; asking again sees changes."""
     with listening(str(tmp_path / "s"), 7) as unix, listening(("127.0.0.1", 0), 9) as tcp:
-        known = [listener_of(tcp), listener_of(unix)]
+        known = [find(tcp), find(unix)]
         queues = sock_diag.Queues()
         assert queues.ask(known) == [(0, 9), (0, 7)]
         with socket.socket(socket.AF_UNIX) as client, socket.create_connection(tcp.getsockname()):
@@ -229,10 +221,10 @@ def test_a_listener_that_is_closed_or_another():
     """There is no answer about a closed listener, nor about another one in its place; the next question is answered."""
     queues = sock_diag.Queues()
     with listening(("127.0.0.1", 0), shared=True) as tcp:
-        known, address = listener_of(tcp), tcp.getsockname()
+        known, address = find(tcp), tcp.getsockname()
     assert queues.ask([known]) is None
     with listening(address, shared=True) as other:
         assert queues.ask([known]) is None
-        assert queues.ask([listener_of(other), known]) is None
-        assert queues.ask([listener_of(other)]) == [(0, 9)]
+        assert queues.ask([find(other), known]) is None
+        assert queues.ask([find(other)]) == [(0, 9)]
     queues.close()

@@ -81,17 +81,6 @@ def test_heads_above_buffer_size_are_a_warning(app):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [("--processes", "2"), ("--processes", "2", "--threads", "4", "--log-5xx", "-L")])
-def test_errors_of_the_application_are_proven(tmp_path, options):
-    """The lines of requests have the PIDs and the counters of the workers."""
-    app = tmp_path / "fails.py"
-    app.write_text("def application(environ, start_response):\n    start_response('503 X', [])\n    return [b'x']\n")
-    with serving(app, *options) as server, repeated(lambda: get(server, "/"), pause=0.01):
-        document = check(server)
-    assert (document["status"], document["findings"][0]["code"]) == ("critical", "server_errors")
-
-
-@pytest.mark.slow
 def test_errors_of_uwsgi_itself_are_proven(tmp_path):
     """The line of a request without an application has the number of all requests."""
     (tmp_path / "broken.py").write_text("import missing_module\n")
@@ -120,17 +109,6 @@ def test_the_signal_that_ends_workers_is_named(app):
     assert any(event["workers"] and event["evidence"].startswith("Process ") for event in events)
 
 
-def test_a_missing_plugin_is_named(app):
-    with serving(app) as server, repeated(lambda: send(server.socket, packet(5, REQUEST_METHOD="GET"))):
-        document = check(server)
-    finding = findings(document)["requests_rejected"]
-    assert (document["status"], finding["title"]) == (
-        "critical",
-        "uWSGI's log says that no plugin serves the requests that the web server passes on.",
-    )
-    assert "(now 5)" in finding["change"]
-
-
 def test_a_failed_import_is_named(tmp_path):
     """The exception of a failed start, with its file and line, once a reload has repeated it."""
     (tmp_path / "broken.py").write_text("import os\nimport missing_module\n")
@@ -142,10 +120,12 @@ def test_a_failed_import_is_named(tmp_path):
 
 
 def test_the_way_to_read_the_log_is_printed(app):
-    """A verdict that would need the log prints the flag that reads it, if its file is known."""
+    """A verdict that would need the log prints the flag that reads it, if its file is known, and so does `discover`."""
     with serving(app, "--processes", "2") as server, repeated(lambda: end_first(server, signal.SIGKILL), pause=1.0):
         ran = run("check", server.stats, "--seconds", "6", "--all")
+        found = run("discover").stdout
     assert f"--log stats={server.directory}/log" in " ".join(ran.stdout.split())
+    assert re.search(rf"--log \S+={re.escape(str(server.log))}\b", found)
 
 
 def test_the_path_of_a_log_may_be_relative(app):
@@ -153,12 +133,6 @@ def test_the_path_of_a_log_may_be_relative(app):
     with serving(app) as server:
         ran = run("check", server.stats, "--seconds", "2", "--log", os.path.relpath(server.log), "--format", "json")
     assert "log" not in {each["what"] for each in json.loads(ran.stdout)["unknown"]}
-
-
-def test_discover_prints_the_flag(app):
-    with serving(app) as server:
-        ran = run("discover")
-        assert re.search(rf"--log \S+={re.escape(str(server.log))}\b", ran.stdout)
 
 
 def test_the_exporter_counts_messages(app):

@@ -14,7 +14,6 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import psutil
 from msgspec import Struct
 
 from uwsgi_headroom.discover.find import FoundMaster, ask_in_time
@@ -107,7 +106,8 @@ def read_launch(master: FoundMaster, end: float) -> Launch:
 def _read(master: FoundMaster, unit: Unit | None) -> Launch:
     process = f"/proc/{master.pid}"
     words, environment = _read_list(process, "cmdline"), _read_list(process, "environ")
-    options = read_options(master.pid, oldest_worker=min(map(_start, list_children(master.pid)), default=None))
+    starts = (procfs.read_start(pid) for pid in list_children(master.pid))
+    options = read_options(master.pid, oldest_worker=min((start for start in starts if start), default=None))
     file, text, why = _find_file(master, options, words, environment)
     on_debian = any(name.endswith("/conf/default.ini") for name in options.configuration_files)
     program = os.readlink(f"{process}/exe").removesuffix(" (deleted)")
@@ -148,14 +148,6 @@ def read_ids(pid: int) -> Ids:
             "differ, as those of a set-user-ID program do"
         )
     return Ids(int(uids[0]), int(gids[0]), tuple(map(int, groups)))
-
-
-def _start(pid: int) -> float:
-    """When a process was started, in epoch seconds; now if it has ended."""
-    try:
-        return psutil.Process(pid).create_time()
-    except psutil.Error:
-        return float("inf")
 
 
 def _read_confinement(process: str) -> str:

@@ -132,7 +132,9 @@ class Aside:
                 left = end - time.monotonic()
                 if left <= 0:
                     return False
-                _wait_for(self._socket, min(left, _TURN_SECONDS))
+                poll = select.poll()  # it waits for any descriptor, however high
+                poll.register(self._socket, select.POLLIN)
+                poll.poll(min(left, _TURN_SECONDS) * 1000)
 
     def age(self, ticket: _Ticket) -> float:
         """How long the child has worked on a question, in seconds; 0 if it has not begun."""
@@ -279,19 +281,10 @@ class Aside:
         if elapsed < HUNG_SECONDS or not self._has_begun:  # it may import a module first
             return elapsed >= START_SECONDS
         assert self._process
-        try:
-            fields = procfs.read_stat_fields(f"/proc/{self._process.pid}/stat")
-            used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        except (OSError, IndexError, ValueError):
+        stat = procfs.read_process_stat(self._process.pid)
+        if stat is None or stat.state != "R":
             return True
-        return fields[0] != b"R" or used - self._used >= HUNG_SECONDS or elapsed >= LONGEST_SECONDS
-
-
-def _wait_for(stream: socket.socket, seconds: float) -> None:
-    """Wait until a socket can be read, however high its descriptor is."""
-    poll = select.poll()
-    poll.register(stream, select.POLLIN)
-    poll.poll(seconds * 1000)
+        return stat.cpu_seconds - self._used >= HUNG_SECONDS or elapsed >= LONGEST_SECONDS
 
 
 _CODE = f"import sys; sys.path[:] = sys.argv[2:]; from {answering.__name__} import serve; serve(int(sys.argv[1]))"

@@ -84,10 +84,12 @@ class AcceptQueues:
         try:
             for listener in listeners:
                 request = sock_diag.unix_request(sock_diag.UDIAG_SHOW_ICONS, listener.inode)
-                payloads, _ = sock_diag.ask(request, dump=False)
-                clients = sock_diag.unix_attributes(payloads[0]).get(sock_diag.UNIX_DIAG_ICONS, b"")
+                payload = sock_diag.ask_about(request)
+                if payload is None:
+                    return None
+                clients = sock_diag.attributes(payload, sock_diag.unix_diag_msg).get(sock_diag.UNIX_DIAG_ICONS, b"")
                 found += [(inode, None) for (inode,) in _inodes.iter_unpack(clients) if inode]
-        except (OSError, struct.error, IndexError):  # a queue of thousands does not fit into the kernel's answer
+        except (OSError, struct.error):  # a queue of thousands does not fit into the kernel's answer
             return None
         return Waiting(tuple(found)) if len(found) <= MOST_LISTED else None
 
@@ -141,7 +143,7 @@ def _read_waiting(payload: bytes, address: bytes) -> dict[int, float]:
     if inode:
         return {}
     reached, cookie = _address_and_cookie.unpack_from(payload)
-    info = sock_diag.attributes(payload, sock_diag.inet_diag_msg.size).get(sock_diag.INET_DIAG_INFO, b"")
+    info = sock_diag.inet_info(payload)
     if len(info) < _age.size or (any(address) and reached != address):
         return {}
     return {cookie: _age.unpack_from(info)[0] / 1000}
@@ -161,7 +163,7 @@ class Backlogs:
     def __init__(self, dumps: ListenerDumps | None = None, asks: Asks = DIRECT) -> None:
         self._dumps, self._asks = dumps or ListenerDumps(), asks
         self._master_pid: int | None = None
-        self._sockets = _Sockets(None, False)
+        self._sockets = _Sockets(None, True)
         self._listeners: dict[str, list[Listener]] = {}
         self._found_for: tuple[int | None, Sequence[str]] = (None, ())
         self._accept_queues = AcceptQueues()
@@ -187,7 +189,7 @@ class Backlogs:
                 found = _match_all(names, master_pid, self._sockets, self._dumps)
         self._listeners = {name: match for name, match in found.items() if not isinstance(match, str)}
         self._has_rivals = {}
-        if len(self._listeners) == len(found) and not self._sockets.elsewhere:
+        if len(self._listeners) == len(found) and self._sockets.near is not False:
             self._found_for = master_pid, names
         return {name: _measure(match) for name, match in found.items()}
 
@@ -197,7 +199,7 @@ class Backlogs:
             held = self._asks.ask(read_socket_inodes, master_pid)
         except OSError:
             held = self._sockets.held if master_pid == self._master_pid else None
-        return _Sockets(held, _is_elsewhere(master_pid))
+        return _Sockets(held, shares_network_namespace(master_pid))
 
     def _ask_again(self) -> dict[str, Backlog] | None:
         """The queues of the listeners that were found last; None if one of them does not answer."""
@@ -214,8 +216,8 @@ class Backlogs:
         if not busy:
             return {}
         with suppress(OSError):
-            question = partial(self._list_waiting, busy)
-            return ask_in_network_of(master_pid, question) if self._sockets.elsewhere else question()
+            elsewhere = master_pid if self._sockets.near is False else None
+            return ask_in_network_of(elsewhere, partial(self._list_waiting, busy))
         return {}
 
     def _list_waiting(self, busy: Mapping[str, list[Listener]]) -> dict[str, Waiting]:
@@ -234,14 +236,10 @@ class Backlogs:
     def is_alone(self, master_pid: int) -> bool | None:
         """Whether the master holds every TCP listener of its network namespace; None if that is hidden."""
         sockets = self._read_sockets(master_pid)
-        if sockets.held is None or sockets.elsewhere is None:
+        if sockets.held is None or sockets.near is None:
             return None
         try:
-            dumps = (
-                ask_in_network_of(master_pid, lambda: _dump_all(TCP_FAMILIES, None, _list_in_time))
-                if sockets.elsewhere
-                else _dump_all(TCP_FAMILIES, None, self._dumps.list_listeners)
-            )
+            dumps = _dump_all(TCP_FAMILIES, None, master_pid, sockets, self._dumps)
         except OSError:
             return None
         inodes: set[int] = set()
@@ -253,16 +251,11 @@ class Backlogs:
 
 
 class _Sockets(Struct, frozen=True):
-    """The inodes of the sockets that a master holds, None if they are hidden; and whether the master is in another
-    network namespace, None if that is hidden."""
+    """The inodes of the sockets that a master holds, None if they are hidden; and whether the master is in this network
+    namespace, None if that is hidden."""
 
     held: frozenset[int] | None
-    elsewhere: bool | None
-
-
-def _is_elsewhere(master_pid: int) -> bool | None:
-    same = shares_network_namespace(master_pid)
-    return None if same is None else not same
+    near: bool | None
 
 
 class _Address(Struct, frozen=True):
@@ -315,15 +308,11 @@ def _match_all(
     understood = {name: _address(name) for name in names}
     addresses = {name: address for name, address in understood.items() if address}
     refused: dict[str, list[Listener] | str] = dict.fromkeys(understood.keys() - addresses.keys(), _IMPOSSIBLE)
-    if sockets.held is None and sockets.elsewhere is None:
+    if sockets.held is None and sockets.near is None:
         return refused | dict.fromkeys(addresses, NOT_VISIBLE.format(master_pid))
     families = {address.family for address in addresses.values()}
     try:
-        dumps = (
-            ask_in_network_of(master_pid, lambda: _dump_all(families, sockets.held, _list_in_time))
-            if sockets.elsewhere
-            else _dump_all(families, sockets.held, shared.list_listeners)
-        )
+        dumps = _dump_all(families, sockets.held, master_pid, sockets, shared)
     except OSError as refusal:
         return refused | dict.fromkeys(addresses, str(refusal))
     return refused | {name: _match(name, addresses[name], dumps, sockets.held) for name in addresses}
@@ -338,11 +327,20 @@ def _list_in_time(family: Family, held: frozenset[int] | None) -> list[Listener]
 
 
 def _dump_all(
+    families: Iterable[Family], held: frozenset[int] | None, master_pid: int, sockets: _Sockets, shared: ListenerDumps
+) -> dict[Family, list[Listener] | str]:
+    """The listeners in the master's network namespace, or the reason why they are unknown. Raises OSError with the
+    reason if that namespace may not be entered."""
+    if sockets.near is False:
+        return ask_in_network_of(master_pid, lambda: _dump_here(families, held, _list_in_time))
+    return _dump_here(families, held, shared.list_listeners)
+
+
+def _dump_here(
     families: Iterable[Family],
     held: frozenset[int] | None,
     list_listeners: Callable[[Family, frozenset[int] | None], list[Listener]],
 ) -> dict[Family, list[Listener] | str]:
-    """The listeners in this thread's network namespace, or the reason why they are unknown."""
     dumps: dict[Family, list[Listener] | str] = {}
     for family in families:
         try:
@@ -421,9 +419,8 @@ def find_socket_holders(master_pid: int, names: Sequence[str], workers: Mapping[
         held[worker_id] = inodes
     if not held:
         return None
-    matches = _match_all(
-        names, master_pid, _Sockets(read_socket_inodes(master_pid), _is_elsewhere(master_pid)), ListenerDumps()
-    )
+    sockets = _Sockets(read_socket_inodes(master_pid), shares_network_namespace(master_pid))
+    matches = _match_all(names, master_pid, sockets, ListenerDumps())
     listening = {
         name: {listener.inode for listener in listeners}
         for name, listeners in matches.items()

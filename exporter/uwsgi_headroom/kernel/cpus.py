@@ -67,7 +67,9 @@ def read_usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root:
     """
     try:
         allowed = len(os.sched_getaffinity(pid) if affinity is None else affinity)
-        host = _count_cpus(procfs.read_text(root, "sys/devices/system/cpu/online"))
+        online = procfs.read_text(root, "sys/devices/system/cpu/online")  # such as `0-3,8`
+        spans = (span.split("-") for span in online.strip().split(","))
+        host = sum(int(span[-1]) - int(span[0]) + 1 for span in spans)
         groups = _find_quotas(pid, root)
     except (OSError, ValueError):
         return None
@@ -77,12 +79,6 @@ def read_usable_cpus(pid: int, *, affinity: Collection[int] | None = None, root:
         "host" if count == host else "affinity" if count == allowed else "quota"
     )
     return UsableCpus(count, limited_by, host, allowed, quota if groups else None, groups)
-
-
-def _count_cpus(cpus: str) -> int:
-    """The number of CPUs in a list such as `0-3,8`."""
-    spans = (span.split("-") for span in cpus.strip().split(","))
-    return sum(int(span[-1]) - int(span[0]) + 1 for span in spans)
 
 
 def _find_quotas(pid: int, root: Path) -> tuple[GroupQuota, ...]:
@@ -165,18 +161,14 @@ class MachineCpu:
         if now - self._read_at >= READ_SECONDS:
             self._read_at = now
             self._asked = {path: at for path, at in self._asked.items() if now - at < FORGET_SECONDS}
-            self._latest = self._read(now)
+            try:
+                self._latest = MachineTimes(now, *parse_stat(procfs.read_file(self._path)))
+            except (OSError, ValueError):
+                self._latest = None
         if self._latest is not None:
             for path in self._asked.keys() - self._latest.groups.keys():
                 self._latest.groups[path] = read_usage(path)
         return self._latest
-
-    def _read(self, at: float) -> MachineTimes | None:
-        try:
-            idle, used = parse_stat(procfs.read_file(self._path))
-        except (OSError, ValueError):
-            return None
-        return MachineTimes(at, idle, used)
 
 
 def parse_stat(text: bytes) -> tuple[dict[int, float], dict[int, float]]:

@@ -42,16 +42,19 @@ def read_available_memory(pid: int, *, root: Path = ROOT) -> AvailableMemory | N
     try:
         host = _read_field(root, "proc/meminfo", "MemAvailable:") * 1024
         cgroups = find_cgroups(pid, "memory", root)
-        names = _VERSION_1 if cgroups.version == 1 else _VERSION_2
+        names, _ = _FILES[cgroups.version == 1]
         cgroup = min((_unused(folder, *names) for folder in cgroups.folders), default=math.inf)
     except (OSError, ValueError):
         return None
     return AvailableMemory(host, "host") if host <= cgroup else AvailableMemory(int(cgroup), "cgroup")
 
 
-_VERSION_1 = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
-_VERSION_2 = "memory.max", "memory.current", "inactive_file"
-"""The files of a cgroup with its limit and its usage, and the field of the inactive file cache."""
+_FILES = {
+    True: (("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"), "memory.oom_control"),
+    False: (("memory.max", "memory.current", "inactive_file"), "memory.events"),
+}
+"""The files of a cgroup with its limit and its usage, the field of the inactive file cache, and the file that counts
+OOM kills. By whether the version is 1."""
 
 
 def _unused(folder: str, limit_file: str, usage_file: str, cache_field: str) -> float:
@@ -205,6 +208,5 @@ def read_oom_kills(pid: int, *, root: Path = ROOT) -> OomKills:
         host = _read_field(root, "proc/vmstat", "oom_kill")
     with suppress(OSError, ValueError, IndexError):
         cgroups = find_cgroups(pid, "memory", root)
-        file = "memory.oom_control" if cgroups.version == 1 else "memory.events"
-        cgroup = _read_field(cgroups.folders[-1], file, "oom_kill")
+        cgroup = _read_field(cgroups.folders[-1], _FILES[cgroups.version == 1][1], "oom_kill")
     return OomKills(cgroup, host)

@@ -40,6 +40,12 @@ def shares_network_namespace(pid: int) -> bool | None:
     return (theirs.st_dev, theirs.st_ino) == (ours.st_dev, ours.st_ino)
 
 
+def find_elsewhere(pid: int) -> int | None:
+    """The process itself if it is in another network namespace, or in one that is not visible; None if it is in this
+    one."""
+    return None if shares_network_namespace(pid) else pid
+
+
 CLONE_NEWNET = 0x40000000  # linux/sched.h
 
 WHO_MAY_ASK = (
@@ -51,9 +57,9 @@ WHO_MAY_ASK = (
 NOT_VISIBLE = "process {} is not visible: it has ended, or /proc hides it (mount option hidepid)"
 
 
-def ask_in_network_of(pid: int, question: Callable[[], T]) -> T:
+def ask_in_network_of(pid: int | None, question: Callable[[], T]) -> T:
     """The result of `question`, which runs in a thread in the network namespace of a process; if that is this
-    process's own, in this thread.
+    process's own, or with None, in this thread.
 
     A netlink socket belongs to the namespace of the thread that creates it, and setns(2) moves one thread. So each
     question is asked in a short-lived thread of its own, 0.1 ms: no thread of the exporter ever changes its namespace,
@@ -63,10 +69,10 @@ def ask_in_network_of(pid: int, question: Callable[[], T]) -> T:
     Raises whatever `question` raises, or OSError with the reason to show to the operator. The caller waits, so
     `question` has to be short.
     """
-    same = shares_network_namespace(pid)
+    same = pid is None or shares_network_namespace(pid)
     if same is None:
         raise OSError(NOT_VISIBLE.format(pid))
-    if same:
+    if pid is None or same:
         return question()
 
     def enter_and_ask() -> T:

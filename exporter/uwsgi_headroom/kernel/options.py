@@ -111,11 +111,6 @@ class MasterFiles:
         self._bytes_left = MOST_BYTES
         self.newest = 0.0
 
-    def read_command_line(self) -> list[str]:
-        """The words of the process's command line. Raises OSError, for example if it is longer than MOST_BYTES."""
-        text = procfs.read_file(self._process / "cmdline", most=MOST_BYTES)
-        return text.decode(errors="replace").removesuffix("\0").split("\0")
-
     def is_working_directory(self, path: str) -> bool:
         """Whether an absolute path is that of the working directory; False if the working directory is hidden."""
         try:
@@ -126,8 +121,7 @@ class MasterFiles:
     def read(self, name: str) -> str:
         """Read a file by the name that the process would use. Raises OSError, for example if all files together are
         longer than MOST_BYTES; ValueError for an impossible name."""
-        path = os.path.join(os.readlink(self._process / "cwd"), name)
-        with self._find(path) as found:  # a device or a FIFO is not opened even for a moment
+        with self._find(name) as found:  # a device or a FIFO is not opened even for a moment
             file = procfs.open_again(found)
         changed, content = os.fstat(file).st_ctime, b""
         with open(file, "rb", buffering=0) as opened:
@@ -142,15 +136,15 @@ class MasterFiles:
     def identify(self, name: str) -> tuple[int, int]:
         """The device and inode of a file, the same under each of its names. Raises OSError; ValueError for an
         impossible name."""
-        path = os.path.join(os.readlink(self._process / "cwd"), name)
-        with self._find(path) as found:
+        with self._find(name) as found:
             status = os.fstat(found)
         return status.st_dev, status.st_ino
 
     @contextmanager
-    def _find(self, path: str) -> Iterator[int]:
-        """A descriptor for an absolute path of the process, which permits no more than fstat(2). Links are resolved
-        within the process's root directory, which may be that of a container. Raises OSError."""
+    def _find(self, name: str) -> Iterator[int]:
+        """A descriptor for a file of the process, which permits no more than fstat(2). Links are resolved within the
+        process's root directory, which may be that of a container. Raises OSError."""
+        path = os.path.join(os.readlink(self._process / "cwd"), name)
         with ExitStack() as opened:
             folders = [_open_path(self._process / "root", os.O_DIRECTORY, None, opened)]
             left, links = path.split("/")[::-1], 0
@@ -260,22 +254,11 @@ _NAMES_FILES = ("touch-", "paste", "if-")
 _SUFFIXES = (".ini", ".xml", ".yaml", ".yml", ".json", ".js")
 
 # For parsing uWSGI's command line as getopt(3) does: the letters of relevant options, and all letters with a value.
-_LETTERS = {
-    "p": "processes",
-    "w": "module",
-    "t": "harakiri",
-    "l": "listen",
-    "R": "max-requests",
-    "z": "socket-timeout",
-    "M": "master",
-    "T": "enable-threads",
-    "i": "single-interpreter",
-    "b": "buffer-size",
-    "S": "set",
-    "x": "xml",
-    "y": "yaml",
-    "d": "daemonize",
-}
+_WITH_LETTER = """
+    p:processes w:module t:harakiri l:listen R:max-requests z:socket-timeout M:master T:enable-threads
+    i:single-interpreter b:buffer-size S:set x:xml y:yaml d:daemonize
+"""
+_LETTERS = dict(pair.split(":") for pair in _WITH_LETTER.split())
 _LETTERS_WITH_VALUE = frozenset("sptxSdlvbRzAQywJHO")
 _VALUE_OPTIONAL = ("need-app", "asyncio", "chmod-socket")  # only as --option=value
 _LOG_FILE = re.compile(r"(?:(?:\w{1,40} )?file:(?:logfile=)?)?(/[^,:]*)(?:,.*)?")
@@ -298,13 +281,14 @@ _END_WORKERS = (
 def read_options(pid: int, *, oldest_worker: float | None = None, proc: Path = Path("/proc")) -> Options:
     """The options of the uWSGI master whose proven PID is `pid`. oldest_worker: the spawn time of its oldest worker, in
     whole epoch seconds as in uWSGI's stats. Never raises, but may never end: a question for `aside`."""
-    files = MasterFiles(pid, proc=proc)
     try:
-        words = _words_of_uwsgi(files.read_command_line())
+        text = procfs.read_file(proc / str(pid) / "cmdline", most=MOST_BYTES).decode(errors="replace")
     except OSError:
         return Options()
+    words = _words_of_uwsgi(text.removesuffix("\0").split("\0"))
     if not words:  # all options are in the environment, or procname has overwritten the command line
         return Options()
+    files = MasterFiles(pid, proc=proc)
     reading = _Reading(files)
     reading.take_command_line(words)
     return reading.result(changed=oldest_worker is not None and files.newest >= oldest_worker + 1)

@@ -23,10 +23,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.procfs import TICKS
 
 T = TypeVar("T")
-
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -42,21 +41,21 @@ class WorkerProcess(Struct, frozen=True):
 
     pid: int
 
-    cpu_user_seconds: float | None
-    cpu_system_seconds: float | None
+    cpu_user_seconds: float | None = None
+    cpu_system_seconds: float | None = None
     """CPU time of all threads since the start of the process."""
-    resident_bytes: int | None
+    resident_bytes: int | None = None
 
-    voluntary_context_switches: int | None
-    involuntary_context_switches: int | None
+    voluntary_context_switches: int | None = None
+    involuntary_context_switches: int | None = None
     """Of the main thread only, since its start: the kernel counts per thread."""
-    open_fds: int | None
+    open_fds: int | None = None
     """The only figure that needs a privilege, and only before Linux 6.2 (see `procfs.count_descriptors`)."""
-    affinity: tuple[int, ...] | None
+    affinity: tuple[int, ...] | None = None
 
-    last_cpu: int | None
+    last_cpu: int | None = None
     """The CPU on which the main thread last ran."""
-    start_time: float | None
+    start_time: float | None = None
     """Epoch seconds, to a hundredth."""
     anonymous_bytes: int | None = None
     """The resident memory that is not backed by a file (RssAnon of proc_pid_status(5)); other processes may share it,
@@ -77,7 +76,7 @@ class WorkerProcess(Struct, frozen=True):
 
 
 class Processes:
-    """Reads the workers repeatedly. It keeps psutil's objects, which know the start of each process."""
+    """Reads the workers repeatedly."""
 
     def __init__(self) -> None:
         self._known: dict[int, _Known] = {}
@@ -103,23 +102,13 @@ class Processes:
                 if before and quick and line == before.line:
                     known[pid] = before
                     continue
-                stat = _parse_stat(line)
-                if stat.parent != master_pid or stat.state in "ZX":
-                    continue
-                if before and stat.start != before.stat.start:
-                    before = None  # the PID was reused
-                is_same = before is not None and before.stat.threads == stat.threads
-                since = before.worker.threads_since if before and is_same else time.monotonic()
-                lows = (before.lows if before else _Lows(stat.pages)).add(stat.pages)
-                if before and quick:
-                    process, worker = before.process, before.worker
-                else:
-                    process = before.process if before else psutil.Process(pid)
-                    worker = _read(process)
-                known[pid] = _Known(process, line, stat, stat.update(worker, since, lows.least), lows)
-            except (psutil.NoSuchProcess, FileNotFoundError, ProcessLookupError):
+                stat = procfs.parse_process_stat(line)
+                if stat.parent == master_pid and not stat.has_ended:
+                    same = before if before and before.stat.start == stat.start else None  # or the PID was reused
+                    known[pid] = _read(pid, line, stat, same, quick=quick)
+            except (FileNotFoundError, ProcessLookupError):
                 continue  # the process has ended
-            except (psutil.Error, OSError, ValueError) as error:
+            except (OSError, ValueError) as error:
                 # If the exporter is short of descriptors or memory, living workers must not count as dead.
                 if isinstance(error, OSError) and error.errno in _OURS and before:
                     known[pid] = before
@@ -129,36 +118,6 @@ class Processes:
                 procfs.KEPT.forget(ended)
         self._known = known
         return self._workers
-
-
-class _StatFields(NamedTuple):
-    """Fields of the `stat` file of a process or thread (proc_pid_stat(5)). Times are in clock ticks; `start` counts
-    from the machine's boot. pages: of resident memory, to a few megabytes."""
-
-    state: str
-    parent: int
-    user: int
-    system: int
-    children_user: int
-    children_system: int
-    threads: int
-    start: int
-    pages: int
-    cpu: int
-
-    def update(self, worker: WorkerProcess, threads_since: float, least_pages: int) -> WorkerProcess:
-        """The figures of a process, with those of its `stat` file as they are now."""
-        return replace(
-            worker,
-            cpu_user_seconds=self.user / _TICKS,
-            cpu_system_seconds=self.system / _TICKS,
-            last_cpu=self.cpu,
-            children_cpu_seconds=(self.children_user + self.children_system) / _TICKS,
-            is_stopped=self.state in "Tt",
-            threads=self.threads or None,
-            threads_since=threads_since,
-            low_bytes=least_pages * _PAGE,
-        )
 
 
 class _Lows(NamedTuple):
@@ -182,58 +141,64 @@ class _Lows(NamedTuple):
 class _Known(NamedTuple):
     """The last reading of a process: its `stat` file as it was and its fields, and all figures."""
 
-    process: psutil.Process
     line: bytes
-    stat: _StatFields
+    stat: procfs.ProcessStat
     worker: WorkerProcess
     lows: _Lows
 
 
-def _parse_stat(line: bytes) -> _StatFields:
-    """Raises ValueError if the line is not as in proc_pid_stat(5)."""
-    fields = line.rpartition(b")")[2].split()
-    if len(fields) < 37:
-        raise ValueError(f"a stat file has {len(fields)} fields after the name")
-    return _StatFields(fields[0].decode(), *[int(fields[at]) for at in (1, 11, 12, 13, 14, 17, 19, 21, 36)])
+_STATUS = re.compile(
+    rb"^(VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)( kB)?", re.MULTILINE
+)
 
 
-_STATUS = re.compile(rb"^(VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)", re.MULTILINE)
+def _read(pid: int, line: bytes, stat: procfs.ProcessStat, before: _Known | None, *, quick: bool) -> _Known:
+    """A process as it is now. before: the same process as it was. Raises OSError."""
+    worker = before.worker if before else WorkerProcess(pid, start_time=procfs.read_start(pid))
+    lows = (before.lows if before else _Lows(stat.pages)).add(stat.pages)
+    now = replace(
+        worker,
+        **({} if before and quick else _read_slow(pid)),
+        cpu_user_seconds=stat.user / TICKS,
+        cpu_system_seconds=stat.system / TICKS,
+        last_cpu=stat.cpu,
+        children_cpu_seconds=(stat.children_user + stat.children_system) / TICKS,
+        is_stopped=stat.state in "Tt",
+        threads=stat.threads or None,
+        threads_since=worker.threads_since if worker.threads == stat.threads else time.monotonic(),
+        low_bytes=lows.least * _PAGE,
+    )
+    return _Known(line, stat, now, lows)
 
 
-def _read(process: psutil.Process) -> WorkerProcess:
-    """Read every figure that is not in the `stat` file, each file once. Raises NoSuchProcess or OSError if the process
-    has ended.
+def _read_slow(pid: int) -> dict[str, object]:
+    """The figures of a process that are not in its `stat` file, each file read once. Raises FileNotFoundError or
+    ProcessLookupError if it has ended.
 
     psutil's own functions for these files take three times as long, which was a tenth of the exporter's cost.
     """
-    pid = process.pid
-    status = {name: int(number) for name, number in _STATUS.findall(procfs.read_file(f"/proc/{pid}/status"))}
-    resident, anonymous = status.get(b"VmRSS"), status.get(b"RssAnon")
-    affinity = _value_if_permitted(process.cpu_affinity)
-    return WorkerProcess(
-        pid=pid,
-        cpu_user_seconds=None,
-        cpu_system_seconds=None,
-        resident_bytes=None if resident is None else resident * 1024,
-        voluntary_context_switches=status.get(b"voluntary_ctxt_switches"),
-        involuntary_context_switches=status.get(b"nonvoluntary_ctxt_switches"),
-        open_fds=_value_if_permitted(lambda: procfs.count_descriptors(pid)),
-        affinity=tuple(affinity) if affinity else None,
-        last_cpu=None,
-        start_time=_value_if_permitted(process.create_time),
-        anonymous_bytes=None if anonymous is None else anonymous * 1024,
-        most_fds=_value_if_permitted(lambda: procfs.read_descriptor_limit(pid)),
-    )
+    status = {
+        name: int(number) * (1024 if unit else 1)
+        for name, number, unit in _STATUS.findall(procfs.read_file(f"/proc/{pid}/status"))
+    }
+    return {
+        "resident_bytes": status.get(b"VmRSS"),
+        "anonymous_bytes": status.get(b"RssAnon"),
+        "voluntary_context_switches": status.get(b"voluntary_ctxt_switches"),
+        "involuntary_context_switches": status.get(b"nonvoluntary_ctxt_switches"),
+        "open_fds": _value_if_permitted(lambda: procfs.count_descriptors(pid)),
+        "most_fds": _value_if_permitted(lambda: procfs.read_descriptor_limit(pid)),
+        "affinity": _value_if_permitted(lambda: tuple(sorted(os.sched_getaffinity(pid)))),
+    }
 
 
 def _value_if_permitted(ask: Callable[[], T]) -> T | None:
-    """The result of `ask`, or None if this user may not read it. Raises NoSuchProcess or FileNotFoundError if the
-    process has ended."""
+    """The result of `ask`, or None if this user may not read it. Raises as `_read`."""
     try:
         return ask()
-    except (psutil.NoSuchProcess, FileNotFoundError):
+    except (FileNotFoundError, ProcessLookupError):
         raise
-    except (psutil.Error, OSError):
+    except OSError:
         return None
 
 
@@ -253,8 +218,8 @@ def read_threads(pid: int) -> Threads:
     with suppress(OSError):  # the process has ended
         for thread in os.listdir(folder):
             with suppress(OSError):  # this thread has ended
-                stat = _parse_stat(procfs.read_line(f"{folder}/{thread}/stat"))
-                by_thread[int(thread)] = stat.cpu, (stat.user + stat.system) / _TICKS
+                stat = procfs.parse_process_stat(procfs.read_line(f"{folder}/{thread}/stat"))
+                by_thread[int(thread)] = stat.cpu, stat.cpu_seconds
     return by_thread
 
 

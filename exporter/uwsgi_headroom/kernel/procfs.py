@@ -9,10 +9,10 @@ import resource
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -164,6 +164,61 @@ def read_stat_fields(*path: str) -> list[bytes]:
     return read_line(os.path.join(*path)).rpartition(b")")[2].split()
 
 
+TICKS = os.sysconf("SC_CLK_TCK")
+_ENDED = ("Z", "X")
+
+
+class ProcessStat(NamedTuple):
+    """Fields of the `stat` file of a process or thread (proc_pid_stat(5)). Times are in clock ticks; `start` counts
+    from the machine's boot. pages: of resident memory, to a few megabytes."""
+
+    state: str
+    parent: int
+    user: int
+    system: int
+    children_user: int
+    children_system: int
+    threads: int
+    start: int
+    pages: int
+    cpu: int
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its parent has not noticed its end yet."""
+        return self.state in _ENDED
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system time since its start."""
+        return (self.user + self.system) / TICKS
+
+
+def parse_process_stat(line: bytes) -> ProcessStat:
+    """Raises ValueError if the line is not as in proc_pid_stat(5)."""
+    fields = line.rpartition(b")")[2].split()
+    if len(fields) < 37:
+        raise ValueError(f"a stat file has {len(fields)} fields after the name")
+    return ProcessStat(fields[0].decode(), *[int(fields[at]) for at in (1, 11, 12, 13, 14, 17, 19, 21, 36)])
+
+
+def read_process_stat(pid: int) -> ProcessStat | None:
+    """None if the process has ended, or is hidden; a zombie still has one."""
+    try:
+        return parse_process_stat(read_line(f"/proc/{pid}/stat"))
+    except (OSError, ValueError):
+        return None
+
+
+def read_start(pid: int) -> float | None:
+    """When a process was started, in epoch seconds, to a hundredth; None if it has ended, or is hidden."""
+    try:
+        booted = read_file("/proc/stat").partition(b"\nbtime ")[2].partition(b"\n")[0]
+        return int(booted) + parse_process_stat(read_line(f"/proc/{pid}/stat")).start / TICKS
+    except (OSError, ValueError):
+        return None
+
+
 def read_state(pid: int, thread: int | None = None) -> bytes:
     """The state of a process, or of one of its threads, as the letter of proc_pid_stat(5); empty if it has ended."""
     try:
@@ -190,21 +245,25 @@ def read_socket_inodes(pid: int) -> frozenset[int] | None:
     see proc(5)), so even its own user may not read them. Costs a system call per descriptor: cache the result. Only the
     lowest descriptors are read: a server opens its listening sockets first.
     """
-    inodes = []
-    folder = f"/proc/{pid}/fd"
     try:
-        with os.scandir(folder) as entries:
-            descriptors = [entry.name for entry in islice(entries, MOST_DESCRIPTORS)]
-        for descriptor in descriptors:
-            try:
-                target = os.readlink(f"{folder}/{descriptor}")
-            except FileNotFoundError:  # closed in the meantime
-                continue
-            if inode := socket_inode(target):
-                inodes.append(inode)
+        targets = [target for _, target in list_descriptors(pid, MOST_DESCRIPTORS)]
     except OSError:
         return None
-    return frozenset(inodes)
+    return frozenset(inode for target in targets if (inode := socket_inode(target)))
+
+
+def list_descriptors(pid: int, most: int) -> Iterator[tuple[int, str]]:
+    """The open descriptors of a process, at most so many, and what each is open on. Raises OSError if this user may not
+    read them, or the process has ended."""
+    folder = f"/proc/{pid}/fd"
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in islice(entries, most)]
+    for name in names:
+        try:
+            target = os.readlink(f"{folder}/{name}")
+        except FileNotFoundError:  # closed in the meantime
+            continue
+        yield int(name), target
 
 
 MOST_DESCRIPTORS = 4096

@@ -23,7 +23,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
-import psutil
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -113,13 +112,10 @@ class WorkersHere:
 
     def _began(self, worker: Worker) -> bool:
         pid = worker.pid if self.depth == 1 else self._here.get(worker.pid or 0)
-        try:
-            process = psutil.Process(pid or 0)
-            return process.ppid() == self.master_pid and (
-                abs(process.create_time() - (worker.last_spawn or 0)) <= SPAWN_SECONDS
-            )
-        except (psutil.Error, OSError, ValueError, OverflowError):
+        stat, start = procfs.read_process_stat(pid or 0), procfs.read_start(pid or 0)
+        if stat is None or start is None or stat.parent != self.master_pid:
             return False
+        return abs(start - (worker.last_spawn or 0)) <= SPAWN_SECONDS
 
     def _find(self, pids: Collection[int], again: bool) -> None:
         if again:
@@ -340,8 +336,5 @@ def _is_listener(pid: int, document_pid: int, inodes: Collection[int]) -> bool:
 
 def read_start_ticks(pid: int) -> int:
     """The start of a process, in clock ticks since boot; -1 if it has ended or is hidden."""
-    try:
-        fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
-        return -1 if fields[0] in (b"Z", b"X") else int(fields[19])
-    except (OSError, ValueError, IndexError):
-        return -1
+    stat = procfs.read_process_stat(pid)
+    return -1 if stat is None or stat.has_ended else stat.start

@@ -16,14 +16,13 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
-from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
+from uwsgi_headroom.kernel.namespaces import find_elsewhere, read_pid_numbers
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.waits.descriptors import MOST_FDINFO_BYTES, list_sockets_in_epoll
 from uwsgi_headroom.kernel.waits.peers import Peers
@@ -36,10 +35,13 @@ MOST_PROCESSES = 64
 _MOST_DESCRIPTORS = 256
 _MOST_SETS = 32
 
-_TICKS, _PAGE = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
-_NAMED = re.compile(rb"uWSGI (?:(mule|spooler|master)|(http|fastrouter|rawrouter|sslrouter))\b")
+_NAMED = re.compile(rb"uWSGI (mule|spooler|master|http|fastrouter|rawrouter|sslrouter)\b")
 """The names that `auto-procname` gives."""
+
+_ROLES: Mapping[bytes, Role] = {b"mule": "mule", b"spooler": "spooler"}
+_BY_LISTENING: Mapping[bool | None, Role] = {None: "other", True: "router", False: "mule"}
 
 
 class _Process(Struct):
@@ -50,9 +52,6 @@ class _Process(Struct):
     start: int
     cpu_seconds: float
     is_sure: bool
-
-
-_UNKNOWN = _Process("other", 0, 0.0, False)
 
 
 class Roles:
@@ -72,7 +71,7 @@ class Roles:
         now = self._clock()
         if now - self._looked_at >= self._keep:
             others = [pid for pid in list_children(master_pid) if pid not in set(workers)][:MOST_PROCESSES]
-            doubtful = tuple(pid for pid in others if not (self._known.get(pid) or _UNKNOWN).is_sure)
+            doubtful = tuple(pid for pid in others if pid not in self._known or not self._known[pid].is_sure)
             try:
                 signs = self._asks.ask(read_signs, doubtful) if doubtful else {}
             except NotYetError:
@@ -95,11 +94,11 @@ class Roles:
         found = [master, *others]
         own = len(found)
         for place, pid in enumerate(found):  # it grows
-            try:
-                role: Role | None = "master" if pid == master else "daemon" if place >= own else None
-                now, size = _read(pid, before.get(pid), role, partial(_find_role, pid, name, spoolers, signs))
-            except (OSError, ValueError, IndexError):
-                continue  # it has ended
+            role: Role | None = "master" if pid == master else "daemon" if place >= own else None
+            read = _read(pid, before.get(pid), role, partial(_find_role, pid, name, spoolers, signs))
+            if read is None:
+                continue
+            now, size = read
             if now.role == "daemon":
                 started = [child for child in list_children(pid) if child not in found]
                 found += started[: max(0, 1 + MOST_PROCESSES - len(found))]
@@ -120,15 +119,16 @@ class Roles:
         )
 
 
-def _read(pid: int, then: _Process | None, role: Role | None, find_role: Callable[[], Role]) -> tuple[_Process, int]:
-    """A process as it is now, and its resident bytes. Raises OSError, ValueError or IndexError if it has ended."""
-    fields = procfs.read_stat_fields(f"/proc/{pid}/stat")
-    if fields[0] in (b"Z", b"X"):
-        raise ProcessLookupError(pid)
-    start, used = int(fields[19]), (int(fields[11]) + int(fields[12])) / _TICKS
-    same = then if then and then.start == start else None
+def _read(
+    pid: int, then: _Process | None, role: Role | None, find_role: Callable[[], Role]
+) -> tuple[_Process, int] | None:
+    """A process as it is now, and its resident bytes; None if it has ended."""
+    stat = procfs.read_process_stat(pid)
+    if stat is None or stat.has_ended:
+        return None
+    same = then if then and then.start == stat.start else None
     role = role or (same.role if same and same.is_sure else find_role())
-    return _Process(role, start, used, same is not None and same.role == role), int(fields[21]) * _PAGE
+    return _Process(role, stat.start, stat.cpu_seconds, same is not None and same.role == role), stat.pages * _PAGE
 
 
 def _find_role(pid: int, name: bytes, spoolers: set[int], signs: Mapping[int, Signs]) -> Role:
@@ -138,9 +138,7 @@ def _find_role(pid: int, name: bytes, spoolers: set[int], signs: Mapping[int, Si
         return "daemon"
     named, listens = signs.get(pid, Signs(b"", None))
     found = _NAMED.match(named)
-    if found:
-        return "mule" if found[1] == b"mule" else "spooler" if found[1] == b"spooler" else "router"
-    return "other" if listens is None else "router" if listens else "mule"
+    return _ROLES.get(found[1], "router") if found else _BY_LISTENING[listens]
 
 
 class Signs(NamedTuple):
@@ -162,9 +160,8 @@ def read_signs(pids: Sequence[int]) -> dict[int, Signs]:
 
 def _listens(pid: int) -> bool | None:
     try:
-        with os.scandir(f"/proc/{pid}/fd") as folder:
-            names = [entry.name for entry in islice(folder, _MOST_DESCRIPTORS)]
-        sets = [int(each) for each in names if "eventpoll" in _read_link(pid, each)]
+        opened = procfs.list_descriptors(pid, _MOST_DESCRIPTORS)
+        sets = [number for number, target in opened if "eventpoll" in target]
     except OSError:
         return None
     peers, inodes = Peers(), list[int]()
@@ -173,15 +170,8 @@ def _listens(pid: int) -> bool | None:
         inodes += found
         if size >= MOST_FDINFO_BYTES:
             break
-    peers.learn(inodes, elsewhere=None if shares_network_namespace(pid) else pid)
+    peers.learn(inodes, elsewhere=find_elsewhere(pid))
     return any((peer := peers.get(inode)) and peer.kind == "listening" for inode in inodes)
-
-
-def _read_link(pid: int, descriptor: str) -> str:
-    try:
-        return os.readlink(f"/proc/{pid}/fd/{descriptor}")
-    except FileNotFoundError:
-        return ""
 
 
 def _read_name(pid: int) -> bytes:

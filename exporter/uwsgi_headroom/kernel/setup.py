@@ -10,7 +10,6 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -43,7 +42,7 @@ def read_identity(master_pid: int, *, proc: Path = Path("/proc")) -> MasterIdent
     """The identity of the uWSGI whose proven master is `master_pid`. Never raises."""
     return MasterIdentity(
         host=os.uname().nodename,
-        started=_read_start(master_pid),
+        started=procfs.read_start(master_pid),
         working_directory=read_working_directory(master_pid, proc=proc),
         emperor_pid=_find_emperor(master_pid, proc),
     )
@@ -55,17 +54,10 @@ SAME_START = 1.0
 
 def is_running(pid: int, started: float | None) -> bool:
     """Whether the process that began at `started` (epoch seconds) still runs, also while it is stopped."""
-    now = _read_start(pid)
+    now = procfs.read_start(pid)
     if now is None or started is None or abs(now - started) >= SAME_START:
         return False
     return procfs.read_state(pid) not in (b"", b"Z", b"X")
-
-
-def _read_start(pid: int) -> float | None:
-    try:
-        return psutil.Process(pid).create_time()
-    except psutil.Error:
-        return None
 
 
 def read_working_directory(pid: int, *, proc: Path = Path("/proc")) -> str | None:
@@ -100,7 +92,7 @@ def find_systemd_unit(pid: int, root: Path = Path("/")) -> str | None:
         found = _UNIT.search(procfs.read_text(root, f"proc/{pid}/cgroup"))
     except (OSError, ValueError):
         return None
-    return found[1] if found else None
+    return found and found[1]
 
 
 KEEP_SECONDS = 60.0
@@ -140,7 +132,10 @@ class SetupReader:
                 return self._setup or UNKNOWN
             except OSError as error:
                 setup = replace(UNKNOWN, why_unknown=str(error))
-            if any(worker.state == "gone" for worker in snapshot.workers) and _counted_as_async(setup):
+            options = setup.options
+            has_cores = options.async_cores or options.gevent or options.asyncio
+            is_reloading = any(worker.state == "gone" for worker in snapshot.workers)
+            if is_reloading and setup.concurrency_kind == "async" and not has_cores:
                 # A reload waits for the workers that are left, which have ended their threads.
                 setup = replace(setup, concurrency_kind="threads")
             self._setup, self._identity, self._read_at = setup, identity, now
@@ -170,12 +165,6 @@ def read_setup(master_pid: int, workers: Sequence[_Known], names: tuple[str, ...
         mapped=are_mapped(options, holders, len(workers)),
         log_path=find_log_file(master_pid, options),
     )
-
-
-def _counted_as_async(setup: Setup) -> bool:
-    """Whether only the number of threads shows that a worker has fewer threads than cores."""
-    options = setup.options
-    return setup.concurrency_kind == "async" and not (options.async_cores or options.gevent or options.asyncio)
 
 
 def read_somaxconn(pid: int) -> int | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator
 
-from uwsgi_headroom.kernel.namespaces import shares_network_namespace
+from uwsgi_headroom.kernel.namespaces import find_elsewhere
 from uwsgi_headroom.kernel.waits.descriptors import list_sockets, read_socket
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.record import SharedConnection
@@ -50,8 +50,7 @@ class SharedConnections:
         sockets = list_sockets(master_pid)
         if len(workers) < 2 or not sockets:
             return
-        elsewhere = None if shares_network_namespace(master_pid) else master_pid
-        self._peers.learn(list(sockets.values()), elsewhere=elsewhere)
+        self._peers.learn(list(sockets.values()), elsewhere=find_elsewhere(master_pid))
         candidates = [
             (descriptor, inode, peer.address)
             for descriptor, inode in sockets.items()

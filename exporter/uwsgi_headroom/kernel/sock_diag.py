@@ -178,6 +178,16 @@ def ask(request: bytes, *, dump: bool = True, seconds: float = math.inf) -> tupl
                 return payloads, True
 
 
+def ask_about(request: bytes) -> bytes | None:
+    """The kernel's answer about one socket; None if there is no such socket. Raises OSError."""
+    try:
+        return ask(request, dump=False)[0][0]
+    except OSError as error:
+        if error.errno == errno.ENOENT:
+            return None
+        raise
+
+
 MOST_QUEUES = 32
 """How many listeners are asked for one by one: their answers must fit into the buffer of a netlink socket."""
 
@@ -198,7 +208,10 @@ class Queues:
         if not 0 < len(listeners) <= MOST_QUEUES:
             return None if listeners else []
         try:
-            kernel = self._kernel = self._kernel or _open_kernel()
+            kernel = self._kernel or socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG)
+            if self._kernel is None:  # a timeout of Python's would add a poll(2) to every call
+                kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval.pack(0, int(TIMEOUT_SECONDS * 1e6)))
+                self._kernel = kernel
             requests = [
                 _nlmsghdr.pack(_nlmsghdr.size + len(listener.request), SOCK_DIAG_BY_FAMILY, NLM_F_REQUEST, number, 0)
                 + listener.request
@@ -217,13 +230,6 @@ class Queues:
             self._kernel = None
 
 
-def _open_kernel() -> socket.socket:
-    kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_SOCK_DIAG)
-    # A timeout of Python's would add a poll(2) to every call.
-    kernel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _timeval.pack(0, int(TIMEOUT_SECONDS * 1e6)))
-    return kernel
-
-
 def _queue_in(datagram: bytes, number: int, listener: Listener) -> tuple[int, int]:
     """The queue and the limit in the answer to the request of this number. Raises OSError if it is about another
     socket."""
@@ -233,7 +239,7 @@ def _queue_in(datagram: bytes, number: int, listener: Listener) -> tuple[int, in
     payload = datagram[_nlmsghdr.size :]
     if listener.family == "unix":
         _, _, state, _, inode, _ = unix_diag_msg.unpack_from(payload)
-        queue, limit = _unix_diag_rqlen.unpack(unix_attributes(payload).get(UNIX_DIAG_RQLEN, b""))
+        queue, limit = _unix_diag_rqlen.unpack(attributes(payload, unix_diag_msg).get(UNIX_DIAG_RQLEN, b""))
     else:
         _, state, _, _, _, _, _, _, _, queue, limit, _, inode = inet_diag_msg.unpack_from(payload)
     if inode != listener.inode or state != TCP_LISTEN:
@@ -269,23 +275,19 @@ def _unix(payload: bytes) -> Listener | None:
     _, kind, _, _, inode, _ = unix_diag_msg.unpack_from(payload)
     if kind != socket.SOCK_STREAM:
         return None
-    attributes = unix_attributes(payload)
-    rqlen = attributes.get(UNIX_DIAG_RQLEN, b"")
+    found = attributes(payload, unix_diag_msg)
+    rqlen = found.get(UNIX_DIAG_RQLEN, b"")
     if len(rqlen) != _unix_diag_rqlen.size:
         return None
     queue, limit = _unix_diag_rqlen.unpack(rqlen)
     request = unix_request(UDIAG_SHOW_RQLEN, inode)
-    return Listener(inode, "unix", unix_name(attributes.get(UNIX_DIAG_NAME, b"")), queue, limit, request)
+    return Listener(inode, "unix", unix_name(found.get(UNIX_DIAG_NAME, b"")), queue, limit, request)
 
 
-def unix_attributes(payload: bytes) -> dict[int, bytes]:
-    """The attributes behind a `struct unix_diag_msg`, by type."""
-    return attributes(payload, unix_diag_msg.size)
-
-
-def attributes(payload: bytes, offset: int) -> dict[int, bytes]:
-    """The attributes from an offset of a message on, by type."""
+def attributes(payload: bytes, head: struct.Struct) -> dict[int, bytes]:
+    """The attributes behind a message, such as `unix_diag_msg`, by type."""
     found: dict[int, bytes] = {}
+    offset = head.size
     while offset + _nlattr.size <= len(payload):
         length, attribute = _nlattr.unpack_from(payload, offset)
         if length < _nlattr.size:
@@ -293,6 +295,11 @@ def attributes(payload: bytes, offset: int) -> dict[int, bytes]:
         found[attribute] = payload[offset + _nlattr.size : offset + length]
         offset += _aligned(length)
     return found
+
+
+def inet_info(payload: bytes) -> bytes:
+    """The `struct tcp_info` behind a `struct inet_diag_msg`; empty if there is none."""
+    return attributes(payload, inet_diag_msg).get(INET_DIAG_INFO, b"")
 
 
 def unix_name(name: bytes) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shlex
 import string
 
 import pytest
@@ -12,84 +13,68 @@ from uwsgi_headroom.record import Options
 
 
 @pytest.mark.parametrize(
-    ("words", "names", "application"),
+    ("words", "found"),
     [
-        ("-w app:application", True, "app:application"),
-        ("--wsgi-file app.py", True, "app.py"),
-        ("--module=app", True, "app"),
-        ("--mount /x=app.py", True, "/x=app.py"),
-        ("--set module=app", True, "app"),
-        ("--module app --wsgi-file other.py", True, "other.py"),
-        ("--module %n.wsgi", True, ""),
-        ("--module app?password=x", True, ""),
-        ("--module app --yaml other.yml", True, ""),
-        ("--php-docroot /srv", False, ""),
-        ("--if-env X --module app --endif", False, ""),
+        # The last option that names an application counts; a value that is not a plain name is dropped.
+        ("-w app:application", {"names_application": True, "application": "app:application"}),
+        ("--wsgi-file app.py", {"names_application": True, "application": "app.py"}),
+        ("--module=app", {"names_application": True, "application": "app"}),
+        ("--mount /x=app.py", {"names_application": True, "application": "/x=app.py"}),
+        ("--set module=app", {"names_application": True, "application": "app"}),
+        ("--module app --wsgi-file other.py", {"names_application": True, "application": "other.py"}),
+        ("--module %n.wsgi", {"names_application": True, "application": ""}),
+        ("--module app?password=x", {"names_application": True, "application": ""}),
+        ("--module app --yaml other.yml", {"names_application": True, "application": ""}),
+        ("--php-docroot /srv", {"names_application": False, "application": ""}),
+        ("--if-env X --module app --endif", {"names_application": False, "application": ""}),
+        # Only an option that applies in any case lets the workers be reloaded.
+        ("--touch-chain-reload /srv/reload", {"can_reload_workers": True}),
+        ("--master-fifo=/run/fifo", {"can_reload_workers": True}),
+        ("--touch-workers-reload /srv/reload", {"can_reload_workers": True}),
+        ("--touch-reload /srv/reload", {"can_reload_workers": False}),
+        ("--if-env X --master-fifo f --endif", {"can_reload_workers": False}),
+        # Of options that end workers, the names are kept, once each, and no value.
+        (
+            "--reload-on-exception --evil-reload-on-as 300 --reload-on-exception --if-env X --reload-on-pss 9 --endif",
+            {"ends_workers": ("reload-on-exception", "evil-reload-on-as")},
+        ),
+        # Of caches, the name of one that purges items, if it is plain.
+        ("--cache2 name=pages,items=50,purge_lru=1", {"purging_caches": ("pages",)}),
+        ("--cache2 name=pages,lru=1 --cache2 name=other,items=5", {"purging_caches": ("pages",)}),
+        ("--cache2 purge_lru,name=a --cache2 lru=1,name=b", {"purging_caches": ("a", "b")}),
+        ("--cache2 name=pages,items=50", {"purging_caches": ()}),
+        ("--cache2 purge_lru=1 --cache2 name=a;b,lru=1", {"purging_caches": ()}),
+        # The last file on the command line that is no distribution's, readable or not; no address and no command.
+        ("--ini /etc/shop.ini --ini more.ini", {"configuration_file": "more.ini"}),
+        ("--ini /usr/share/uwsgi/conf/default.ini --ini /etc/shop.ini", {"configuration_file": "/etc/shop.ini"}),
+        ("--ini /etc/shop.ini --ini http://user:password@host/more.ini", {"configuration_file": ""}),
+        ("--master shop.ini", {"configuration_file": "shop.ini"}),
+        ("--master shop.yaml", {"configuration_file": "shop.yaml"}),
+        ("--yaml shop.yml", {"configuration_file": "shop.yml"}),
+        ("--ini exec://passwords", {"configuration_file": ""}),
+        ("--master --env SECRET=x", {"configuration_file": ""}),
+        # The absolute path of a log, if it is plain, and no address.
+        ("--logto /var/log/a.log", {"log_files": ("/var/log/a.log",)}),
+        ("--logto2=/var/log/a.log", {"log_files": ("/var/log/a.log",)}),
+        ("--daemonize /var/log/a.log", {"log_files": ("/var/log/a.log",)}),
+        ("-d /var/log/a.log", {"log_files": ("/var/log/a.log",)}),
+        ("--logger file:/var/log/a.log", {"log_files": ("/var/log/a.log",)}),
+        ("--logger file:logfile=/var/log/a.log,maxsize=1", {"log_files": ("/var/log/a.log",)}),
+        ("--logger 'mylog file:/var/log/a.log'", {"log_files": ("/var/log/a.log",)}),
+        ("--logto /var/log/a.log --req-logger file:/var/log/r.log", {"log_files": ("/var/log/a.log",)}),
+        ("--logto 10.0.0.5:514", {"log_files": ()}),
+        ("--logger socket:10.0.0.5:514", {"log_files": ()}),
+        ("--logger syslog:password", {"log_files": ()}),
+        ("--logto relative.log", {"log_files": ()}),
+        ("--logto /var/log/%n.log", {"log_files": ()}),
+        ("--if-env X --logto /var/log/a.log --endif", {"log_files": ()}),
     ],
 )
-def test_which_application_is_named(words, names, application, tmp_path):
-    """The last option that names an application counts; a value that is not a plain name is dropped."""
-    options = options_of(tmp_path, *words.split())
-    assert options.names_application is names
-    assert options.application == application
-
-
-@pytest.mark.parametrize(
-    ("words", "can"),
-    [
-        ("--touch-chain-reload /srv/reload", True),
-        ("--master-fifo=/run/fifo", True),
-        ("--touch-workers-reload /srv/reload", True),
-        ("--touch-reload /srv/reload", False),
-        ("--if-env X --master-fifo f --endif", False),
-    ],
-)
-def test_whether_workers_can_be_reloaded(words, can, tmp_path):
-    """Only an option that applies in any case counts."""
-    assert options_of(tmp_path, *words.split()).can_reload_workers is can
-
-
-def test_options_that_end_workers(tmp_path):
-    """Their names are kept, once each, and no value."""
-    words = "--reload-on-exception --evil-reload-on-as 300 --reload-on-exception --if-env X --reload-on-pss 9 --endif"
-    options = options_of(tmp_path, *words.split())
-    assert options.ends_workers == ("reload-on-exception", "evil-reload-on-as")
-
-
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
-        ("--cache2 name=pages,items=50,purge_lru=1", ("pages",)),
-        ("--cache2 name=pages,lru=1 --cache2 name=other,items=5", ("pages",)),
-        ("--cache2 purge_lru,name=a --cache2 lru=1,name=b", ("a", "b")),
-        ("--cache2 name=pages,items=50", ()),
-        ("--cache2 purge_lru=1 --cache2 name=a;b,lru=1", ()),
-    ],
-)
-def test_caches_that_purge_items(words, names, tmp_path):
-    """Only the name of such a cache is kept, and only if it is plain."""
-    assert options_of(tmp_path, *words.split()).purging_caches == names
-
-
-@pytest.mark.parametrize(
-    ("words", "file"),
-    [
-        ("--ini /etc/shop.ini --ini more.ini", "more.ini"),
-        ("--ini /usr/share/uwsgi/conf/default.ini --ini /etc/uwsgi/shop.ini", "/etc/uwsgi/shop.ini"),
-        ("--ini /etc/uwsgi/shop.ini --ini http://user:password@host/more.ini", ""),
-        ("--master shop.ini", "shop.ini"),
-        ("--master shop.yaml", "shop.yaml"),
-        ("--yaml shop.yml", "shop.yml"),
-        ("--ini http://user:password@host/shop.ini", ""),
-        ("--ini exec://passwords", ""),
-        ("--master --env SECRET=x", ""),
-    ],
-)
-def test_which_configuration_file_is_named(words, file, tmp_path):
-    """The last file on the command line that is no distribution's counts, whether or not it is readable. Its name is
-    empty if it is an address or a command."""
+def test_names_in_options(words, found, tmp_path):
+    """Of some options only names are kept, and only plain ones: a value may hold a secret."""
     files = {"/etc/shop.ini": "[uwsgi]\ninclude = /etc/more.ini\n", "/etc/more.ini": "[uwsgi]\n"}
-    assert options_of(tmp_path, *words.split(), files=files).configuration_file == file
+    options = options_of(tmp_path, *shlex.split(words), files=files)
+    assert {name: getattr(options, name) for name in found} == found
 
 
 @pytest.mark.parametrize(
@@ -195,22 +180,20 @@ def test_the_end_of_a_condition(end, tmp_path):
     assert set_in(options_of(tmp_path, "app.ini", files={"/srv/app.ini": text})) == {"processes": 4}
 
 
-@pytest.mark.parametrize(("chdir", "known"), [(CWD, 30), ("/elsewhere", None), ("%d", None)])
-def test_a_relative_name_is_relative_to_the_start_directory(chdir, known, tmp_path):
-    """If uWSGI has changed its directory, a file with a relative name may not be the one that it read."""
-    text = f"[uwsgi]\nharakiri = 30\nchdir = {chdir}\n"
-    assert options_of(tmp_path, "app.ini", files={"/srv/app.ini": text}).harakiri == known
-
-
-def test_an_absolute_name_is_the_same_from_every_directory(tmp_path):
-    text = "[uwsgi]\nharakiri = 30\nchdir = /elsewhere\n"
-    assert options_of(tmp_path, "/srv/app.ini", files={"/srv/app.ini": text}).harakiri == 30
-
-
-def test_another_root_directory(tmp_path):
-    """After uWSGI changed its root directory, a file found in the new root may not be the one that it read."""
-    text = "[uwsgi]\nharakiri = 30\nchroot = /jail\n"
-    assert options_of(tmp_path, "/srv/app.ini", files={"/srv/app.ini": text}) == Options()
+@pytest.mark.parametrize(
+    ("name", "option", "known"),
+    [
+        ("app.ini", f"chdir = {CWD}", 30),
+        ("app.ini", "chdir = /elsewhere", None),
+        ("app.ini", "chdir = %d", None),
+        ("/srv/app.ini", "chdir = /elsewhere", 30),
+        ("/srv/app.ini", "chroot = /jail", None),
+    ],
+)
+def test_a_name_is_that_of_another_file_elsewhere(name, option, known, tmp_path):
+    """A relative one if uWSGI has changed its directory, and any one if it has changed its root directory."""
+    text = f"[uwsgi]\nharakiri = 30\n{option}\n"
+    assert options_of(tmp_path, name, files={"/srv/app.ini": text}).harakiri == known
 
 
 @pytest.mark.parametrize(
@@ -223,15 +206,12 @@ def test_another_root_directory(tmp_path):
     ],
 )
 def test_the_programs_name(words, known, tmp_path):
-    """The wheel's uWSGI is a Python script; nothing is known of an overwritten command line."""
+    """The wheel's uWSGI is a Python script; nothing is known of an overwritten command line, nor of a process that has
+    ended."""
+    assert read_options(PID, proc=tmp_path) == Options()
     options = read_options(PID, proc=make_tree(tmp_path, *words))
     assert set_in(options) == (known or {})
     assert options.complete is (known is not None)
-
-
-def test_gone(tmp_path):
-    """The options of a process that has ended are unknown."""
-    assert read_options(PID, proc=tmp_path) == Options()
 
 
 def test_a_file_changed_after_the_start_of_a_worker(tmp_path):
@@ -264,41 +244,14 @@ def test_a_large_file_is_not_read(tmp_path):
     two = {"/srv/app.ini": text, "/srv/large.ini": fits}
     options = options_of(tmp_path / "two", "app.ini", "large.ini", "--ini", "large.ini:none", files=two)
     assert set_in(options) == {}, "two files are read up to the bound together"
+    assert options_of(tmp_path / "words", "-p", "2", "x" * MOST_BYTES) == Options()
 
 
-def test_a_large_command_line_is_not_read(tmp_path):
-    assert options_of(tmp_path, "-p", "2", "x" * MOST_BYTES) == Options()
-
-
-PIECES = (
-    *(
-        "[uwsgi]",
-        "[x]",
-        "harakiri",
-        "listen",
-        "map-socket",
-        "set",
-        "ini",
-        "include",
-        "inherit",
-        "if-env",
-        "endif",
-        "for",
-    ),
-    *("=", " = ", "\n", "\n", "\n", ":", "%(x)", "$(x)", "@(x)", "%", "app.ini", "a/../app.ini", "/srv/app.ini", ":x"),
-    *(
-        "30",
-        "-1",
-        "9" * 30,
-        "\0",
-        "\r",
-        "é",
-        "\ud800".encode("utf-8", "replace").decode(),
-        "secret",
-        "password = hunter2",
-    ),
-    *("--", "-", "--ini", "--set", "-p", "-S", "--harakiri=", "chdir", "/srv", "set=set=" * 3000, "٣"),
-)
+WORDS = """
+[uwsgi] [x] harakiri listen map-socket set ini include inherit if-env endif for = : %(x) $(x) @(x) % :x app.ini
+a/../app.ini /srv/app.ini 30 -1 é secret -- - --ini --set -p -S --harakiri= chdir /srv ٣
+"""
+PIECES = (*WORDS.split(), " = ", "\n", "\n", "\n", "9" * 30, "\0", "\r", "�", "password = hunter2", "set=set=" * 3000)
 
 
 def test_any_options(tmp_path):

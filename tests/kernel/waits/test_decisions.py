@@ -52,23 +52,20 @@ class AskedPeers(SlowPeers):
         return self.unanswered, self.doubtful
 
 
-ONE, OTHER = Peer("backend", "a:5432"), Peer("backend", "b:6379")
-
-
 @pytest.mark.parametrize(
     ("known", "threads", "found"),
     [
-        (AskedPeers(ONE, OTHER, OTHER), 3, {"a:5432": 1, "b:6379": 2}),
-        (AskedPeers(ONE, OTHER, OTHER, OTHER), 2, {"a:5432": 0.5, "b:6379": 1.5}),
-        (AskedPeers(ONE, doubtful=(OTHER, OTHER)), 2, {"a:5432": 1, "b:6379": 1}),
-        (AskedPeers(ONE), 4, {"a:5432": 1, "a:5432 or b:6379": 3}),
+        (AskedPeers(POSTGRES, REDIS, REDIS), 3, {"a:5432": 1, "b:6379": 2}),
+        (AskedPeers(POSTGRES, REDIS, REDIS, REDIS), 2, {"a:5432": 0.5, "b:6379": 1.5}),
+        (AskedPeers(POSTGRES, doubtful=(REDIS, REDIS)), 2, {"a:5432": 1, "b:6379": 1}),
+        (AskedPeers(POSTGRES), 4, {"a:5432": 1, "a:5432 or b:6379": 3}),
         (AskedPeers(), 2, {"a:5432 or b:6379": 2}),
     ],
 )
 def test_threads_that_hide_for_what_they_poll(known, threads, found):
     """They are divided among the connections without an answer; a rest is one of both. A socket that is not known yet,
     as of a new client, changes nothing, and a connection for which another thread waits in the open is left out."""
-    known.all = {1: ONE, 2: OTHER, 3: Peer("client"), 4: OTHER}
+    known.all = {1: POSTGRES, 2: REDIS, 3: Peer("client"), 4: REDIS}
     of = Decisions(known)
     hidden = Wait(None, (1, 2, 3, 4, 99), gap=thread_wait.GAP_POLL, call="poll")
     waits = [*[hidden] * threads, on(4)]
@@ -107,15 +104,11 @@ def test_undecided_waits_are_divided_like_the_decided_ones(peers):
 
 
 def test_known_sockets_are_decided_alone(peers):
-    """The proportions are for sockets that are not known only."""
+    """The proportions are for sockets that are not known only. The first list, of sockets of any age, has none."""
+    assert parts(learnt(peers), on(900)) == {"unknown": 1.0}
     made = learnt(peers, REDIS, REDIS)
     assert parts(made, on(1)) == {"a:5432": 1.0}
     assert parts(made, Wait("sleep")) == {"sleep": 1.0}
-
-
-def test_the_first_list_teaches_nothing(peers):
-    """Its sockets are of any age, and young ones are used for other things."""
-    assert parts(learnt(peers), on(900)) == {"unknown": 1.0}
 
 
 def test_threads_are_looked_at_again_until_a_young_socket_is_decided(peers):
@@ -147,7 +140,12 @@ def test_idle_epoll_sets_are_no_proportion(peers):
 
 
 def test_what_is_remembered_is_bounded(peers):
-    """A thousand different backends are forgotten in turn, and parts always add up to one thread."""
+    """A thousand different backends are forgotten in turn, and parts always add up to one thread; so are ever new
+    locks."""
+    locks = IdleLocks()
+    for number in range(3000):
+        locks.learn({("futex", number): 1}, others=0, busy=0, presumed_idle=False)
+    assert len(locks._scores) <= 1026
     made = learnt(peers, *(Peer("backend", f"10.0.0.1:{port}") for port in range(1000)))
     assert len(made._young["descriptor"]) <= thread_wait._REMEMBERED + 1
     assert sum(parts(made, on(9000)).values()) == pytest.approx(1)
@@ -156,71 +154,36 @@ def test_what_is_remembered_is_bounded(peers):
 LOCK = ("futex", 0x7F00)
 
 
-def test_a_lock_of_idle_threads_is_learnt():
-    """The document says that two are in service: those that wait for the lock are not among them."""
+@pytest.mark.parametrize(
+    ("samples", "presumed", "is_idle"),
+    [
+        ([(6, 2, 2)] * 3, False, True),  # two are in service: those that wait for the lock are not among them
+        ([(6, 2, 2)] * 2, False, False),
+        ([(6, 2, 8)] * 3, True, False),  # with thunder-lock, it is presumed idle until the document says otherwise
+        ([(6, 2, 8)] * 2, True, True),
+        ([(1, 2, 2)] * 3, False, True),  # one thread that waits is as good as many
+        ([(1, 2, 3)] * 3, True, False),
+        ([(1, 1.5, 2)] * 10, False, False),  # fits both: those in service for certain are an estimate
+        ([(1, 1.5, 2)] * 10, True, True),
+        ([(6, 2, 2)] * 1000 + [(6, 2, 8)] * 9, False, False),  # a mistake lasts some samples only
+    ],
+)
+def test_what_the_document_teaches_of_a_lock(samples, presumed, is_idle):
+    """By the threads that wait for it, those in service for certain, and those in service by uWSGI's document."""
     locks = IdleLocks()
-    for _ in range(3):
-        assert not locks.is_idle(LOCK, presumed=False)
-        locks.learn({LOCK: 6}, others=2, busy=2, presumed_idle=False)
-    assert locks.is_idle(LOCK, presumed=False)
-
-
-def test_a_lock_of_busy_threads_is_learnt():
-    """With thunder-lock, a lock is presumed idle until the document says that its threads are in service."""
-    locks = IdleLocks()
-    for _ in range(3):
-        assert locks.is_idle(LOCK, presumed=True)
-        locks.learn({LOCK: 6}, others=2, busy=8, presumed_idle=True)
-    assert not locks.is_idle(LOCK, presumed=True)
-
-
-def test_one_thread_is_enough_to_learn_from():
-    """A sample counts the same whether one thread waits for the lock or many do."""
-    idle, busy = IdleLocks(), IdleLocks()
-    for _ in range(3):
-        idle.learn({LOCK: 1}, others=2, busy=2, presumed_idle=False)
-        busy.learn({LOCK: 1}, others=2, busy=3, presumed_idle=True)
-    assert idle.is_idle(LOCK, presumed=False)
-    assert not busy.is_idle(LOCK, presumed=True)
-
-
-def test_a_sample_that_fits_both_teaches_nothing():
-    """The threads that are in service for certain are an estimate, and may be half of a thread."""
-    locks = IdleLocks()
-    for _ in range(10):
-        locks.learn({LOCK: 1}, others=1.5, busy=2, presumed_idle=False)
-    assert not locks.is_learnt(LOCK)
-
-
-def test_what_was_learnt_is_unlearnt():
-    """The score is bounded, so a mistake lasts only some samples."""
-    locks = IdleLocks()
-    for _ in range(1000):
-        locks.learn({LOCK: 6}, others=2, busy=2, presumed_idle=False)
-    for _ in range(9):
-        locks.learn({LOCK: 6}, others=2, busy=8, presumed_idle=False)
-    assert not locks.is_idle(LOCK, presumed=False)
+    for waiting, others, busy in samples:
+        locks.learn({LOCK: waiting}, others=others, busy=busy, presumed_idle=presumed)
+    assert locks.is_idle(LOCK, presumed=presumed) == is_idle
 
 
 def test_two_locks_are_told_apart():
     """One lock holds idle threads, another busy ones, whose numbers vary."""
-    locks = IdleLocks()
     user = ("futex", 0x8F00)
-    for waiting in (1, 3, 2, 4, 1, 2):
-        locks.learn({LOCK: 7 - waiting, user: waiting}, others=1, busy=1 + waiting, presumed_idle=True)
-    assert locks.is_idle(LOCK, presumed=True)
-    locks = IdleLocks()
-    for waiting in (4, 5, 4, 5):
-        locks.learn({LOCK: 7 - waiting, user: waiting}, others=1, busy=1 + waiting, presumed_idle=True)
-    assert not locks.is_idle(user, presumed=True)
-
-
-def test_many_locks_are_forgotten():
-    """A process with ever new locks does not fill the memory."""
-    locks = IdleLocks()
-    for number in range(3000):
-        locks.learn({("futex", number): 1}, others=0, busy=0, presumed_idle=False)
-    assert len(locks._scores) <= 1026
+    for numbers, lock, is_idle in (((1, 3, 2, 4, 1, 2), LOCK, True), ((4, 5, 4, 5), user, False)):
+        locks = IdleLocks()
+        for waiting in numbers:
+            locks.learn({LOCK: 7 - waiting, user: waiting}, others=1, busy=1 + waiting, presumed_idle=True)
+        assert locks.is_idle(lock, presumed=True) == is_idle
 
 
 @pytest.mark.parametrize(

@@ -27,10 +27,12 @@ class Kernel:
         self.reads = 0
         self.hands = MovableClock()
         self.locks = FileLocks(self.hands.clock.monotonic)
-        monkeypatch.setattr(locks, "_read", self._read)
+        monkeypatch.setattr(locks.procfs, "read_file", self._read)
 
-    def _read(self) -> bytes | None:
+    def _read(self, _path: str, *, most: int) -> bytes:
         self.reads += 1
+        if self.text is None:
+            raise OSError(f"longer than {most} bytes")
         return self.text
 
     def look(self, text: bytes | None, *, is_waiting: bool = False, is_seen: bool = True) -> LockUse | None:
@@ -54,31 +56,20 @@ def test_only_what_the_workers_wait_for():
     assert parse_locks(theirs + WAITED, (), frozenset(PIDS))[FILE].holder == 700, "another part of the file"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"\n\n",
-        b"1: ->\n",
-        b"-> -> ->\n" * 50,
-        b"1: FLOCK A W x y z 0\n",
-        b"1: FLOCK A W --7 y z 0 0\n",
-        b"\xff" * 900,
-    ],
-)
+ODD = (b"", b"\n\n", b"1: ->\n", b"-> -> ->\n" * 50, b"1: FLOCK A W x y z 0\n", b"1: FLOCK A W --7 y z 0 0\n")
+
+
+@pytest.mark.parametrize("text", [*ODD, b"\xff" * 900])
 def test_lines_of_another_form(text):
     """They are left out."""
     assert parse_locks(text, (FILE,), frozenset(PIDS)) == {}
 
 
-def test_nothing_is_read_before_a_thread_waits(kernel):
-    """Where it can be seen that no thread waits for a file's lock, the list is not read."""
+def test_a_lock_of_a_file(kernel):
+    """Once a worker was seen to wait, and to go on, each sample knows if anyone holds the lock. Where it can be seen
+    that no thread waits, the list is not read."""
     assert [kernel.look(WAITED) for _ in range(20)] == [None] * 20
     assert kernel.reads == 0
-
-
-def test_a_lock_of_a_file(kernel):
-    """Once a worker was seen to wait, and to go on, each sample knows if anyone holds the lock."""
     assert kernel.look(WAITED, is_waiting=True) is None
     assert kernel.look(HELD) == LockUse(waited=False, held=True)
     assert kernel.look(b"") == LockUse(waited=False, held=False)
@@ -122,7 +113,7 @@ def test_the_kernels_own_list(tmp_path):
                 fcntl.flock(wanted, fcntl.LOCK_EX)
             os._exit(0)
         end = time.monotonic() + 20
-        while not (found := parse_locks(locks._read() or b"", (), {child})):
+        while not (found := parse_locks(locks.procfs.read_file(locks.PATH), (), {child})):
             assert time.monotonic() < end
         fcntl.flock(held, fcntl.LOCK_UN)
     os.waitpid(child, 0)

@@ -39,16 +39,13 @@ def test_who_holds_it(samples, found):
 
 
 def test_a_lock_that_changes_hands_all_the_time_is_held_by_requests():
-    """Each thread of a sample may be the holder: of eight, none is in a third of the samples."""
+    """Each thread of a sample may be the holder: of eight, none is in a third of the samples. A request at work in one
+    worker holds nothing that those of another one wait for."""
     holders, chance = Holders(), random.Random(1)
     for _ in range(500):
         seen = sum(chance.random() < 1 / 8 for _ in range(8))
         holders.note({1: [LOCK] * (8 - seen)}, {1} if seen else (), 0)
     assert holders.find() == "request"
-
-
-def test_each_worker_has_its_own():
-    """A request at work in one worker holds nothing that those of another one wait for."""
     holders = Holders()
     for _ in range(10):
         holders.note({1: [LOCK], 2: [LOCK] * 9}, {1}, 0)
@@ -102,11 +99,6 @@ def test_a_fixed_number_that_works(samples, found):
     assert sizes(samples) == found
 
 
-def test_threads_that_never_change_are_no_pool():
-    """Two requests that are stuck at a backend, beside others that wait for a lock."""
-    assert sizes([(2, 5)] * 20, same=True) == {}
-
-
 def test_threads_that_wait_at_one_address_wait_for_a_lock():
     """Where the holder of a lock sleeps, and one more request that has had it, their number is as steady as a pool's;
     those that wait for a pool wait at addresses of their own."""
@@ -118,7 +110,9 @@ def test_threads_that_wait_at_one_address_wait_for_a_lock():
 
 
 def test_requests_beside_a_lock_are_no_pool():
-    """If some requests wait for a lock and others for a backend, how many of each is chance."""
+    """If some requests wait for a lock and others for a backend, how many of each is chance; and threads that never
+    change are stuck at a backend."""
+    assert sizes([(2, 5)] * 20, same=True) == {}
     chance = random.Random(1)
     assert sizes([(sum(chance.random() < 0.4 for _ in range(8)), 3) for _ in range(200)]) == {}
 

@@ -16,7 +16,6 @@ import pytest
 from tests.kernel.listeners import listening
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import IPV6, over_ipv6
-from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.waits import peers
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
@@ -71,20 +70,30 @@ def test_tcp_over_ipv6(opened):
     assert peers_of(mapped) == [Peer("backend", address)]
 
 
+def datagrams(opened: ExitStack, bound: object) -> list[socket.socket]:
+    """A socket for datagrams that is bound, one that is connected to it, and one that has sent to it."""
+    family = socket.AF_INET if isinstance(bound, tuple) else socket.AF_UNIX
+    agent, near, free = (opened.enter_context(socket.socket(family, socket.SOCK_DGRAM)) for _ in range(3))
+    agent.bind(bound)
+    near.connect(agent.getsockname())
+    free.sendto(b"", agent.getsockname())
+    return [agent, near, free]
+
+
 def test_udp(opened):
     """A connected UDP socket has a backend or a name server; an unconnected one has no other end."""
-    server, free, near = (opened.enter_context(socket.socket(type=socket.SOCK_DGRAM)) for _ in range(3))
-    server.bind(("127.0.0.1", 0))
-    near.connect(server.getsockname())
-    free.sendto(b"", server.getsockname())
+    agent, *others = datagrams(opened, ("127.0.0.1", 0))
     dns = opened.enter_context(socket.socket(type=socket.SOCK_DGRAM))
     dns.connect(("127.0.0.77", 53))
-    assert peers_of(server, free, near, dns) == [
-        Peer("unconnected"),
-        Peer("unconnected"),
-        Peer("datagram", f"127.0.0.1:{server.getsockname()[1]}"),
-        Peer("dns", "127.0.0.77:53"),
-    ]
+    sent = Peer("datagram", f"127.0.0.1:{agent.getsockname()[1]}")
+    unconnected = Peer("unconnected")
+    assert peers_of(agent, *others, dns) == [unconnected, sent, unconnected, Peer("dns", "127.0.0.77:53")]
+
+
+def test_unix_datagrams(opened, tmp_path):
+    """A socket that sends datagrams to a path, as to an agent for metrics, is no connection."""
+    sent, unconnected = Peer("datagram", str(tmp_path / "agent")), Peer("unconnected")
+    assert peers_of(*datagrams(opened, str(tmp_path / "agent"))) == [unconnected, sent, unconnected]
 
 
 def full_queue(opened: ExitStack, family: int, host: str) -> tuple[socket.socket, str]:
@@ -155,18 +164,6 @@ def test_services_on_unix_sockets(opened, tmp_path, monkeypatch, setting, kind):
     assert peers_of(near) == [Peer(kind, str(tmp_path / "service"))]
 
 
-def test_unix_datagrams(opened, tmp_path):
-    """A socket that sends datagrams to a path, as to an agent for metrics, is no connection."""
-    agent, near, free = (opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)) for _ in range(3))
-    agent.bind(str(tmp_path / "agent"))
-    near.connect(str(tmp_path / "agent"))
-    assert peers_of(agent, near, free) == [
-        Peer("unconnected"),
-        Peer("datagram", str(tmp_path / "agent")),
-        Peer("unconnected"),
-    ]
-
-
 def test_unix_socket_that_the_kernel_named(opened, tmp_path):
     """With SO_PASSCRED the kernel names the connecting socket: that does not make it an accepted one."""
     server = opened.enter_context(listening(str(tmp_path / "bus")))
@@ -227,21 +224,6 @@ def test_lists_are_rare(opened, monkeypatch):
     hands.move(0.02)
     known.learn([inode(accepted)])
     assert (len(lists), known.get(inode(accepted))) == (2, Peer("client"))
-
-
-def test_the_first_lists_have_no_pause(monkeypatch):
-    """At the start no socket is known, so the first three lists may follow each other; the fourth has to wait. Ten more
-    need not while nothing is known of young sockets."""
-    lists: list[object] = []
-    monkeypatch.setattr(peers, "_list_inet", lambda inodes: lists.append(inodes) or {})
-    processor = count(0.0, 0.002)
-    monkeypatch.setattr(peers.time, "thread_time", lambda: next(processor))
-    known = Peers(MovableClock().clock.monotonic)
-    for number in range(6):
-        known.learn([2**31 + number])
-    assert len(lists) == 3
-    soon = [known.may_list_soon() for number in range(20) if known.learn([2**32 + number]) is None]
-    assert (sum(soon), len(lists)) == (10, 13)
 
 
 def test_a_list_is_searched_for_other_sockets_too(opened):
@@ -349,21 +331,26 @@ def test_tables_that_take_too_long_decide_nothing(opened, monkeypatch):
     assert peers_of(near, accepted, left) == [None, None, None]
 
 
-@pytest.mark.usefixtures("refused")
-def test_tables_are_read_rarely(monkeypatch):
-    """Also the tables take a small part of a CPU at most, and so does a kernel that refuses."""
-    read: list[object] = []
-    monkeypatch.setattr(peers, "_read_all", lambda _, inodes: read.append(inodes) or {})
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_first_lists_have_no_pause(request, monkeypatch, is_refused):
+    """At the start no socket is known, so the first three lists may follow each other; the fourth has to wait. Ten more
+    need not while nothing is known of young sockets. Tables, and a kernel that refuses, cost no more."""
+    if is_refused:
+        request.getfixturevalue("refused")
+    lists: list[object] = []
+    monkeypatch.setattr(peers, "_list_inet", lambda inodes: lists.append(inodes) or {})
+    monkeypatch.setattr(peers, "_read_all", lambda _, inodes: lists.append(inodes) or {})
     processor = count(0.0, 0.002)
     monkeypatch.setattr(peers.time, "thread_time", lambda: next(processor))
     hands = MovableClock()
     known = Peers(hands.clock.monotonic)
-    reasons = {known.learn([2**31 + number]) for number in range(6)}
-    assert len(read) == 3
-    assert len(reasons) == 1
+    assert len({known.learn([2**31 + number]) for number in range(6)}) == 1
+    assert len(lists) == 3
+    soon = [known.may_list_soon() for number in range(20) if not known.learn([2**32 + number]) or is_refused]
+    assert (sum(soon), len(lists)) == (10, 13)
     hands.move(1.1)
-    known.learn([2**31])
-    assert len(read) == 4
+    known.learn([2**31 + 99])
+    assert len(lists) == 14
 
 
 def test_what_is_known_is_bounded(monkeypatch):
@@ -375,20 +362,3 @@ def test_what_is_known_is_bounded(monkeypatch):
     for number in range(2000):
         known.learn([number])
     assert len(known._known) + len(known._not_unix) <= 101
-
-
-def test_a_thread_that_waits_is_the_backends(opened):
-    """A connection that was opened after the first list is found by the next one."""
-    hands = MovableClock()
-    known = Peers(hands.clock.monotonic)
-    _, near, _ = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
-    known.learn([inode(near)])
-    _, later, _ = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
-
-    def found() -> Peer | None:
-        hands.move(100)
-        known.learn([inode(later)])
-        return known.get(inode(later))
-
-    wait_until(found, what="the peer")
-    assert found().kind == "backend"

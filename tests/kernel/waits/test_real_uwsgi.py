@@ -158,16 +158,6 @@ def test_idle_threads_without_netlink(tables):
         assert in_child(ask) == {"sleep": 3}
 
 
-def test_after_the_end_of_the_server():
-    """If the processes are gone, a sample raises nothing."""
-    host = Host(waits=WaitSetting())
-    with uwsgi(*TWO_BY_FOUR, app=APP) as server, requests(server, "/sleep", 4):
-        snapshot = snapshot_of(server)
-        wait_for(host, server, "sleep")
-    facts = host.read_facts(snapshot, Answer(b"", peer_pid=server.pid))
-    assert facts.waits is None or not facts.waits.threads
-
-
 @as_root
 def test_another_user_may_not_know():
     """Without the right to trace uWSGI, nothing is known, and the reason says what to grant."""
@@ -268,14 +258,6 @@ def test_threads_that_wait_for_a_condition_show_no_lock():
                 break
     lock = compute_lock(window)
     assert lock is None or not lock.is_known
-
-
-def test_a_lock_that_is_never_released():
-    """One thread sleeps with the lock and three wait: nothing passes it, so it is no limit of the load."""
-    with uwsgi("--processes", "1", "--threads", "4", app=APP) as server, requests(server, "/lock", 4):
-        host = Host(waits=WaitSetting(read_locks=True))
-        wait_for(host, server, "lock")
-        assert [waits_of(host, server).locks for _ in range(20)] == [{}] * 20
 
 
 @pytest.mark.skipif(OWN_ADDRESSES["/hold"], reason="Python 3.13 shows no lock: test_the_limit_of_a_lock")

@@ -7,7 +7,7 @@ import random
 import select
 import socket
 import struct
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
@@ -44,7 +44,7 @@ ELSEWHERE: Blocked = (POLL, (0x900000, 1, 30_000, 0, 0, 0, 0))
 """A poll of an array that is not on the stack."""
 
 needs_known_calls = pytest.mark.skipif(
-    not find_calls() or not find_calls().tried,
+    not find_calls().tried,
     reason="the system calls of this architecture were never tried",
 )
 pytestmark = needs_known_calls
@@ -61,6 +61,15 @@ def sampler_after(seconds: float, **setting: Any) -> tuple[WaitSampler, MovableC
     of = WaitSampler(WaitSetting(**setting), hands.clock.monotonic)
     hands.move(seconds)
     return of, hands
+
+
+def samples(of: WaitSampler, hands: MovableClock, server: Server, times: int, seconds: float = 1.0) -> list[Waits]:
+    """So many samples, each so many seconds after the one before."""
+    found = []
+    for _ in range(times):
+        hands.move(seconds)
+        found.append(sampled(of, server))
+    return found
 
 
 @pytest.fixture
@@ -267,7 +276,7 @@ def test_why_it_is_off(monkeypatch):
     asynchronous = Setup(Options(), None, "async", None, None)
     assert "one thread" in (sampled(WaitSampler(WaitSetting()), server, asynchronous).off or "")
     assert "stats-no-cores" in (sampled(WaitSampler(WaitSetting()), replace(server, cores=False)).off or "")
-    monkeypatch.setattr(sampler, "find_calls", lambda: None)
+    monkeypatch.setattr(sampler, "find_calls", lambda: find_calls("riscv64"))
     assert "architecture" in (sampled(WaitSampler(WaitSetting()), server).off or "")
     assert WaitSampler(sampler.OFF).sample(1, server.read(1.0).snapshot, {}, None) is None
 
@@ -299,15 +308,10 @@ def test_a_kernel_without_the_file(monkeypatch):
 def test_thunder_lock(machine):
     """Threads at uWSGI's lock between processes are in service, until the document says that they are not."""
     machine(lambda _, thread: SLEEPS if thread % 1000 < 2 else (202, (0x7F0000, 6, 0, 0, 0, 0)))
-    of, hands = sampler_after(0)
     server = busy_server(1)
     server.busy(2)
-    seen = []
-    for _ in range(4):
-        hands.move(5)
-        seen.append(sampled(of, server).threads)
-    assert seen[0] == {"sleep": 2, "lock": 14}
-    assert seen[-1] == {"sleep": 2}
+    first, *_, last = samples(*sampler_after(0), server, 4, 5)
+    assert (first.threads, last.threads) == ({"sleep": 2, "lock": 14}, {"sleep": 2})
 
 
 def test_locks_of_many_threads_are_learnt_too(machine, monkeypatch):
@@ -425,14 +429,14 @@ def test_an_array_that_cannot_be_read(machine):
 @pytest.fixture
 def refused(monkeypatch):
     """The processes whose memory was asked for, which a filter of system calls refuses."""
-    asked: list[int] = []
+    asked: list[object] = []
 
-    def refuse(pid: int, _: object) -> None:
-        asked.append(pid)
+    def refuse(*of: object) -> None:
+        asked.append(of)
         raise memory.RefusedToReadError
 
     monkeypatch.setattr(memory, "read_pieces", refuse)
-    monkeypatch.setattr(locks, "read_semaphores", refuse)
+    monkeypatch.setattr(worker_threads, "read_semaphores", refuse)
     return asked
 
 
@@ -441,10 +445,7 @@ def test_arrays_that_may_not_be_read(machine, monkeypatch, refused):
     monkeypatch.setattr(descriptors.procfs, "read_line", lambda _: line_of(ELSEWHERE))
     monkeypatch.setattr(sampler, "MOST_OF_THE_TIME", 1.0)  # a busy machine looks at all threads, too
     machine(lambda _, thread: ELSEWHERE if thread % 1000 < 8 else IDLE)
-    of, hands = sampler_after(0)
-    for _ in range(5):
-        hands.move(5)
-        waits = sampled(of, own_server())
+    *_, waits = samples(*sampler_after(0), own_server(), 5, 5)
     assert (waits.threads, waits.gaps) == ({"unknown": 8}, (sampler.GAP_REFUSED,))
     assert len(refused) == 1
 
@@ -452,9 +453,7 @@ def test_arrays_that_may_not_be_read(machine, monkeypatch, refused):
 def test_nothing_in_service(machine):
     """An idle server has no thread in any state, which is known."""
     machine(by_place)
-    server = busy_server()
-    server.busy(0, 0, 0, 0)
-    waits = sampled(WaitSampler(WaitSetting(backends={"/run/pg": "pg"})), server)
+    waits = sampled(WaitSampler(WaitSetting(backends={"/run/pg": "pg"})), Server(processes=4, threads=16))
     assert (waits.threads, waits.backends, waits.addresses, waits.off) == ({}, {"pg": 0.0}, {"pg": "/run/pg"}, None)
 
 
@@ -462,21 +461,22 @@ def test_between_two_bursts(machine):
     """A sample that finds nobody at work still knows who had what the last requests waited for."""
     machine(lambda _, thread: SEMAPHORE if thread % 16 < 8 else IDLE)
     (of, hands), server = sampler_after(0), busy_server(2)
-    for _ in range(4):
-        hands.move(1)
-        assert sampled(of, server).threads == {"lock": 16}
+    assert [waits.threads for waits in samples(of, hands, server, 4)] == [{"lock": 16}] * 4
     server.busy(0, 0)
-    hands.move(1)
-    sampled(of, server)
-    resting = sampled(of, server)
+    _, resting = samples(of, hands, server, 2)
     assert (resting.threads, resting.holder) == ({}, "thread")
     assert sampled(of, server) is resting
+
+
+def read_as_held(*of: tuple[int, Sequence[int]]) -> dict[int, dict[int, locks.Word]]:
+    """Every semaphore is held, and four threads wait."""
+    return {pid: dict.fromkeys(addresses, (0, 4)) for pid, addresses in of}
 
 
 def test_locks_of_the_application(machine, monkeypatch):
     """Four threads of each busy worker wait at one address: the lock is known for both once a thread went on, and at
     rest it is free. A worker that has no time left is left out."""
-    monkeypatch.setattr(locks, "read_semaphores", lambda _, addresses: dict.fromkeys(addresses, (0, 4)))
+    monkeypatch.setattr(worker_threads, "read_semaphores", read_as_held)
     at = 0
     machine(lambda _, thread: SEMAPHORE if 4 <= (thread - at) % 16 < 8 else SLEEPS if thread % 16 < 4 else IDLE)
     (of, hands), server = sampler_after(0, read_locks=True), busy_server(2)
@@ -486,14 +486,9 @@ def test_locks_of_the_application(machine, monkeypatch):
     held = LockUse(waited=True, held=True)
     assert (waits.locks, waits.reads_locks) == ({1: held, 2: held}, True)
     server.busy(8, 0)
-    hands.move(1)
-    sampled(of, server)
-    hands.move(1)
-    assert sampled(of, server).locks == {1: held, 2: LockUse(waited=False, held=False)}
+    assert samples(of, hands, server, 2)[-1].locks == {1: held, 2: LockUse(waited=False, held=False)}
     server.busy(0, 0)
-    for _ in range(2):
-        hands.move(0.1)
-        resting = sampled(of, server)
+    _, resting = samples(of, hands, server, 2, 0.1)
     assert set(resting.locks.values()) == {LockUse(waited=False, held=False)}
     assert sampled(of, server) is resting
 
@@ -544,7 +539,7 @@ class Silent(Direct):
 
 def test_locks_in_memory_that_never_comes(machine, monkeypatch):
     """The sample ends, who waits is known, and once the memory comes the lock is read."""
-    monkeypatch.setattr(locks, "read_semaphores", lambda _, addresses: dict.fromkeys(addresses, (0, 4)))
+    monkeypatch.setattr(worker_threads, "read_semaphores", read_as_held)
     hands, silent = MovableClock(), Silent()
     of = WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic, asks=silent)
     waits = sample_locks(machine, hands, of)
@@ -555,13 +550,10 @@ def test_locks_in_memory_that_never_comes(machine, monkeypatch):
 
 def test_no_memory_is_read_without_a_lock(machine, monkeypatch):
     """Most servers show none: a sample then costs what it did."""
-    monkeypatch.setattr(locks, "read_semaphores", lambda *_: pytest.fail("memory is read"))
-    monkeypatch.setattr(locks, "_read", lambda: pytest.fail("the kernel's list is read"))
+    monkeypatch.setattr(worker_threads, "read_semaphores", lambda *_: pytest.fail("memory is read"))
+    monkeypatch.setattr(locks.procfs, "read_file", lambda *_, **__: pytest.fail("the kernel's list is read"))
     machine(by_place)
-    of, hands = sampler_after(0, read_locks=True)
-    for _ in range(5):
-        hands.move(1)
-        assert sampled(of, busy_server()).locks == {}
+    assert [waits.locks for waits in samples(*sampler_after(0, read_locks=True), busy_server(), 5)] == [{}] * 5
 
 
 def test_a_lock_of_a_file_without_rights(machine, monkeypatch):
@@ -570,14 +562,12 @@ def test_a_lock_of_a_file_without_rights(machine, monkeypatch):
     server = busy_server(1)
     pid = next(iter(server.read(1.0).host.processes))
     line = f"FLOCK ADVISORY WRITE {pid} 0:1:2 0 EOF\n"
-    texts = [f"1: {line}1: -> {line}", f"1: {line}", ""]
-    lists = iter(texts)
-    monkeypatch.setattr(locks, "_read", lambda: next(lists).encode())
-    of, hands = sampler_after(0)
-    found = []
-    for _ in range(3):
-        hands.move(2)
-        waits = sampled(of, server)
-        assert waits.needs_right
-        found.append(waits.file_lock)
-    assert found == [None, LockUse(waited=False, held=True), LockUse(waited=False, held=False)]
+    lists = iter([f"1: {line}1: -> {line}", f"1: {line}", ""])
+    monkeypatch.setattr(locks.procfs, "read_file", lambda *_, **__: next(lists).encode())
+    found = samples(*sampler_after(0), server, 3, 2)
+    assert all(waits.needs_right for waits in found)
+    assert [waits.file_lock for waits in found] == [
+        None,
+        LockUse(waited=False, held=True),
+        LockUse(waited=False, held=False),
+    ]

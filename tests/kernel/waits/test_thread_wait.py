@@ -8,11 +8,12 @@ import subprocess
 
 import pytest
 
+from tests.kernel.waits.test_system_calls import numbers
 from uwsgi_headroom.kernel.waits import descriptors, thread_wait
 from uwsgi_headroom.kernel.waits.descriptors import Epolls, Polled
 from uwsgi_headroom.kernel.waits.memory import MemoryMap
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
-from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
+from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import Decision, Process, Wait, classify, decide, decide_polled
 
 PID = os.getpid()
@@ -24,35 +25,13 @@ ON_STACK = STACK + 104
 MEMORY = MemoryMap(True, ((0x1000, 0x2000, "python"), (0x2000, 0x3000, "uwsgi")), ((0x1000, 0x4000),))
 
 
-def x86_64() -> Calls:
-    calls = find_calls("x86_64")
-    assert calls
-    return calls
-
-
-NUMBERS = {
-    "read": 0,
-    "poll": 7,
-    "pselect6": 270,
-    "epoll_wait": 232,
-    "futex": 202,
-    "accept4": 288,
-    "clock_nanosleep": 230,
-    "wait4": 61,
-    "fsync": 74,
-    "flock": 73,
-    "semtimedop": 220,
-    "recvfrom": 45,
-    "connect": 42,
-    "openat": 257,
-    "restart_syscall": 219,
-}
+NUMBERS = {name: int(number) for name, number in numbers(1).items()} | {"openat": 257}
 
 
 def process(**changes: object) -> Process:
     given: dict[str, object] = {
         "pid": PID,
-        "calls": x86_64(),
+        "calls": find_calls("x86_64"),
         "memory": MEMORY,
         "socket_timeout": 4,
         "read_pollfds": False,
@@ -67,55 +46,63 @@ def classified(name: str, *arguments: int, of: Process | None = None) -> Wait:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "result"),
+    ("name", "arguments", "result", "more"),
     [
-        ("futex", (PYTHON + 0x188, 0x89), "interpreter_lock"),
-        ("futex", (PYTHON + 0x188, 0x80), "interpreter_lock"),
-        ("futex", (PYTHON + 0x188, 0x189), "interpreter_lock"),
-        ("futex", (UWSGI + 8, 0x80), "idle"),
-        ("futex", (HEAP, 0x189), "lock"),
-        ("futex", (HEAP, 0x89), "lock"),
-        ("futex", (HEAP, 0x0), "lock"),
-        ("futex", (2**64 - 4, 0x80), "lock"),
-        ("futex", (IMAGE, 0x80), "unknown"),
-        ("futex", (HEAP, 0x6), "lock"),
-        ("futex", (HEAP, 0x8D), "lock"),
-        ("futex", (PYTHON, 0x81), "other"),
-        ("clock_nanosleep", (1, 1), "sleep"),
-        ("pselect6", (0,), "sleep"),
-        ("poll", (HEAP, 0, 50), "sleep"),
-        ("poll", (ON_STACK, 1, 4000), "client"),
-        ("poll", (ON_STACK, 2, 4000), "unknown"),
-        ("poll", (HEAP, 1, 4000), "unknown"),
-        ("poll", (HEAP, 1, 9000), "unknown"),
-        ("poll", (2**64 - 8, 1, 9000), "unknown"),
-        ("wait4", (2**32 - 1,), "child"),
-        ("fsync", (3,), "disk"),
-        ("flock", (3,), "lock"),
-        ("semtimedop", (7,), "lock"),
-        ("accept4", (3,), "other"),
-        ("openat", (3,), "other"),
-        ("restart_syscall", (), "unknown"),
+        ("futex", (PYTHON + 0x188, 0x89), "interpreter_lock", {}),
+        ("futex", (PYTHON + 0x188, 0x80), "interpreter_lock", {}),
+        ("futex", (PYTHON + 0x188, 0x189, 0), "interpreter_lock", {"semaphore": None}),
+        ("futex", (UWSGI + 8, 0x80), "idle", {}),
+        # A lock of CPython's is a semaphore on the heap; a mutex of the C library is not, nor is one on the stack.
+        ("futex", (HEAP, 0x189, 0), "lock", {"semaphore": HEAP, "shared": False, "file": False}),
+        ("futex", (HEAP, 0x89, 0), "lock", {"semaphore": HEAP}),
+        ("futex", (HEAP, 0x189, 2), "lock", {"semaphore": None}),
+        ("futex", (HEAP, 0x80, 2), "lock", {"semaphore": None}),
+        ("futex", (HEAP, 0x80, 0), "lock", {"semaphore": None, "lock": None}),
+        ("futex", (HEAP + 4, 0x189, 0), "lock", {"semaphore": None}),
+        ("futex", (ON_STACK, 0x189, 0), "lock", {"semaphore": None}),
+        ("futex", (STACK + (1 << 20), 0x189, 0), "lock", {"semaphore": STACK + (1 << 20)}),
+        ("futex", (HEAP, 0x0), "lock", {}),
+        ("futex", (2**64 - 4, 0x80), "lock", {}),
+        ("futex", (IMAGE, 0x80), "unknown", {}),
+        ("futex", (IMAGE, 0x189, 0), "unknown", {"semaphore": None}),
+        # `FUTEX_PRIVATE_FLAG` says whether other processes may wait at the same place.
+        ("futex", (HEAP, 0x109, 0), "lock", {"shared": True}),  # memory that processes share
+        ("futex", (IMAGE, 0x109, 0), "lock", {"shared": True}),  # a file in memory, as of multiprocessing.Lock
+        ("futex", (HEAP, 0x6), "lock", {"shared": True, "lock": ("futex", HEAP)}),  # uwsgi.lock()
+        ("futex", (HEAP, 0x86), "lock", {"shared": False}),
+        ("futex", (HEAP, 0x8D), "lock", {}),
+        ("futex", (PYTHON, 0x81), "other", {}),
+        # pthread_join(3) waits for a thread's id, with a futex that other processes could use; no lock does.
+        ("futex", (HEAP, 0x109, 4711), "lock", {"joins": 4711}),
+        ("futex", (HEAP, 0x189, 4711), "lock", {"joins": None}),
+        ("futex", (HEAP, 0x109, 2), "lock", {"joins": None}),
+        ("clock_nanosleep", (1, 1), "sleep", {}),
+        ("pselect6", (0,), "sleep", {}),
+        ("poll", (HEAP, 0, 50), "sleep", {}),
+        ("poll", (ON_STACK, 1, 4000), "client", {}),
+        ("poll", (ON_STACK, 2, 4000), "unknown", {}),
+        ("poll", (HEAP, 1, 4000), "unknown", {}),
+        ("poll", (HEAP, 1, 9000), "unknown", {}),
+        ("poll", (2**64 - 8, 1, 9000), "unknown", {}),
+        ("wait4", (2**32 - 1,), "child", {}),
+        ("fsync", (3,), "disk", {}),
+        ("flock", (3,), "lock", {"shared": True, "file": True}),
+        ("semtimedop", (7,), "lock", {"shared": True, "lock": ("semaphore", 7)}),
+        ("accept4", (3,), "other", {}),
+        ("openat", (3,), "other", {}),
+        ("restart_syscall", (), "unknown", {}),
     ],
 )
-def test_calls_that_decide(name, arguments, result):
+def test_calls_that_decide(name, arguments, result, more):
     """The call and its arguments are enough."""
-    assert classified(name, *arguments).result == result
+    found = classified(name, *arguments)
+    assert found.result == result
+    assert {field: getattr(found, field) for field in more} == more
 
 
-def test_the_end_of_another_thread_is_no_lock():
-    """pthread_join(3) waits for a thread's id, with a futex that other processes could use; no lock does."""
-    assert classified("futex", HEAP, 0x109, 4711).joins == 4711
-    assert classified("futex", HEAP, 0x189, 4711).joins is None
-    assert classified("futex", HEAP, 0x109, 2).joins is None
+def test_the_end_of_another_thread_is_not_lasting():
+    """Another call of the same thread may wait for another one."""
     assert not thread_wait.is_lasting(classified("futex", HEAP, 0x109, 4711), process(), (NUMBERS["futex"], ()))
-
-
-def test_locks_that_idle_threads_may_wait_for():
-    """uWSGI's locks between processes and semaphores may mean idleness; locks on the heap never do."""
-    assert classified("futex", HEAP, 0x6).lock == ("futex", HEAP)
-    assert classified("semtimedop", 7).lock == ("semaphore", 7)
-    assert classified("futex", HEAP, 0x80).lock is None
 
 
 @pytest.mark.parametrize(
@@ -183,13 +170,6 @@ def test_long_arrays_are_not_read(number):
     assert (found.result, found.gap, found.polled) == ("unknown", thread_wait.GAP_MANY, None)
 
 
-def test_a_connection_that_is_made():
-    """connect(2) waits until it can write."""
-    with socket.socket() as connection:
-        assert classified("connect", connection.fileno()).writes
-        assert not classified("recvfrom", connection.fileno()).writes
-
-
 @pytest.mark.parametrize("fileno", [0, 2**31, 2**32 - 1, 2**63, 2**64 - 1])
 def test_impossible_descriptors(fileno):
     """A number that is no descriptor is unknown."""
@@ -201,7 +181,8 @@ def test_impossible_descriptors(fileno):
 
 
 def test_descriptors(tmp_path, monkeypatch):
-    """Sockets are left to their peers; pipes, named ones too, are pipes; files are on a disk; the rest is other."""
+    """Sockets are left to their peers; pipes, named ones too, are pipes; files are on a disk; the rest is other. No
+    file behind a descriptor is asked: it may be on a server that does not answer."""
     regular, fifo = tmp_path / "file", tmp_path / "fifo"
     regular.touch()
     os.mkfifo(fifo)
@@ -210,21 +191,14 @@ def test_descriptors(tmp_path, monkeypatch):
     with socket.socket() as connection, select.epoll() as epoll:
         found = classified("read", connection.fileno())
         assert (found.sockets, found.call) == ((os.fstat(connection.fileno()).st_ino,), "descriptor")
+        assert (found.writes, classified("connect", connection.fileno()).writes) == (False, True)
         assert classified("read", epoll.fileno()).result == "other"
+    monkeypatch.setattr(os, "stat", lambda path, **_: pytest.fail(f"{path} is asked"))
     assert [classified("read", each).result for each in opened] == ["disk", "disk", "other", "pipe", "pipe"]
-    monkeypatch.setattr(thread_wait, "_read_wait_channel", lambda *_: b"pipe_read")
+    monkeypatch.setattr(thread_wait.procfs, "read_line", lambda _: b"pipe_read")
     assert classified("read", opened[1]).result == "pipe"
     for each in opened:
         os.close(each)
-
-
-def test_a_descriptor_is_never_followed(monkeypatch, tmp_path):
-    """The file behind a descriptor is not asked: it may be on a server that does not answer."""
-    asked: list[object] = []
-    monkeypatch.setattr(os, "stat", lambda path, **_: asked.append(path))
-    with (tmp_path / "file").open("w") as file:
-        assert classified("read", file.fileno()).result == "disk"
-    assert not asked
 
 
 def test_sockets_in_an_epoll_set():
@@ -359,58 +333,11 @@ def test_a_result_needs_no_peers():
     assert decide(Wait("unknown", gap="why"), Known()) == Decision("unknown", "", "why")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "semaphore"),
-    [
-        ((HEAP, 0x189, 0), HEAP),
-        ((HEAP, 0x89, 0), HEAP),
-        ((HEAP, 0x189, 2), None),
-        ((HEAP, 0x80, 2), None),
-        ((HEAP, 0x80, 0), None),
-        ((HEAP + 4, 0x189, 0), None),
-        ((ON_STACK, 0x189, 0), None),
-        ((STACK + (1 << 20), 0x189, 0), STACK + (1 << 20)),
-        ((PYTHON + 0x188, 0x189, 0), None),
-        ((IMAGE, 0x189, 0), None),
-    ],
-)
-def test_semaphores_of_locks(arguments, semaphore):
-    """A lock of CPython's is a semaphore on the heap; a mutex of the C library is not, nor is one on the stack."""
-    assert classified("futex", *arguments).semaphore == semaphore
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "shared"),
-    [
-        ("futex", (HEAP, 0x189, 0), False),
-        ("futex", (HEAP, 0x109, 0), True),  # memory that processes share
-        ("futex", (IMAGE, 0x109, 0), True),  # a file in memory, as of multiprocessing.Lock
-        ("futex", (HEAP, 0x6), True),  # uwsgi.lock()
-        ("futex", (HEAP, 0x86), False),
-        ("flock", (3,), True),
-        ("semtimedop", (7,), True),
-    ],
-)
-def test_locks_of_several_processes(name, arguments, shared):
-    """The kernel needs to know whether other processes may wait at the same place: `FUTEX_PRIVATE_FLAG` says not."""
-    assert (classified(name, *arguments).result, classified(name, *arguments).shared) == ("lock", shared)
-
-
-def test_a_private_lock_in_a_library_is_unknown():
-    """Nothing says what it is for."""
-    assert classified("futex", IMAGE, 0x189, 0).result == "unknown"
-
-
 def test_an_event_loop_waits_for_its_backend():
     """A pair of sockets wakes it up, beside the backend that it waits for; with a second backend it is not known."""
     assert decide(Wait(None, (0, 1), epoll=5), Known(PAIR, POSTGRES)).address == "10.0.0.5:5432"
     assert decide(Wait(None, (0, 1, 2), epoll=5), Known(PAIR, POSTGRES, REDIS)).result == "unknown"
     assert decide(Wait(None, (0,), epoll=5), Known(PAIR)).result == "pipe"
-
-
-def test_locks_of_files():
-    """The kernel knows them by another call."""
-    assert (classified("flock", 3).file, classified("futex", HEAP, 0x189, 0).file) == (True, False)
 
 
 @pytest.mark.parametrize(

@@ -63,20 +63,16 @@ def test_request_threads_are_presumed():
 
 
 def test_seen_threads_replace_presumed_ones():
-    """A thread that was seen accepting serves requests, whatever its mask; never more than there are."""
+    """A thread that was seen accepting serves requests, whatever its mask; never more than there are. With one request
+    thread it is the main one, whatever the application starts."""
     with started(2, 1, 1) as (pid, ids):
+        assert RequestThreads(pid, 1).threads == [pid]
         threads = RequestThreads(pid, 2)
         assert set(threads.threads) == {pid, ids[2]}
         for thread in (ids[0], pid, ids[0]):
             threads.note_accepting(thread)
         assert set(threads.threads) == {pid, ids[0]}
         assert threads.strangers(CHANCE) == []
-
-
-def test_one_thread():
-    """With one request thread it is the main one, whatever the application starts."""
-    with started(1, 2, 0) as (pid, _):
-        assert RequestThreads(pid, 1).threads == [pid]
 
 
 def test_threads_that_are_missing():

@@ -15,7 +15,7 @@ import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -23,14 +23,14 @@ from msgspec import Struct, field
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.kernel.namespaces import read_pid_numbers, shares_network_namespace
+from uwsgi_headroom.kernel.namespaces import find_elsewhere, read_pid_numbers
 from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, Runtime, find_runtime
 from uwsgi_headroom.kernel.stacks.reader import Frame, StackReader, TornError
 from uwsgi_headroom.kernel.waits.memory import Generation, RefusedToReadError, read_generation, read_pieces
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.sampler import explain_doubt
 from uwsgi_headroom.kernel.waits.schedules import RunDelays
-from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
+from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import (
     HiddenError,
@@ -40,7 +40,7 @@ from uwsgi_headroom.kernel.waits.worker_threads import (
     list_threads,
     no_right,
 )
-from uwsgi_headroom.record import OUTSIDE, CodeLook, CodeSight, Line, Options
+from uwsgi_headroom.record import OUTSIDE, UNKNOWN, CodeLook, CodeSight, Line
 from uwsgi_headroom.stats.server import Snapshot
 
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)")
@@ -130,9 +130,8 @@ class CodeLooks:
     def __init__(self, prefixes: Sequence[str] = ()) -> None:
         self._prefixes = prefixes
         self._chance = random.Random()  # noqa: S311 - the order of threads, no secret
-        calls = find_calls()
-        self._knows_calls = calls is not None and calls.tried
-        self._threads = WorkerThreads(calls or Calls({}, False), read_pollfds=True, chance=self._chance)
+        self._calls = find_calls()
+        self._threads = WorkerThreads(self._calls, read_pollfds=True, chance=self._chance)
         self._decisions = Decisions(Peers())
         self._delays = RunDelays()
         self._runtimes: dict[Generation, Runtime] = {}
@@ -143,7 +142,8 @@ class CodeLooks:
     def look(self, snapshot: Snapshot, facts: HostFacts) -> CodeLook:
         """Look at all request threads once. facts: about the processes of this document. Never raises because of what
         it reads."""
-        if off := self._find_doubt(snapshot, facts):
+        doubt = explain_doubt(snapshot, (facts.setup or UNKNOWN).concurrency_kind)
+        if off := facts.off or (doubt if self._calls.tried else _UNTRIED):
             return CodeLook(off=off)
         local = {worker.pid: pid for worker in snapshot.workers if worker.pid and (pid := facts.local_pid(worker.pid))}
         if self._never and not local.keys().isdisjoint(self._of):
@@ -162,13 +162,6 @@ class CodeLooks:
         self._note_contended(busy, {seen.by.worker.worker_id: seen.by.process.pid for seen, _ in sights})
         return CodeLook(None, busy, changed, seconds + time.thread_time() - began)
 
-    def _find_doubt(self, snapshot: Snapshot, facts: HostFacts) -> str | None:
-        if facts.off:
-            return facts.off
-        if not self._knows_calls:
-            return _UNTRIED
-        return explain_doubt(snapshot, facts.setup.concurrency_kind if facts.setup else None)
-
     def _look_at_all(
         self, snapshot: Snapshot, facts: HostFacts, local: Mapping[int, int]
     ) -> tuple[list[_Sight], int, float]:
@@ -177,7 +170,7 @@ class CodeLooks:
         began, end = time.thread_time(), time.monotonic() + MOST_SECONDS
         for pid in self._threads.forget_ended(local.values()):
             self._workers.pop(pid, None)
-        options = facts.setup.options if facts.setup else Options()
+        options = (facts.setup or UNKNOWN).options
         sights: list[_Sight] = []
         changed = 0
         workers = [worker for worker in snapshot.workers if worker.pid in local][:_MOST_WORKERS]
@@ -290,14 +283,13 @@ class CodeLooks:
 
     def _leave_out_idle(self, snapshot: Snapshot, master_pid: int, sights: Collection[_Sight]) -> Iterator[CodeSight]:
         """The busy threads of a look."""
-        elsewhere = None if shares_network_namespace(master_pid) else master_pid
         processes = {sight.seen.by.process.pid: sight.seen.by.process for sight in sights}.values()
         waits = [sight.seen.wait for sight in sights]
         self._decisions.learn(
             waits,
             lambda: [each for process in processes for each in process.sockets],
             lambda: self._threads.look_again(sight.seen for sight in sights),
-            elsewhere=elsewhere,
+            elsewhere=find_elsewhere(master_pid),
         )
         certain = 0.0
         for seen, (line, inside) in sights:
@@ -347,15 +339,14 @@ _REFUSED = (
 )
 _UNTRIED = "the system calls of this machine's architecture were never tried"
 
-_MOST_SERVERS = 256
-_kept: dict[int, CodeLooks] = {}
+
+@lru_cache(256)
+def _looks_at(_server: int, prefixes: tuple[str, ...]) -> CodeLooks:
+    """What was learnt of a server by earlier looks."""
+    return CodeLooks(prefixes)
 
 
 def look(server: int, prefixes: tuple[str, ...], snapshot: Snapshot, facts: HostFacts) -> CodeLook:
     """Look at a server, as `CodeLooks.look`; a question for `aside`. server: any number, the same for each look at one
     server, so that what was learnt of it is kept."""
-    looks = _kept.pop(server, None) or CodeLooks(prefixes)
-    _kept[server] = looks
-    if len(_kept) > _MOST_SERVERS:
-        del _kept[next(iter(_kept))]
-    return looks.look(snapshot, facts)
+    return _looks_at(server, prefixes).look(snapshot, facts)

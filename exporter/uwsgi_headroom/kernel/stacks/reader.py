@@ -194,7 +194,7 @@ class StackReader:
         """
         self._left = MOST_BYTES
         # The states are a chain, and mostly the same ones as the last time: read those at once.
-        known = self._read(self._links) if self._links else []
+        known = self._read(self._links)
         self._ahead = {piece: data for piece, data in zip(self._links, known, strict=True) if data is not None}
         self._links = []
         try:

@@ -60,10 +60,10 @@ class Pools:
         found = {}
         for worker_id, seen in self._seen.items():
             total = seen.total()
-            number, times = seen.most_common(1)[0] if total else (0, 0)
-            is_steady = total >= LEAST_OF_A_POOL and times >= MOSTLY * total
-            if is_steady and SMALLEST <= number < len(self._threads[worker_id]):
-                found[worker_id] = number
+            for number, times in seen.most_common(1):
+                is_steady = total >= LEAST_OF_A_POOL and times >= MOSTLY * total
+                if is_steady and SMALLEST <= number < len(self._threads[worker_id]):
+                    found[worker_id] = number
         return found
 
     def forget_ended(self, workers: Sequence[Worker]) -> None:

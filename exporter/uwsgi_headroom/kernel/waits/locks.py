@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -41,16 +40,14 @@ Word: TypeAlias = tuple[int, int]
 """What is in a semaphore: its value, and the number of threads that wait."""
 
 
-def read_semaphores(pid: int, addresses: Sequence[int]) -> dict[int, Word]:
-    """The words of the semaphores at these addresses; one where the process has no memory is left out. Raises
-    RefusedToReadError."""
-    pieces = read_pieces(pid, [(address, _WORD.size) for address in addresses])
-    return {address: _WORD.unpack(piece) for address, piece in zip(addresses, pieces, strict=True) if piece is not None}
-
-
-def read_all_semaphores(wanted: Sequence[tuple[int, Sequence[int]]]) -> dict[int, dict[int, Word]]:
-    """The same of several processes, by PID; a question for `aside`. Raises RefusedToReadError."""
-    return {pid: read_semaphores(pid, addresses) for pid, addresses in wanted}
+def read_semaphores(*wanted: tuple[int, Sequence[int]]) -> dict[int, dict[int, Word]]:
+    """The words of the semaphores at these addresses, by PID and address; one where the process has no memory is left
+    out. A question for `aside`. Raises RefusedToReadError."""
+    found = {}
+    for pid, addresses in wanted:
+        pieces = zip(addresses, read_pieces(pid, [(address, _WORD.size) for address in addresses]), strict=True)
+        found[pid] = {address: _WORD.unpack(piece) for address, piece in pieces if piece is not None}
+    return found
 
 
 class _Lock(Struct):
@@ -66,6 +63,9 @@ class _Lock(Struct):
     counts: bool = False
     recent: float = 0.0
     held: bool | None = None
+
+
+L = TypeVar("L", "_Lock", "_FileLock")
 
 
 class WorkerLocks:
@@ -88,9 +88,6 @@ class WorkerLocks:
     def __init__(self, *, is_read: bool) -> None:
         self._is_read = is_read
         self._locks: dict[int, _Lock] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._locks)
 
     @property
     def addresses(self) -> tuple[int, ...]:
@@ -164,13 +161,16 @@ class WorkerLocks:
 
     def busiest(self, now: float, *, are_all: bool) -> LockUse | None:
         """The use of the lock that is used most, as of the last look; None if none is known."""
-        known = [lock for lock in self._locks.values() if lock.counts and now - lock.passed_at < _STUCK_SECONDS]
-        if not known:
+        lock = _find_busiest((lock for lock in self._locks.values() if lock.counts), now)
+        if lock is None or (lock.held is None and not are_all):  # a thread that was not looked at may wait for it
             return None
-        lock = max(known, key=lambda lock: lock.recent)
-        if lock.held is None and not are_all:
-            return None  # a thread that was not looked at may wait for it
         return LockUse(bool(lock.threads), lock.held)
+
+
+def _find_busiest(locks: Iterable[L], now: float) -> L | None:
+    """The one that is used most, of those that a thread was seen to pass lately."""
+    known = (lock for lock in locks if now - lock.passed_at < _STUCK_SECONDS)
+    return max(known, key=lambda lock: lock.recent, default=None)
 
 
 PATH = "/proc/locks"
@@ -243,8 +243,9 @@ class FileLocks:
             return None
         self._look_at = now + _UNKNOWN_SECONDS
         began = time.thread_time()
-        text = _read()
-        if text is None:
+        try:
+            text = procfs.read_file(PATH, most=_MOST_BYTES)
+        except OSError:  # hidden, or too long
             self._files.clear()
             self._not_before = now + 60.0
             return None
@@ -252,7 +253,8 @@ class FileLocks:
         self._threads = threads
         self._update(parse_locks(text, self._files.keys(), frozenset(pids)), now, went_on=went_on)
         self._not_before = now + (time.thread_time() - began) / _MOST_OF_THE_TIME
-        return self._busiest(now)
+        lock = _find_busiest(self._files.values(), now)
+        return LockUse(bool(lock.waiters), lock.held) if lock else None
 
     def rest(self) -> LockUse | None:
         """The same while no worker serves a request."""
@@ -279,24 +281,10 @@ class FileLocks:
             if now - lock.waited_at > _FORGET_SECONDS[True]:
                 del self._files[file]
 
-    def _busiest(self, now: float) -> LockUse | None:
-        known = [lock for lock in self._files.values() if now - lock.passed_at < _STUCK_SECONDS]
-        if not known:
-            return None
-        lock = max(known, key=lambda lock: lock.recent)
-        return LockUse(bool(lock.waiters), lock.held)
-
     def find_holder(self) -> int | None:
         """The PID for which most threads waited at the last look."""
         waited = max(self._files.values(), key=lambda lock: lock.waiters, default=None)
         return waited.holder if waited and waited.waiters else None
-
-
-def _read() -> bytes | None:
-    """The kernel's list; None if it is hidden or too long."""
-    with suppress(OSError):
-        return procfs.read_file(PATH, most=_MOST_BYTES)
-    return None
 
 
 def parse_locks(text: bytes, known: Collection[File], pids: Collection[int]) -> dict[File, Listed]:
@@ -306,11 +294,9 @@ def parse_locks(text: bytes, known: Collection[File], pids: Collection[int]) -> 
     before = -1
     for line in text.splitlines():
         words = line.split()
-        if words[1:2] == [b"->"]:
-            is_blocked = True
+        is_blocked = words[1:2] == [b"->"]
+        if is_blocked:
             del words[1]
-        else:
-            is_blocked = False
         if len(words) < _LEAST_WORDS or not words[4].removeprefix(b"-").isdigit():
             continue
         file = words[1], words[5]

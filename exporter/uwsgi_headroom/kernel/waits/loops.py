@@ -15,8 +15,9 @@ from typing import Literal
 from msgspec import Struct, field
 
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.waits.schedules import read_schedule
 from uwsgi_headroom.kernel.waits.thread_wait import Decision, Wait, remember
-from uwsgi_headroom.record import LoopHold, LoopUse, State
+from uwsgi_headroom.record import LoopHold, LoopUse
 from uwsgi_headroom.stats.server import Worker
 
 COMPUTES_SECONDS = 1.0
@@ -70,11 +71,12 @@ class Loops:
         goes_on, loop.requests = worker.requests != loop.requests, worker.requests
         runs = decision.result == "running"
         if runs:
-            switches = read_switches(pid)
+            words = procfs.read_status("voluntary_ctxt_switches", f"/proc/{pid}/task/{pid}/status")
+            switches = int(words[0]) if words else 0
             goes_on |= switches != loop.switches and not loop.blocked
             loop.switches = switches
         is_free = decision.result in _NO_HOLD or bool(wait.gap) or wait.epoll is not None
-        ran = read_cpu_seconds(pid)
+        ran = read_schedule(pid, pid)[0] / 1e9
         if goes_on or is_free:
             loop.since, loop.ran, loop.blocked = now, ran, False
         loop.held = ran - loop.ran >= COMPUTES_SECONDS if runs else not is_free
@@ -85,8 +87,7 @@ class Loops:
             how: Literal["", "connection", "file"] = (
                 "connection" if decision.connecting else "file" if wait.file else ""
             )
-            state: State = "cpu" if decision.result == "running" else decision.result
-            remember(loop.holds, LoopHold(state, decision.address, how), _REMEMBERED)
+            remember(loop.holds, LoopHold(decision.state, decision.address, how), _REMEMBERED)
 
     def rest(self, active: Collection[int], now: float) -> None:
         """Note that the workers other than these, by PID, serve no request."""
@@ -111,17 +112,3 @@ class Loops:
                 is_recent = loop.looked_at - seen_at <= _LONGEST_SECONDS
                 uses[worker.worker_id] = LoopUse(hold, loop.held, seconds if is_recent else 0.0)
         return uses
-
-
-def read_cpu_seconds(pid: int) -> float:
-    """The CPU time of the main thread of a process; 0 if it has ended, or the kernel does not count it."""
-    try:
-        return int(procfs.KEPT.read_line(f"/proc/{pid}/task/{pid}/schedstat").split()[0]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
-
-
-def read_switches(pid: int) -> int:
-    """How often the main thread of a process gave up its CPU because it had to wait; 0 if it has ended."""
-    words = procfs.read_status("voluntary_ctxt_switches", f"/proc/{pid}/task/{pid}/status")
-    return int(words[0]) if words else 0

@@ -248,29 +248,40 @@ class MappedRange(NamedTuple):
 def read_memory_map(pid: int) -> MemoryMap:
     """Read the memory map of a process. If it is larger than any worker's should be, nothing is known of it but
     whether the program is a 64-bit one. Raises OSError."""
-    mappings = list(parse_mappings(read_maps(pid)))
-    program = os.readlink(f"/proc/{pid}/exe")
+    mappings = read_mappings(pid)
     known: list[tuple[int, int, Region]] = []
     is_64_bit = False
-    for path in [program, *paths_to_search(mappings, program)]:
-        try:
-            elf = read_elf(f"/proc/{pid}/exe" if path == program else f"/proc/{pid}/root{path}", _SYMBOLS)
-        except PermissionError:
-            if path == program:
-                raise
-            continue
-        except (OSError, ValueError):
-            continue  # deleted or replaced since: its symbols are unknown, and the answer `unknown`
-        is_64_bit = is_64_bit or (path == program and elf.is_64_bit)
-        known += _locate(elf, [mapping for mapping in mappings if mapping.path == path])
+    for is_program, elf, mapped in read_images(pid, mappings, _SYMBOLS):
+        is_64_bit = is_64_bit or (is_program and elf.is_64_bit)
+        known += _locate(elf, mapped)
     return MemoryMap(is_64_bit, tuple(known), tuple(sorted(_find_images(pid, mappings))))
 
 
-def read_maps(pid: int) -> bytes:
-    """The text of the memory map; empty if it is too large."""
+def read_mappings(pid: int) -> list[MappedRange]:
+    """The memory map as `parse_mappings`; empty if it is too large. Raises OSError."""
     with open(f"/proc/{pid}/maps", "rb") as file:
         text = file.read(_MOST_MAP_BYTES + 1)
-    return text if len(text) <= _MOST_MAP_BYTES else b""
+    return list(parse_mappings(text)) if len(text) <= _MOST_MAP_BYTES else []
+
+
+def read_images(
+    pid: int, mappings: list[MappedRange], names: Collection[str]
+) -> Iterator[tuple[bool, Elf, list[MappedRange]]]:
+    """The program of a process, and the other files that may define these symbols: whether it is the program, and where
+    the file is mapped. Those that cannot be read are left out: deleted or replaced since. Raises PermissionError if the
+    program may not be read."""
+    program = os.readlink(f"/proc/{pid}/exe")
+    places = {program: f"/proc/{pid}/exe"} | {
+        path: f"/proc/{pid}/root{path}" for path in paths_to_search(mappings, program)
+    }
+    for path, place in places.items():
+        try:
+            elf = read_elf(place, names)
+        except (OSError, ValueError) as error:
+            if path == program and isinstance(error, PermissionError):
+                raise
+            continue
+        yield path == program, elf, [mapping for mapping in mappings if mapping.path == path]
 
 
 def parse_mappings(text: bytes) -> Iterator[MappedRange]:

@@ -16,7 +16,6 @@ what a socket is connected to: only listening and accepted ones are known from i
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import socket
@@ -54,11 +53,13 @@ class InetSockets(NamedTuple):
 
 
 class UnixSocket(NamedTuple):
-    """One UNIX socket, without its other end. name: a path, or @name if it is abstract; empty if it has none."""
+    """One UNIX socket. name: a path, or @name if it is abstract; empty if it has none. other_end: its inode; 0 for
+    none, or if that is unknown."""
 
     is_listening: bool
     kind: int
     name: str
+    other_end: int = 0
 
 
 # include/net/tcp_states.h
@@ -71,38 +72,36 @@ _INODE = slice(sock_diag.inet_diag_msg.size - 4, sock_diag.inet_diag_msg.size)
 UDIAG_SHOW_PEER, UNIX_DIAG_PEER = 0x04, 2  # linux/unix_diag.h
 
 
-def ask_unix(inode: int) -> tuple[UnixSocket, int] | None:
-    """A UNIX socket, and the inode of its other end, 0 for none; None if no UNIX socket has this inode."""
+def ask_unix(inode: int) -> UnixSocket | None:
+    """A UNIX socket; None if none has this inode."""
     if not 0 < inode < 1 << 32:
         return None
     show = sock_diag.UDIAG_SHOW_NAME | UDIAG_SHOW_PEER
     request = sock_diag.unix_request(show, inode, states=(1 << 32) - 1)
-    try:
-        payloads, _ = sock_diag.ask(request, dump=False)
-    except OSError as error:
-        if error.errno == errno.ENOENT:  # no UNIX socket has this inode
-            return None
-        raise
-    _, kind, state, _, _, _ = sock_diag.unix_diag_msg.unpack_from(payloads[0])
-    attributes = sock_diag.unix_attributes(payloads[0])
+    payload = sock_diag.ask_about(request)
+    if payload is None:
+        return None
+    _, kind, state, _, _, _ = sock_diag.unix_diag_msg.unpack_from(payload)
+    attributes = sock_diag.attributes(payload, sock_diag.unix_diag_msg)
     name = sock_diag.unix_name(attributes.get(sock_diag.UNIX_DIAG_NAME, b""))
     other_end = int.from_bytes(attributes.get(UNIX_DIAG_PEER, b""), "little")
-    return UnixSocket(state == _LISTEN, kind, name), other_end
+    return UnixSocket(state == _LISTEN, kind, name, other_end)
 
 
 def ask_inet(family: int, protocol: int, inodes: Collection[int], end: float) -> InetSockets | None:
     """All listening sockets of a family and protocol, and the others with these inodes, as in `read_inet`."""
     found = InetSockets({}, [])
-    states = _OPEN
+    states = _OPEN | 1 << _CLOSE  # and those of UDP that are not connected
     if protocol == socket.IPPROTO_TCP:
-        payloads, is_cut = _dump(family, protocol, 1 << _LISTEN, end)
+        states = _OPEN
+        request = sock_diag.inet_request(family, 1 << _LISTEN)
+        payloads, is_cut = sock_diag.ask(request, seconds=end - time.monotonic())
         if is_cut:
             return None
         for row in map(sock_diag.inet_diag_msg.unpack_from, payloads):
             found.listening[row[-1]] = row[4], row[6]
-    else:
-        states |= 1 << _CLOSE  # not connected
-    payloads, _ = _dump(family, protocol, states, end)
+    request = sock_diag.inet_request(family, states, protocol=protocol)
+    payloads, _ = sock_diag.ask(request, seconds=end - time.monotonic())
     for payload in payloads:
         inode = int.from_bytes(payload[_INODE], "little")
         if inode in inodes:
@@ -124,31 +123,15 @@ def make_question(family: int, each: InetSocket) -> bytes:
 def ask_ages(questions: Collection[bytes]) -> list[tuple[int, int] | None]:
     """How many milliseconds ago data was last sent, and last received, on each connection of `make_question`; None for
     one that is closed. Raises OSError or struct.error."""
-    ages: list[tuple[int, int] | None] = []
-    for question in questions:
-        try:
-            payloads, _ = sock_diag.ask(question, dump=False)
-        except OSError as error:
-            if error.errno != errno.ENOENT:
-                raise
-            ages.append(None)
-            continue
-        info = sock_diag.attributes(payloads[0], sock_diag.inet_diag_msg.size).get(sock_diag.INET_DIAG_INFO, b"")
-        ages.append(_tcp_info_ages.unpack_from(info) if len(info) >= _tcp_info_ages.size else None)
-    return ages
-
-
-def _dump(family: int, protocol: int, states: int, end: float) -> tuple[list[bytes], bool]:
-    """The sockets in these states, and whether the list is cut off at the monotonic time `end`."""
-    request = sock_diag.inet_request(family, states, protocol=protocol)
-    return sock_diag.ask(request, seconds=end - time.monotonic())
+    infos = [sock_diag.inet_info(sock_diag.ask_about(question) or b"") for question in questions]
+    return [_tcp_info_ages.unpack_from(info) if len(info) >= _tcp_info_ages.size else None for info in infos]
 
 
 def read_inet(pid: int, family: int, protocol: int, inodes: Collection[int], end: float) -> InetSockets | None:
     """All listening sockets of a family (socket.AF_INET, AF_INET6) and protocol (socket.IPPROTO_TCP, IPPROTO_UDP), and
     the others with these inodes; None if the monotonic time `end` came before all listening ones were read. Raises
     OSError, or ValueError if the table is odd."""
-    name = ("tcp" if protocol == socket.IPPROTO_TCP else "udp") + ("6" if family == socket.AF_INET6 else "")
+    name = _PROTOCOLS[protocol] + _FAMILIES[family]
     found = InetSockets({}, [])
     has_all_listening = False  # the kernel lists them first
     for line in _read_lines(f"/proc/{pid}/net/{name}", end):
@@ -168,6 +151,8 @@ def read_inet(pid: int, family: int, protocol: int, inodes: Collection[int], end
     return found
 
 
+_PROTOCOLS = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp"}
+_FAMILIES: Mapping[int, str] = {socket.AF_INET: "", socket.AF_INET6: "6"}
 _TABLE_LISTEN, _TABLE_SYN_SENT = b"%02X" % _LISTEN, b"%02X" % _SYN_SENT
 
 
@@ -310,7 +295,7 @@ class Peers:
         if may_list or not self._refusal:
             question = partial(self._ask, wanted, others, start, may_list)
             try:
-                ask_in_network_of(elsewhere, question) if elsewhere else question()
+                ask_in_network_of(elsewhere, question)
                 self._refusal = None
             except OSError as error:
                 self._refusal = str(error)
@@ -325,10 +310,8 @@ class Peers:
         not made yet; and of those for which the kernel's clock, which has steps of some milliseconds, does not say,
         youngest first. Connections beyond 64, and UNIX sockets, are left out. elsewhere: as for `learn`."""
         asked = [peer for inode in inodes if (peer := self._known.get(inode)) and peer.question][:_MOST_ASKED]
-        questions = [peer.question for peer in asked]
         try:
-            ask = partial(ask_ages, questions)
-            ages = ask_in_network_of(elsewhere, ask) if elsewhere else ask()
+            ages = ask_in_network_of(elsewhere, partial(ask_ages, [peer.question for peer in asked]))
         except (OSError, struct.error):
             return [], []
         known = [(peer, each) for peer, each in zip(asked, ages, strict=True) if each]
@@ -366,11 +349,19 @@ _AUTOBOUND = re.compile(r"@[0-9a-f]{5}")
 
 def _ask_unix(inode: int) -> Peer | None:
     """The peer of a UNIX socket; None if it is none."""
-    answer = ask_unix(inode)
-    if answer is None:
-        return None
-    found, other_end = answer
-    return _near_end(found) or _ask_far_end(other_end, found.kind)
+    near = ask_unix(inode)
+    if near is None or (peer := _near_end(near)):
+        return near and peer
+    far = ask_unix(near.other_end)
+    if far is None:  # never connected, or closed since
+        return Peer("unconnected")
+    if not far.name:
+        return Peer("pair")
+    if far.name.startswith(_RESOLVERS):
+        return Peer("dns", far.name)
+    if far.name.startswith(_LOGS):
+        return Peer("log", far.name)
+    return Peer("datagram" if near.kind == socket.SOCK_DGRAM else "backend", far.name)
 
 
 def _near_end(of: UnixSocket) -> Peer | None:
@@ -381,21 +372,6 @@ def _near_end(of: UnixSocket) -> Peer | None:
     if of.name and of.kind != socket.SOCK_DGRAM and not _AUTOBOUND.fullmatch(of.name):
         return Peer("client", of.name)
     return None
-
-
-def _ask_far_end(inode: int, kind: int) -> Peer:
-    """The peer of a UNIX socket of a type (SOCK_STREAM or another) whose far end has this inode, 0 for none."""
-    answer = ask_unix(inode) if inode else None
-    if answer is None:  # never connected, or closed since
-        return Peer("unconnected")
-    address = answer[0].name
-    if not address:
-        return Peer("pair")
-    if address.startswith(_RESOLVERS):
-        return Peer("dns", address)
-    if address.startswith(_LOGS):
-        return Peer("log", address)
-    return Peer("datagram" if kind == socket.SOCK_DGRAM else "backend", address)
 
 
 def _read_all(pid: int, inodes: Collection[int]) -> dict[int, Peer]:

@@ -28,10 +28,11 @@ from uwsgi_headroom.kernel.waits.locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.schedules import Naps, RunDelays
-from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
+from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WorkerThreads
 from uwsgi_headroom.record import (
+    UNKNOWN,
     WORKING,
     ConcurrencyKind,
     Destination,
@@ -103,10 +104,9 @@ class WaitSampler:
         self._addresses = {name: address for address, name in setting.backends.items()}
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - a sample, no secret
-        calls = find_calls()
-        self._knows_calls = calls is not None
+        self._calls = find_calls()
         self._threads = WorkerThreads(
-            calls or Calls({}, False),
+            self._calls,
             read_pollfds=setting.read_pollfds,
             read_locks=setting.read_locks,
             chance=self._chance,
@@ -156,15 +156,11 @@ class WaitSampler:
             self._delays.forget(pid)
         active = self._find_active(snapshot, processes)
         now = self._clock()
-        if (
-            not active
-            and not self._refused
-            and now < self._probe_at
-            and not any(worker.busy_threads for worker in snapshot.workers)
-        ):
+        is_busy = any(worker.busy_threads for worker in snapshot.workers)
+        if not (active or self._refused or is_busy) and now < self._probe_at:
             self._sampled_at = now
             return self._at_rest(now)  # as at most samples of most servers
-        options = setup.options if setup else Options()
+        options = (setup or UNKNOWN).options
         end = now + MOST_SECONDS
         found: list[LookedAt] = []
         left_out: list[Worker] = []
@@ -183,7 +179,6 @@ class WaitSampler:
         except HiddenError as refusal:
             self._refused = Waits(off=str(refusal), needs_right=refusal.needs_right)
         if self._refused:
-            is_busy = any(worker.busy_threads for worker in snapshot.workers)
             file_lock = self._file_locks.look(processes, is_waiting=False, is_seen=False) if is_busy else None
             return replace(self._refused, file_lock=file_lock) if file_lock else self._refused
         gaps = self._learn_peers(master_pid, seen)
@@ -211,11 +206,11 @@ class WaitSampler:
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
     ) -> Waits | None:
         """The waits of a server whose threads do not show what its requests wait for; None for any other."""
-        if not self._knows_calls:
+        if not self._calls.kinds:
             return Waits(off=_NO_TABLE)
         if setup and setup.concurrency_kind == "async":
             return self._sample_loops(master_pid, snapshot, processes, setup.options)
-        reason = explain_doubt(snapshot, setup.concurrency_kind if setup else None)
+        reason = explain_doubt(snapshot, (setup or UNKNOWN).concurrency_kind)
         return Waits(off=reason) if reason else None
 
     def _sample_loops(
@@ -234,18 +229,14 @@ class WaitSampler:
                 self._probe(snapshot, processes, options)
         except HiddenError as refusal:
             return Waits(off=_ASYNC, needs_right=refusal.needs_right)
-        self._note_loops(master_pid, seen)
-        return Waits(off=_ASYNC, loops=self._loops.describe(snapshot.workers))
-
-    def _note_loops(self, master_pid: int, seen: list[SeenThread]) -> None:
         for each in seen:
             if each.wait.epoll is not None:  # a loop's own set may have thousands of entries: it is read once
                 each.by.process.epolls.idle.add(each.wait.epoll)
         self._learn_peers(master_pid, [each for each in seen if each.wait.epoll is None])
         now = self._clock()
         for each in seen:
-            _, decision = max(self._decisions.decide(each.wait), key=lambda part: part[0])
-            self._loops.note(each.by.worker, each.wait, decision, now)
+            self._loops.note(each.by.worker, each.wait, self._decisions.decide_mostly(each.wait), now)
+        return Waits(off=_ASYNC, loops=self._loops.describe(snapshot.workers))
 
     def look_at_starting(
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
@@ -253,12 +244,12 @@ class WaitSampler:
         """What the main threads of the workers that do not accept requests yet wait for, by worker id; empty if that is
         switched off or cannot be seen. Never raises."""
         starting = [worker for worker in snapshot.workers if worker.state == "starting" and worker.pid in processes]
-        if not (starting and self._setting.enabled and self._knows_calls):
+        if not (starting and self._setting.enabled and self._calls.kinds):
             return {}
         seen: list[SeenThread] = []
         try:
             for worker in starting[:_MOST_STARTING]:
-                if at := self._find(worker, processes, setup.options if setup else Options()):
+                if at := self._find(worker, processes, (setup or UNKNOWN).options):
                     seen += self._threads.look(at, at.process.pid)
             seen = self._threads.complete(seen)
         except HiddenError:
@@ -266,9 +257,9 @@ class WaitSampler:
         self._learn_peers(master_pid, seen)
         waits: dict[int, StartWait] = {}
         for each in seen:
-            _, (result, address, *_) = max(self._decisions.decide(each.wait), key=lambda part: part[0])
-            if result != "idle":
-                waits[each.by.worker.worker_id] = StartWait("cpu" if result == "running" else result, address)
+            found = self._decisions.decide_mostly(each.wait)
+            if found.result != "idle":
+                waits[each.by.worker.worker_id] = StartWait(found.state, found.address)
         return waits
 
     def _at_rest(self, now: float) -> Waits:
@@ -297,7 +288,7 @@ class WaitSampler:
         looked_at: dict[int, set[int]] = defaultdict(set)
         for each in seen:
             looked_at[each.by.process.pid].add(each.thread)
-        with_locks = [at for at in found if at.process.pid in waiting or at.locks]
+        with_locks = [at for at in found if at.process.pid in waiting or at.locks.addresses]
         for at in with_locks:
             at.locks.remember(waiting[at.process.pid], now)
         words = self._threads.read_locks(with_locks)
@@ -305,7 +296,6 @@ class WaitSampler:
         for at in with_locks:
             pid, worker_id = at.process.pid, at.worker.worker_id
             uses[worker_id] = at.locks.look(waiting[pid], looked_at[pid], now, words.get(pid), are_all=are_all)
-            self._threads.note_locks(at)
         reads = self._setting.read_locks and all(at.process.pid in words for at in with_locks)
         active = {each.worker_id for each in (*left_out, *(at.worker for at in found))}
         resting = self._rest([at for at in known if at.worker.worker_id not in active], now)
@@ -313,13 +303,7 @@ class WaitSampler:
 
     def _rest(self, workers: list[LookedAt], now: float) -> dict[int, LockUse]:
         """The locks of workers that serve no request."""
-        uses: dict[int, LockUse] = {}
-        for at in workers:
-            use = at.locks.rest(now)
-            if use:
-                uses[at.worker.worker_id] = use
-            self._threads.note_locks(at)
-        return uses
+        return {at.worker.worker_id: use for at in workers if (use := at.locks.rest(now))}
 
     def _find_active(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess]) -> list[Worker]:
         before, self._workers = self._workers, snapshot.workers
@@ -418,12 +402,12 @@ class WaitSampler:
         self._threads.learn(seen, certain, snapshot, are_all=weight == 1 and not left_out)
         by_state: dict[State, float] = defaultdict(float)
         lock: dict[int, float] = defaultdict(float)
-        backends = dict.fromkeys(self._setting.backends.values(), 0.0)
+        names = self._setting.backends
+        backends = dict.fromkeys(names.values(), 0.0)
         destinations: dict[Destination, float] = defaultdict(float)
         in_service: dict[int, float] = defaultdict(float)
         doubtful: dict[int, float] = defaultdict(float)
         places: dict[Place, float] = defaultdict(float)
-        now = self._clock()
         for each, part, what in decided:
             result, address, gap, *_ = what
             if result == "idle" or self._threads.is_idle(each.wait, snapshot):
@@ -441,7 +425,7 @@ class WaitSampler:
                 continue
             by_state[result] += count
             if result == "sleep":
-                self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests or 0, now)
+                self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests or 0, self._clock())
             if gap:
                 refused = gap == GAP_POLL and self._threads.may_not_read
                 gaps.append(GAP_REFUSED if refused else self._threads.why_not or gap)
@@ -450,7 +434,8 @@ class WaitSampler:
             self._note_place(places, each.wait, result, count)
             if result in ("backend", "dns"):
                 destinations[_destination(result, what)] += count
-                if result == "backend" and (name := self._name_backend(address)):
+                name = result == "backend" and (names.get(address) or names.get(f"*:{address.rpartition(':')[2]}"))
+                if name:
                     backends[name] += count
         for each_found in found:
             worker_id = each_found.worker.worker_id
@@ -530,10 +515,6 @@ class WaitSampler:
             if each.wait.result == "idle":
                 each.by.note_idle(each)
         return [each for each in seen if each.wait.result != "idle"]
-
-    def _name_backend(self, address: str) -> str | None:
-        backends = self._setting.backends
-        return backends.get(address) or backends.get(f"*:{address.rpartition(':')[2]}")
 
 
 @lru_cache(256)

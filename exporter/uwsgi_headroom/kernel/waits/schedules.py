@@ -10,6 +10,16 @@ _MOST_KNOWN = 65536
 """Beyond so many threads, all are forgotten: they are those of a process that starts threads again and again."""
 
 
+def read_schedule(pid: int, thread: int) -> tuple[int, int, int]:
+    """The nanoseconds that a thread ran, and that it waited for a CPU, and how often it was put on one; 0 if it has
+    ended, or the kernel does not count that."""
+    try:
+        ran, waited, runs = map(int, procfs.KEPT.read_line(f"/proc/{pid}/task/{thread}/schedstat").split())
+        return ran, waited, runs
+    except (OSError, ValueError):
+        return 0, 0, 0
+
+
 class RunDelays:
     """Divides the time of threads that run or could run into the time on a CPU and the wait for one."""
 
@@ -19,10 +29,7 @@ class RunDelays:
     def part_waiting(self, pid: int, thread: int) -> float:
         """The part of a thread's runnable time, since this was last asked, in which it waited for a CPU; 0 if the
         kernel does not count it."""
-        try:
-            ran, waited = map(int, procfs.KEPT.read_line(f"/proc/{pid}/task/{thread}/schedstat").split()[:2])
-        except (OSError, ValueError):
-            return 0.0
+        ran, waited, _ = read_schedule(pid, thread)
         ran_before, waited_before = self._last.get((pid, thread), (0, 0))
         if len(self._last) > _MOST_KNOWN:
             self._last.clear()
@@ -75,9 +82,8 @@ class Naps:
             if not self._places:
                 return
             self._places -= 1
-        try:
-            runs = int(procfs.KEPT.read_line(f"/proc/{pid}/task/{thread}/schedstat").split()[2])
-        except (OSError, ValueError, IndexError):
+        *_, runs = read_schedule(pid, thread)
+        if not runs:
             return
         self._now[pid, thread] = runs, requests, now
         if before is None or before[1] != requests or not 0 < now - before[2] <= _LONGEST_GAP or runs < before[0]:

@@ -7,7 +7,6 @@ sockets are used for that are too young to be known (`Decisions`), and which loc
 
 from __future__ import annotations
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -85,11 +84,6 @@ class Wait(Struct, frozen=True):
     beyond: bool = False
     unread: bool = False
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it takes a closer look to know for what it waits."""
-        return self.unread or self.polled is not None
-
 
 IDLE, RUNNING = Wait("idle"), Wait("running")
 
@@ -123,15 +117,13 @@ def classify(process: Process, thread: int, call: Blocked | Literal["running", "
     """The first step: what a thread waits for, by its system call."""
     if call == "running":
         return RUNNING
-    if call == "outside":
-        return Wait("disk" if _is_in_device_sleep(process.pid, thread) else "other")
-    number, arguments = call
-    kind = process.calls.kinds.get(number) if process.memory.is_64_bit else None
-    if not process.calls.tried or not process.memory.is_64_bit:
-        return Wait("unknown", gap=GAP_UNTRIED)
-    if kind is None:
-        return Wait("disk" if _is_in_device_sleep(process.pid, thread) else "other")
-    return _classify_kind(process, thread, kind, arguments)
+    if call != "outside":
+        number, arguments = call
+        if not process.calls.tried or not process.memory.is_64_bit:
+            return Wait("unknown", gap=GAP_UNTRIED)
+        if kind := process.calls.kinds.get(number):
+            return _classify_kind(process, thread, kind, arguments)
+    return Wait("disk" if _is_in_device_sleep(process.pid, thread) else "other")
 
 
 def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[int, ...]) -> Wait:
@@ -204,14 +196,14 @@ def _classify_futex(memory: MemoryMap, arguments: tuple[int, ...]) -> Wait:
     if region == "heap" and memory.has_python:
         is_semaphore = command == _FUTEX_WAIT_BITSET and expected == 0 and not address % _ALIGNED
         # From CPython 3.13 on, each thread waits for a Lock on its own stack: that says nothing of the lock.
-        is_own = 0 <= address - arguments[6] < _FRAMES
+        place = None if 0 <= address - arguments[6] < _FRAMES else address
         # pthread_join(3) waits until the kernel clears the thread's id, with a futex that is not private; locks of a
         # process are private, and the words of those that are not hold 2 at most.
         is_join = is_shared and expected > _MOST_OF_A_LOCK
         return Wait(
             "lock",
-            address=None if is_own else address,
-            semaphore=address if is_semaphore and not is_own else None,
+            address=place,
+            semaphore=place if is_semaphore else None,
             shared=is_shared,
             joins=expected if is_join else None,
         )
@@ -240,10 +232,8 @@ _OUTPUTS: Mapping[int, Output] = {1: "standard output", 2: "standard error"}
 
 def _name_output(pid: int, descriptor: int) -> Output:
     """The name of an output; that of both where they are the same, as uWSGI makes them."""
-    with suppress(OSError):
-        if os.readlink(f"/proc/{pid}/fd/1") == os.readlink(f"/proc/{pid}/fd/2"):
-            return "standard output and error"
-    return _OUTPUTS[descriptor]
+    out, error = (descriptors.read_target(pid, number) for number in (1, 2))
+    return "standard output and error" if out and out == error else _OUTPUTS[descriptor]
 
 
 def decide_polled(process: Process, wait: Wait, polled: Sequence[Polled] | None) -> Wait:
@@ -265,9 +255,8 @@ def decide_polled(process: Process, wait: Wait, polled: Sequence[Polled] | None)
 
 
 def _classify_descriptor(pid: int, thread: int, descriptor: int, *, connects: bool) -> Wait:
-    try:
-        target = os.readlink(f"/proc/{pid}/fd/{descriptor}")
-    except OSError:
+    target = descriptors.read_target(pid, descriptor)
+    if target is None:
         return Wait("unknown", gap=GAP_SOCKET)
     if inode := procfs.socket_inode(target):
         return Wait(None, (inode,), call="descriptor", writes=connects)
@@ -276,8 +265,9 @@ def _classify_descriptor(pid: int, thread: int, descriptor: int, *, connects: bo
     if _is_in_device_sleep(pid, thread):
         return Wait("disk")
     # stat(2) could tell a FIFO from a file, but blocks if the file is on a server that does not answer.
-    if b"pipe" in _read_wait_channel(pid, thread):
-        return Wait("pipe")
+    with suppress(OSError):  # hidden: the kernel's function that a thread sleeps in, such as `pipe_read`
+        if b"pipe" in procfs.read_line(f"/proc/{pid}/task/{thread}/wchan"):
+            return Wait("pipe")
     return Wait("disk" if target.startswith("/") and not target.startswith("/dev/") else "other")
 
 
@@ -291,6 +281,12 @@ class Decision(NamedTuple):
     gap: str | None = None
     connecting: bool = False
     candidates: tuple[str, ...] = ()
+
+    @property
+    def state(self) -> State:
+        """The state of a thread that is not idle."""
+        assert self.result != "idle"
+        return "cpu" if self.result == "running" else self.result
 
 
 def decide(wait: Wait, peers: Peers) -> Decision:
@@ -338,14 +334,6 @@ _OF_PEERS: Mapping[str, Result] = {
 def _is_in_device_sleep(pid: int, thread: int) -> bool:
     """Whether a thread is in state D: uninterruptible, as threads are that wait for a device."""
     return procfs.read_state(pid, thread) == b"D"
-
-
-def _read_wait_channel(pid: int, thread: int) -> bytes:
-    """The kernel's function that a thread sleeps in, such as `pipe_read`; empty if that is hidden."""
-    try:
-        return procfs.read_line(f"/proc/{pid}/task/{thread}/wchan")
-    except OSError:
-        return b""
 
 
 _MOST_HIDDEN = 8
@@ -453,6 +441,10 @@ class Decisions:
         if not young or self._is_known(wait):
             return ((1.0, decide(wait, self._peers)),)
         return _in_proportion(young)
+
+    def decide_mostly(self, wait: Wait) -> Decision:
+        """The likeliest of what a thread waits for."""
+        return max(self.decide(wait), key=lambda part: part[0])[1]
 
     def _is_known(self, wait: Wait) -> bool:
         return all(self._peers.get(inode) is not None for inode in wait.sockets)

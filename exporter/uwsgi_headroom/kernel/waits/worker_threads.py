@@ -28,7 +28,7 @@ from uwsgi_headroom.kernel.waits.descriptors import (
     decode_poll_array,
     look_closer,
 )
-from uwsgi_headroom.kernel.waits.locks import Word, WorkerLocks, read_all_semaphores
+from uwsgi_headroom.kernel.waits.locks import Word, WorkerLocks, read_semaphores
 from uwsgi_headroom.kernel.waits.memory import (
     Generation,
     MemoryMap,
@@ -127,7 +127,6 @@ class WorkerThreads:
         self._read_pollfds, self._read_locks = read_pollfds, read_locks
         self._chance = chance
         self._known: dict[tuple[int, float | None], LookedAt] = {}
-        self._with_locks: dict[int, LookedAt] = {}
         self._maps: dict[Generation, MemoryMap] = {}
         self._idle_locks = IdleLocks()
         self._sees_locks = False
@@ -173,32 +172,28 @@ class WorkerThreads:
             raise HiddenError(str(error)) from None
         except (FileNotFoundError, ProcessLookupError):
             return _NOTHING_KNOWN  # the worker has just ended
-        except (OSError, ValueError) as error:
-            refused = isinstance(error, PermissionError) or not _may_read_maps(pid)
-            raise (no_right() if refused else HiddenError(_HIDDEN)) from None
+        except (PermissionError, ValueError):  # or the kernel hides the addresses of the program
+            raise no_right() from None
+        except OSError:
+            raise HiddenError(_HIDDEN) from None
         return memory
 
     def look(self, at: LookedAt, thread: int) -> list[SeenThread]:
         """Look at one thread; nothing if it has ended. Raises RefusedError."""
         pid = at.process.pid
         try:
-            line = read_system_call(pid, thread)
-            wait = self.classify(at, thread, line)
+            return [SeenThread(at, thread, self.classify(at, thread, read_system_call(pid, thread)))]
         except PermissionError:
             if procfs.read_state(pid) in (b"Z", b"X"):  # its master has not noticed: its files belong to root by now
                 return []
             raise no_right() from None
-        except FileNotFoundError:
-            if procfs.read_state(pid, thread):
+        except (FileNotFoundError, ProcessLookupError) as error:
+            if isinstance(error, FileNotFoundError) and procfs.read_state(pid, thread):
                 raise HiddenError(_NO_FILE) from None
-            at.threads.list_again()
-            return []
-        except ProcessLookupError:
             at.threads.list_again()
             return []
         except (OSError, ValueError):
             return [SeenThread(at, thread, Wait("unknown"))]
-        return [SeenThread(at, thread, wait)]
 
     def look_again(self, seen: Iterable[SeenThread]) -> list[Wait]:
         """What those of these threads that waited for sockets wait for by now; nothing of one that may not be seen."""
@@ -216,9 +211,9 @@ class WorkerThreads:
 
     def complete(self, seen: Sequence[SeenThread]) -> list[SeenThread]:
         """Look closer at those threads whose call does not say for what they wait."""
-        if not any(each.wait.is_open for each in seen):
+        if not any(each.wait.unread or each.wait.polled for each in seen):
             return list(seen)
-        polls = [] if self.may_not_read else [each for each in seen if each.wait.polled is not None]
+        polls = [each for each in seen if each.wait.polled is not None and not self.may_not_read]
         sets = list(dict.fromkeys((each.by.process.pid, each.wait.epoll or 0) for each in seen if each.wait.unread))
         threads = [(each.by.process.pid, each.thread, *(each.wait.polled or (0, 0))) for each in polls]
         look = self._look_closer(threads, sets) or CloserLook((), [((), 0)] * len(sets), is_refused=False)
@@ -259,9 +254,7 @@ class WorkerThreads:
         if not self._read_locks or self.may_not_read:
             return {}
         try:
-            return self._asks.ask_now(
-                read_all_semaphores, tuple((each.process.pid, each.locks.addresses) for each in workers)
-            )
+            return self._asks.ask_now(read_semaphores, *((each.process.pid, each.locks.addresses) for each in workers))
         except RefusedToReadError:
             self._refused_until = self._clock() + _REFUSED_SECONDS
         except OSError:
@@ -313,40 +306,21 @@ class WorkerThreads:
         busy = sum(worker.busy_threads or 0 for worker in snapshot.workers)
         self._idle_locks.learn(waiting, in_service, busy, presumed_idle=bool(snapshot.thunder_lock))
 
-    def note_locks(self, at: LookedAt) -> None:
-        """Record whether a lock of the application is known in a worker."""
-        if at.locks:
-            self._with_locks[at.process.pid] = at
-        else:
-            self._with_locks.pop(at.process.pid, None)
-
     def list_with_locks(self) -> list[LookedAt]:
         """The workers in which a lock of the application is known: mostly none."""
-        return list(self._with_locks.values())
+        return [at for at in self._known.values() if at.locks.addresses]
 
     def forget_ended(self, pids: Collection[int]) -> list[int]:
         """Forget workers that are not among these living ones; returns their pids."""
         ended = [key for key in self._known if key[0] not in pids]
         for key in ended:
             del self._known[key]
-            self._with_locks.pop(key[0], None)
         return [pid for pid, _ in ended]
 
 
 def no_right() -> HiddenError:
     """The refusal of a kernel that would tell another user."""
     return HiddenError(WHO_MAY_KNOW, needs_right=True)
-
-
-def _may_read_maps(pid: int) -> bool:
-    """Whether the kernel lets this user trace the process: the mode of `maps` allows everybody."""
-    try:
-        with open(f"/proc/{pid}/maps", "rb"):
-            return True
-    except PermissionError:
-        return False
-    except OSError:
-        return True
 
 
 _NOTHING_KNOWN = MemoryMap(True, (), ())
@@ -392,15 +366,14 @@ class RequestThreads:
     def _list(self) -> None:
         threads = sorted(list_threads(self._pid))
         self._seen.intersection_update(threads)
-        self._presumed = self._presume(threads) if self._number > 1 else [self._pid]
+        self._presumed = threads
+        if len(threads) > self._number:
+            others = (
+                thread for thread in threads[:_MOST_MASKS] if thread != self._pid and self._blocks_signals(thread)
+            )
+            self._presumed = [self._pid, *islice(others, self._number - 1)]
         presumed = set(self._presumed)
         self._others = [thread for thread in threads if thread not in presumed]
-
-    def _presume(self, threads: list[int]) -> list[int]:
-        if len(threads) <= self._number:
-            return threads
-        blocked = (thread for thread in threads[:_MOST_MASKS] if thread != self._pid and self._blocks_signals(thread))
-        return [self._pid, *islice(blocked, self._number - 1)]
 
     def _blocks_signals(self, thread: int) -> bool:
         masks = procfs.read_status("SigBlk", f"/proc/{self._pid}/task/{thread}/status") or ()
