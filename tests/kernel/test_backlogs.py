@@ -302,6 +302,14 @@ def test_overflows(text, counts, tmp_path):
     assert read_listen_overflows(2**22 + 1) is None
 
 
+@as_root
+def test_no_privilege_is_needed():
+    """Any user may read the counts of another user's process."""
+    pid = os.getpid()
+    overflows = as_nobody(lambda: read_listen_overflows(pid))
+    assert overflows.drops >= overflows.overflows
+
+
 @pytest.fixture
 def opened():
     with contextlib.ExitStack() as stack:

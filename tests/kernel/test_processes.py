@@ -218,6 +218,12 @@ def open_files() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def test_a_name_may_hold_anything(tmp_path):
+    """The fields are those after the last parenthesis of the name."""
+    (tmp_path / "stat").write_bytes(b"7 (a) S (b) R 1 2 3\n")
+    assert procfs.read_stat_fields(str(tmp_path), "stat") == [b"R", b"1", b"2", b"3"]
+
+
 def test_a_file_that_is_too_long(tmp_path):
     (tmp_path / "locks").write_bytes(b"x" * 100_000)
     assert len(procfs.read_file(tmp_path, "locks", most=100_000)) == 100_000

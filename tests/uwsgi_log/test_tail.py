@@ -191,6 +191,7 @@ def test_a_log_that_grows_too_fast_is_read_in_part(path, follow):
         (os.mkfifo, "it is no regular file"),
         (os.mkdir, "it is no regular file"),
         (lambda path: os.symlink("/dev/zero", path), "it is no regular file"),
+        (lambda path: os.symlink("/dev/tty", path), "it is no regular file"),
         (lambda path: os.symlink(path, path), "it cannot be opened"),
         (lambda path: os.symlink(f"{path}.other", path), "there is no file of that name"),
     ],
@@ -206,6 +207,17 @@ def test_nothing_but_a_regular_file_is_opened(path, read, make, trouble):
     read()
     append(path, b"next\n")
     assert read().endswith(b"next\n")
+
+
+def test_a_link_is_followed(path, read):
+    """A log may be a link that a rotation points to another file."""
+    path.with_name("a").write_bytes(b"old\n")
+    path.with_name("b").write_bytes(b"1\n")
+    path.symlink_to("a")
+    read()
+    path.unlink()
+    path.symlink_to("b")
+    assert read() == b"1\n"
 
 
 @as_root
