@@ -63,7 +63,7 @@ class Room:
         self._holders: set[Share] = set()
 
     def take(self, share: Share, size: int) -> bool:
-        """Give a share so much more room, if need be that of others which cost twice as much; False if there is none."""
+        """Give a share so much more room, if need be that of others that cost twice as much; False if there is none."""
         size = min(size, self.most - share.taken)  # a document that is larger than all room takes all
         now = self.monotonic()
         if size > self.left:

@@ -30,7 +30,7 @@ from uwsgi_headroom.kernel.waits.memory import Generation, RefusedToReadError, r
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.sampler import explain_doubt
 from uwsgi_headroom.kernel.waits.schedules import RunDelays
-from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
+from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import (
     HiddenError,
@@ -131,8 +131,8 @@ class CodeLooks:
         self._prefixes = prefixes
         self._chance = random.Random()  # noqa: S311 - the order of threads, no secret
         calls = find_calls()
-        self._knows_calls = calls is not None and calls.tried
-        self._threads = WorkerThreads(calls or Calls({}, False), read_pollfds=True, chance=self._chance)
+        self._knows_calls = bool(calls)
+        self._threads = WorkerThreads(calls, read_pollfds=True, chance=self._chance)
         self._decisions = Decisions(Peers())
         self._delays = RunDelays()
         self._runtimes: dict[Generation, Runtime] = {}
@@ -166,7 +166,7 @@ class CodeLooks:
         if facts.off:
             return facts.off
         if not self._knows_calls:
-            return _UNTRIED
+            return _UNKNOWN
         return explain_doubt(snapshot, facts.setup.concurrency_kind if facts.setup else None)
 
     def _look_at_all(
@@ -345,7 +345,7 @@ _REFUSED = (
     "the memory of uWSGI's workers may not be read: allow the system call process_vm_readv (docs/waits.md), and see "
     "which right it takes (docs/waits.md#rights)"
 )
-_UNTRIED = "the system calls of this machine's architecture were never tried"
+_UNKNOWN = "the system calls of this machine's architecture are not known"
 
 _MOST_SERVERS = 256
 _kept: dict[int, CodeLooks] = {}

@@ -28,7 +28,7 @@ from uwsgi_headroom.kernel.waits.locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.schedules import Naps, RunDelays
-from uwsgi_headroom.kernel.waits.system_calls import Calls, find_calls
+from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WorkerThreads
 from uwsgi_headroom.record import (
@@ -104,9 +104,9 @@ class WaitSampler:
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - a sample, no secret
         calls = find_calls()
-        self._knows_calls = calls is not None
+        self._knows_calls = bool(calls)
         self._threads = WorkerThreads(
-            calls or Calls({}, False),
+            calls,
             read_pollfds=setting.read_pollfds,
             read_locks=setting.read_locks,
             chance=self._chance,

@@ -9,8 +9,6 @@ import platform
 from collections.abc import Mapping
 from typing import Literal
 
-from msgspec import Struct
-
 from uwsgi_headroom.kernel import procfs
 
 Kind = Literal[
@@ -18,6 +16,7 @@ Kind = Literal[
     "descriptor",
     "connect",
     "poll",
+    "ppoll",
     "select",
     "epoll",
     "accept",
@@ -31,7 +30,8 @@ Kind = Literal[
 """What a call waits for, as far as its number says.
 
 descriptor: for the descriptor in its first argument. connect: the same, until its connection is made. poll: for the
-descriptors in an array in memory, whose length is the second argument. select: for descriptors in sets in memory; the
+descriptors in an array in memory, whose length is the second argument. ppoll: the same; the third argument is the
+address of its timeout. select: for descriptors in sets in memory; the
 first argument is 0 if there are none. semaphore: for the System V semaphore in its first argument. restart: what the
 thread was blocked in before it was stopped and continued (SIGSTOP, a debugger, the freezer), which the kernel does not
 say.
@@ -59,7 +59,7 @@ _KINDS: Mapping[str, tuple[Kind, int, int]] = {
     "accept": ("accept", 43, 202),
     "accept4": ("accept", 288, 242),
     "poll": ("poll", 7, -1),
-    "ppoll": ("poll", 271, 73),
+    "ppoll": ("ppoll", 271, 73),  # poll(3) of the C library, too, where the kernel has no poll(2)
     "select": ("select", 23, -1),
     "pselect6": ("select", 270, 72),
     "epoll_wait": ("epoll", 232, -1),
@@ -87,26 +87,16 @@ _KINDS: Mapping[str, tuple[Kind, int, int]] = {
 }
 """The kind of each call, and its number on x86-64 and on aarch64; -1 if it does not exist there."""
 
-_UNTRIED = frozenset({"aarch64"})
-"""Architectures on which no call was seen in a test yet: every blocked thread there is `unknown`."""
-
 _COLUMNS = {"x86_64": 1, "aarch64": 2}
 
-
-class Calls(Struct, frozen=True):
-    """The system calls of an architecture. kinds: by number; tried: whether they were seen in a test."""
-
-    kinds: Mapping[int, Kind]
-    tried: bool
+Calls = Mapping[int, Kind]
+"""The system calls of an architecture, by number."""
 
 
-def find_calls(machine: str | None = None) -> Calls | None:
-    """The system calls of this machine; None if its architecture is not in the table."""
-    machine = machine or platform.machine()
-    column = _COLUMNS.get(machine)
-    if column is None:
-        return None
-    return Calls({int(row[column]): row[0] for row in _KINDS.values() if row[column] != -1}, machine not in _UNTRIED)
+def find_calls(machine: str | None = None) -> Calls:
+    """The system calls of this machine; none if its architecture is not in the table."""
+    column = _COLUMNS.get(machine or platform.machine())
+    return {int(row[column]): row[0] for row in _KINDS.values() if column and row[column] != -1}
 
 
 Blocked = tuple[int, tuple[int, ...]]
