@@ -129,7 +129,7 @@ def boot(disk: Path, kernel: Path, arch: Arch, seconds: float) -> Iterator[str]:
             qemu.kill()
 
 
-_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\x07]|\x1b\][^\x07]*\x07|\x1bc")
+_CONTROLS = re.compile(r"\x1b\[[0-9;?!]*[A-Za-z]|[\r\x07]|\x1b\][^\x07]*\x07|\x1bc")
 
 
 def judge(lines: Iterator[str]) -> int:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tests.kernel.waits.test_sampler import IDLE, MEMORY, SLEEPS, line_of, needs_known_calls, polling, sampled
+from tests.kernel.waits.test_sampler import IDLE, MEMORY, SLEEPS, line_of, of_x86_64, polling, sampled
 from tests.support.clock import MovableClock
 from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel.waits import descriptors, loops, worker_threads
@@ -18,7 +18,7 @@ EVENTS: Blocked = (232, (9, 0, 0, 0, 0, 0, 0))  # epoll_wait(2)
 FLOCK: Blocked = (73, (5, 2, 0, 0, 0, 0, 0))
 RUNS = "running"
 
-pytestmark = needs_known_calls
+pytestmark = of_x86_64
 
 
 class Watched:

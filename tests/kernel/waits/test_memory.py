@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import uwsgi_binary
 from uwsgi_headroom.kernel.waits import memory
-from uwsgi_headroom.kernel.waits.descriptors import Polled, decode_poll_array
+from uwsgi_headroom.kernel.waits.descriptors import Polled, decode_polled
 from uwsgi_headroom.kernel.waits.memory import (
     Elf,
     MemoryMap,
@@ -81,7 +81,9 @@ def test_entries_of_an_array():
         struct.pack("=ihH", descriptor, events - 0x10000 if events > 0x7FFF else events, back)
         for descriptor, events, back in entries
     )
-    assert decode_poll_array(array) == [Polled(3, False), Polled(4, True), Polled(5, False), Polled(6, True)]
+    polled = [Polled(3, False), Polled(4, True), Polled(5, False), Polled(6, True)]
+    assert decode_polled(array, 5) == (polled, None)
+    assert decode_polled(array + struct.pack("=qq", 4, 20_000_000), 5) == (polled, 4020)
 
 
 LIBRARY = "/usr/lib/libpython3.11.so.1.0"

@@ -8,8 +8,7 @@ import subprocess
 
 import pytest
 
-from tests.kernel.waits.test_system_calls import numbers
-from uwsgi_headroom.kernel.waits import descriptors, thread_wait
+from uwsgi_headroom.kernel.waits import descriptors, system_calls, thread_wait
 from uwsgi_headroom.kernel.waits.descriptors import Epolls, Polled
 from uwsgi_headroom.kernel.waits.memory import MemoryMap
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
@@ -21,11 +20,12 @@ PYTHON, UWSGI, HEAP, IMAGE = 0x1000, 0x2000, 0x9000, 0x3000
 
 STACK = 0x7FFF0000
 ON_STACK = STACK + 104
+TIMESPEC = STACK + 88
 
 MEMORY = MemoryMap(True, ((0x1000, 0x2000, "python"), (0x2000, 0x3000, "uwsgi")), ((0x1000, 0x4000),))
 
 
-NUMBERS = {name: int(number) for name, number in numbers(1).items()} | {"openat": 257}
+NUMBERS = {name: row[1] for name, row in system_calls._KINDS.items()} | {"openat": 257}
 
 
 def process(**changes: object) -> Process:
@@ -84,6 +84,9 @@ def classified(name: str, *arguments: int, of: Process | None = None) -> Wait:
         ("poll", (HEAP, 1, 4000), "unknown", {}),
         ("poll", (HEAP, 1, 9000), "unknown", {}),
         ("poll", (2**64 - 8, 1, 9000), "unknown", {}),
+        ("ppoll", (HEAP, 0, TIMESPEC), "sleep", {}),
+        ("ppoll", (ON_STACK, 1, TIMESPEC), "unknown", {}),
+        ("ppoll", (ON_STACK, 1, 0), None, {}),
         ("wait4", (2**32 - 1,), "child", {}),
         ("fsync", (3,), "disk", {}),
         ("flock", (3,), "lock", {"shared": True, "file": True}),
@@ -108,13 +111,12 @@ def test_the_end_of_another_thread_is_not_lasting():
 @pytest.mark.parametrize(
     ("changes", "gap"),
     [
-        ({"memory": MemoryMap(False, MEMORY.known, MEMORY.images)}, thread_wait.GAP_UNTRIED),
-        ({"calls": find_calls("aarch64")}, thread_wait.GAP_UNTRIED),
+        ({"memory": MemoryMap(False, MEMORY.known, MEMORY.images)}, thread_wait.GAP_32_BIT),
         ({"memory": MemoryMap(True, (), MEMORY.images)}, thread_wait.GAP_LOCK),
     ],
 )
 def test_other_programs_are_unknown(changes, gap):
-    """A 32-bit program, another architecture, or a program without CPython (Ruby, Go, PyPy): no lock is decided."""
+    """A 32-bit program, or a program without CPython (Ruby, Go, PyPy): no lock is decided."""
     for address in (PYTHON, UWSGI, HEAP, IMAGE):
         found = classified("futex", address, 0x80, of=process(**changes))
         assert (found.result, found.gap) == ("unknown", gap)
@@ -139,7 +141,7 @@ def test_what_is_polled_goes_before_the_timeout():
     left, right = socket.socketpair()
     with left, right:
         found = classified("poll", ON_STACK, 1, 4000, of=reads)
-        assert found.polled == (ON_STACK, 1)
+        assert found.polled == (ON_STACK, 1, 0)
         for writes in (False, True):
             decided = decide_polled(reads, found, [Polled(left.fileno(), writes)])
             assert (decided.result, decided.sockets) == (None, (os.fstat(left.fileno()).st_ino,))
@@ -147,6 +149,19 @@ def test_what_is_polled_goes_before_the_timeout():
     unread = decide_polled(reads, classified("poll", HEAP, 3, 9, of=reads), [])
     assert (unread.result, unread.gap) == ("unknown", thread_wait.GAP_POLL)
     assert decide_polled(reads, classified("poll", ON_STACK, 1, 4000, of=reads), None).result == "client"
+
+
+@pytest.mark.parametrize(
+    ("address", "read", "beyond"), [(TIMESPEC, 4000, False), (TIMESPEC, 4001, True), (0, None, True)]
+)
+def test_the_timeout_of_ppoll_is_in_memory(address, read, beyond):
+    """Without one, it waits for any time, as uWSGI never does."""
+    reads = process(read_pollfds=True)
+    found = classified("ppoll", HEAP, 1, address, of=reads)
+    assert found.polled == (HEAP, 1, address)
+    left, right = socket.socketpair()
+    with left, right:
+        assert decide_polled(reads, found, [Polled(left.fileno(), False)], read).beyond == beyond
 
 
 def test_other_things_that_are_polled():

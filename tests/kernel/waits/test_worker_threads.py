@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.kernel.waits.test_sampler import READ, needs_known_calls, sampled
+from tests.kernel.waits.test_sampler import READ, of_x86_64, sampled
 from tests.support.clock import MovableClock
 from tests.support.real_uwsgi import wait_until
 from tests.support.simulated_server import Server
@@ -122,7 +122,7 @@ def reads_input(pid: int) -> bool:
     return call not in ("running", "outside") and (call[0], call[1][0]) == (READ, 0)
 
 
-@needs_known_calls
+@of_x86_64
 def test_a_worker_that_has_ended_does_not_switch_the_server_off():
     """Between the list of processes and the sample a worker became a zombie: the others are still known."""
     ended = os.fork()

@@ -14,18 +14,18 @@ stop_load
 
 printf '[Service]\nCPUQuota=50%%\n' >/etc/systemd/system/shop.service.d/limit.conf
 systemctl daemon-reload; systemctl restart shop
-load 127.0.0.1:8000/burn?20 4
+load 127.0.0.1:8000/burn?1000 4
 expect "a quota of the unit, used up, and the unit by name" 180 "$(says 'quota.*shop\.service|shop\.service.*quota')"
 stop_load
 
 printf '[Service]\nSlice=web.slice\n' >/etc/systemd/system/shop.service.d/limit.conf
 printf '[Slice]\nCPUQuota=50%%\n' >/etc/systemd/system/web.slice
 systemctl daemon-reload; systemctl restart shop
-load 127.0.0.1:8000/burn?20 4
+load 127.0.0.1:8000/burn?1000 4
 expect "a quota of the slice above it, by name" 180 "$(says 'web\.slice')"
 stop_load
 
-printf '[Service]\nMemoryMax=150M\n' >/etc/systemd/system/shop.service.d/limit.conf
+printf '[Service]\nMemoryMax=150M\nOOMPolicy=continue\n' >/etc/systemd/system/shop.service.d/limit.conf
 systemctl daemon-reload; systemctl restart shop
 expect "shop answers again" 60 'curl -sf 127.0.0.1:8000/'
 (sleep 8; curl -s 127.0.0.1:8000/grow?400 >/dev/null) &

@@ -143,7 +143,7 @@ class CodeLooks:
         """Look at all request threads once. facts: about the processes of this document. Never raises because of what
         it reads."""
         doubt = explain_doubt(snapshot, (facts.setup or UNKNOWN).concurrency_kind)
-        if off := facts.off or (doubt if self._calls.tried else _UNTRIED):
+        if off := facts.off or (doubt if self._calls else _UNKNOWN):
             return CodeLook(off=off)
         local = {worker.pid: pid for worker in snapshot.workers if worker.pid and (pid := facts.local_pid(worker.pid))}
         if self._never and not local.keys().isdisjoint(self._of):
@@ -337,7 +337,7 @@ _REFUSED = (
     "the memory of uWSGI's workers may not be read: allow the system call process_vm_readv (docs/waits.md), and see "
     "which right it takes (docs/waits.md#rights)"
 )
-_UNTRIED = "the system calls of this machine's architecture were never tried"
+_UNKNOWN = "the system calls of this machine's architecture are not known"
 
 
 @lru_cache(256)

@@ -90,13 +90,21 @@ class Polled(NamedTuple):
     writes: bool
 
 
-def decode_poll_array(array: bytes) -> list[Polled]:
-    """The descriptors in an array of `struct pollfd`; negative ones do not count, as for poll(2)."""
-    return [
+_timespec = struct.Struct("=qq")  # seconds, nanoseconds
+
+
+def decode_polled(found: bytes, number: int) -> tuple[list[Polled], int | None]:
+    """The descriptors in an array of `number` times `struct pollfd`, without negative ones, which do not count for
+    poll(2), and the milliseconds of the `struct timespec` behind it, None without one."""
+    size = number * ENTRY_BYTES
+    polled = [
         Polled(descriptor, bool(events & POLLOUT) and not events & POLLIN)
-        for descriptor, events, _ in _pollfd.iter_unpack(array)
+        for descriptor, events, _ in _pollfd.iter_unpack(found[:size])
         if descriptor >= 0
     ]
+    for seconds, nanoseconds in _timespec.iter_unpack(found[size:]):
+        return polled, seconds * 1000 + nanoseconds // 1_000_000
+    return polled, None
 
 
 FRESH_SECONDS = 0.005
@@ -106,13 +114,14 @@ GONE = b""
 """In place of the array of a thread that has gone on."""
 
 
-PollingThread = tuple[int, int, int, int]
-"""A thread in poll(2): the ids of the process and the thread, the address and the length of its array. A plain tuple
-is sent in a tenth of the time of one with names."""
+PollingThread = tuple[int, int, int, int, int]
+"""A thread in poll(2): the ids of the process and the thread, the address and the length of its array, and the address
+of the timeout of ppoll(2), else 0. A plain tuple is sent in a tenth of the time of one with names."""
 
 
 class CloserLook(NamedTuple):
-    """What was seen. arrays: what each thread polls, GONE, or None if that cannot be read; sets: of each epoll set, the
+    """What was seen. arrays: what each thread polls, with the timeout of ppoll(2) behind it; GONE, or None if that
+    cannot be read; sets: of each epoll set, the
     inodes of its sockets, and its size in bytes. is_refused: whether the kernel refuses to read memory."""
 
     arrays: Sequence[bytes | None]
@@ -133,8 +142,13 @@ def look_closer(chosen_at: float, threads: Sequence[PollingThread], sets: Sequen
     is_refused = False
     try:
         for pid, group in by_process.items():
-            pieces = [(address, number * ENTRY_BYTES) for _, _, address, number in group]
-            arrays.update(zip(group, memory.read_pieces(pid, pieces), strict=True))
+            pieces = [(address, number * ENTRY_BYTES) for _, _, address, number, _ in group]
+            pieces += [(timeout, _timespec.size) for *_, timeout in group if timeout]
+            found = memory.read_pieces(pid, pieces)
+            timeouts = iter(found[len(group) :])
+            for each, array in zip(group, found, strict=False):
+                timeout = next(timeouts) if each[4] else b""
+                arrays[each] = None if array is None or timeout is None else array + timeout
     except memory.RefusedToReadError:
         is_refused = True
     in_sets = [list_sockets_in_epoll(*each) for each in sets]
@@ -147,4 +161,4 @@ def _still_polls(of: PollingThread) -> bool:
         call = parse_system_call(procfs.read_line(f"/proc/{pid}/task/{thread}/syscall"))
     except (OSError, ValueError):
         return False
-    return not isinstance(call, str) and list(call[1][:2]) == array
+    return not isinstance(call, str) and list(call[1][:2]) == array[:2]

@@ -206,7 +206,7 @@ class WaitSampler:
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
     ) -> Waits | None:
         """The waits of a server whose threads do not show what its requests wait for; None for any other."""
-        if not self._calls.kinds:
+        if not self._calls:
             return Waits(off=_NO_TABLE)
         if setup and setup.concurrency_kind == "async":
             return self._sample_loops(master_pid, snapshot, processes, setup.options)
@@ -244,7 +244,7 @@ class WaitSampler:
         """What the main threads of the workers that do not accept requests yet wait for, by worker id; empty if that is
         switched off or cannot be seen. Never raises."""
         starting = [worker for worker in snapshot.workers if worker.state == "starting" and worker.pid in processes]
-        if not (starting and self._setting.enabled and self._calls.kinds):
+        if not (starting and self._setting.enabled and self._calls):
             return {}
         seen: list[SeenThread] = []
         try:

@@ -7,69 +7,96 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from functools import cache
-from typing import Literal, cast
-
-from msgspec import Struct
+from typing import Literal
 
 from uwsgi_headroom.kernel import procfs
 
-Kind = (
-    Literal["futex", "descriptor", "connect", "poll", "select", "epoll", "accept"]
-    | Literal["sleep", "child", "sync", "lock", "semaphore", "restart"]
-)
+Kind = Literal[
+    "futex",
+    "descriptor",
+    "connect",
+    "poll",
+    "ppoll",
+    "select",
+    "epoll",
+    "accept",
+    "sleep",
+    "child",
+    "sync",
+    "lock",
+    "semaphore",
+    "restart",
+]
 """What a call waits for, as far as its number says.
 
 descriptor: for the descriptor in its first argument. connect: the same, until its connection is made. poll: for the
-descriptors in an array in memory, whose length is the second argument. select: for descriptors in sets in memory; the
+descriptors in an array in memory, whose length is the second argument. ppoll: the same; the third argument is the
+address of its timeout. select: for descriptors in sets in memory; the
 first argument is 0 if there are none. semaphore: for the System V semaphore in its first argument. restart: what the
 thread was blocked in before it was stopped and continued (SIGSTOP, a debugger, the freezer), which the kernel does not
 say.
 """
 
-_CALLS = """
-    accept: accept 43 202, accept4 288 242
-    child: wait4 61 260, waitid 247 95, vfork 58 -, clone 56 220, clone3 435 435
-    connect: connect 42 203
-    descriptor: read 0 63, write 1 64, pread64 17 67, pwrite64 18 68, readv 19 65, writev 20 66, preadv 295 69
-    descriptor: pwritev 296 70, preadv2 327 286, pwritev2 328 287, sendfile 40 71, sendto 44 206, recvfrom 45 207
-    descriptor: sendmsg 46 211, recvmsg 47 212, recvmmsg 299 243, sendmmsg 307 269
-    epoll: epoll_wait 232 -, epoll_pwait 281 22, epoll_pwait2 441 441
-    futex: futex 202 98
-    lock: flock 73 32, fcntl 72 25
-    poll: poll 7 -, ppoll 271 73
-    restart: restart_syscall 219 128
-    select: select 23 -, pselect6 270 72
-    semaphore: semop 65 193, semtimedop 220 192
-    sleep: nanosleep 35 101, clock_nanosleep 230 115
-    sync: fsync 74 82, fdatasync 75 83, sync 162 81, syncfs 306 267, msync 26 227, sync_file_range 277 84
-"""
-"""The calls of each kind, with their numbers on x86-64 and on aarch64; `-` for one that does not exist there. clone(2)
-blocks only as vfork(2) does: posix_spawn(3) waits in it until the program runs."""
+_KINDS: Mapping[str, tuple[Kind, int, int]] = {
+    "read": ("descriptor", 0, 63),
+    "write": ("descriptor", 1, 64),
+    "pread64": ("descriptor", 17, 67),
+    "pwrite64": ("descriptor", 18, 68),
+    "readv": ("descriptor", 19, 65),
+    "writev": ("descriptor", 20, 66),
+    "preadv": ("descriptor", 295, 69),
+    "pwritev": ("descriptor", 296, 70),
+    "preadv2": ("descriptor", 327, 286),
+    "pwritev2": ("descriptor", 328, 287),
+    "sendfile": ("descriptor", 40, 71),
+    "connect": ("connect", 42, 203),
+    "sendto": ("descriptor", 44, 206),
+    "recvfrom": ("descriptor", 45, 207),
+    "sendmsg": ("descriptor", 46, 211),
+    "recvmsg": ("descriptor", 47, 212),
+    "recvmmsg": ("descriptor", 299, 243),
+    "sendmmsg": ("descriptor", 307, 269),
+    "accept": ("accept", 43, 202),
+    "accept4": ("accept", 288, 242),
+    "poll": ("poll", 7, -1),
+    "ppoll": ("ppoll", 271, 73),  # poll(3) of the C library, too, where the kernel has no poll(2)
+    "select": ("select", 23, -1),
+    "pselect6": ("select", 270, 72),
+    "epoll_wait": ("epoll", 232, -1),
+    "epoll_pwait": ("epoll", 281, 22),
+    "epoll_pwait2": ("epoll", 441, 441),
+    "futex": ("futex", 202, 98),
+    "nanosleep": ("sleep", 35, 101),
+    "clock_nanosleep": ("sleep", 230, 115),
+    "wait4": ("child", 61, 260),
+    "waitid": ("child", 247, 95),
+    "vfork": ("child", 58, -1),
+    "clone": ("child", 56, 220),  # blocks only as vfork(2) does: posix_spawn(3) waits in it until the program runs
+    "clone3": ("child", 435, 435),
+    "fsync": ("sync", 74, 82),
+    "fdatasync": ("sync", 75, 83),
+    "sync": ("sync", 162, 81),
+    "syncfs": ("sync", 306, 267),
+    "msync": ("sync", 26, 227),
+    "sync_file_range": ("sync", 277, 84),
+    "flock": ("lock", 73, 32),
+    "fcntl": ("lock", 72, 25),
+    "restart_syscall": ("restart", 219, 128),
+    "semop": ("semaphore", 65, 193),
+    "semtimedop": ("semaphore", 220, 192),
+}
+"""The kind of each call, and its number on x86-64 and on aarch64; -1 if it does not exist there."""
 
-_UNTRIED = frozenset({"aarch64"})
-"""Architectures on which no call was seen in a test yet: every blocked thread there is `unknown`."""
+_COLUMNS = {"x86_64": 1, "aarch64": 2}
 
-_COLUMNS: Mapping[str, tuple[int, ...]] = {"x86_64": (1,), "aarch64": (2,)}
-
-
-class Calls(Struct, frozen=True):
-    """The system calls of an architecture. kinds: by number, none if it is not in the table; tried: whether they were
-    seen in a test."""
-
-    kinds: Mapping[int, Kind]
-    tried: bool
+Calls = Mapping[int, Kind]
+"""The system calls of an architecture, by number."""
 
 
-@cache
-def find_calls(machine: str = platform.machine()) -> Calls:
-    """The system calls of a machine, this one by default."""
-    kinds: dict[int, Kind] = {}
-    for line in _CALLS.strip().splitlines():
-        kind, _, calls = line.strip().partition(": ")
-        numbers = (call.split()[column] for call in calls.split(", ") for column in _COLUMNS.get(machine, ()))
-        kinds.update({int(number): cast("Kind", kind) for number in numbers if number != "-"})
-    return Calls(kinds, machine not in _UNTRIED and bool(kinds))
+def find_calls(machine: str | None = None) -> Calls:
+    """The system calls of this machine; none if its architecture is not in the table."""
+    column = _COLUMNS.get(machine or platform.machine())
+    return {int(row[column]): row[0] for row in _KINDS.values() if column and row[column] != -1}
 
 
 Blocked = tuple[int, tuple[int, ...]]

@@ -51,7 +51,7 @@ GAP_MIXED = "at least one thread waits for several backends at once, or on a soc
 GAP_LOCK = "it is not known to whom a lock belongs, as where a file of the program was replaced"
 GAP_THREADS = "it is not known yet which threads serve requests and which are the application's own"
 GAP_RESTART = "a thread was stopped and continued, and still waits for what it did before"
-GAP_UNTRIED = "the system calls of this machine's architecture were never tried"
+GAP_32_BIT = "the system calls of a program of 32 bits are not known"
 
 
 class Wait(Struct, frozen=True):
@@ -60,12 +60,12 @@ class Wait(Struct, frozen=True):
     descriptor of the epoll set, for a wait in one. call: the kind of the system call, for a wait for sockets.
     output: what it writes to, if that is one of the process's own outputs. writes: whether it waits until it can
     write to sockets, as for a connection. polled: the address and length of the array that says for which
-    descriptors it waits, for `decide_polled`. address: where it waits as for a lock of the application, if that says
-    which lock it is; semaphore: the same, if it is a semaphore of the C library. file: whether it waits for a file's
-    lock. shared: whether other processes may use the same lock. joins: the id of the thread, in the process's own
-    namespace, for whose end it waits if that is a thread of this process. beyond: whether it polls for another time
-    than uWSGI itself does for a request: the application then waits for what a client sends after it. unread:
-    whether the sockets in its epoll set are to be read."""
+    descriptors it waits, and the address of the timeout of ppoll(2), else 0, for `decide_polled`. address: where it
+    waits as for a lock of the application, if that says which lock it is; semaphore: the same, if it is a semaphore of
+    the C library. file: whether it waits for a file's lock. shared: whether other processes may use the same lock.
+    joins: the id of the thread, in the process's own namespace, for whose end it waits if that is a thread of this
+    process. beyond: whether it polls for another time than uWSGI itself does for a request: the application then waits
+    for what a client sends after it. unread: whether the sockets in its epoll set are to be read."""
 
     result: Result | None
     sockets: tuple[int, ...] = ()
@@ -74,7 +74,7 @@ class Wait(Struct, frozen=True):
     epoll: int | None = None
     call: str = ""
     writes: bool = False
-    polled: tuple[int, int] | None = None
+    polled: tuple[int, int, int] | None = None
     address: int | None = None
     semaphore: int | None = None
     file: bool = False
@@ -107,6 +107,10 @@ class Process(Struct, dict=True):
         """The inodes of the process's sockets, as of this sample; none if it has too many descriptors to look at."""
         return tuple(descriptors.list_sockets(self.pid).values())
 
+    def is_beyond(self, timeout: int) -> bool:
+        """Whether uWSGI itself never polls for so many milliseconds, -1 for any time; False if that is unknown."""
+        return self.socket_timeout is not None and timeout != self.socket_timeout * 1000
+
     def begin_sample(self, socket_timeout: int | None) -> None:
         """Forget what may have changed since the last sample."""
         self.socket_timeout = socket_timeout
@@ -119,9 +123,9 @@ def classify(process: Process, thread: int, call: Blocked | Literal["running", "
         return RUNNING
     if call != "outside":
         number, arguments = call
-        if not process.calls.tried or not process.memory.is_64_bit:
-            return Wait("unknown", gap=GAP_UNTRIED)
-        if kind := process.calls.kinds.get(number):
+        if not process.memory.is_64_bit:
+            return Wait("unknown", gap=GAP_32_BIT)
+        if kind := process.calls.get(number):
             return _classify_kind(process, thread, kind, arguments)
     return Wait("disk" if _is_in_device_sleep(process.pid, thread) else "other")
 
@@ -135,10 +139,13 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
         return replace(wait, output=_name_output(process.pid, first)) if first in _OUTPUTS else wait
     if kind == "epoll" and first not in process.epolls.idle:
         return Wait(None, epoll=first, call="epoll", unread=not process.epolls.too_large)
-    if kind == "poll":
-        wait = _infer_polled(process, first, second, third, stack=arguments[6])
-        beyond = process.socket_timeout is not None and third != process.socket_timeout * 1000
-        return replace(wait, polled=(first, second), beyond=beyond) if process.read_pollfds and second else wait
+    if kind in ("poll", "ppoll"):
+        timespec = third if kind == "ppoll" else 0
+        timeout = third if kind == "poll" else -1
+        wait = _infer_polled(process, first, second, None if timespec else timeout, stack=arguments[6])
+        beyond = not timespec and process.is_beyond(timeout)
+        reads = process.read_pollfds and second
+        return replace(wait, polled=(first, second, timespec), beyond=beyond) if reads else wait
     if kind == "select" and first:
         return Wait(None, process.sockets, gap=GAP_POLL, call="poll")
     return Wait(
@@ -160,7 +167,7 @@ def is_lasting(wait: Wait, process: Process, call: Blocked | Literal["running", 
         return call == "running"
     if wait.joins is not None:
         return False
-    kind = process.calls.kinds.get(call[0])
+    kind = process.calls.get(call[0])
     return kind in _LASTING or (kind == "epoll" and wait.result == "idle")
 
 
@@ -212,13 +219,14 @@ def _classify_futex(memory: MemoryMap, arguments: tuple[int, ...]) -> Wait:
     return Wait("unknown", gap=GAP_LOCK, lock=("futex", address))
 
 
-def _infer_polled(process: Process, array: int, number: int, timeout: int, *, stack: int) -> Wait:
-    """What a thread in poll(2) waits for, without a look at its array."""
+def _infer_polled(process: Process, array: int, number: int, timeout: int | None, *, stack: int) -> Wait:
+    """What a thread in poll(2) waits for, without a look at its array. timeout: in milliseconds, None if that is not
+    known yet."""
     if number == 0:
         return Wait("sleep")
     # Libraries that wait for a socket, and uWSGI itself, have the array on the stack. Python's select.poll() has it
     # elsewhere, and is used for pipes too, as by subprocess.
-    if number > 1 or not 0 <= array - stack < _FRAMES:
+    if number > 1 or timeout is None or not 0 <= array - stack < _FRAMES:
         return Wait("unknown", gap=GAP_POLL)
     # uWSGI waits for its clients with its own timeout; a backend's poll has one of the application's, or none.
     if process.socket_timeout is not None and timeout == process.socket_timeout * 1000:
@@ -236,9 +244,9 @@ def _name_output(pid: int, descriptor: int) -> Output:
     return "standard output and error" if out and out == error else _OUTPUTS[descriptor]
 
 
-def decide_polled(process: Process, wait: Wait, polled: Sequence[Polled] | None) -> Wait:
+def decide_polled(process: Process, wait: Wait, polled: Sequence[Polled] | None, timeout: int | None = None) -> Wait:
     """What a thread in poll(2) waits for. polled: the descriptors in its array, None if it could not be read: then
-    `wait`, which was inferred, stays."""
+    `wait`, which was inferred, stays. timeout: that of ppoll(2), in milliseconds."""
     if wait.polled is None:
         return wait
     if wait.polled[1] > MOST_ENTRIES:
@@ -249,7 +257,8 @@ def decide_polled(process: Process, wait: Wait, polled: Sequence[Polled] | None)
     sockets = [(each, inode) for each, target in targets if (inode := procfs.socket_inode(target or ""))]
     if sockets:
         writes = all(each.writes for each, _ in sockets)
-        return Wait(None, tuple(inode for _, inode in sockets), call="poll", writes=writes, beyond=wait.beyond)
+        beyond = wait.beyond if timeout is None else process.is_beyond(timeout)
+        return Wait(None, tuple(inode for _, inode in sockets), call="poll", writes=writes, beyond=beyond)
     # If all are closed, the thread has gone on meanwhile, and uses the memory for something else.
     return Wait("pipe") if any(target for _, target in targets) else GONE_ON
 

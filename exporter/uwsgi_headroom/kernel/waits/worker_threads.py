@@ -25,7 +25,7 @@ from uwsgi_headroom.kernel.waits.descriptors import (
     CloserLook,
     Epolls,
     PollingThread,
-    decode_poll_array,
+    decode_polled,
     look_closer,
 )
 from uwsgi_headroom.kernel.waits.locks import Word, WorkerLocks, read_semaphores
@@ -215,7 +215,7 @@ class WorkerThreads:
             return list(seen)
         polls = [each for each in seen if each.wait.polled is not None and not self.may_not_read]
         sets = list(dict.fromkeys((each.by.process.pid, each.wait.epoll or 0) for each in seen if each.wait.unread))
-        threads = [(each.by.process.pid, each.thread, *(each.wait.polled or (0, 0))) for each in polls]
+        threads = [(each.by.process.pid, each.thread, *(each.wait.polled or (0, 0, 0))) for each in polls]
         look = self._look_closer(threads, sets) or CloserLook((), [((), 0)] * len(sets), is_refused=False)
         arrays = dict(zip(map(id, polls), look.arrays, strict=False))
         in_sets = dict(zip(sets, look.sets, strict=True))
@@ -246,7 +246,8 @@ class WorkerThreads:
             return seen
         if array == GONE:
             return replace(seen, wait=GONE_ON)
-        return replace(seen, wait=decide_polled(process, wait, None if array is None else decode_poll_array(array)))
+        polled, timeout = (None, None) if array is None else decode_polled(array, wait.polled[1])
+        return replace(seen, wait=decide_polled(process, wait, polled, timeout))
 
     def read_locks(self, workers: Sequence[LookedAt]) -> dict[int, dict[int, Word]]:
         """What is in the locks that these workers remember, by address, by the PID of the worker; without the workers
