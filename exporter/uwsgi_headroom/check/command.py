@@ -5,13 +5,22 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Sequence
+from math import inf
 
 from uwsgi_headroom import logs
 from uwsgi_headroom.analysis.what_if.measured import Setting, SettingError, parse_settings
 from uwsgi_headroom.check import reports
+from uwsgi_headroom.check.exporter_client import Targets, sort_targets
+from uwsgi_headroom.check.narrow_figures import find_field
 from uwsgi_headroom.check.request import EXIT_STATUS, WORST_FIRST, Request, find_worst
-from uwsgi_headroom.check.thresholds import POLL_SECONDS, apply_deploy, apply_thresholds, is_undecided, refuse_too_short
-from uwsgi_headroom.check.watching import SAMPLES_PER_SECOND, Targets, judge_targets, parse_targets, sort_targets
+from uwsgi_headroom.check.thresholds import (
+    POLL_SECONDS,
+    apply_deploy,
+    apply_thresholds,
+    is_undecided,
+    refuse_too_short,
+)
+from uwsgi_headroom.check.watching import SAMPLES_PER_SECOND, judge_targets, parse_targets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.servers import ServerConfig
@@ -27,7 +36,7 @@ def run(request: Request) -> int:
     and KeyboardInterrupt if interrupted before there is any result."""
     logs.configure("critical", "logfmt")  # verdicts report errors
     settings = _parse_settings(request)
-    stuck_seconds = find_setting("--stuck").parse(request.stuck, "--stuck") if request.stuck else STUCK_SECONDS
+    stuck_seconds = find_setting("--stuck").parse(request.stuck or f"{STUCK_SECONDS:g}s", "--stuck")
     servers = parse_targets(request.addresses) if request.addresses else discover_servers()
     try:
         judged, single = asyncio.run(_judge(servers, request, settings, stuck_seconds))
@@ -51,36 +60,15 @@ async def _judge(
     servers: Sequence[ServerConfig], request: Request, settings: Sequence[Setting], stuck_seconds: float
 ) -> tuple[list[Server], bool]:
     """Return the documents, worst first, and whether the request names a single server. Raises ConfigError if a
-    threshold cannot be judged, or --stuck, --log, --read-locks, --read-pollfds or --code cannot be applied."""
-    access = load_optional(request.http_config)
-    targets = await sort_targets(servers, access) if request.addresses else Targets(tuple(servers))
-    if targets.watched:
-        refuse_too_short(request.thresholds, SAMPLES_PER_SECOND)
-    if targets.exporters and request.stuck:
-        raise ConfigError("--stuck: an exporter judges by its own setting of that name; set it there")
-    if targets.exporters and request.logs:
-        raise ConfigError("--log: an exporter reads the logs of its own setting of that name; set it there")
-    if targets.exporters and request.read_locks:
-        raise ConfigError("--read-locks: an exporter reads by its own setting of that name; set it there")
-    if targets.exporters and request.read_pollfds is not None:
-        raise ConfigError("--read-pollfds: an exporter reads by its own setting of that name; set it there")
-    if targets.exporters and request.code is not None:
-        raise ConfigError("--code: an exporter looks at code by its own setting of that name; set it there")
-    if request.since_reload and (targets.watched or targets.silent):
-        raise ConfigError("--since-reload: only an exporter knows what was before a reload; give the URL of its page")
+    threshold cannot be judged, or if an option cannot be applied to these servers."""
+    targets = Targets(tuple(servers))
+    if request.addresses:
+        targets = await sort_targets(servers, load_optional(request.http_config))
+    _refuse_what_does_not_apply(request, targets)
     loop = asyncio.get_running_loop()
     end = loop.time() + request.wait
     while True:
-        documents = await judge_targets(
-            targets,
-            request.seconds,
-            settings,
-            stuck_seconds,
-            read_locks=request.read_locks,
-            read_pollfds=request.read_pollfds != "false",
-            logs=request.logs,
-            code=request.code,
-        )
+        documents = await judge_targets(targets, request, settings, stuck_seconds)
         judged = [apply_thresholds(document, request.thresholds) for document in documents]
         if not request.since_reload:
             break
@@ -90,12 +78,31 @@ async def _judge(
         if task := asyncio.current_task():
             loop.add_signal_handler(signal.SIGINT, task.cancel)
         await asyncio.sleep(min(POLL_SECONDS, end - loop.time()))
-    return sorted(judged, key=_gravity), targets.single
+    names_one = len(servers) == 1 and servers[0].address is not None
+    return sorted(judged, key=_gravity), names_one and all(page.server for page in targets.exporters)
+
+
+def _refuse_what_does_not_apply(request: Request, targets: Targets) -> None:
+    """Raises ConfigError."""
+    if targets.watched:
+        refuse_too_short(request.thresholds, SAMPLES_PER_SECOND)
+    options = {
+        "--stuck": request.stuck,
+        "--log": request.logs,
+        "--read-locks": request.read_locks,
+        "--read-pollfds": request.read_pollfds,
+        "--code": request.code is not None,
+    }
+    given = next((option for option, value in options.items() if value), None)
+    if targets.exporters and given:
+        raise ConfigError(f"{given}: an exporter goes by its own setting of that name; set it there")
+    if request.since_reload and (targets.watched or targets.silent):
+        raise ConfigError("--since-reload: only an exporter knows what was before a reload; give the URL of its page")
 
 
 def _gravity(server: Server) -> tuple[int, float, str]:
-    factor = server.headroom.factor if server.headroom else None
-    return WORST_FIRST.index(server.status), float("inf") if factor is None else factor, server.name
+    factor = find_field(server, "headroom.factor")
+    return WORST_FIRST.index(server.status), inf if factor is None else factor, server.name
 
 
 def _render(judged: Sequence[Server], request: Request, *, single: bool) -> Sequence[str]:

@@ -11,15 +11,22 @@ import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from os.path import isfile
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.findings.limits import find_change
 from uwsgi_headroom.analysis.what_if.measured import Setting
-from uwsgi_headroom.check.exporter_client import ApiError, ExporterPage, find_page, find_who_answers, get_document
-from uwsgi_headroom.check.request import WATCH_SECONDS
+from uwsgi_headroom.check.exporter_client import (
+    NOBODY_LISTENS,
+    ApiError,
+    ExporterPage,
+    Targets,
+    get_document,
+    list_names,
+)
+from uwsgi_headroom.check.request import WATCH_SECONDS, Request
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, JOURNAL, STUCK_SECONDS
 from uwsgi_headroom.config.servers import (
@@ -31,18 +38,19 @@ from uwsgi_headroom.config.servers import (
 from uwsgi_headroom.config.settings import Settings, find_setting
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.predict import predict_what_if
-from uwsgi_headroom.documents.schema import Covered, Error, Server, Servers
+from uwsgi_headroom.documents.schema import Error, Server
 from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.errors import ConfigError, ReadError
 from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.source import Address, Http, HttpAccess, Unix
+from uwsgi_headroom.source import Address, Http, Unix
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.code_watch import CHECK
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.words.template import fill
 
 _STOPPED_SECONDS = 5.0
 
@@ -156,9 +164,9 @@ async def read_page(page: ExporterPage, seconds: float | None, settings: Sequenc
     If an exporter does not answer, or one of its servers is gone, the document says why.
     """
     try:
-        names = [page.server] if page.server is not None else await _list_names(page.base)
+        names = [page.server] if page.server is not None else await list_names(page.base)
     except ApiError as error:
-        return [_describe_failure(page.base, page.base.netloc, error)]
+        return [describe_unread(page.base.netloc, page.base, error.reason, f"{error}.")]
     if not names:
         return [describe_unread(page.base.netloc, page.base, "not_found", f"{page.base}: it watches no server.")]
     documents = await asyncio.gather(*(_read_server(page.base, name, seconds) for name in names))
@@ -167,22 +175,20 @@ async def read_page(page: ExporterPage, seconds: float | None, settings: Sequenc
     return [await _add_prediction(page.base, document, settings) for document in documents]
 
 
-async def _list_names(base: Http) -> list[str]:
-    return [summary.name for summary in (await get_document(base, build.SERVERS_PATH, Servers)).servers]
-
-
 async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
     path = build.server_path(name)
     try:
         document = await get_document(base, path, Server)
-        asked = document.window.asked if document.window else None
-        wanted = _choose_window(document.windows, seconds)
-        if wanted is not None and wanted != asked:
-            document = await get_document(base, f"{path}?window={wanted:g}", Server)
+        lengths = sorted(window.asked for window in document.windows)
+        if seconds is None or not lengths:
+            return document
+        wanted = next((length for length in lengths if length >= seconds), lengths[-1])
+        if document.window is None or document.window.asked != wanted:
+            return await get_document(base, f"{path}?window={wanted:g}", Server)
     except ApiError as error:
         if error.reason == "http" and not error.is_access:  # the exporter answered a moment ago: the server is missing
             return describe_unread(name, base, "not_found", f"The exporter at {base} has no server {name}.")
-        return _describe_failure(base, name, error)
+        return describe_unread(name, base, error.reason, f"{error}.")
     return document
 
 
@@ -199,31 +205,6 @@ async def _add_prediction(base: Http, document: Server, settings: Sequence[Setti
     return replace(document, what_if=predicted)
 
 
-def _choose_window(windows: Sequence[Covered], seconds: float | None) -> float | None:
-    """Choose the length in seconds of the window to request; None: the exporter's default."""
-    if seconds is None or not windows:
-        return None
-    lengths = sorted(window.asked for window in windows)
-    return next((length for length in lengths if length >= seconds), lengths[-1])
-
-
-def _describe_failure(base: Http, name: str, error: ApiError) -> Server:
-    return describe_unread(name, base, error.reason, f"{error}.")
-
-
-class Targets(Struct, frozen=True):
-    """The targets of a check.
-
-    watched: servers and globs to watch; exporters: pages of exporters to read; silent: http:// addresses at which
-    nothing listens, which could be either. single: whether the result is one document instead of a list.
-    """
-
-    watched: tuple[ServerConfig, ...] = ()
-    exporters: tuple[ExporterPage, ...] = ()
-    silent: tuple[Http, ...] = ()
-    single: bool = False
-
-
 def parse_targets(arguments: Sequence[str]) -> tuple[ServerConfig, ...]:
     """Parse arguments to servers, globs and URLs. Raises ConfigError."""
     servers = refuse_duplicate_names(parse_server_argument(argument, "check") for argument in arguments)
@@ -231,73 +212,38 @@ def parse_targets(arguments: Sequence[str]) -> tuple[ServerConfig, ...]:
     return servers
 
 
-async def sort_targets(servers: Sequence[ServerConfig], access: HttpAccess | None = None) -> Targets:
-    """Find out which addresses are exporters, by asking all that may be one at the same time. access: for every
-    exporter."""
-    pages = [find_page(server.address, access) for server in servers]
-    answers = await asyncio.gather(*(_probe(page) for page in pages))
-    sorted_out = list(zip(servers, pages, answers, strict=True))
-    exporters = tuple(page for _, page, answer in sorted_out if page and answer)
-    silent = [server for server, _, answer in sorted_out if answer is None and isinstance(server.address, Http)]
-    return Targets(
-        watched=tuple(server for server, _, answer in sorted_out if not answer and server not in silent),
-        exporters=exporters,
-        silent=tuple(server.address for server in silent if isinstance(server.address, Http)),
-        single=len(servers) == 1
-        and servers[0].address is not None
-        and all(page.server is not None for page in exporters),
-    )
-
-
-async def _probe(page: ExporterPage | None) -> bool | None:
-    """Whether an exporter answers at the base of a page; None if nothing listens there."""
-    answer = "other" if page is None else await find_who_answers(page.base)
-    return None if answer == "nobody" else answer == "exporter"
-
-
-_NOBODY_LISTENS = "It cannot be read: nothing listens there, neither an exporter nor a stats server."
 _NO_SOCKET = "No socket matches it: is uWSGI running, with `stats` set to such a path?"
 
 
 async def judge_targets(
-    targets: Targets,
-    seconds: float | None,
-    settings: Sequence[Setting] = (),
-    stuck_seconds: float = STUCK_SECONDS,
-    *,
-    read_locks: bool = False,
-    read_pollfds: bool = True,
-    logs: Sequence[str] = (),
-    code: Sequence[str] | None = None,
+    targets: Targets, request: Request, settings: Sequence[Setting] = (), stuck_seconds: float = STUCK_SECONDS
 ) -> list[Server]:
     """Judge all targets: returns a document with a verdict for each server, and predictions for these settings.
-    stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself.
-    read_locks, read_pollfds: whether the locks of the application, and what threads poll, may be read there from the
-    workers' memory. logs: uWSGI's logs, each `NAME=PATH`, or a path for a single server. code: the prefixes of the
-    application's files (see `kernel.stacks`); None: do not look at its code. Raises ConfigError if a log is no
-    server's.
+    stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself. Raises
+    ConfigError if a log is no server's.
 
     Ctrl-C ends watching; servers are then judged by the samples so far. Raises asyncio.CancelledError on Ctrl-C if all
     targets are exporters and have not answered.
     """
-    length = seconds or WATCH_SECONDS
-    own = Settings(windows=(length,), stuck_seconds=stuck_seconds, read_locks=read_locks, read_pollfds=read_pollfds)
+    length = request.seconds or WATCH_SECONDS
+    own = Settings(
+        windows=(length,),
+        stuck_seconds=stuck_seconds,
+        read_locks=request.read_locks,
+        read_pollfds=request.read_pollfds != "false",
+    )
     wait_until_ready()
     fleet = Fleet(targets.watched, own, most_cpu=_MOST_CPU)
     fleet.refresh()
     watches = fleet.watches()
     share_samples(watches)
-    _set_logs(watches, logs)
-    if code is not None:
+    _set_logs(watches, request.logs)
+    if request.code is not None:
         for watch in watches:
-            watch.set_code(replace(CHECK, prefixes=tuple(code), kept_seconds=length))
+            watch.set_code(replace(CHECK, prefixes=request.code, kept_seconds=length))
     log_task = asyncio.create_task(fleet.read_logs(), name="read logs")
-    progress = _Progress(len(watches))
-    watching = [
-        asyncio.create_task(_judge_and_predict(watch, fleet.clock, length, progress.show, settings))
-        for watch in watches
-    ]
-    reading = [asyncio.create_task(read_page(page, seconds, settings)) for page in targets.exporters]
+    watching = [asyncio.create_task(_judge_and_predict(watch, fleet, length, settings)) for watch in watches]
+    reading = [asyncio.create_task(read_page(page, request.seconds, settings)) for page in targets.exporters]
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _cancel, watching or reading)
     suspend.between_reads(fleet.pause, fleet.resume)
     try:
@@ -305,11 +251,13 @@ async def judge_targets(
         answers = await asyncio.gather(*reading)
     finally:
         log_task.cancel()
-        progress.clear()
+        if watches:
+            _show("")
     several = len({page.base for page in targets.exporters}) + bool(watches) > 1
     for page, answer in zip(targets.exporters, answers, strict=True):
         documents += [_name_exporter(document, page) for document in answer] if several else answer
-    documents += [describe_unread(url.netloc, url, "refused", _NOBODY_LISTENS) for url in targets.silent]
+    nobody = f"It cannot be read: {NOBODY_LISTENS}."
+    documents += [describe_unread(url.netloc, url, "refused", nobody) for url in targets.silent]
     documents += [
         describe_unread(server.pattern, Unix(server.pattern), "not_found", _NO_SOCKET)
         for server in targets.watched
@@ -338,16 +286,14 @@ def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
         by_name[name].set_log(path)
 
 
-async def _judge_and_predict(
-    watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None], settings: Sequence[Setting]
-) -> Server:
-    document = await judge(watch, clock, seconds, progress)
+async def _judge_and_predict(watch: Watch, fleet: Fleet, seconds: float, settings: Sequence[Setting]) -> Server:
+    document = await judge(watch, fleet.clock, seconds, partial(_show_progress, len(fleet.watches())))
     if not settings:
         return document
     try:
-        what_if = await predict_what_if(watch, clock, seconds, settings)
+        what_if = await predict_what_if(watch, fleet.clock, seconds, settings)
     except asyncio.CancelledError:
-        what_if = WhatIf(name=watch.name, time=clock.epoch(), refusal="It was interrupted.")
+        what_if = WhatIf(name=watch.name, time=fleet.clock.epoch(), refusal="It was interrupted.")
     return replace(document, what_if=what_if)
 
 
@@ -367,22 +313,12 @@ def _finds_nothing(glob: ServerConfig) -> bool:
     return not fleet.watches()
 
 
-class _Progress:
-    """Shows the seconds left on standard error if that is a terminal."""
+def _show_progress(count: int, left: float) -> None:
+    servers = fill("[count?  {count} servers]", {"count": count > 1 and count})
+    _show(f"watching{servers} for {left:.0f} s more (Ctrl-C: judge now) ")
 
-    def __init__(self, count: int) -> None:
-        self._activity = "watching" if count == 1 else f"watching {count} servers"
-        self._is_shown = False
-        self._has_terminal = sys.stderr.isatty()
 
-    def show(self, left: float) -> None:
-        if self._has_terminal:
-            self._is_shown = True
-            self._write(f"{self._activity} for {left:.0f} s more (Ctrl-C: judge now) ")
-
-    def clear(self) -> None:
-        if self._is_shown:
-            self._write("")
-
-    def _write(self, text: str) -> None:
+def _show(text: str) -> None:
+    """Show a text in the place of the last one, on standard error if that is a terminal."""
+    if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

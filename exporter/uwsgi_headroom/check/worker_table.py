@@ -1,4 +1,4 @@
-"""Builds the table of workers for `check` and `top`: as many columns as fit, and a row of totals.
+"""Builds tables for `check` and `top`, and the table of workers: as many columns as fit, and a row of totals.
 
 The columns stand in the order of what they say: the most informative first. In `top`, those that do not fit scroll into
 view. A cell is made of texts with a style of a terminal.
@@ -9,134 +9,177 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import TypeVar
+from math import inf
+from operator import attrgetter
+from typing import Generic, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from uwsgi_headroom.check.narrow_figures import UNKNOWN, age, cpu_ranges, number, percent, rate, seconds_of, size
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.check.narrow_figures import (
+    UNKNOWN,
+    age,
+    cpu_ranges,
+    find_field,
+    number,
+    percent,
+    rate,
+    seconds_of,
+    size,
+)
+from uwsgi_headroom.documents.schema import Balance, Server
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.terminal_text import bar
 from uwsgi_headroom.words.formats import mean_count
 from uwsgi_headroom.words.states import WORKERS
 
-_HOT, _WARM = 0.9, 0.7  # CPUs of one interpreter
-
-Value = Callable[[Worker], float | None]
+R = TypeVar("R")
+W = TypeVar("W")
 
 Cells = tuple[tuple[str, str], ...]
 """Texts, each with its style."""
 
 
-def _plain(text: str, style: str = "") -> Cells:
+class Column(Struct, Generic[R, W], frozen=True):
+    """A column of rows R, such as workers, of a whole W, such as their server."""
+
+    title: str
+    width: int
+    cell: Callable[[R, W], Cells]
+    total: Callable[[W], str] = lambda _: ""
+    value: Callable[[R], float | None] = lambda _: None
+    """The sort key."""
+    key: str = ""
+    """Of the keyboard, which sorts by this column."""
+    name: str = ""
+    """Of the order by this column; empty without one."""
+
+
+def plain(text: str, style: str = "") -> Cells:
     return ((text, style),)
 
 
-class Column(Struct, frozen=True):
-    title: str
-    width: int
-    value: Value
-    """The sort key."""
-    cell: Callable[[Worker, Server], Cells]
-    total: Callable[[Server], str] = lambda _: ""
-    name: str = ""
-    """Of the order by this column; empty without one."""
-    is_known: Callable[[Server], bool] = lambda _: True
-    """Whether a server has any such value: else the column is left out."""
+def sort_by_figure(rows: Sequence[R], figure: Callable[[R], float | None], *, descending: bool = True) -> list[R]:
+    """Sort rows by a figure. Rows without one are last, in either direction."""
+    known = [row for row in rows if figure(row) is not None]
+    unknown = [row for row in rows if figure(row) is None]
+    return sorted(known, key=lambda row: figure(row) or 0.0, reverse=descending) + unknown
+
+
+def count_fitting(columns: Sequence[Column[R, W]], room: int) -> int:
+    """Count how many columns, from the first on, fit into so many columns of the terminal."""
+    return sum(end <= room for end in accumulate(column.width + 1 for column in columns))
+
+
+def make_row(row: R, whole: W, columns: Sequence[Column[R, W]]) -> Cells:
+    """Make a row: cells beside each other, each at the right end of its column. An ellipsis replaces what is too
+    long."""
+    return _assemble([(column.cell(row, whole), column.width) for column in columns])
+
+
+def make_totals(whole: W, columns: Sequence[Column[R, W]]) -> Cells:
+    """Make the row of totals."""
+    return _assemble([(plain(column.total(whole)), column.width) for column in columns])
+
+
+def _assemble(cells: Iterable[tuple[Cells, int]]) -> Cells:
+    row: list[tuple[str, str]] = []
+    for cell, width in cells:
+        text = "".join(part for part, _ in cell)
+        if len(text) > width:
+            row += plain(f"{text[: width - 1]}…", cell[0][1])
+        else:
+            row += [(" " * (width - len(text)), ""), *cell]
+        row.append((" ", ""))
+    return tuple(row)
+
+
+WorkerColumn = Column[Worker, Server]
+
+
+def stuck_age(server: Server) -> float:
+    """The seconds from which on a request in service counts as stuck."""
+    seconds: float = find_field(server, "threads.stuck_seconds") or inf
+    return seconds
+
+
+def alarm(value: float | None, *levels: tuple[float, str]) -> str:
+    """The style of a value: of the first level, a least value, that it reaches."""
+    return next((style for least, style in levels if value is not None and value >= least), "")
 
 
 def busy_bar(worker: Worker, width: int) -> Cells:
     """Write and draw how many of a worker's threads are busy, in this many columns."""
-    if worker.busy_threads is None or not worker.threads:
-        return _plain(UNKNOWN)
-    full = worker.busy_threads >= worker.threads
-    number = f"{worker.busy_threads:>{len(str(worker.threads))}}/{worker.threads} "
+    busy, threads = worker.busy_threads, worker.threads
+    if busy is None or not threads:
+        return plain(UNKNOWN)
+    number = f"{busy:>{len(str(threads))}}/{threads} "
     cells = max(0, width - len(number))
-    drawn = bar(worker.busy_threads, worker.threads, cells)
-    return (number, ""), (f"{drawn:{cells}}", "red" if full else "green")
+    return (number, ""), (f"{bar(busy, threads, cells):{cells}}", alarm(busy, (threads, "red"), (0, "green")))
 
 
-def sum_known(workers: Iterable[Worker], value: Value) -> float | None:
+Value = Callable[[Worker], float | None]
+
+
+def _sum(server: Server, value: Value) -> float | None:
     """Sum a value over the workers with a known value; None if there are none."""
-    known = [each for each in map(value, workers) if each is not None]
+    known = [each for each in map(value, server.workers) if each is not None]
     return sum(known) if known else None
 
 
+_HOT = {True: ("bold", "yellow"), False: ("", "cyan")}
+
+
 def _share(worker: Worker, server: Server) -> Cells:
-    balance = server.balance
-    even = (balance and balance.even_share) or 0.0
-    largest = max(even, *(other.share or 0.0 for other in server.workers))
-    hot = bool(
-        balance
-        and balance.hottest == worker.worker_id
-        and balance.hot_ratio is not None
-        and balance.noise_floor is not None
-        and balance.hot_ratio > balance.noise_floor
-    )
-    drawn = bar(worker.share or 0.0, largest, 5)
-    return (f"{percent(worker.share):>4}", "bold" if hot else ""), (f" {drawn:5}", "yellow" if hot else "cyan")
+    balance = server.balance or Balance(active=0)
+    largest = max(balance.even_share or 0.0, *(other.share or 0.0 for other in server.workers))
+    is_uneven = balance.noise_floor is not None and (balance.hot_ratio or 0.0) > balance.noise_floor
+    style, colour = _HOT[is_uneven and balance.hottest == worker.worker_id]
+    return (f"{percent(worker.share):>4}", style), (f" {bar(worker.share or 0.0, largest, 5):5}", colour)
 
 
 def _cpu(worker: Worker, _: Server) -> Cells:
+    """Write the load of an interpreter, of one CPU."""
     load = worker.interpreter_load
-    hot = "" if load is None else "bold red" if load >= _HOT else "yellow" if load >= _WARM else ""
-    return _plain(percent(load), hot)
+    return plain(percent(load), alarm(load, (0.9, "bold red"), (0.7, "yellow")))
 
 
 def _lock(worker: Worker, _: Server) -> Cells:
     """Write how many threads wait for the interpreter lock, and draw their share of the threads in service."""
     waiters = worker.lock_waiters
     if waiters is None:
-        return _plain(UNKNOWN)
-    drawn = bar(waiters, worker.concurrency or 0.0, 3)
-    return (f"{mean_count(waiters):>4} ", ""), (f"{drawn:3}", "red")
+        return plain(UNKNOWN)
+    return (f"{mean_count(waiters):>4} ", ""), (f"{bar(waiters, worker.concurrency or 0.0, 3):3}", "red")
 
 
 def _total_lock(server: Server) -> str:
-    waiters = sum_known(server.workers, lambda worker: worker.lock_waiters)
+    waiters = _sum(server, attrgetter("lock_waiters"))
     return UNKNOWN if waiters is None else f"{mean_count(waiters)} {'':3}"
 
 
 def _state(worker: Worker, server: Server) -> Cells:
     if server.state == "down":
-        return _plain(UNKNOWN)
+        return plain(UNKNOWN)
     words = WORKERS[worker.state]
-    return _plain(f"{words.narrow:5}", words.terminal)
+    return plain(f"{words.narrow:5}", words.terminal)
+
+
+def _busy(worker: Worker, server: Server) -> Cells:
+    return plain(f"{UNKNOWN:10}") if server.state == "down" else busy_bar(worker, 10)
+
+
+def _total_busy(server: Server) -> str:
+    busy = _sum(server, attrgetter("busy_threads"))
+    if server.state == "down":
+        return f"{UNKNOWN:10}"
+    threads = [worker.threads for worker in server.workers if worker.pid and worker.threads is not None]
+    total = number(sum(threads)) if threads else UNKNOWN
+    return f"{'' if busy is None else f'{number(busy)}/{total}':10}"
 
 
 def _oldest(worker: Worker, server: Server) -> Cells:
     value = worker.oldest_request_age
-    is_stuck = value is not None and server.threads is not None and value >= server.threads.stuck_seconds
-    return _plain(age(value), "bold red" if is_stuck else "")
-
-
-def _affinity(worker: Worker, server: Server) -> Cells:
-    mask = worker.affinity
-    if mask is None:
-        return _plain("-")
-    every = server.host.host_cpus if server.host else None
-    return _plain("all" if len(mask) == every else cpu_ranges(mask))
-
-
-def _clock(worker: Worker, _: Server) -> Cells:
-    return _plain(time.strftime("%H:%M:%S", time.localtime(worker.last_spawn)) if worker.last_spawn else "-")
-
-
-def _restarts(worker: Worker) -> float | None:
-    """Return a worker's restarts: uWSGI's respawns without the first spawn."""
-    return None if worker.respawns is None else max(0, worker.respawns - 1)
-
-
-def _busy(worker: Worker, server: Server, width: int) -> Cells:
-    return _plain(f"{UNKNOWN:{width}}") if server.state == "down" else busy_bar(worker, width)
-
-
-def _total_busy(server: Server) -> str:
-    if server.state == "down":
-        return UNKNOWN
-    busy = sum_known(server.workers, lambda worker: worker.busy_threads)
-    threads = sum_known(server.workers, lambda worker: worker.threads if worker.pid else None)
-    return f"{number(busy)}/{number(threads)}" if busy is not None else ""
+    return plain(age(value), alarm(value, (stuck_age(server), "bold red")))
 
 
 def _oldest_of_all(server: Server) -> str:
@@ -144,98 +187,97 @@ def _oldest_of_all(server: Server) -> str:
     return age(max(known)) if known else ""
 
 
+def _affinity(worker: Worker, server: Server) -> Cells:
+    mask = worker.affinity
+    if mask is None:
+        return plain(UNKNOWN)
+    return plain("all" if len(mask) == find_field(server, "host.host_cpus") else cpu_ranges(mask))
+
+
+def _clock(worker: Worker, _: Server) -> Cells:
+    return plain(time.strftime("%H:%M:%S", time.localtime(worker.last_spawn)) if worker.last_spawn else UNKNOWN)
+
+
+def _restarts(worker: Worker) -> float | None:
+    """Return a worker's restarts: uWSGI's respawns without the first spawn."""
+    return worker.respawns and worker.respawns - 1
+
+
+def _plain_number(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.0f}"
+
+
 def _figure(
-    title: str, width: int, value: Value, text: Callable[[float | None], str], name: str = "", *, adds_up: bool = False
-) -> Column:
-    """Make a column that shows its sort key as `text` writes it. adds_up: its total is the sum."""
+    title: str, width: int, value: Value, text: Callable[[float | None], str], key: str = "", name: str = ""
+) -> WorkerColumn:
+    """Make a column that shows its sort key as `text` writes it."""
+    return Column(title, width, lambda worker, _: plain(text(value(worker))), value=value, key=key, name=name)
+
+
+def _summed(title: str, width: int, value: Value, text: Callable[[float | None], str], *sort: str) -> WorkerColumn:
+    """Make such a column whose total is the sum over the workers that have a value."""
 
     def total(server: Server) -> str:
-        known = sum_known(server.workers, value) if adds_up else None
+        known = _sum(server, value)
         return "" if known is None else text(known)
 
-    return Column(title, width, value, lambda worker, _: _plain(text(value(worker))), total, name)
+    return replace(_figure(title, width, value, text, *sort), total=total)
 
 
-FIXED = (
+FIXED: tuple[WorkerColumn, ...] = (
     Column(
-        "W",
-        3,
-        lambda worker: worker.worker_id,
-        lambda worker, _: _plain(str(worker.worker_id)),
-        lambda _: "all",
-        "number",
+        "W", 3, lambda worker, _: plain(str(worker.worker_id)), lambda _: "all", attrgetter("worker_id"), "n", "number"
     ),
-    _figure("PID", 7, lambda worker: worker.pid, lambda pid: f"{pid:.0f}" if pid else "-"),
-    Column("STATE", 5, lambda worker: None, _state),
+    _figure("PID", 7, attrgetter("pid"), lambda pid: _plain_number(pid or None)),
+    Column("STATE", 5, _state),
 )
 """Columns that stay in place while the others scroll sideways."""
 
-SCROLLED = (
-    Column("SHARE     ", 10, lambda worker: worker.share, _share, name="share"),
-    Column(
-        "BUSY      ",
-        10,
-        lambda worker: worker.busy_threads,
-        lambda worker, server: _busy(worker, server, 10),
-        lambda server: f"{_total_busy(server):10}",
-        "busy",
-    ),
+_LOCK: WorkerColumn = Column("LOCK    ", 8, _lock, _total_lock, attrgetter("lock_waiters"))
+
+SCROLLED: tuple[WorkerColumn, ...] = (
+    Column("SHARE     ", 10, _share, value=attrgetter("share"), key="s", name="share"),
+    Column("BUSY      ", 10, _busy, _total_busy, attrgetter("busy_threads"), "b", "busy"),
     Column(
         "CPU%",
         5,
-        lambda worker: worker.interpreter_load,
         _cpu,
-        lambda server: percent(sum_known(server.workers, lambda worker: worker.interpreter_load)),
-        "cpu",
+        lambda server: percent(_sum(server, attrgetter("interpreter_load"))),
+        attrgetter("interpreter_load"),
+        "c",
+        "CPU%",
     ),
-    Column(
-        "LOCK    ",
-        8,
-        lambda worker: worker.lock_waiters,
-        _lock,
-        _total_lock,
-        is_known=lambda server: any(worker.lock_waiters is not None for worker in server.workers),
-    ),
+    _LOCK,
     Column(
         "RESP",
         6,
-        lambda worker: worker.response_time,
-        lambda worker, _: _plain(seconds_of(worker.response_time)),
-        lambda server: seconds_of(server.flow.response_time if server.flow else None),
-        "response",
+        lambda worker, _: plain(seconds_of(worker.response_time)),
+        lambda server: seconds_of(find_field(server, "flow.response_time")),
+        attrgetter("response_time"),
+        "w",
+        "response time",
     ),
-    _figure("REQ/S", 5, lambda worker: worker.throughput, rate, adds_up=True),
-    _figure("MEM", 5, lambda worker: worker.resident_bytes, size, "memory", adds_up=True),
-    Column("OLDEST", 6, lambda worker: worker.oldest_request_age, _oldest, _oldest_of_all, "oldest"),
-    _figure("EXC", 5, lambda worker: worker.exceptions, number, "exceptions", adds_up=True),
-    _figure("HARA", 4, lambda worker: worker.harakiris, number, adds_up=True),
-    _figure("RESTARTS", 8, _restarts, number, adds_up=True),
-    _figure("AGE", 4, lambda worker: worker.age, age, "age"),
-    _figure("LAST", 4, lambda worker: worker.last_cpu, lambda cpu: "-" if cpu is None else f"{cpu:.0f}"),
-    _figure("REQ", 7, lambda worker: worker.requests, number, "requests", adds_up=True),
-    _figure("LIFE", 4, lambda worker: worker.lifetime_share, percent),
-    Column("AFFINITY", 9, lambda worker: None, _affinity),
-    _figure("GROWTH", 6, lambda worker: worker.resident_growth, size, adds_up=True),
-    _figure("TX", 6, lambda worker: worker.transmitted_bytes, size, adds_up=True),
-    _figure("SIG", 5, lambda worker: worker.signals, number, adds_up=True),
-    _figure("RUNTIME", 7, lambda worker: worker.running_time, age, adds_up=True),
-    Column("SPAWNED", 8, lambda worker: worker.last_spawn, _clock),
+    _summed("REQ/S", 5, attrgetter("throughput"), rate),
+    _summed("MEM", 5, attrgetter("resident_bytes"), size, "m", "memory"),
+    Column("OLDEST", 6, _oldest, _oldest_of_all, attrgetter("oldest_request_age"), "o", "oldest"),
+    _summed("EXC", 5, attrgetter("exceptions"), number),
+    _summed("HARA", 4, attrgetter("harakiris"), number),
+    _summed("RESTARTS", 8, _restarts, number),
+    _figure("AGE", 4, attrgetter("age"), age),
+    _figure("LAST", 4, attrgetter("last_cpu"), _plain_number),
+    _summed("REQ", 7, attrgetter("requests"), number, "r", "requests"),
+    _figure("LIFE", 4, attrgetter("lifetime_share"), percent),
+    Column("AFFINITY", 9, _affinity),
+    _summed("GROWTH", 6, attrgetter("resident_growth"), size),
+    _summed("TX", 6, attrgetter("transmitted_bytes"), size),
+    _summed("SIG", 5, attrgetter("signals"), number),
+    _summed("RUNTIME", 7, attrgetter("running_time"), age),
+    Column("SPAWNED", 8, _clock),
 )
 
 COLUMNS = (*FIXED, *SCROLLED)
 
-SORTS = {
-    "s": "share",
-    "r": "requests",
-    "w": "response",
-    "c": "cpu",
-    "b": "busy",
-    "m": "memory",
-    "n": "number",
-    "o": "oldest",
-    "x": "exceptions",
-    "g": "age",
-}
+SORTS = {column.key: column.name for column in (*SCROLLED, *FIXED) if column.key}
 """The keys that sort the workers."""
 
 
@@ -245,49 +287,10 @@ def sort_workers(workers: Sequence[Worker], sort: str) -> list[Worker]:
     return sort_by_figure(workers, value, descending=sort != "number")
 
 
-T = TypeVar("T")
-
-
-def sort_by_figure(rows: Sequence[T], figure: Callable[[T], float | None], *, descending: bool = True) -> list[T]:
-    """Sort rows by a figure. Rows without one are last, in either direction."""
-    known = [row for row in rows if figure(row) is not None]
-    unknown = [row for row in rows if figure(row) is None]
-    return sorted(known, key=lambda row: figure(row) or 0.0, reverse=descending) + unknown
-
-
-def list_scrolled(server: Server) -> tuple[Column, ...]:
-    """The columns that a server has values for, without those that stay in place."""
-    return tuple(column for column in SCROLLED if column.is_known(server))
-
-
-def count_fitting(columns: Sequence[Column], room: int) -> int:
-    """Count how many columns, from the first on, fit into so many columns of the terminal."""
-    return sum(end <= room for end in accumulate(column.width + 1 for column in columns))
-
-
-def make_row(worker: Worker, server: Server, columns: Sequence[Column]) -> Cells:
-    """Make the row of a worker."""
-    return _assemble([column.cell(worker, server) for column in columns], columns)
-
-
-def make_totals(server: Server, columns: Sequence[Column]) -> Cells:
-    """Make the row of totals."""
-    return _assemble([_plain(column.total(server)) for column in columns], columns)
-
-
-def _assemble(cells: Sequence[Cells], columns: Sequence[Column]) -> Cells:
-    """Put cells beside each other, each at the right end of its column. An ellipsis replaces what is too long."""
-    row: list[tuple[str, str]] = []
-    for cell, column in zip(cells, columns, strict=True):
-        fitting = _cut(cell, column.width)
-        length = sum(len(text) for text, _ in fitting)
-        row += [(" " * (column.width - length), ""), *fitting, (" ", "")]
-    return tuple(row)
-
-
-def _cut(cell: Cells, width: int) -> Cells:
-    whole = "".join(text for text, _ in cell)
-    return cell if len(whole) <= width else _plain(f"{whole[: width - 1]}…", cell[0][1])
+def list_scrolled(server: Server) -> tuple[WorkerColumn, ...]:
+    """The columns without those that stay in place, and without LOCK if no worker has a value."""
+    waits = any(worker.lock_waiters is not None for worker in server.workers)
+    return tuple(column for column in SCROLLED if column is not _LOCK or waits)
 
 
 def render_plain(server: Server, width: int, only: Collection[int] = ()) -> Iterator[str]:

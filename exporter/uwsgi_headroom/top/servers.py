@@ -8,8 +8,9 @@ from msgspec import Struct, field
 
 from uwsgi_headroom.check.worker_table import sort_by_figure
 from uwsgi_headroom.documents.build import natural, urgency
+from uwsgi_headroom.documents.history import History
 from uwsgi_headroom.documents.schema import Server, Summary
-from uwsgi_headroom.top.feeds import NO_TREND, Trend
+from uwsgi_headroom.top.feeds import NO_TREND
 
 Key = tuple[int, str]
 """Identifies a server: index of its feed, and its name in that feed."""
@@ -28,7 +29,7 @@ class ScreenModel(Struct, frozen=True):
     """Every listed server."""
     server: Server | None = None
     """The document of the selected server."""
-    trend: Trend = NO_TREND
+    trend: History = NO_TREND
     """The history of that server."""
     troubles: Mapping[int, str] = field(default_factory=dict)
     """Why a feed returned nothing new, by index of the feed. Its servers are then shown as last seen."""
@@ -40,19 +41,19 @@ class ScreenModel(Struct, frozen=True):
     """Whether every feed has listed its servers."""
 
 
-SERVER_SORTS = {"u": "urgency", "n": "name", "r": "throughput", "w": "response", "b": "busy"}
+SERVER_SORTS = {"u": "urgency", "n": "name", "r": "requests/s", "w": "response time", "b": "in service"}
 """The keys that sort the list of servers."""
 
 _FIGURES: Mapping[str, Callable[[Summary], float | None]] = {
-    "throughput": lambda summary: summary.throughput,
-    "response": lambda summary: summary.response_time,
-    "busy": lambda summary: summary.observed,
+    "requests/s": lambda summary: summary.throughput,
+    "response time": lambda summary: summary.response_time,
+    "in service": lambda summary: summary.observed,
 }
 
 
 def arrange_entries(entries: Sequence[ServerEntry], text: str = "", sort: str = "urgency") -> list[ServerEntry]:
     """Filter and sort servers: by urgency as the API does, by figures the largest first and unknown ones last."""
-    shown = [entry for entry in entries if matches(entry.summary, text)]
+    shown = [entry for entry in entries if _matches(entry.summary, text)]
     if sort == "urgency":
         return sorted(shown, key=lambda entry: urgency(entry.summary))
     if sort == "name":
@@ -60,7 +61,7 @@ def arrange_entries(entries: Sequence[ServerEntry], text: str = "", sort: str = 
     return sort_by_figure(shown, lambda entry: _FIGURES[sort](entry.summary))
 
 
-def matches(summary: Summary, text: str) -> bool:
+def _matches(summary: Summary, text: str) -> bool:
     """Whether a server's name, address, state or status contains a text, regardless of case."""
     words = f"{summary.name} {summary.address} {summary.state} {summary.status}"
     return text.casefold() in words.casefold()

@@ -1,6 +1,6 @@
 """Starts `top`: attaches to its arguments, then prints documents as JSON or shows a screen.
 
-Nothing here needs rich, so that `--json` works without it; `command` does.
+Nothing here needs rich, so that `--json` works without it; `loop` does.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Iterable, Sequence
-from functools import partial
 
 import msgspec
 
@@ -20,7 +19,7 @@ from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.documents.schema import Server, State
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.terminal_text import print_lines
-from uwsgi_headroom.top.feeds import Attached, Feed, LocalFeed, attach, close_all, pause_all, resume_all
+from uwsgi_headroom.top.feeds import Attached, Feed, attach, list_fleets
 from uwsgi_headroom.watch import suspend
 
 
@@ -39,16 +38,17 @@ def run(
     attached = attach(addresses, discover_servers, load_optional(http_config))
     if as_json:
         documents = asyncio.run(read_documents(attached, seconds))
-        print_lines(render_json(documents if len(documents) > 1 else documents[0]).splitlines())
+        shown = documents if len(documents) > 1 else documents[0]
+        print_lines(json.dumps(msgspec.to_builtins(shown, str_keys=True), indent=2).splitlines())
         return exit_status(server.state for server in documents)
     try:
-        from uwsgi_headroom.top import command  # noqa: PLC0415 - needs rich, unlike --json
+        from uwsgi_headroom.top import loop  # noqa: PLC0415 - needs rich, unlike --json
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "rich":
             raise
         missing = extras.describe_missing(["rich"])
         raise HeadroomError(f"top needs {missing} (--json works without rich)") from None
-    return command.main(attached, interval, seconds, once=once)
+    return loop.main(attached, interval, seconds, once=once)
 
 
 async def read_documents(attached: Attached, seconds: float) -> list[Server]:
@@ -76,25 +76,21 @@ async def read_documents(attached: Attached, seconds: float) -> list[Server]:
 
 def exit_status(states: Iterable[State]) -> int:
     """Return the exit status of a snapshot: 3, as for `check`, if a server is not up or there is none; else 0."""
-    known = list(states)
-    return 0 if known and all(state == "up" for state in known) else UNKNOWN
+    return 0 if {*states} == {"up"} else UNKNOWN
 
 
 @contextlib.asynccontextmanager
 async def run_feeds(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None]:
-    """Run feeds while the block runs. The block starts after `seconds` of sampling."""
-    suspend.between_reads(partial(pause_all, feeds), partial(resume_all, feeds))
-    tasks = [asyncio.create_task(feed.run(), name="watching") for feed in feeds]
+    """Watch the servers of feeds while the block runs. The block starts after `seconds` of sampling."""
+    for fleet in list_fleets(feeds):
+        suspend.between_reads(fleet.pause, fleet.resume)
+    tasks = [asyncio.create_task(fleet.run(), name="watching") for fleet in list_fleets(feeds)]
     try:
-        if any(isinstance(feed, LocalFeed) for feed in feeds):
+        if tasks:
             await asyncio.sleep(seconds)
         yield
     finally:
         for task in tasks:
             task.cancel()
-        await close_all(feeds)
-
-
-def render_json(document: object) -> str:
-    """Write JSON in ASCII, so that no name in it can affect a terminal."""
-    return json.dumps(msgspec.to_builtins(document, str_keys=True), indent=2)
+        for fleet in list_fleets(feeds):
+            await fleet.close()

@@ -9,10 +9,11 @@ from rich.cells import cell_len
 
 from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
+from uwsgi_headroom.documents.history import Capacity, Concurrency, Headrooms, History
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState, Route
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.top.feeds import Capacity, Concurrency, Headroom, Trend
+from uwsgi_headroom.top.feeds import NO_TREND
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.view.pages import code_page, event_page, route_page
 from uwsgi_headroom.top.view.plots import plot_lines
@@ -138,7 +139,7 @@ EVENTS = (
 def test_events_are_shown_with_the_time_of_this_place():
     """The title has the zone; events of today have a clock time, older ones the day, all their age and evidence."""
     page = event_page(EVENTS, "", 80, EPOCH + 75.0)
-    assert page.title.plain.split() == ["TIME", "CET", "AGO", "EVENT"]
+    assert page.title[0].plain.split() == ["TIME", "CET", "AGO", "EVENT"]
     assert [re.split(" {2,}", row.plain) for row in page.rows] == [
         ["23:14:20", "15s", "The server is down."],
         ["", "Connection refused."],
@@ -160,16 +161,16 @@ def test_events_of_a_server_are_a_page():
     assert "No events so far." in lines(screen_model(replace(hot(), events=())), page)
 
 
-def trend(points: int) -> Trend:
+def trend(points: int) -> History:
     rising = [float(point) for point in range(1, points + 1)]
-    return Trend(
-        step=1.0,
+    return replace(
+        NO_TREND,
         time=[EPOCH + value for value in rising],
         throughput=rising,
-        headroom=Headroom([2.0] * points),
+        headroom=Headrooms(factor=[2.0] * points),
         queue_wait=[None] * points,
-        concurrency=Concurrency([4.0] * points),
-        threads=Capacity([8.0] * points),
+        concurrency=Concurrency(observed=[4.0] * points),
+        threads=Capacity(available=[8] * points),
     )
 
 
@@ -193,4 +194,4 @@ def test_the_plot_fits(width):
 
 
 def test_no_history_yet():
-    assert [line.plain for line in plot_lines(Trend(), 80)] == ["No history to draw yet."]
+    assert [line.plain for line in plot_lines(NO_TREND, 80)] == ["No history to draw yet."]

@@ -21,11 +21,12 @@ from tests.support.documents_with_times import (
 )
 from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
+from uwsgi_headroom.documents.history import History, ResponseTimeHistory
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import Line, Server
 from uwsgi_headroom.documents.waits import Destination, Waits
 from uwsgi_headroom.record import STATES
-from uwsgi_headroom.top.feeds import NO_TREND, ResponseTimes, Trend
+from uwsgi_headroom.top.feeds import NO_TREND
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.terminal import Painter
 from uwsgi_headroom.top.view.headline import fit_line, head_parts, time_bar
@@ -170,10 +171,12 @@ def test_what_requests_wait_for_outside_is_named():
 
 
 HOT = hot()
-RISING = ResponseTimes((0.5, 0.95), [[None] * 8, [None, None, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]], [0.16] * 8)
+RISING = ResponseTimeHistory(
+    shares=(0.5, 0.95), seconds=[[None] * 8, [None, None, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]], finest=[0.16] * 8
+)
 
 
-def drawn_head(server: Server, width: int, trend: Trend = NO_TREND) -> list[str]:
+def drawn_head(server: Server, width: int, trend: History = NO_TREND) -> list[str]:
     return [part.line.plain for part in head_parts(server, trend, width) if part.line.plain.startswith("response ")]
 
 
@@ -197,7 +200,7 @@ def test_as_much_about_the_percentiles_as_fits(width, text):
 
 def test_a_sparkline_of_the_95th_percentile():
     """No line without percentiles."""
-    trend = Trend(step=5.0, time=[EPOCH] * 8, response_times=RISING)
+    trend = replace(NO_TREND, step=5.0, time=[EPOCH] * 8, response_times=RISING)
     assert drawn_head(with_response_times(HOT), 200, trend)[0].endswith("  ▄▅▆▇██ 40s")
     assert drawn_head(with_response_times(HOT), 90, trend)[0].endswith(" …")
     older = msgspec.json.decode(_without_new_keys(with_response_times(HOT)), type=Server)
@@ -244,7 +247,9 @@ def test_a_column_of_the_list_where_there_is_room_for_the_verdict_too():
 
 def test_a_row_of_the_95th_percentile_in_the_plot():
     """The present value is named, or the last one."""
-    whole = Trend(step=5.0, time=[EPOCH + place for place in range(8)], throughput=[1.0] * 8, response_times=RISING)
+    whole = replace(
+        NO_TREND, step=5.0, time=[EPOCH + place for place in range(8)], throughput=[1.0] * 8, response_times=RISING
+    )
     drawn = [line.plain for line in plot_lines(whole, 80)]
     assert "p95 inside uWSGI, estimated   now 900 ms, min 400 ms, max 900 ms" in drawn
     gone = replace(RISING, seconds=[[], [0.4, *[None] * 7]])
@@ -253,7 +258,7 @@ def test_a_row_of_the_95th_percentile_in_the_plot():
     short = replace(RISING, seconds=[[], [None] * 8])
     drawn = [line.plain for line in plot_lines(replace(whole, response_times=short), 80)]
     assert "p95 inside uWSGI, estimated   not known" in drawn
-    older = replace(whole, response_times=ResponseTimes())
+    older = replace(whole, response_times=ResponseTimeHistory())
     assert not any("p95" in line.plain for line in plot_lines(older, 80))
 
 

@@ -9,9 +9,10 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from uwsgi_headroom.check.narrow_figures import UNKNOWN
+from uwsgi_headroom.documents.history import History
 from uwsgi_headroom.documents.response_times import Percentile
 from uwsgi_headroom.documents.sentences import describe_percentile
-from uwsgi_headroom.words import formats
+from uwsgi_headroom.words.template import Facts, fill
 
 
 def percentile(figure: Percentile | None) -> str:
@@ -21,18 +22,28 @@ def percentile(figure: Percentile | None) -> str:
     return describe_percentile(figure, interval=False).replace("under ", "<")
 
 
+def column_of(trend: History, share: float) -> list[float | None]:
+    """The history of one percentile, such as 0.95; empty if there is none."""
+    times = trend.response_times
+    return next((column for each, column in zip(times.shares, times.seconds, strict=False) if each == share), [])
+
+
 def in_service(observed: float | None, threads: float | None) -> str:
-    """Write mean requests in service and the mean number of threads: `4.8 of 32`."""
+    """Write mean requests in service and the mean number of threads in 11 columns: `4.8 of 32`, `1024/4096`."""
     if observed is None:
         return UNKNOWN
-    of = "" if threads is None else f" of {formats.mean_threads(threads)}"
-    return f"{formats.mean_count(observed)}{of}".replace(",", "")
+    facts: Facts = {"observed": observed, "threads": threads}
+    text = fill("{observed:mean}[threads?  of {threads:threads}]", facts).replace(",", "")
+    return text if len(text) <= _IN_SERVICE else text.replace(" of ", "/")
 
 
-def use_of(factor: float | None) -> float | None:
+_IN_SERVICE = 11
+
+
+def use_of(factor: float) -> float:
     """Return the use of the first limit, by which headroom is drawn: 1x is full and 2x is half, so that what matters is
     large. It is its own inverse."""
-    return None if factor is None else 1.0 if factor <= 0 else 1 / factor
+    return 1 / factor if factor > 0 else 1.0
 
 
 def cut_middle(text: str, columns: int) -> str:
@@ -59,11 +70,11 @@ def title_line(text: str, width: int) -> Text:
 
 
 class Page(Struct, frozen=True):
-    """Rows that scroll between a title and totals."""
+    """Rows that scroll between a title and totals, each a line or none."""
 
-    title: Text | None
+    title: Sequence[Text]
     rows: Sequence[Text]
-    totals: Text | None = None
+    totals: Sequence[Text] = ()
     selected: int | None = None
     """A row to keep in view."""
     detail: Sequence[Text] = ()
@@ -72,7 +83,7 @@ class Page(Struct, frozen=True):
     @property
     def height(self) -> int:
         """Lines of the whole page."""
-        return len(self.rows) + (self.title is not None) + (self.totals is not None) + len(self.detail)
+        return len(self.title) + len(self.rows) + len(self.totals) + len(self.detail)
 
 
 def fit_page(page: Page, first: int, lines: int) -> tuple[list[Text], int]:
@@ -80,23 +91,23 @@ def fit_page(page: Page, first: int, lines: int) -> tuple[list[Text], int]:
 
     If rows do not fit, a line says how many are above and below.
     """
-    room = lines - (page.title is not None)
-    detail = list(page.detail) if room - len(page.detail) >= len(page.detail) + 2 else []
+    room = lines - len(page.title)
+    detail = page.detail if room >= 2 * len(page.detail) + 2 else ()
     room -= len(detail)
-    totals = [page.totals] if page.totals is not None and room > 2 else []
+    totals = page.totals if room > 2 else ()
     room -= len(totals)
-    head = [page.title] if page.title is not None and lines > 0 else []
+    head = page.title[:lines]
     if len(page.rows) <= room:
-        gap = [Text()] * (room - len(page.rows)) if detail else []
+        gap = [Text()] * ((room - len(page.rows)) * bool(detail))
         return [*head, *page.rows, *totals, *gap, *detail], 0
-    rows = max(0, room - 1 if room > 1 else room)
+    rows = max(0, room - (room > 1))
     first = max(0, min(first, len(page.rows) - rows))
     if page.selected is not None:
         first = min(max(first, page.selected - rows + 1), page.selected)
-    mark = [_mark(first, len(page.rows) - first - rows)] if room > 1 else []
+    mark = [_mark(first, len(page.rows) - first - rows)] * (room > 1)
     return [*head, *page.rows[first : first + rows], *mark, *totals, *detail], first
 
 
 def _mark(above: int, below: int) -> Text:
-    parts = ([f"↓ {below} more below"] if below else []) + ([f"↑ {above} above"] if above else [])
-    return Text("    " + ", ".join(parts), "bold cyan")
+    parts = (f"↓ {below} more below" * (below > 0), f"↑ {above} above" * (above > 0))
+    return Text("    " + ", ".join(filter(None, parts)), "bold cyan")

@@ -9,9 +9,9 @@ from msgspec import Struct
 from rich.text import Text
 
 from uwsgi_headroom.check.narrow_figures import rate
+from uwsgi_headroom.documents.history import History
 from uwsgi_headroom.terminal_text import downsample, sparkline
-from uwsgi_headroom.top.feeds import Trend
-from uwsgi_headroom.top.view.figures import use_of
+from uwsgi_headroom.top.view.figures import column_of, use_of
 from uwsgi_headroom.words.formats import duration, factor, mean_count
 
 
@@ -23,21 +23,21 @@ class _Row(Struct, frozen=True):
     style: str
     top: float | None = None
     """The height of a full column, None for the largest value."""
-    height: Callable[[float], float | None] = float
+    height: Callable[[float], float] = float
     """A value's height on the scale of `top`."""
 
 
-def plot_lines(trend: Trend, width: int) -> Iterator[Text]:
+def plot_lines(trend: History, width: int) -> Iterator[Text]:
     """Draw load, headroom, response time, wait in the listen queue and busy threads over time."""
     if not trend.time:
         yield Text("No history to draw yet.")
         return
     available = [threads for threads in trend.threads.available if threads]
-    p95 = trend.response_times.column(0.95)
+    p95 = column_of(trend, 0.95)
     rows = (
         _Row("load, requests per second", trend.throughput, rate, "cyan"),
         _Row("headroom, drawn by use", trend.headroom.factor, factor, "green", 1.0, use_of),
-        *([_Row("p95 inside uWSGI, estimated", p95, duration, "magenta")] if p95 else []),
+        *[_Row("p95 inside uWSGI, estimated", p95, duration, "magenta")] * bool(p95),
         _Row("wait in the listen queue", trend.queue_wait, duration, "yellow"),
         _Row("busy threads", trend.concurrency.observed, mean_count, "blue", max(available, default=None)),
     )
@@ -56,8 +56,8 @@ def _write_figures(row: _Row) -> str:
     known = [value for value in row.values if value is not None]
     if not known:
         return "not known"
-    now = f"last {row.text(known[-1])}" if row.values[-1] is None else f"now {row.text(known[-1])}"
-    return f"{now}, min {row.text(min(known))}, max {row.text(max(known))}"
+    when = "last" if row.values[-1] is None else "now"
+    return f"{when} {row.text(known[-1])}, min {row.text(min(known))}, max {row.text(max(known))}"
 
 
 def _stretch(values: Sequence[float | None], room: int) -> list[float | None]:

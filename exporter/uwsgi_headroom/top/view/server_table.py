@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.text import Text
 
 from uwsgi_headroom.check.narrow_figures import UNKNOWN, rate, seconds_of
+from uwsgi_headroom.check.worker_table import Cells, Column, count_fitting, make_row, make_totals, plain
 from uwsgi_headroom.documents.schema import Summary
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.top.servers import Key, ScreenModel, ServerEntry
@@ -20,39 +21,35 @@ from uwsgi_headroom.words.formats import counted, duration, factor
 _LEAST_NAME = 16
 _LEAST_VERDICT, _WIDE, _WIDE_VERDICT = 12, 100, 40  # columns: least verdict, wide terminal, verdict on that
 
-
-class _Column(Struct, frozen=True):
-    title: str
-    width: int
-    rank: int
-    """Columns with a larger rank are left out first on a narrow terminal."""
-    text: Callable[[Summary], str]
-    total: Callable[[Sequence[Summary]], str] = lambda _: ""
-    least: int = 0
-    """Columns of the narrowest terminal that shows it."""
+ServerColumn = Column[ServerEntry, ScreenModel]
 
 
 def server_table(
     model: ScreenModel, entries: Sequence[ServerEntry], chosen: Key | None, width: int, now: float
 ) -> Page:
     """Build the page of these entries, with the chosen one marked. now: epoch seconds."""
-    columns = _columns_that_fit(width)
+    columns = _COLUMNS if width >= _WIDE else _COLUMNS[:-1]
+    columns = columns[: count_fitting(columns, width - 2 - _LEAST_NAME)]
     room = width - 2 - sum(1 + column.width for column in columns)  # for the name and the verdict
     longest = max([cell_len(escape_text(entry.summary.name)) for entry in entries], default=0)
-    most = max(room - (_WIDE_VERDICT if width >= _WIDE else 0), _LEAST_NAME)
+    most = max(room - _WIDE_VERDICT * (width >= _WIDE), _LEAST_NAME)
     name_width = min(max(longest, _LEAST_NAME), most)
     shows_verdict = room - name_width >= _LEAST_VERDICT
     title = f"  {'SERVER':{name_width}}" + "".join(f" {column.title:>{column.width}}" for column in columns)
-    title = title.replace("  STATUS", "STATUS  ") + ("  VERDICT" if shows_verdict else "")
     rows = []
     for entry in entries:
-        row = _row(model, entry, columns, name_width, here=entry.key == chosen, now=now)
-        rows.append(row.append("  ").append_text(_verdict(model, entry, now)) if shows_verdict else row)
-    for row in rows:
+        name = fit_middle(escape_text(entry.summary.name), name_width)
+        mark = "> " if entry.key == chosen else "  "
+        style = "red" if entry.summary.state == "down" else ""
+        row = Text.assemble((mark, "bold"), (name, f"bold {style}"), " ", *make_row(entry, model, columns))
+        row.right_crop(1)
+        if shows_verdict:
+            row.append("  ").append_text(_verdict(model, entry, now))
         row.truncate(width, overflow="ellipsis")
-    places = [place for place, entry in enumerate(entries) if entry.key == chosen]
-    totals = _totals(entries, columns, name_width) if len(entries) > 1 else None
-    return Page(title_line(title, width), rows, totals, places[0] if places else None)
+        rows.append(row)
+    selected = next((place for place, entry in enumerate(entries) if entry.key == chosen), None)
+    totals = [_totals(replace(model, entries=tuple(entries)), columns, name_width)] * (len(entries) > 1)
+    return Page([title_line(title + "  VERDICT" * shows_verdict, width)], rows, totals, selected)
 
 
 def detail_lines(entries: Sequence[ServerEntry], chosen: Key | None, width: int) -> list[Text]:
@@ -74,43 +71,19 @@ def count_servers(entries: Sequence[ServerEntry]) -> str:
     states = Counter(status_word(entry.summary).lower() for entry in entries)
     bad = [f"{states[word]} {word}" for word in ("down", "stale", "critical", "warning", "unknown") if states[word]]
     servers = counted(len(entries), "server")
-    return f"{servers}: {', '.join(bad)}" if bad else f"{servers}, all ok" if entries else servers
+    return f"{servers}: {', '.join(bad)}" if bad else servers + ", all ok" * bool(entries)
 
 
-def _columns_that_fit(width: int) -> list[_Column]:
-    room = width - 2 - _LEAST_NAME
-    kept = []
-    for column in sorted(_COLUMNS, key=lambda column: column.rank):
-        room -= column.width + 1
-        if room < 0 or width < column.least:
-            break
-        kept.append(column)
-    return [column for column in _COLUMNS if column in kept]
-
-
-def _row(
-    model: ScreenModel, entry: ServerEntry, columns: Sequence[_Column], name_width: int, *, here: bool, now: float
-) -> Text:
-    summary = entry.summary
-    old = summary.state != "up" or entry.key[0] in model.troubles
-    line = Text("> " if here else "  ", "bold")
-    name = fit_middle(escape_text(summary.name), name_width)
-    style = "bold red" if summary.state == "down" else "bold" if here else ""
-    line.append(name, style)
-    for column in columns:
-        if column is _STATUS:
-            line.append(" ").append(f"{column.text(summary):{column.width}}", status_style(summary))
-        else:
-            line.append(f" {column.text(summary):>{column.width}}", "not bold dim" if old else "not bold")
-    return line
+def _is_old(entry: ServerEntry, model: ScreenModel) -> bool:
+    return entry.summary.state != "up" or entry.key[0] in model.troubles
 
 
 def _verdict(model: ScreenModel, entry: ServerEntry, now: float) -> Text:
     summary = entry.summary
-    since = max(0.0, now - entry.seen_at) if entry.key[0] in model.troubles else 0.0
-    text = Text(style="not bold")
-    if summary.state != "up" and summary.age is not None:
-        since += summary.age
+    since = max(0.0, now - entry.seen_at) * (entry.key[0] in model.troubles)
+    if summary.state != "up":
+        since += summary.age or 0.0
+    text = Text()
     if since >= 1.0:
         text.append(f"{duration(since)} ago: ", "bold red")
     return text.append(trouble_of(summary) or summary.verdict)
@@ -118,28 +91,28 @@ def _verdict(model: ScreenModel, entry: ServerEntry, now: float) -> Text:
 
 def growth(summary: Summary) -> str:
     """Write the factor by which load can grow; an upper bound (≤) if CPU, which may run out first, is not visible."""
-    if summary.state == "down":
+    if summary.state == "down" or (summary.headroom is None and not summary.far):
         return UNKNOWN
-    if summary.headroom is None:
-        return ">100x" if summary.far else UNKNOWN
-    return ("≤" if summary.is_upper_bound else "") + factor(summary.headroom)
+    return ">100x" if summary.headroom is None else "≤" * summary.is_upper_bound + factor(summary.headroom)
 
 
-def _totals(entries: Sequence[ServerEntry], columns: Sequence[_Column], name_width: int) -> Text:
-    """Build the totals of the servers that are up, because figures of others are old."""
-    summaries = [entry.summary for entry in entries if entry.summary.state == "up"]
-    name = f"{len(summaries)} of {len(entries)} up"
-    line = Text(f"  {name[:name_width]:{name_width}}", "bold")
-    for column in columns:
-        line.append(f" {column.total(summaries):>{column.width}}")
-    return line
+def _totals(model: ScreenModel, columns: Sequence[ServerColumn], name_width: int) -> Text:
+    name = f"{len(_list_up(model))} of {len(model.entries)} up"
+    return Text.assemble(f"  {name[:name_width]:{name_width}} ", *make_totals(model, columns), style="bold")
 
 
-def _total_in_service(summaries: Sequence[Summary]) -> str:
-    known = [summary for summary in summaries if summary.observed is not None]
-    complete = all(_threads(summary) is not None for summary in known)
-    threads = sum(_threads(summary) or 0 for summary in known) if complete else None
-    return in_service(sum(summary.observed or 0.0 for summary in known), threads) if known else ""
+def _list_up(model: ScreenModel) -> list[Summary]:
+    """The servers that have totals: figures of others are old."""
+    return [entry.summary for entry in model.entries if entry.summary.state == "up"]
+
+
+def _total_in_service(model: ScreenModel) -> str:
+    known = [summary for summary in _list_up(model) if summary.observed is not None]
+    if not known:
+        return ""
+    threads = [_threads(summary) for summary in known]
+    observed = sum(summary.observed or 0.0 for summary in known)
+    return in_service(observed, None if None in threads else sum(each or 0 for each in threads))
 
 
 def _threads(summary: Summary) -> float | None:
@@ -147,29 +120,43 @@ def _threads(summary: Summary) -> float | None:
     return summary.available if summary.threads is None else summary.threads
 
 
-def _total_rate(summaries: Sequence[Summary]) -> str:
-    known = [summary.throughput for summary in summaries if summary.throughput is not None]
+def _total_rate(model: ScreenModel) -> str:
+    known = [summary.throughput for summary in _list_up(model) if summary.throughput is not None]
     return rate(sum(known)) if known else ""
 
 
-def _mean_response(summaries: Sequence[Summary]) -> str:
+def _mean_response(model: ScreenModel) -> str:
     """Return the mean over all requests, with each server weighted by its throughput."""
     known = [
         (summary.response_time, summary.throughput)
-        for summary in summaries
+        for summary in _list_up(model)
         if summary.response_time is not None and summary.throughput
     ]
     requests = sum(throughput for _, throughput in known)
     return seconds_of(sum(seconds * throughput for seconds, throughput in known) / requests) if requests else ""
 
 
-_STATUS = _Column("STATUS", 8, 0, status_word)
+def _status(entry: ServerEntry, _: ScreenModel) -> Cells:
+    return plain(f"{status_word(entry.summary):8}", f"bold {status_style(entry.summary)}")
 
-_COLUMNS = (
-    _STATUS,
-    _Column("HEADROOM", 8, 1, growth),
-    _Column("IN SERVICE", 11, 2, lambda summary: in_service(summary.observed, _threads(summary)), _total_in_service),
-    _Column("REQ/S", 6, 3, lambda summary: rate(summary.throughput), _total_rate),
-    _Column("RESP", 6, 4, lambda summary: seconds_of(summary.response_time), _mean_response),
-    _Column("P95", 7, 5, lambda summary: percentile(summary.p95), least=_WIDE),
+
+def _figure(
+    title: str, width: int, text: Callable[[Summary], str], total: Callable[[ScreenModel], str] = lambda _: ""
+) -> ServerColumn:
+    """Make a column of figures, which are dim if they are old."""
+
+    def cell(entry: ServerEntry, model: ScreenModel) -> Cells:
+        return plain(text(entry.summary), "dim" * _is_old(entry, model))
+
+    return Column(title, width, cell, total)
+
+
+_COLUMNS: tuple[ServerColumn, ...] = (
+    Column("STATUS  ", 8, _status),
+    _figure("HEADROOM", 8, growth),
+    _figure("IN SERVICE", 11, lambda server: in_service(server.observed, _threads(server)), _total_in_service),
+    _figure("REQ/S", 6, lambda server: rate(server.throughput), _total_rate),
+    _figure("RESP", 6, lambda server: seconds_of(server.response_time), _mean_response),
+    _figure("P95", 7, lambda server: percentile(server.p95)),
 )
+"""As many as fit, from the first on; the last one on a wide terminal only."""

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from uwsgi_headroom.check.worker_table import (
     FIXED,
-    Column,
+    WorkerColumn,
     count_fitting,
     list_scrolled,
     make_row,
@@ -24,21 +24,25 @@ _MORE = 5  # terminal columns of the mark that counts the columns out of view
 
 def worker_page(server: Server, sort: str, width: int, first_column: int = 0, text: str = "") -> tuple[Page, int]:
     """Build the page of the workers that match a filter; returns also the first scrolled column in view."""
-    known = list_scrolled(server)
-    fixed, scrolled = (FIXED, known) if width >= _NARROW else (FIXED[:1], (*FIXED[1:], *known))
-    first = min(first_column, _last_first_column(fixed, scrolled, width))
-    fitting = _count_fitting(fixed, scrolled, first, width)
-    columns = [*fixed, *scrolled[first : first + fitting]]
+    every = (*FIXED, *list_scrolled(server))
+    held = len(FIXED) if width >= _NARROW else 1
+    fixed, scrolled = every[:held], every[held:]
+    fitting = [_count_fitting(fixed, scrolled, first, width) for first in range(len(scrolled))]
+    last = next((first for first, count in enumerate(fitting) if count == len(scrolled) - first), len(scrolled) - 1)
+    first = min(first_column, last)
+    columns = [*fixed, *scrolled[first : first + fitting[first]]]
     rows = [
-        Text.assemble(*make_row(worker, server, columns), style="" if worker.pid else "dim")
+        Text.assemble(*make_row(worker, server, columns), style="dim" * (not worker.pid))
         for worker in sort_workers(server.workers, sort)
     ]
     totals = Text.assemble(*make_totals(server, columns), style="bold")
     shown = [row for row in rows if text.casefold() in row.plain.casefold()]
-    return Page(_title(columns, sort, width, first, len(scrolled) - first - fitting), shown, totals), first
+    more = len(scrolled) - first - fitting[first]
+    mark = "←" * (first > 0) + f"+{more}→" * (more > 0)
+    return Page([_title(columns, sort, width, mark)], shown, [totals]), first
 
 
-def _count_fitting(fixed: Sequence[Column], scrolled: Sequence[Column], first: int, width: int) -> int:
+def _count_fitting(fixed: Sequence[WorkerColumn], scrolled: Sequence[WorkerColumn], first: int, width: int) -> int:
     """Count how many columns from `first` on fit beside the fixed ones. If not all fit, the mark needs room too."""
     room = width + 1 - sum(column.width + 1 for column in fixed) - (first > 0)
     rest = scrolled[first:]
@@ -46,19 +50,9 @@ def _count_fitting(fixed: Sequence[Column], scrolled: Sequence[Column], first: i
     return fitting if fitting == len(rest) else count_fitting(rest, room - _MORE)
 
 
-def _last_first_column(fixed: Sequence[Column], scrolled: Sequence[Column], width: int) -> int:
-    """Return the first column in view when the table is scrolled to its right end."""
-    for first in range(len(scrolled)):
-        if _count_fitting(fixed, scrolled, first, width) == len(scrolled) - first:
-            return first
-    return len(scrolled) - 1
-
-
-def _title(columns: Sequence[Column], sort: str, width: int, before: int, after: int) -> Text:
+def _title(columns: Sequence[WorkerColumn], sort: str, width: int, mark: str) -> Text:
     title = Text(style="reverse")
     for column in columns:
-        title.append(f"{column.title:>{column.width}}", style="bold underline" if column.name == sort else "")
-        title.append(" ")
-    mark = ("←" if before else "") + (f"+{after}→" if after else "")
+        title.append(f"{column.title:>{column.width}}", style="bold underline" * (column.name == sort)).append(" ")
     title.truncate(width - len(mark), pad=True)
     return title.append(mark, "bold")
