@@ -29,7 +29,7 @@ DOORS = {
         deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.limits
         findings.queue findings.workers""",
     "arguments": "commands completion parser",
-    "check": "command compare_command exporter_client failure narrow_figures pids reports request worker_table",
+    "check": "command compare_command exporter_client failure pids reports request tables",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",
     "discover": "report review",
     "documents": """build deploys emperor_router history lines openapi predict request_time response_times schema

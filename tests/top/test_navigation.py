@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.top_screen import hot
-from uwsgi_headroom.check.worker_table import COLUMNS, SORTS
+from uwsgi_headroom.check.tables import COLUMNS, SORTS
 from uwsgi_headroom.documents.build import build_server_list, natural
 from uwsgi_headroom.documents.schema import Summary
 from uwsgi_headroom.top.navigation import Navigation, handle_key, select_server

@@ -119,7 +119,7 @@ def test_servers_of_a_feed_that_hangs_stay_with_their_age():
         model = poller.model
         seen_at = next(entry.seen_at for entry in model.entries if entry.key == (0, "hangs"))
         assert seen_at > EPOCH
-        from uwsgi_headroom.top.view.server_table import server_table  # noqa: PLC0415
+        from uwsgi_headroom.top.view.tables import server_table  # noqa: PLC0415
 
         rows = [line.plain for line in server_table(model, model.entries, (1, "well"), 200, seen_at + 12).rows]
         by_name = {row.split()[0].strip("> ") or row.split()[1]: row for row in rows}

@@ -11,8 +11,8 @@ from uwsgi_headroom import logs
 from uwsgi_headroom.analysis.what_if.measured import Setting, SettingError, parse_settings
 from uwsgi_headroom.check import reports
 from uwsgi_headroom.check.exporter_client import Targets, sort_targets
-from uwsgi_headroom.check.narrow_figures import find_field
 from uwsgi_headroom.check.request import EXIT_STATUS, WORST_FIRST, Request, find_worst
+from uwsgi_headroom.check.tables import find_field
 from uwsgi_headroom.check.thresholds import (
     POLL_SECONDS,
     apply_deploy,
@@ -87,15 +87,15 @@ def _refuse_what_does_not_apply(request: Request, targets: Targets) -> None:
     if targets.watched:
         refuse_too_short(request.thresholds, SAMPLES_PER_SECOND)
     options = {
-        "--stuck": request.stuck,
-        "--log": request.logs,
-        "--read-locks": request.read_locks,
-        "--read-pollfds": request.read_pollfds,
-        "--code": request.code is not None,
+        "--stuck: an exporter judges by its": request.stuck,
+        "--log: an exporter reads the logs of its": request.logs,
+        "--read-locks: an exporter reads by its": request.read_locks,
+        "--read-pollfds: an exporter reads by its": request.read_pollfds,
+        "--code: an exporter looks at code by its": request.code is not None,
     }
     given = next((option for option, value in options.items() if value), None)
     if targets.exporters and given:
-        raise ConfigError(f"{given}: an exporter goes by its own setting of that name; set it there")
+        raise ConfigError(f"{given} own setting of that name; set it there")
     if request.since_reload and (targets.watched or targets.silent):
         raise ConfigError("--since-reload: only an exporter knows what was before a reload; give the URL of its page")
 

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from uwsgi_headroom import logs
 from uwsgi_headroom.check.exporter_client import NOBODY_LISTENS, ExporterPage, find_local_exporter, sort_targets
-from uwsgi_headroom.check.narrow_figures import find_field
+from uwsgi_headroom.check.tables import find_field
 from uwsgi_headroom.check.watching import parse_targets, read_page
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config import defaults

@@ -19,10 +19,9 @@ from msgspec.structs import replace
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.findings import first_act
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
-from uwsgi_headroom.check.narrow_figures import UNKNOWN, find_field
 from uwsgi_headroom.check.request import WORST_FIRST, Thresholds, find_worst
+from uwsgi_headroom.check.tables import UNKNOWN, find_field, render_plain
 from uwsgi_headroom.check.thresholds import LIMITED, Limited, find_limits, find_value
-from uwsgi_headroom.check.worker_table import render_plain
 from uwsgi_headroom.documents.lines import MATTERS, list_lines
 from uwsgi_headroom.documents.schema import Finding, Line, Server
 from uwsgi_headroom.documents.sentences import (

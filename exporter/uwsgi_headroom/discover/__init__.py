@@ -6,10 +6,10 @@ import asyncio
 import logging
 
 from uwsgi_headroom.config.servers import ServerConfig, address_name
-from uwsgi_headroom.discover.find import FoundMaster, ask_in_time, find_masters, user_name
+from uwsgi_headroom.discover.find import FoundMaster, find_masters, user_name
 from uwsgi_headroom.errors import HeadroomError
 
-__all__ = ["FoundMaster", "ask_in_time", "discover_servers", "find_masters", "user_name"]
+__all__ = ["FoundMaster", "discover_servers", "find_masters", "user_name"]
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from uwsgi_headroom.check.worker_table import SORTS
+from uwsgi_headroom.check.tables import SORTS
 from uwsgi_headroom.top.servers import SERVER_SORTS, Key
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from uwsgi_headroom.check.worker_table import sort_by_figure
+from uwsgi_headroom.check.tables import sort_by_figure
 from uwsgi_headroom.documents.build import natural, urgency
 from uwsgi_headroom.documents.history import History
 from uwsgi_headroom.documents.schema import Server, Summary

@@ -15,8 +15,7 @@ from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState, Route
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.top.feeds import NO_TREND
 from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.view.pages import code_page, event_page, route_page
-from uwsgi_headroom.top.view.plots import plot_lines
+from uwsgi_headroom.top.view.pages import code_page, event_page, plot_lines, route_page
 
 HOT = hot()
 EXPORT = Route(route="POST /export", threads=4.9, share=0.61, in_service=5, oldest_seconds=42.0)

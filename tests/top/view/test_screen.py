@@ -12,7 +12,7 @@ from tests.support.documents_with_times import with_waits
 from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import Server
 from tests.support.top_screen import hot, lines, screen_model
-from uwsgi_headroom.check.worker_table import COLUMNS
+from uwsgi_headroom.check.tables import COLUMNS
 from uwsgi_headroom.documents.schema import Error, Identity
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.top.navigation import Navigation

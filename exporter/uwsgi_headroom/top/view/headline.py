@@ -11,36 +11,19 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from uwsgi_headroom.check.narrow_figures import age, find_field
+from uwsgi_headroom.check.tables import age, find_field
 from uwsgi_headroom.documents.history import History
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.request_time import split_request_time
-from uwsgi_headroom.documents.schema import Line, Server, Summary
+from uwsgi_headroom.documents.schema import Line, Server
 from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.terminal_text import cut_lines, downsample, escape_text, sparkline, wrap
-from uwsgi_headroom.top.view.figures import column_of, cut_middle, use_of
-from uwsgi_headroom.words.states import DOWN_STYLE, STATUSES, WAITS
+from uwsgi_headroom.top.view.tables import column_of, cut_middle, status_style, status_word, use_of
+from uwsgi_headroom.words.states import STATUSES, WAITS
 
 _LABEL = 13  # columns of the name of a line
 
 _LEAST_SINCE = 60  # columns of a terminal with room for since when
-
-
-def status_word(server: Server | Summary) -> str:
-    """Return `CRITICAL`, `warning` or `ok`, or the state if not up. Capitals are the alarm without colour."""
-    if server.state != "up":
-        return server.state.upper()
-    return server.status.replace("critical", "CRITICAL")
-
-
-def status_style(server: Server | Summary) -> str:
-    """Return the style of `status_word`."""
-    return DOWN_STYLE if server.state == "down" else STATUSES[server.status].terminal
-
-
-def trouble_of(server: Server | Summary) -> str:
-    """Return the reason why a server is down; empty if it is not down."""
-    return server.error.message if server.state == "down" and server.error else ""
 
 
 _NOTHING = Line(code="", label="", parts=(), tone=None, rank=0)

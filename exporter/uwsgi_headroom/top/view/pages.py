@@ -1,24 +1,26 @@
-"""Builds the pages beside the tables: threads, findings, events and routes of a server, vassals, backends."""
+"""Builds the pages beside the tables: threads, findings, events, routes and plots of a server, vassals, backends."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from msgspec import Struct
 from rich.text import Text
 
-from uwsgi_headroom.check.narrow_figures import age, number, percent, size
 from uwsgi_headroom.check.reports import CODE_AT, write_code_lines, write_finding
-from uwsgi_headroom.check.worker_table import alarm, busy_bar, sort_workers, stuck_age
+from uwsgi_headroom.check.tables import age, alarm, busy_bar, number, percent, rate, size, sort_workers, stuck_age
 from uwsgi_headroom.documents.emperor_router import Emperor, Router, Vassal
+from uwsgi_headroom.documents.history import History
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.sentences import describe_code_rest
 from uwsgi_headroom.documents.waits import Route
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.terminal_text import bar, escape_text, wrap
-from uwsgi_headroom.top.view.figures import Page, cut_middle, title_line
+from uwsgi_headroom.terminal_text import bar, downsample, escape_text, sparkline, wrap
+from uwsgi_headroom.top.view.tables import Page, column_of, cut_middle, title_line, use_of
+from uwsgi_headroom.words.formats import duration, factor, mean_count
 from uwsgi_headroom.words.states import EVENTS, STATUSES
 from uwsgi_headroom.words.template import fill
 
@@ -179,3 +181,54 @@ def router_lines(router: Router, width: int) -> Iterator[Text]:
             yield Text(columns).append(node.name, "bold red" * bool(node.dead)).append(" dead" * bool(node.dead))
     for static in router.static_nodes:
         yield Text(f"{number(static.hits):>9}{'':36}    {static.name}")
+
+
+class _Row(Struct, frozen=True):
+    name: str
+    values: Sequence[float | None]
+    """One for each slice."""
+    text: Callable[[float], str]
+    style: str
+    top: float | None = None
+    """The height of a full column, None for the largest value."""
+    height: Callable[[float], float] = float
+    """A value's height on the scale of `top`."""
+
+
+def plot_lines(trend: History, width: int) -> Iterator[Text]:
+    """Draw load, headroom, response time, wait in the listen queue and busy threads over time."""
+    if not trend.time:
+        yield Text("No history to draw yet.")
+        return
+    available = [threads for threads in trend.threads.available if threads]
+    p95 = column_of(trend, 0.95)
+    rows = (
+        _Row("load, requests per second", trend.throughput, rate, "cyan"),
+        _Row("headroom, drawn by use", trend.headroom.factor, factor, "green", 1.0, use_of),
+        *[_Row("p95 inside uWSGI, estimated", p95, duration, "magenta")] * bool(p95),
+        _Row("wait in the listen queue", trend.queue_wait, duration, "yellow"),
+        _Row("busy threads", trend.concurrency.observed, mean_count, "blue", max(available, default=None)),
+    )
+    for row in rows:
+        yield Text(row.name, "bold").append(f"   {_write_figures(row)}", "not bold")
+        heights = [None if value is None else row.height(value) for value in _stretch(row.values, width)]
+        yield Text(sparkline(heights, row.top), row.style)
+    begin = time.strftime("%H:%M:%S", time.localtime(trend.time[0] - trend.step))
+    end = time.strftime("%H:%M:%S %Z", time.localtime(trend.time[-1]))
+    columns = len(_stretch(trend.time, width))
+    yield Text(begin + end.rjust(max(len(end) + 1, columns - len(begin))), "dim")
+
+
+def _write_figures(row: _Row) -> str:
+    """Write the present value, or the last one that is known, and the range."""
+    known = [value for value in row.values if value is not None]
+    if not known:
+        return "not known"
+    when = "last" if row.values[-1] is None else "now"
+    return f"{when} {row.text(known[-1])}, min {row.text(min(known))}, max {row.text(max(known))}"
+
+
+def _stretch(values: Sequence[float | None], room: int) -> list[float | None]:
+    """Spread the values over at most `room` columns, each value as wide as there is room for."""
+    fitting = downsample(values, room)
+    return [value for value in fitting for _ in range(max(1, room // max(1, len(fitting))))]

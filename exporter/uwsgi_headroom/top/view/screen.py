@@ -13,16 +13,13 @@ from typing import NamedTuple
 from msgspec.structs import replace
 from rich.text import Text
 
-from uwsgi_headroom.check.narrow_figures import find_field
-from uwsgi_headroom.check.worker_table import SORTS
+from uwsgi_headroom.check.tables import SORTS, find_field
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.terminal_text import escape_text, wrap
 from uwsgi_headroom.top.navigation import LIST, Navigation
 from uwsgi_headroom.top.servers import SERVER_SORTS, Key, ScreenModel, ServerEntry, arrange_entries
-from uwsgi_headroom.top.view import headline, pages, plots
-from uwsgi_headroom.top.view.figures import Page, fit_page
-from uwsgi_headroom.top.view.server_table import count_servers, detail_lines, server_table
-from uwsgi_headroom.top.view.worker_page import worker_page
+from uwsgi_headroom.top.view import headline, pages
+from uwsgi_headroom.top.view.tables import Page, count_servers, detail_lines, fit_page, server_table, worker_page
 from uwsgi_headroom.words.formats import chosen
 from uwsgi_headroom.words.template import Facts, fill
 
@@ -163,7 +160,7 @@ _SERVER_PAGES: Mapping[str, Callable[[Server, Scene], Page]] = {
     ),
     "routes": lambda server, scene: pages.route_page(server, scene.navigation.row_filter, scene.width),
     "code": lambda server, scene: pages.code_page(server, scene.navigation.row_filter, scene.width),
-    "plots": lambda _, scene: Page([], list(plots.plot_lines(scene.model.trend, scene.width))),
+    "plots": lambda _, scene: Page([], list(pages.plot_lines(scene.model.trend, scene.width))),
 }
 
 
