@@ -24,7 +24,7 @@ from tests.support.top_screen import hot, lines, screen_model
 from uwsgi_headroom.documents.history import History, ResponseTimeHistory
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import Line, Server
-from uwsgi_headroom.documents.waits import Destination, Waits
+from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.top.feeds import NO_TREND
 from uwsgi_headroom.top.navigation import Navigation
@@ -41,16 +41,6 @@ def drawn(section: Waits, width: int) -> tuple[str, str]:
     server = with_waits(hot(), section)
     (line,) = [line for line in list_lines(server) if line.code == "time"]
     return fit_line(line, width).plain, time_bar(server, width).plain
-
-
-def test_figures_and_a_bar():
-    """Parts are in the order of their sizes, named in both lines."""
-    figures, bar = drawn(KNOWN_WAITS, 130)
-    assert figures == (
-        "time         41 ms postgres, 22 ms interpreter lock (GIL), 18 ms CPU, 5.0 ms CPU wait, 3.0 ms other "
-        "per request"
-    )
-    assert [part.strip() for part in bar.split("│")[1:-1]] == ["postgres", "GIL", "CPU", "", ""]
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 320])
@@ -153,23 +143,6 @@ def test_no_line_without_the_section():
     assert any("off: run the exporter with --waits" in line for line in advice)
 
 
-def test_what_requests_wait_for_outside_is_named():
-    """A line below the bar at 80 columns by 24 lines, which any address fits."""
-    destination = Destination(
-        state="backend", name="postgres", address="10.0.0.5:5432", threads=4.1, per_request=0.041, connecting=0.0
-    )
-    server = with_waits(hot(), replace(KNOWN_WAITS, destinations=(destination,)))
-    shown = lines(screen_model(server), AT_IT, 80, 24)
-    place = next(place for place, line in enumerate(shown) if line.startswith("time"))
-    assert shown[place + 2].strip() == "backend 41 ms: postgres at 10.0.0.5:5432"
-    hostile = replace(destination, address="/run/\x1b[31m\u202e" + "x" * 300)
-    for width in (40, 80):
-        server = with_waits(hot(), replace(KNOWN_WAITS, destinations=(hostile,)))
-        for line in lines(screen_model(server), AT_IT, width, 40):
-            assert cell_len(line) <= width
-            assert line.isprintable()
-
-
 HOT = hot()
 RISING = ResponseTimeHistory(
     shares=(0.5, 0.95), seconds=[[None] * 8, [None, None, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]], finest=[0.16] * 8
@@ -178,24 +151,6 @@ RISING = ResponseTimeHistory(
 
 def drawn_head(server: Server, width: int, trend: History = NO_TREND) -> list[str]:
     return [part.line.plain for part in head_parts(server, trend, width) if part.line.plain.startswith("response ")]
-
-
-@pytest.mark.parametrize(
-    ("width", "text"),
-    [
-        (
-            140,
-            "p95 480 ms (450 to 520), p50 under 160 ms, p90 300 ms (250 to 330), p99 910 ms (800 ms to 1.2 s) …",
-        ),
-        (90, "p95 480 ms (450 to 520), p50 under 160 ms, p90 300 ms (250 to 330) …"),
-        (60, "p95 480 ms (450 to 520), p50 under 160 ms …"),
-        (40, "p95 480 ms (450 to 520) …"),
-        (30, "p95 480 ms …"),
-    ],
-)
-def test_as_much_about_the_percentiles_as_fits(width, text):
-    """The 95th comes first; an ellipsis replaces what does not fit."""
-    assert drawn_head(with_response_times(HOT), width) == [f"response     {text}"]
 
 
 def test_a_sparkline_of_the_95th_percentile():
@@ -260,12 +215,3 @@ def test_a_row_of_the_95th_percentile_in_the_plot():
     assert "p95 inside uWSGI, estimated   not known" in drawn
     older = replace(whole, response_times=ResponseTimeHistory())
     assert not any("p95" in line.plain for line in plot_lines(older, 80))
-
-
-@pytest.mark.parametrize("width", [20, 40, 80, 120, 320])
-def test_everything_fits(width):
-    server = with_objective(with_response_times(HOT), objective(unjudged="not judged: " + "a reason " * 20))
-    for height in (10, 24, 60):
-        screen = lines(screen_model(server), AT_IT, width, height)
-        assert len(screen) == height
-        assert max(map(cell_len, screen)) <= width
