@@ -115,21 +115,6 @@ def test_other_programs_that_fill_the_machine_leave_a_twentieth_of_it():
     assert finding["runbook"].startswith(f"/runbooks/{runbook}?server=")
 
 
-def test_shares_that_differ_at_a_low_load_are_harmless():
-    """Uneven shares with interpreters far from saturation are no warning, however uneven."""
-    with uwsgi("--processes", "4", "--threads", "8") as server, clients(*[server.http] * 3, path="/?io_ms=20"):
-        ran = run("check", f"shop={server.stats}", "--seconds", "4", "--format", "json")
-    verdict = json.loads(ran.stdout)
-    codes = {finding["code"] for finding in verdict["findings"]}
-    assert not {"unevenness_hurts", "uneven"} & codes
-    # Other programs on this machine may fill it meanwhile, which is a warning of its own.
-    worse = {finding["code"] for finding in verdict["findings"] if finding["severity"] != "info"}
-    assert worse <= {"cpu_used_by_others"}, verdict["findings"]
-    assert (ran.returncode, verdict["status"]) == ((1, "warning") if worse else (0, "ok"))
-    assert verdict["flow"]["requests"] == sum(worker["window_requests"] for worker in verdict["workers"]) > 100
-    assert (verdict["threads"]["configured"], verdict["threads"]["available"]) == (32, 32)
-
-
 def test_requests_that_sleep_spend_their_time_asleep():
     """Most of the time per request is in the state `sleep`; where the kernel hides it, the document has the reason."""
     with uwsgi("--processes", "2") as server, clients(server.http, path="/?io_ms=100"):
