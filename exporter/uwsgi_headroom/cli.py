@@ -137,8 +137,8 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
 
 def _top(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
-        from uwsgi_headroom.top import start
-    return start.run(
+        from uwsgi_headroom.top import feeds
+    return feeds.run(
         options.addresses,
         options.interval,
         options.seconds,
@@ -157,9 +157,7 @@ def _pids(_line: CommandLine, options: argparse.Namespace) -> int:
 def _compare(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
         from uwsgi_headroom.check import compare_command
-    return compare_command.run(
-        copy_fields(compare_command.Comparing, options, as_json=options.json, http_config=options.http_config_file)
-    )
+    return compare_command.run(options)
 
 
 def _report(line: CommandLine, options: argparse.Namespace) -> int:

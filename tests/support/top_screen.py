@@ -9,8 +9,7 @@ from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.documents.history import Concurrency, Headrooms
 from uwsgi_headroom.top.feeds import NO_TREND
-from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.servers import ScreenModel, ServerEntry
+from uwsgi_headroom.top.navigation import Navigation, ScreenModel, ServerEntry
 from uwsgi_headroom.top.view.screen import draw
 
 TREND = replace(

@@ -17,8 +17,7 @@ from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.extras import REQUIREMENTS
 from uwsgi_headroom.source import Unix
-from uwsgi_headroom.top.feeds import FeedError, LocalFeed, RemoteFeed, attach
-from uwsgi_headroom.top.start import exit_status
+from uwsgi_headroom.top.feeds import FeedError, LocalFeed, RemoteFeed, attach, exit_status
 
 SHOP = "shop=/nowhere/shop.stats"
 

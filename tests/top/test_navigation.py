@@ -8,8 +8,14 @@ from tests.support.top_screen import hot
 from uwsgi_headroom.check.tables import COLUMNS, SORTS
 from uwsgi_headroom.documents.build import build_server_list, natural
 from uwsgi_headroom.documents.schema import Summary
-from uwsgi_headroom.top.navigation import Navigation, handle_key, select_server
-from uwsgi_headroom.top.servers import SERVER_SORTS, ServerEntry, arrange_entries
+from uwsgi_headroom.top.navigation import (
+    SERVER_SORTS,
+    Navigation,
+    ServerEntry,
+    arrange_entries,
+    handle_key,
+    select_server,
+)
 from uwsgi_headroom.top.view.screen import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
 
 SERVERS = [(0, "a"), (0, "b"), (1, "a")]

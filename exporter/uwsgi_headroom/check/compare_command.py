@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from urllib.parse import urlencode
 
@@ -32,23 +33,8 @@ _ANSWER_SECONDS = 30.0
 """A comparison of days reads thousands of records."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparing:
-    """The request of a comparison. server: its name, or the URL of its page; exporter: the URL of its exporter, if
-    `server` is a name. before, after: seconds, None for the exporter's defaults. around: as the user wrote it; None for
-    the last reload."""
-
-    server: str
-    exporter: str | None = None
-    before: float | None = None
-    after: float | None = None
-    around: str | None = None
-    as_json: bool = False
-    http_config: str | None = None
-
-
-def run(request: Comparing) -> int:
-    """Print a comparison. Raises HeadroomError."""
+def run(request: argparse.Namespace) -> int:
+    """Print a comparison. request: the options of the command. Raises HeadroomError."""
     page = _find_page(request)
     around = request.around and parse_moment(request.around, time.time())
     asked = {"before": request.before, "after": request.after, "around": around}
@@ -60,14 +46,14 @@ def run(request: Comparing) -> int:
         if error.reason == "http" and not error.is_access:
             raise HeadroomError(asyncio.run(_explain(page, request)) or str(error)) from None
         raise
-    if request.as_json:
+    if request.json:
         print_lines(msgspec.json.format(msgspec.json.encode(found), indent=2).decode().splitlines())
     else:
         print_lines(_render(found))
     return 0
 
 
-async def _explain(page: ExporterPage, request: Comparing) -> str:
+async def _explain(page: ExporterPage, request: argparse.Namespace) -> str:
     """Why an exporter does not compare; empty if that is not known, as of another server."""
     with suppress(ApiError):
         names = await list_names(page.base)
@@ -83,13 +69,13 @@ async def _explain(page: ExporterPage, request: Comparing) -> str:
     return ""
 
 
-def _find_page(request: Comparing) -> ExporterPage:
+def _find_page(request: argparse.Namespace) -> ExporterPage:
     is_url = "://" in request.server
     text = request.server if is_url else request.exporter or f"http://{LISTEN_ADDRESS}"
     url = parse_address(text)
     if not isinstance(url, Http):
         raise ConfigError(f"compare: {text!r} is not the URL of an exporter")
-    page = parse_page(replace(url, access=load_optional(request.http_config)))
+    page = parse_page(replace(url, access=load_optional(request.http_config_file)))
     if not is_url:
         return page._replace(server=request.server)
     if page.server is None:

@@ -133,7 +133,7 @@ def _advise(url: Http, error: AccessError) -> str:
     return f"{error}; give what is needed with --http.config.file FILE"
 
 
-NOBODY_LISTENS = "nothing listens there, neither an exporter nor a stats server"
+NOBODY_LISTENS = "{}: nothing listens here, neither an exporter nor a stats server"
 
 
 class Targets(NamedTuple):

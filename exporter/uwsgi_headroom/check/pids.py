@@ -17,9 +17,9 @@ from contextlib import suppress
 from urllib.parse import quote
 
 from uwsgi_headroom import logs
+from uwsgi_headroom.check.command import parse_targets, read_page
 from uwsgi_headroom.check.exporter_client import NOBODY_LISTENS, ExporterPage, find_local_exporter, sort_targets
 from uwsgi_headroom.check.tables import find_field
-from uwsgi_headroom.check.watching import parse_targets, read_page
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.http_client_file import load_optional
@@ -107,7 +107,7 @@ async def _read(server: ServerConfig, access: HttpAccess | None) -> Server:
     if server.address is None:
         raise HeadroomError(f"{server.pattern}: give the address of one server instead of a pattern")
     if targets.silent:
-        raise HeadroomError(f"{server.address}: {NOBODY_LISTENS}")
+        raise HeadroomError(NOBODY_LISTENS.format(server.address))
     watch = Watch(server.name, server.address)
     outcome = await watch.reader.read()
     if isinstance(outcome, ReadError):

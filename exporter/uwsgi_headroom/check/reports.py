@@ -116,7 +116,7 @@ def _first_screen(server: Server, room: int) -> Iterator[str]:
     """Write each problem in as many lines as there are, at most, on the rest of the first screen."""
     problems = list_problems(server)
     shown = problems[:_MOST_PROBLEMS]
-    after = list(_list_more(len(problems) - len(shown)))
+    after = [f"... and {len(problems) - len(shown)} more"] * (len(problems) > len(shown))
     left = _count_left_out(server)
     blocks = [_block(finding, server, is_first=place == 0) for place, finding in enumerate(shown)]
     sizes = [min(len(block), _MOST_BLOCK) for block in blocks]
@@ -131,11 +131,6 @@ def _first_screen(server: Server, room: int) -> Iterator[str]:
         many = len(server.workers) > _MOST_ROWS
         yield from ("", *render_plain(server, WIDTH, named if many else ()))
     yield from left
-
-
-def _list_more(count: int) -> Iterator[str]:
-    if count:
-        yield f"... and {count} more"
 
 
 _MOST_ROWS = 8

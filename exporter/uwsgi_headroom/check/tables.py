@@ -14,7 +14,6 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from uwsgi_headroom.documents.schema import Balance, Server
 from uwsgi_headroom.documents.workers import Worker
@@ -136,7 +135,6 @@ def make_row(row: R, whole: W, columns: Sequence[Column[R, W]]) -> Cells:
 
 
 def make_totals(whole: W, columns: Sequence[Column[R, W]]) -> Cells:
-    """Make the row of totals."""
     return _assemble([(plain(column.total(whole)), column.width) for column in columns])
 
 
@@ -211,8 +209,7 @@ def _lock(worker: Worker, _: Server) -> Cells:
 
 
 def _total_lock(server: Server) -> str:
-    waiters = _sum(server, attrgetter("lock_waiters"))
-    return UNKNOWN if waiters is None else f"{mean_count(waiters)} {'':3}"
+    return f"{mean_count(_sum(server, attrgetter('lock_waiters')) or 0.0)} {'':3}"
 
 
 def _state(worker: Worker, server: Server) -> Cells:
@@ -256,6 +253,10 @@ def _clock(worker: Worker, _: Server) -> Cells:
     return plain(time.strftime("%H:%M:%S", time.localtime(worker.last_spawn)) if worker.last_spawn else UNKNOWN)
 
 
+def _mean_response(server: Server) -> str:
+    return seconds_of(find_field(server, "flow.response_time"))
+
+
 def _restarts(worker: Worker) -> float | None:
     """Return a worker's restarts: uWSGI's respawns without the first spawn."""
     return worker.respawns and worker.respawns - 1
@@ -266,10 +267,15 @@ def _plain_number(value: float | None) -> str:
 
 
 def _figure(
-    title: str, width: int, value: Value, text: Callable[[float | None], str], key: str = "", name: str = ""
+    title: str,
+    width: int,
+    value: Value,
+    text: Callable[[float | None], str],
+    *sort: str,
+    total: Callable[[Server], str] = lambda _: "",
 ) -> WorkerColumn:
     """Make a column that shows its sort key as `text` writes it."""
-    return Column(title, width, lambda worker, _: plain(text(value(worker))), value=value, key=key, name=name)
+    return Column(title, width, lambda worker, _: plain(text(value(worker))), total, value, *sort)
 
 
 def _summed(title: str, width: int, value: Value, text: Callable[[float | None], str], *sort: str) -> WorkerColumn:
@@ -279,13 +285,11 @@ def _summed(title: str, width: int, value: Value, text: Callable[[float | None],
         known = _sum(server, value)
         return "" if known is None else text(known)
 
-    return replace(_figure(title, width, value, text, *sort), total=total)
+    return _figure(title, width, value, text, *sort, total=total)
 
 
 FIXED: tuple[WorkerColumn, ...] = (
-    Column(
-        "W", 3, lambda worker, _: plain(str(worker.worker_id)), lambda _: "all", attrgetter("worker_id"), "n", "number"
-    ),
+    _figure("W", 3, attrgetter("worker_id"), _plain_number, "n", "number", total=lambda _: "all"),
     _figure("PID", 7, attrgetter("pid"), lambda pid: _plain_number(pid or None)),
     Column("STATE", 5, _state),
 )
@@ -306,15 +310,7 @@ SCROLLED: tuple[WorkerColumn, ...] = (
         "CPU%",
     ),
     _LOCK,
-    Column(
-        "RESP",
-        6,
-        lambda worker, _: plain(seconds_of(worker.response_time)),
-        lambda server: seconds_of(find_field(server, "flow.response_time")),
-        attrgetter("response_time"),
-        "w",
-        "response time",
-    ),
+    _figure("RESP", 6, attrgetter("response_time"), seconds_of, "w", "response time", total=_mean_response),
     _summed("REQ/S", 5, attrgetter("throughput"), rate),
     _summed("MEM", 5, attrgetter("resident_bytes"), size, "m", "memory"),
     Column("OLDEST", 6, _oldest, _oldest_of_all, attrgetter("oldest_request_age"), "o", "oldest"),

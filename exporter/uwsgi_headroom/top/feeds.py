@@ -1,16 +1,22 @@
 """Reads the documents that `top` shows, from running exporters or from servers that `top` itself watches.
 
 A `Feed` is one such source. `attach` makes feeds from the arguments of `top`: each is a page of an exporter or the
-address of a stats server.
+address of a stats server. `run` prints their documents as JSON, or shows a screen. Nothing here needs rich, so that
+`--json` works without it; `loop` does.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
 
+import msgspec
+
+from uwsgi_headroom import extras, logs
 from uwsgi_headroom.check.exporter_client import (
     NOBODY_LISTENS,
     ApiError,
@@ -18,14 +24,19 @@ from uwsgi_headroom.check.exporter_client import (
     get_document,
     sort_targets,
 )
+from uwsgi_headroom.check.request import UNKNOWN
+from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.servers import ServerConfig, parse_server_argument, refuse_duplicate_names
 from uwsgi_headroom.config.settings import Settings
+from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.history import History, build_history
-from uwsgi_headroom.documents.schema import Server, Servers
+from uwsgi_headroom.documents.schema import Server, Servers, State
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.source import Http, HttpAccess
+from uwsgi_headroom.terminal_text import print_lines
+from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 
@@ -144,7 +155,7 @@ def attach(
     servers = [parse_server_argument(_quote(argument), "top") for argument in arguments]
     targets = asyncio.run(sort_targets(servers, access, slow_is_exporter=True))
     if targets.silent:
-        raise HeadroomError(f"{targets.silent[0]}: {NOBODY_LISTENS}")
+        raise HeadroomError(NOBODY_LISTENS.format(targets.silent[0]))
     urls = list(dict.fromkeys(page.base for page in targets.exporters))
     feeds: list[Feed] = [*map(RemoteFeed, urls)]
     if targets.watched:
@@ -160,3 +171,76 @@ def _quote(argument: str) -> str:
     """Percent-encode a URL: some browsers copy URLs in decoded form."""
     text = argument.strip()
     return quote(text, safe=_ASCII) if text.startswith(("http://", "https://")) else argument
+
+
+def run(
+    addresses: Sequence[str],
+    interval: float,
+    seconds: float,
+    *,
+    once: bool,
+    as_json: bool,
+    http_config: str | None = None,
+) -> int:
+    """Run `top` and return its exit status. http_config: the path of an HTTP client configuration. Raises
+    HeadroomError if there is nothing to show or rich is missing."""
+    logs.configure("critical", "logfmt")  # the screen shows errors
+    attached = attach(addresses, discover_servers, load_optional(http_config))
+    if as_json:
+        documents = asyncio.run(read_documents(attached, seconds))
+        shown = documents if len(documents) > 1 else documents[0]
+        print_lines(json.dumps(msgspec.to_builtins(shown, str_keys=True), indent=2).splitlines())
+        return exit_status(server.state for server in documents)
+    try:
+        from uwsgi_headroom.top import loop  # noqa: PLC0415 - needs rich, unlike --json
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "rich":
+            raise
+        missing = extras.describe_missing(["rich"])
+        raise HeadroomError(f"top needs {missing} (--json works without rich)") from None
+    return loop.main(attached, interval, seconds, once=once)
+
+
+async def read_documents(attached: Attached, seconds: float) -> list[Server]:
+    """Read the documents of all servers, or of the selected one; if `top` itself watches them, after `seconds`.
+
+    Raises FeedError, and HeadroomError if there is no server.
+    """
+    feeds = attached.feeds
+    async with run_feeds(feeds, seconds):
+        if attached.server:
+            place, name = attached.server
+            return [await feeds[place].server(name, None)]
+        lists = await asyncio.gather(*(feed.servers(None) for feed in feeds))
+        documents = await asyncio.gather(
+            *(
+                feed.server(summary.name, None)
+                for feed, listed in zip(feeds, lists, strict=True)
+                for summary in listed.servers
+            )
+        )
+    if not documents:
+        raise HeadroomError("there is no server to show")
+    return documents
+
+
+def exit_status(states: Iterable[State]) -> int:
+    """Return the exit status of a snapshot: 3, as for `check`, if a server is not up or there is none; else 0."""
+    return 0 if {*states} == {"up"} else UNKNOWN
+
+
+@contextlib.asynccontextmanager
+async def run_feeds(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None]:
+    """Watch the servers of feeds while the block runs. The block starts after `seconds` of sampling."""
+    for fleet in list_fleets(feeds):
+        suspend.between_reads(fleet.pause, fleet.resume)
+    tasks = [asyncio.create_task(fleet.run(), name="watching") for fleet in list_fleets(feeds)]
+    try:
+        if tasks:
+            await asyncio.sleep(seconds)
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for fleet in list_fleets(feeds):
+            await fleet.close()

@@ -18,10 +18,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from uwsgi_headroom.terminal_text import print_lines
-from uwsgi_headroom.top.feeds import Attached, Feed, list_fleets
+from uwsgi_headroom.top.feeds import Attached, Feed, exit_status, list_fleets, run_feeds
 from uwsgi_headroom.top.navigation import LIST, Navigation, handle_key, select_server
 from uwsgi_headroom.top.poll import Poller
-from uwsgi_headroom.top.start import exit_status, run_feeds
 from uwsgi_headroom.top.terminal import Capabilities, Painter, Terminal, detect_capabilities, takes_unicode
 from uwsgi_headroom.top.view.screen import draw, draw_plain, list_keys
 from uwsgi_headroom.watch import suspend

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.documents.history import History
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.top.feeds import NO_TREND, Feed, FeedError
-from uwsgi_headroom.top.navigation import LIST, Navigation
-from uwsgi_headroom.top.servers import Key, ScreenModel, ServerEntry, arrange_entries
+from uwsgi_headroom.top.navigation import LIST, Key, Navigation, ScreenModel, ServerEntry, arrange_entries
 from uwsgi_headroom.words.formats import duration
 
 _LIST_SECONDS = 5.0

@@ -16,8 +16,7 @@ from rich.text import Text
 from uwsgi_headroom.check.tables import SORTS, find_field
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.terminal_text import escape_text, wrap
-from uwsgi_headroom.top.navigation import LIST, Navigation
-from uwsgi_headroom.top.servers import SERVER_SORTS, Key, ScreenModel, ServerEntry, arrange_entries
+from uwsgi_headroom.top.navigation import LIST, SERVER_SORTS, Key, Navigation, ScreenModel, ServerEntry, arrange_entries
 from uwsgi_headroom.top.view import headline, pages
 from uwsgi_headroom.top.view.tables import Page, count_servers, detail_lines, fit_page, server_table, worker_page
 from uwsgi_headroom.words.formats import chosen

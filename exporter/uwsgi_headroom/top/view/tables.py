@@ -30,7 +30,7 @@ from uwsgi_headroom.documents.response_times import Percentile
 from uwsgi_headroom.documents.schema import Server, Summary
 from uwsgi_headroom.documents.sentences import describe_percentile
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
-from uwsgi_headroom.top.servers import Key, ScreenModel, ServerEntry
+from uwsgi_headroom.top.navigation import Key, ScreenModel, ServerEntry
 from uwsgi_headroom.words.formats import counted, duration, factor
 from uwsgi_headroom.words.states import DOWN_STYLE, STATUSES
 from uwsgi_headroom.words.template import Facts, fill
