@@ -1,4 +1,4 @@
-"""Writes figures in few columns, and tables of them for `check` and `top`, such as the table of workers.
+"""Writes tables for `check` and `top`, such as the table of workers, with figures in few columns.
 
 The columns of a table stand in the order of what they say: the most informative first, as many as fit. In `top`, those
 that do not fit scroll into view. A cell is made of texts with a style of a terminal.

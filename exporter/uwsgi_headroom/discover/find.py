@@ -379,7 +379,6 @@ def common_threads(snapshot: stats.Snapshot) -> int | None:
 
 def _summarize(snapshot: stats.AnySnapshot) -> str:
     if isinstance(snapshot, stats.Snapshot):
-        threads = common_threads(snapshot)
-        each = fill("[threads?  of {threads:thread}]", {"threads": threads})
+        each = fill("[threads?  of {threads:thread}]", {"threads": common_threads(snapshot)})
         return f"uWSGI {snapshot.version}, {counted(len(snapshot.workers), 'worker')}{each}"
     return f"uWSGI {snapshot.version}, {snapshot.kind}"

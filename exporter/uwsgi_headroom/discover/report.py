@@ -10,7 +10,7 @@ import shlex
 import textwrap
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import count
 from pathlib import PurePath
 
@@ -69,33 +69,26 @@ def render_report(masters: Sequence[FoundMaster], plans: Callable[[FoundMaster, 
     if not masters:
         return [_NOTHING, *hidden]
     emperors = {master.emperor for master in masters}
-    readable = [master for master in masters if master.address and not master.trouble]
-    without = [master for master in masters if not (master.address or master.trouble or master.pid in emperors)]
-    names = choose_names([*readable, *without])
-    steps = {
-        name: _render_steps(plans(master, name))
-        for master, name in zip([*readable, *without], names, strict=True)
-        if plans
-    }
+    troubled = [master for master in masters if master.trouble]
+    others = [master for master in masters if not master.trouble]
+    known = [master for master in others if master.address]
+    without = [master for master in others if not master.address and master.pid not in emperors]
+    named = dict(zip(choose_names([*known, *without]), [*known, *without], strict=True))
+    readable = {name: master for name, master in named.items() if master.address}
+    steps = {name: _render_steps(plans(master, name)) for name, master in named.items() if plans}
     blocks = [
         [f"{name}: {master.what}", f"  {_describe(master)}", f"  {master.address}", *steps.get(name, ())]
-        for master, name in zip(readable, names, strict=False)
+        for name, master in readable.items()
     ]
-    troubled = [master for master in masters if master.trouble]
     for trouble in dict.fromkeys(master.trouble for master in troubled):
-        alike = [master for master in troubled if master.trouble == trouble]
-        blocks.append([f"Cannot be read: {trouble}", *_list(alike)])
-    if plans:
-        blocks += [
-            [f"{name}: no stats server ({_describe(master)})", *steps[name]]
-            for master, name in zip(without, names[len(readable) :], strict=True)
-        ]
-    elif without:
+        blocks.append([f"Cannot be read: {trouble}", *_list(each for each in troubled if each.trouble == trouble)])
+    for name in (name for name in steps if name not in readable):
+        blocks.append([f"{name}: no stats server ({_describe(named[name])})", *steps[name]])
+    if without and not plans:
         blocks.append([_TURN_ON, *_list(without)])
     if readable:
-        blocks.append(_command(readable, names[: len(readable)]))
-    blocks += [hidden] * bool(hidden)
-    return join_blocks(blocks)
+        blocks.append(_command(readable))
+    return join_blocks([*blocks, *[hidden] * bool(hidden)])
 
 
 def _render_steps(plan: Plan) -> list[str]:
@@ -158,7 +151,7 @@ def _candidates(master: FoundMaster) -> tuple[str, ...]:
     return tuple(name * bool(_NAME.fullmatch(name) and name.lower() not in _GENERAL) for name in names)
 
 
-def _list(masters: Sequence[FoundMaster]) -> Iterator[str]:
+def _list(masters: Iterable[FoundMaster]) -> Iterator[str]:
     """Write a line for each master of which more than the PID is known, and one line per user for all others."""
     plain: dict[str, list[int]] = {}
     for master in masters:
@@ -186,11 +179,11 @@ def _find_log(pid: int) -> str:
     return find_log_file(pid, read_options(pid))
 
 
-def _command(masters: Sequence[FoundMaster], names: Sequence[str]) -> list[str]:
-    """Write one shell command that watches all these masters, and reads those of their logs that this user can see."""
-    words = [f"--stats {shlex.quote(f'{name}={master.address}')}" for master, name in zip(masters, names, strict=True)]
+def _command(masters: Mapping[str, FoundMaster]) -> list[str]:
+    """Write one shell command that watches these masters, by name, and reads the logs that this user can see."""
+    words = [f"--stats {shlex.quote(f'{name}={master.address}')}" for name, master in masters.items()]
     end = time.monotonic() + EACH_SECONDS
-    for master, name in zip(masters, names, strict=True):
+    for name, master in masters.items():
         with contextlib.suppress(Exception):  # the log is for another day
             if path := ask_in_time(end, _find_log, master.pid):
                 words.append(f"--log {shlex.quote(f'{name}={path}')}")

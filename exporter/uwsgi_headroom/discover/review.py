@@ -76,9 +76,7 @@ def read_subjects(words: list[str]) -> list[Subject]:
 def _read(word: str, masters: Sequence[FoundMaster], end: float) -> Subject:
     if word.isdecimal():
         return _read_running(int(word), masters, end)
-    if os.path.isfile(word):
-        return _read_file(word)
-    return _read_stats(word)
+    return _read_file(word) if os.path.isfile(word) else _read_stats(word)
 
 
 def _read_file(name: str) -> Subject:

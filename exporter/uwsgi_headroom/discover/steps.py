@@ -44,7 +44,6 @@ from uwsgi_headroom.discover.trial import (
     try_directory,
 )
 from uwsgi_headroom.source import Unix
-from uwsgi_headroom.words.template import Facts, fill
 
 _KEEPS_NOTHING_OPEN = re.compile(
     r"socket|uwsgi-socket|http-socket|chmod-socket|chown-socket|listen|socket-timeout|reuse-port|so-keepalive|so-send-timeout"
@@ -340,19 +339,16 @@ def _make_plan(launch: Launch, name: str, reader: Scraper, place: _Place, may_re
             f"{name}. If uWSGI is gone, remove the lines and start it; its log has the reason."
         )
     )
-    facts: Facts = {"user": user_name(launch.ids.uid), "directory": str(place.directory), "reader": reader.name}
-    facts |= {"make": place.make is not None, "may_read": may_read, "exists": place.exists}
+    tried = (
+        f"user {user_name(launch.ids.uid)} can bind a socket in {place.directory}"
+        f"{' once it is made' * bool(place.make)}, and {reader.name} {'can' if may_read else 'cannot yet'} connect "
+        f"to that socket; {place.exists}"
+    )
     warnings = {
         f"{launch.file} was changed after uWSGI read it, and it will read those changes too": launch.options.changed,
         "this uWSGI runs as root, and anyone who controls its application has root's rights": launch.ids.uid == 0,
     }
-    return Plan(steps, fill(_TRIED, facts), [warning for warning, applies in warnings.items() if applies])
-
-
-_TRIED = (
-    "user {user} can bind a socket in {directory}[make?  once it is made], and {reader} [may_read? can]"
-    "[not may_read? cannot yet] connect to that socket; {exists}"
-)
+    return Plan(steps, tried, [warning for warning, applies in warnings.items() if applies])
 
 
 def list_options(directory: Path) -> list[tuple[str, str]]:
@@ -371,22 +367,15 @@ def _configure(launch: Launch, directory: Path) -> ToDo:
     options = [("endif", ""), *list_options(directory)]
     if launch.file is None:
         words = " ".join(shlex.join(filter(None, (f"--{key}", value))) for key, value in options)
-        unit = launch.own_unit.name if launch.own_unit else ""
-        facts: Facts = {"unit": unit, "quoted": shlex.quote(unit)}
-        return ToDo(fill(_ON_THE_COMMAND_LINE, facts), [words])
-    is_reloaded = launch.master.emperor is not None and not launch.file.is_symlink()
+        unit = launch.own_unit
+        where = f" (ExecStart= of {unit.name}: systemctl edit --full {shlex.quote(unit.name)})" if unit else ""
+        return ToDo(f"Add these options to the end of the command line that starts uWSGI{where}:", [words])
+    is_reloaded = launch.master.emperor and not launch.file.is_symlink()
+    at_once = "; its Emperor reloads it as soon as the file changes" * bool(is_reloaded)
     begin = [""] * (not launch.text.endswith("\n"))  # its last line has no line break
     section = ["[uwsgi]"] * (_SECTION.findall(launch.text)[-1:] != ["uwsgi"])
     lines = [f"{key} = {value}".rstrip() for key, value in options]
-    heading = fill(_IN_THE_FILE, {"file": str(launch.file), "at_once": is_reloaded})
-    return ToDo(heading, [*begin, *section, *lines])
-
-
-_ON_THE_COMMAND_LINE = (
-    "Add these options to the end of the command line that starts uWSGI[unit?  (ExecStart= of {unit}: "
-    "systemctl edit --full {quoted})]:"
-)
-_IN_THE_FILE = "Add at the end of {file}[at_once? ; its Emperor reloads it as soon as the file changes]:"
+    return ToDo(f"Add at the end of {launch.file}{at_once}:", [*begin, *section, *lines])
 
 
 def _why_not_in_group(gid: int, ids: Ids) -> str:
@@ -435,10 +424,9 @@ def _reload(launch: Launch, *, is_saved_now: bool) -> ToDo | None:
         return ToDo("Have the Emperor reload it:", [f"touch -h {shlex.quote(str(launch.file))}"])
     if launch.file is None or launch.why_no_reload:
         why = launch.why_no_reload or "a reload keeps the old command line"
-        heading = f"Stop and start uWSGI when that suits you; do not reload it: {why}"
-        if unit:
-            return ToDo(f"{heading}:", [f"systemctl restart {shlex.quote(unit.name)}"])
-        return ToDo(f"{heading}.", [])
+        commands = [f"systemctl restart {shlex.quote(unit.name)}"] if unit else []
+        end = ":" if unit else "."
+        return ToDo(f"Stop and start uWSGI when that suits you; do not reload it: {why}{end}", commands)
     command = f"kill -HUP {launch.master.pid}"
     if launch.is_debian:
         command = f"service uwsgi reload {shlex.quote(launch.file.stem)}"

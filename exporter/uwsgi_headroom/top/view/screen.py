@@ -172,11 +172,11 @@ _BODY = 0.45
 
 
 class Screen(NamedTuple):
+    """Lines, the first row, and the first scrolled column in view."""
+
     lines: list[Text]
     first: int = 0
-    """The first row in view."""
     column: int = 0
-    """The first scrolled column in view."""
 
 
 def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, now: float) -> Screen:

@@ -1,4 +1,4 @@
-"""Builds the tables of servers and of workers; fits texts into columns, and pages of rows into a screen."""
+"""Builds the tables of servers and workers, fitted into the columns of a terminal."""
 
 from __future__ import annotations
 
