@@ -9,6 +9,7 @@ restarts workers (the master FIFO, touch-workers-reload, an emperor) restarts al
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import time
@@ -46,14 +47,13 @@ _MOST_AGES = 4
 """More ages of requests of one worker are counted."""
 
 
-def run(server: str, numbers: Sequence[int], *, stuck: bool, http_config: str | None = None) -> int:
-    """Print the workers of a server and the commands that restart the chosen ones, and return the exit status. server:
-    its name, its address, or the page of an exporter; numbers, stuck: which workers, none of both for a list without
-    commands. Raises HeadroomError if there is nothing to restart."""
+def run(options: argparse.Namespace) -> int:
+    """Print the workers of a server and the commands that restart the chosen ones, and return the exit status. Without
+    chosen ones, it is a list without commands. Raises HeadroomError if there is nothing to restart."""
     logs.configure("critical", "logfmt")
-    document = _find(server, load_optional(http_config))
+    document = _find(options.server, load_optional(options.http_config_file))
     _refuse_what_has_no_workers(document)
-    chosen = _choose(document, numbers, stuck=stuck)
+    chosen = _choose(document, options.worker or (), stuck=options.stuck)
     print_lines(render_lines(document, chosen))
     return 0
 

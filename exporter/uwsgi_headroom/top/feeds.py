@@ -7,6 +7,7 @@ address of a stats server. `run` prints their documents as JSON, or shows a scre
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import json
@@ -173,21 +174,12 @@ def _quote(argument: str) -> str:
     return quote(text, safe=_ASCII) if text.startswith(("http://", "https://")) else argument
 
 
-def run(
-    addresses: Sequence[str],
-    interval: float,
-    seconds: float,
-    *,
-    once: bool,
-    as_json: bool,
-    http_config: str | None = None,
-) -> int:
-    """Run `top` and return its exit status. http_config: the path of an HTTP client configuration. Raises
-    HeadroomError if there is nothing to show or rich is missing."""
+def run(options: argparse.Namespace) -> int:
+    """Run `top` and return its exit status. Raises HeadroomError if there is nothing to show or rich is missing."""
     logs.configure("critical", "logfmt")  # the screen shows errors
-    attached = attach(addresses, discover_servers, load_optional(http_config))
-    if as_json:
-        documents = asyncio.run(read_documents(attached, seconds))
+    attached = attach(options.addresses, discover_servers, load_optional(options.http_config_file))
+    if options.json:
+        documents = asyncio.run(read_documents(attached, options.seconds))
         shown = documents if len(documents) > 1 else documents[0]
         print_lines(json.dumps(msgspec.to_builtins(shown, str_keys=True), indent=2).splitlines())
         return exit_status(server.state for server in documents)
@@ -198,7 +190,7 @@ def run(
             raise
         missing = extras.describe_missing(["rich"])
         raise HeadroomError(f"top needs {missing} (--json works without rich)") from None
-    return loop.main(attached, interval, seconds, once=once)
+    return loop.main(attached, options.interval, options.seconds, once=options.once)
 
 
 async def read_documents(attached: Attached, seconds: float) -> list[Server]:

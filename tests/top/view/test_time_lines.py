@@ -150,7 +150,7 @@ RISING = ResponseTimeHistory(
 
 
 def drawn_head(server: Server, width: int, trend: History = NO_TREND) -> list[str]:
-    return [part.line.plain for part in head_parts(server, trend, width) if part.line.plain.startswith("response ")]
+    return [line.plain for _, line in head_parts(server, trend, width) if line.plain.startswith("response ")]
 
 
 def test_a_sparkline_of_the_95th_percentile():

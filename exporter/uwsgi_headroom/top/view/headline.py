@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
@@ -61,12 +60,8 @@ def _begin_styled(lines: Sequence[str], style: str, columns: int) -> list[Text]:
     return [first, *rest]
 
 
-class Part(Struct, frozen=True):
-    """A line of the head. rank: lines with a larger one are left out first."""
-
-    rank: int
-    line: Text
-
+Part = tuple[int, Text]
+"""A rank, and a line of the head: lines with a larger rank are left out first."""
 
 _ELSEWHERE = ("verdict", "act", "unknown")
 """Lines that stand above the head, or on the page of advice."""
@@ -78,13 +73,13 @@ def head_parts(server: Server, trend: History, width: int) -> list[Part]:
     for line in _list_lines(server):
         if line.code in _ELSEWHERE:
             continue
-        rows.append(Part(line.rank, _with_spark(fit_line(line, width), line, server, trend, width)))
+        rows.append((line.rank, _with_spark(fit_line(line, width), line, server, trend, width)))
         if line.code == "time" and (bar := time_bar(server, width)):
-            rows.append(Part(8, bar))
+            rows.append((8, bar))
     before = Text()
     if server.state == "down":
         before.append(f"{'workers':{_LABEL}}", "bold").append("their last figures, before the server went down:")
-    return [*rows, Part(6, before)]
+    return [*rows, (6, before)]
 
 
 def fit_line(line: Line, width: int) -> Text:

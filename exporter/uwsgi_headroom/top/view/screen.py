@@ -228,8 +228,8 @@ def _head(scene: Scene, height: int, body: int) -> list[Text]:
     above = height - 1 - len(must)
     room = max(1, above - min(max(int(_BODY * height), above - LEAST_HEAD), body))
     parts = headline.head_parts(server, model.trend, width)
-    kept = {id(part) for part in sorted(parts, key=lambda part: part.rank)[:room]}
-    rest = [part.line for part in parts if id(part) in kept]
+    kept = sorted(range(len(parts)), key=lambda place: parts[place][0])[:room]
+    rest = [parts[place][1] for place in sorted(kept)]
     if server.state == "down":
         rest = [Text(line.plain, "dim") for line in rest]
     return must + rest
