@@ -270,7 +270,8 @@ async def judge_targets(
             _show("")
     several = len({page.base for page in targets.exporters}) + bool(watches) > 1
     for page, answer in zip(targets.exporters, answers, strict=True):
-        documents += [_name_exporter(document, page) for document in answer] if several else answer
+        at = f"@{page.base.netloc}" * several  # servers of several exporters may have the same name
+        documents += [replace(document, name=f"{document.name}{at}") for document in answer]
     nobody = f"{NOBODY_LISTENS}.".format("It cannot be read")
     documents += [describe_unread(url.netloc, url, "refused", nobody) for url in targets.silent]
     documents += [
@@ -315,11 +316,6 @@ async def _judge_and_predict(watch: Watch, fleet: Fleet, seconds: float, setting
 def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
     for task in tasks:
         task.cancel()
-
-
-def _name_exporter(document: Server, page: ExporterPage) -> Server:
-    """Add the exporter to the server's name: servers of several exporters may have the same name."""
-    return replace(document, name=f"{document.name}@{page.base.netloc}")
 
 
 def _finds_nothing(glob: ServerConfig) -> bool:

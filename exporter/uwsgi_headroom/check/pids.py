@@ -180,7 +180,8 @@ def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
         return
     pids, sudo = name_pids(worker.local_pid for worker in here), _sudo(server, here)
     if not all(worker.local_pid for worker in here):
-        yield from _wrap(_doubt(server))
+        why = next((each.why for each in server.unknown if each.what == "processes"), None)
+        yield from _wrap(fill(_DOUBT, {"why": why}))
         yield ""
     yield f"Restart {numbered('worker', [worker.worker_id for worker in here])} now{_where(server, here)}:"
     yield f"  {sudo}kill -TERM {pids}"
@@ -197,11 +198,6 @@ _DOUBT = (
     "The PIDs above are uWSGI's own figures: the kernel does not prove that they are workers of this uWSGI[why?  "
     "({why})]. Before you replace PID, look at the process on uWSGI's host: `ps -fp PID`."
 )
-
-
-def _doubt(server: Server) -> str:
-    """Why a command has a placeholder, and what to put in its place."""
-    return fill(_DOUBT, {"why": next((each.why for each in server.unknown if each.what == "processes"), None)})
 
 
 def _describe(worker: Worker) -> str:

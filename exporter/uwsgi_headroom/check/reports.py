@@ -57,8 +57,9 @@ def render_lines(server: Server, *, everything: bool = False) -> Iterator[str]:
     and where the time goes; then each problem follows. everything: with all figures, workers and notes."""
     lines = list_lines(server)
     head = [*_wrap(_identify(server), indent=("", "  ")), *_wrap(_verdict(server, lines))]
-    shown = [line for line in lines if everything or _is_first(line, server)]
-    head += [text for line in shown if not _is_said_elsewhere(line) for text in _write_line(line)]
+    for line in lines:
+        if (everything or _is_first(line, server)) and not _is_said_elsewhere(line):
+            head += _section(line.label, "".join(map(_keep_together, line.parts)))
     yield from head
     if server.state == "up" and everything:
         yield from _everything(server)
@@ -88,11 +89,6 @@ def _is_said_elsewhere(line: Line) -> bool:
 
 _NO_LOSS = ("figures", "residency")
 """What is not known and no reader of a report misses."""
-
-
-def _write_line(line: Line) -> list[str]:
-    parts = [_keep_together(part) for part in line.parts]
-    return _section(line.label, "".join(parts))
 
 
 _LONGEST_KEPT = 40

@@ -58,7 +58,7 @@ _FIGURES: Mapping[str, Callable[[Summary], float | None]] = {
 
 def arrange_entries(entries: Sequence[ServerEntry], text: str = "", sort: str = "urgency") -> list[ServerEntry]:
     """Filter and sort servers: by urgency as the API does, by figures the largest first and unknown ones last."""
-    shown = [entry for entry in entries if _matches(entry.summary, text)]
+    shown = [entry for entry in entries if text.casefold() in _words(entry.summary).casefold()]
     if sort == "urgency":
         return sorted(shown, key=lambda entry: urgency(entry.summary))
     if sort == "name":
@@ -66,10 +66,8 @@ def arrange_entries(entries: Sequence[ServerEntry], text: str = "", sort: str = 
     return sort_by_figure(shown, lambda entry: _FIGURES[sort](entry.summary))
 
 
-def _matches(summary: Summary, text: str) -> bool:
-    """Whether a server's name, address, state or status contains a text, regardless of case."""
-    words = f"{summary.name} {summary.address} {summary.state} {summary.status}"
-    return text.casefold() in words.casefold()
+def _words(summary: Summary) -> str:
+    return f"{summary.name} {summary.address} {summary.state} {summary.status}"
 
 
 T = TypeVar("T")

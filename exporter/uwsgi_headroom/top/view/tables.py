@@ -78,11 +78,6 @@ def cut_middle(text: str, columns: int) -> str:
     return set_cell_size(text, columns - 1 - tail) + "…" + set_cell_size(text[::-1], tail)[::-1]
 
 
-def fit_middle(text: str, columns: int) -> str:
-    """Shorten a text as `cut_middle` does, or pad it with spaces."""
-    return set_cell_size(cut_middle(text, columns), columns)
-
-
 def title_line(text: str, width: int) -> Text:
     """Build the title of a page, across the whole width."""
     line = Text(text, "reverse")
@@ -142,7 +137,6 @@ def status_word(server: Server | Summary) -> str:
 
 
 def status_style(server: Server | Summary) -> str:
-    """Return the style of `status_word`."""
     return DOWN_STYLE if server.state == "down" else STATUSES[server.status].terminal
 
 
@@ -171,7 +165,7 @@ def server_table(
     title = f"  {'SERVER':{name_width}}" + "".join(f" {column.title:>{column.width}}" for column in columns)
     rows = []
     for entry in entries:
-        name = fit_middle(escape_text(entry.summary.name), name_width)
+        name = set_cell_size(cut_middle(escape_text(entry.summary.name), name_width), name_width)
         mark = "> " if entry.key == chosen else "  "
         style = "red" if entry.summary.state == "down" else ""
         row = Text.assemble((mark, "bold"), (name, f"bold {style}"), " ", *make_row(entry, model, columns))
