@@ -15,7 +15,6 @@ from uwsgi_headroom.documents.history import History
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.request_time import split_request_time
 from uwsgi_headroom.documents.schema import Line, Server
-from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.terminal_text import cut_lines, downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.view.tables import column_of, cut_middle, status_style, status_word, use_of
 from uwsgi_headroom.words.states import STATUSES, WAITS
@@ -105,7 +104,7 @@ _BAR_EDGE = "│"
 def time_bar(server: Server, width: int) -> Text | None:
     """Draw the parts in the order of the line above, each as long as its share, with its name if that fits; None if the
     time of a request is not known."""
-    time = given(server.waits, lambda waits: split_request_time(waits, server.flow))
+    time = split_request_time(server.waits, server.flow) if server.waits else None
     if time is None:
         return None
     room = max(0, width - _LABEL - len(_BAR_EDGE))
