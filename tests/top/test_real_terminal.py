@@ -77,19 +77,6 @@ def test_the_figures_are_those_of_the_stats():
             top.wait(lambda text: "in service" in text and "1 now" in text)
 
 
-def test_what_a_request_that_sleeps_spends_its_time_on():
-    """The head says "sleep"; where the kernel does not permit to see it, the head says so, and `a` has the reason."""
-    with uwsgi("--processes", "2") as server, in_service(server), driven(server.stats, columns=120, lines=40) as top:
-        known, hidden = "(mean threads, no request completed)", "time         not known: "
-        screen = top.wait(lambda text: known in text or hidden in text)
-        if known in screen:
-            assert all(word in top.wait(lambda text: "│sleep" in text) for word in ("LOCK", known))
-        else:
-            assert "LOCK" not in screen
-            top.press("a")
-            top.wait(lambda text: "Not known: waits: " in text)
-
-
 def test_from_an_exporter_it_shows_what_its_api_says():
     """The verdict, word for word, and the figures are the exporter's; top does not read uWSGI."""
     with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
