@@ -382,7 +382,7 @@ async def _judge(
         if task := asyncio.current_task():
             loop.add_signal_handler(signal.SIGINT, task.cancel)
         await asyncio.sleep(min(POLL_SECONDS, end - loop.time()))
-    names_one = len(servers) == 1 and servers[0].address is not None
+    names_one = len(request.addresses) == 1 and servers[0].address is not None
     return sorted(judged, key=_gravity), names_one and all(page.server for page in targets.exporters)
 
 
