@@ -62,17 +62,17 @@ class Feed(Protocol):
     def fleet(self) -> Fleet | None: ...
 
     async def servers(self, window: float | None) -> Servers:
-        """Return the list of servers, with figures of this window (seconds; None: the feed's default)."""
+        """The list of servers, with figures of this window (None: the feed's default)."""
 
     async def server(self, name: str, window: float | None) -> Server:
         """Return the document of one server."""
 
     async def trend(self, name: str, seconds: float, points: int) -> History:
-        """Return the last `seconds` of a server's history in at most `points` slices."""
+        """The last `seconds` of a server's history in at most `points` slices."""
 
 
 def list_fleets(feeds: Sequence[Feed]) -> list[Fleet]:
-    """What `top` itself reads: one fleet at most, however many exporters there are."""
+    """What `top` itself reads: one fleet at most."""
     return [feed.fleet for feed in feeds if feed.fleet]
 
 
@@ -217,13 +217,13 @@ async def read_documents(attached: Attached, seconds: float) -> list[Server]:
 
 
 def exit_status(states: Iterable[State]) -> int:
-    """Return the exit status of a snapshot: 3, as for `check`, if a server is not up or there is none; else 0."""
+    """The exit status of a snapshot: 3, as for `check`, if a server is not up or there is none."""
     return 0 if {*states} == {"up"} else UNKNOWN
 
 
 @contextlib.asynccontextmanager
 async def run_feeds(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None]:
-    """Watch the servers of feeds while the block runs. The block starts after `seconds` of sampling."""
+    """Watch the servers of feeds in the block, which starts after `seconds` of sampling."""
     for fleet in list_fleets(feeds):
         suspend.between_reads(fleet.pause, fleet.resume)
     tasks = [asyncio.create_task(fleet.run(), name="watching") for fleet in list_fleets(feeds)]

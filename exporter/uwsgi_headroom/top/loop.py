@@ -131,7 +131,7 @@ class _Loop:
         self._ended.set()
 
     async def _poll_repeatedly(self) -> None:
-        """Poll the feeds repeatedly, at once after a key that needs other data, and draw the answers."""
+        """Poll repeatedly, at once after a key that needs other data, and draw the answers."""
         due = time.monotonic()
         while True:
             if self._poll_now.is_set() or time.monotonic() >= due:

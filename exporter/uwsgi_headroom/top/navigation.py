@@ -57,7 +57,7 @@ _FIGURES: Mapping[str, Callable[[Summary], float | None]] = {
 
 
 def arrange_entries(entries: Sequence[ServerEntry], text: str = "", sort: str = "urgency") -> list[ServerEntry]:
-    """Filter and sort servers: by urgency as the API does, by figures the largest first and unknown ones last."""
+    """Filter and sort servers: by urgency as the API does, by figures the largest first."""
     shown = [entry for entry in entries if text.casefold() in _words(entry.summary).casefold()]
     if sort == "urgency":
         return sorted(shown, key=lambda entry: urgency(entry.summary))

@@ -72,7 +72,7 @@ class Poller:
         return {request.task for request in self._requests}
 
     def ask(self, navigation: Navigation) -> None:
-        """Start the requests that are due, except those that are already under way. Does not wait."""
+        """Start the requests that are due and not under way. Does not wait."""
         if navigation.view == LIST or self._clock() - self._listed_at >= _LIST_SECONDS:
             self._listed_at = self._clock()
             asked = {request.place for request in self._requests if not request.page}
@@ -83,7 +83,7 @@ class Poller:
         self._update()
 
     def take_answers(self) -> None:
-        """Take the answers that have arrived into the model. Raises the error of a request, except FeedError."""
+        """Take the answers that arrived into the model. Raises errors other than FeedError."""
         done = [request for request in self._requests if request.task.done()]
         self._requests = [request for request in self._requests if request not in done]
         for request in done:
@@ -159,7 +159,7 @@ class Poller:
         return trend
 
     def _update(self) -> None:
-        """Update the model with answers and with requests that have waited too long."""
+        """Update the model, also with requests that have waited too long."""
         troubles = dict(self._errors)
         for request in self._requests:
             waited = self._clock() - request.asked_at

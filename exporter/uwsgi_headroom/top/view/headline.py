@@ -67,7 +67,7 @@ _ELSEWHERE = ("verdict", "act", "unknown")
 
 
 def head_parts(server: Server, trend: History, width: int) -> list[Part]:
-    """Build the lines below the verdict, with a bar below the line about time, and sparklines beside three."""
+    """Build the lines below the verdict, with a bar and sparklines."""
     rows: list[Part] = []
     for line in _list_lines(server):
         if line.code in _ELSEWHERE:
@@ -125,7 +125,7 @@ _SPARK_OF, _LEAST_SPARK = 5, 5  # columns of the screen per column of a sparklin
 
 
 def _with_spark(fitted: Text, line: Line, server: Server, trend: History, width: int) -> Text:
-    """Append a sparkline of a line's figure at the right end, if there is one and room for it."""
+    """Append a sparkline of a line's figure, if there is room."""
     available = find_field(server, "threads.available")
     factors = [None if value is None else use_of(value) for value in trend.headroom.factor]
     values, of = {

@@ -1,4 +1,4 @@
-"""Builds the pages beside the tables: threads, findings, events, routes and plots of a server, vassals, backends."""
+"""Builds the pages beside the tables, such as threads, findings and plots."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _THREADS_AT, _THREAD = 17, 15  # first column of the threads, columns of each th
 
 
 def thread_lines(server: Server, sort: str, width: int) -> Iterator[Text]:
-    """Build the lines of every worker's threads: requests completed, and the age of the current request."""
+    """Write the threads of each worker: requests completed, and the age of the current one."""
     yield title_line("  W  BUSY        THREAD: REQUESTS COMPLETED, AGE OF CURRENT REQUEST", width)
     across = max(1, (width - _THREADS_AT) // _THREAD)
     for worker in sort_workers(server.workers, sort):
@@ -53,7 +53,7 @@ def _thread(place: int, worker: Worker, server: Server) -> Text:
 
 
 def finding_lines(server: Server, width: int) -> Iterator[Text]:
-    """Build the lines of every finding with its evidence and advice, then what is not known, with the reasons."""
+    """Write every finding whole, then what is not known, with the reasons."""
     for place, finding in enumerate(server.findings, 1):
         head, *rest = map(Text, write_finding(place, finding, server, width))
         head.stylize(STATUSES[finding.severity].terminal, 0, len(f"{place}. {finding.severity}"))
@@ -75,7 +75,7 @@ _EVENT_INDENT = " " * 17
 
 
 def event_page(events: Sequence[Event], text: str, width: int, now: float) -> Page:
-    """Build the page of the events that match a filter, with local times."""
+    """Build the page of events, with local times."""
     zone = time.strftime("%Z", time.localtime(now))[:5]
     shown = [event for event in events if text.casefold() in f"{event.kind} {event.title}".casefold()]
     rows = [row for event in shown for row in _event_rows(event, width, now)]
@@ -116,7 +116,7 @@ _ROUTES_OFF = "Routes are off. An exporter shows them with --routes true; see it
 
 
 def route_page(server: Server, text: str, width: int) -> Page:
-    """Build the page of the routes that match a filter, most busy threads first."""
+    """Build the page of routes, most busy threads first."""
     if server.routes is None:
         return Page([title_line(_ROUTE_TITLE, width)], [Text(_ROUTES_OFF)])
     shown = [route for route in server.routes if text.casefold() in route.route.casefold()]
@@ -140,7 +140,7 @@ _CODE_OFF = "Code is off. An exporter shows it with --code; see its documentatio
 
 
 def code_page(server: Server, text: str, width: int) -> Page:
-    """Build the page of the lines of code that match a filter, those that take the most time first."""
+    """Build the page of code: what takes the most time first."""
     code = server.code
     if code is None or code.why is not None:
         why = _CODE_OFF if code is None else f"Not known: {code.why}."
@@ -171,7 +171,7 @@ def _vassal_state(vassal: Vassal) -> str:
 
 
 def router_lines(router: Router, width: int) -> Iterator[Text]:
-    """Build the lines of backends by the key to which they subscribed, then those of the configuration."""
+    """Write backends by the key to which they subscribed, then those of the configuration."""
     yield title_line(" REQUESTS      TX      RX  LOAD WEIGHT FAILED  BACKEND", width)
     for key in router.subscriptions:
         yield Text(f"{number(key.hits):>9}  ").append(key.key, "bold")
@@ -196,7 +196,7 @@ class _Row(Struct, frozen=True):
 
 
 def plot_lines(trend: History, width: int) -> Iterator[Text]:
-    """Draw load, headroom, response time, wait in the listen queue and busy threads over time."""
+    """Draw what changed over time."""
     if not trend.time:
         yield Text("No history to draw yet.")
         return
@@ -220,7 +220,7 @@ def plot_lines(trend: History, width: int) -> Iterator[Text]:
 
 
 def _write_figures(row: _Row) -> str:
-    """Write the present value, or the last one that is known, and the range."""
+    """Write the last known value and the range."""
     known = [value for value in row.values if value is not None]
     if not known:
         return "not known"
@@ -229,6 +229,6 @@ def _write_figures(row: _Row) -> str:
 
 
 def _stretch(values: Sequence[float | None], room: int) -> list[float | None]:
-    """Spread the values over at most `room` columns, each value as wide as there is room for."""
+    """Spread the values over at most `room` columns, each equally wide."""
     fitting = downsample(values, room)
     return [value for value in fitting for _ in range(max(1, room // max(1, len(fitting))))]

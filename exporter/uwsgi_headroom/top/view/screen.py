@@ -73,7 +73,7 @@ _GLOSSARY = (
 
 
 def help_lines(width: int) -> list[Text]:
-    """Build the lines: keys in as many columns as fit, then sorting, then the columns of the tables."""
+    """List keys in as many columns as fit, then sorting, then the columns of the tables."""
     across = max(1, width // _ENTRY)
     down = -(-len(BINDINGS) // across)
     lines = []
@@ -214,7 +214,7 @@ def _block_lines(height: int) -> int:
 
 
 def _head(scene: Scene, height: int, body: int) -> list[Text]:
-    """Build the most informative lines of the head, as many as leave the body its room."""
+    """Build as many lines of the head as leave the body its room."""
     model, navigation, width, _, now = scene
     title = _title(model, navigation, width, now)
     troubles, server = _troubles(model, navigation), model.server
@@ -239,7 +239,7 @@ _MOST_TROUBLES = 3
 
 
 def _troubles(model: ScreenModel, navigation: Navigation) -> list[str]:
-    """Return the troubles of the shown server's feed; in lists, of all feeds."""
+    """The troubles of the shown server's feed; in lists, of all."""
     if navigation.view == LIST or navigation.server is None:
         return list(model.troubles.values())
     return [trouble for place, trouble in model.troubles.items() if place == navigation.server[0]]
@@ -271,7 +271,7 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
 
 
 def _state(server: Server, now: float) -> str:
-    """Return the state of a server, and the age of its last reading if it is not up."""
+    """Write the state, and the age of the last reading if not up."""
     if server.state == "up":
         return server.state
     age = None if server.age is None else server.age + max(0.0, now - server.time)
@@ -299,7 +299,7 @@ _SERVER_KEYS = (
 
 
 def foot_line(model: ScreenModel, navigation: Navigation, width: int) -> Text:
-    """Build the line. Hints that do not fit are left out from the right."""
+    """Build the last line; hints that do not fit are left out."""
     if navigation.typing:
         return (
             Text("filter: ", "bold")
@@ -331,7 +331,7 @@ def _hints(model: ScreenModel, navigation: Navigation) -> Iterable[str]:
 
 
 def _scope(model: ScreenModel, navigation: Navigation) -> str:
-    """Return the window of the figures, and the interval between two polls."""
+    """Write the window of the figures, and how often they are polled."""
     window = find_field(model.server, "window")
     if window is None or navigation.view in ("help", "plots", LIST):
         return f"every {chosen(navigation.interval)}"

@@ -50,7 +50,7 @@ def column_of(trend: History, share: float) -> list[float | None]:
 
 
 def in_service(observed: float | None, threads: float | None) -> str:
-    """Write mean requests in service and the mean number of threads in 11 columns: `4.8 of 32`, `1024/4096`."""
+    """Write mean requests and threads in 11 columns: `4.8 of 32`, `1024/4096`."""
     if observed is None:
         return UNKNOWN
     facts: Facts = {"observed": observed, "threads": threads}
@@ -253,7 +253,7 @@ def _total_rate(model: ScreenModel) -> str:
 
 
 def _mean_response(model: ScreenModel) -> str:
-    """Return the mean over all requests, with each server weighted by its throughput."""
+    """Return the mean over all requests."""
     known = [
         (summary.response_time, summary.throughput)
         for summary in _list_up(model)
@@ -294,7 +294,7 @@ _MORE = 5  # terminal columns of the mark that counts the columns out of view
 
 
 def worker_page(server: Server, sort: str, width: int, first_column: int = 0, text: str = "") -> tuple[Page, int]:
-    """Build the page of the workers that match a filter; returns also the first scrolled column in view."""
+    """Build the page of workers; returns also the first scrolled column in view."""
     every = (*FIXED, *list_scrolled(server))
     held = len(FIXED) if width >= _NARROW else 1
     fixed, scrolled = every[:held], every[held:]
@@ -314,7 +314,7 @@ def worker_page(server: Server, sort: str, width: int, first_column: int = 0, te
 
 
 def _count_fitting(fixed: Sequence[WorkerColumn], scrolled: Sequence[WorkerColumn], first: int, width: int) -> int:
-    """Count how many columns from `first` on fit beside the fixed ones. If not all fit, the mark needs room too."""
+    """Count the columns from `first` on that fit beside the fixed ones and the mark."""
     room = width + 1 - sum(column.width + 1 for column in fixed) - (first > 0)
     rest = scrolled[first:]
     fitting = count_fitting(rest, room)
