@@ -220,7 +220,7 @@ def plot_lines(trend: History, width: int) -> Iterator[Text]:
 
 
 def _write_figures(row: _Row) -> str:
-    """Write the last known value and the range."""
+    """Write the last value and the range."""
     known = [value for value in row.values if value is not None]
     if not known:
         return "not known"

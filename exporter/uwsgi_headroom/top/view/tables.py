@@ -243,7 +243,7 @@ def _total_in_service(model: ScreenModel) -> str:
 
 
 def _threads(summary: Summary) -> float | None:
-    """The mean number of threads; of an exporter that does not say it, those of now."""
+    """The mean number of threads; of an older exporter, those of now."""
     return summary.available if summary.threads is None else summary.threads
 
 
