@@ -249,8 +249,9 @@ def _affinity(worker: Worker, server: Server) -> Cells:
     return plain("all" if len(mask) == find_field(server, "host.host_cpus") else cpu_ranges(mask))
 
 
-def _clock(worker: Worker, _: Server) -> Cells:
-    return plain(time.strftime("%H:%M:%S", time.localtime(worker.last_spawn)) if worker.last_spawn else UNKNOWN)
+@_or_unknown
+def _clock(moment: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(moment))
 
 
 def _mean_response(server: Server) -> str:
@@ -262,8 +263,9 @@ def _restarts(worker: Worker) -> float | None:
     return worker.respawns and worker.respawns - 1
 
 
-def _plain_number(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.0f}"
+@_or_unknown
+def _plain_number(value: float) -> str:
+    return f"{value:.0f}"
 
 
 def _figure(
@@ -326,7 +328,7 @@ SCROLLED: tuple[WorkerColumn, ...] = (
     _summed("TX", 6, attrgetter("transmitted_bytes"), size),
     _summed("SIG", 5, attrgetter("signals"), number),
     _summed("RUNTIME", 7, attrgetter("running_time"), age),
-    Column("SPAWNED", 8, _clock),
+    Column("SPAWNED", 8, lambda worker, _: plain(_clock(worker.last_spawn or None))),
 )
 
 COLUMNS = (*FIXED, *SCROLLED)

@@ -162,7 +162,7 @@ def attach(
     if targets.watched:
         feeds.append(LocalFeed(refuse_duplicate_names(targets.watched)))
     selected = [(urls.index(page.base), page.server) for page in targets.exporters if page.server]
-    return Attached(feeds, selected[0] if selected else None)
+    return Attached(feeds, next(iter(selected), None))
 
 
 _ASCII = "".join(map(chr, range(0x21, 0x7F)))

@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from uwsgi_headroom.check.tables import find_field
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.top.feeds import Attached, Feed, exit_status, list_fleets, run_feeds
 from uwsgi_headroom.top.navigation import LIST, Navigation, handle_key, select_server
@@ -184,7 +185,7 @@ class _Loop:
 
     def _on_key(self, key: str) -> None:
         model = self._poller.model
-        windows = [window.asked for window in model.server.windows] if model.server else []
+        windows = [window.asked for window in find_field(model.server, "windows") or ()]
         action = handle_key(key, self._navigation, list_keys(model, self._navigation), windows)
         if action is None:
             self._ended.set()

@@ -80,6 +80,8 @@ LIST: View = "servers"
 _PAGES: Mapping[str, View] = {"a": "findings", "e": "events", "p": "plots", "t": "threads", "P": "routes", "C": "code"}
 _FIRST = -100_000
 _STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": _FIRST, "end": -_FIRST}
+_SERVERS = {"tab": 1, "backtab": -1}
+_WINDOWS = {"]": 1, "[": -1}
 _FILTERED = (LIST, "workers", "events", "routes", "code")
 
 
@@ -123,10 +125,10 @@ def handle_key(key: str, navigation: Navigation, servers: Sequence[Key], windows
         return _open_page(navigation, _PAGES[key])
     if key in _STEPS:
         return _move(navigation, _STEPS[key], servers)
-    if key in ("tab", "backtab"):
-        return _next_server(navigation, servers, 1 if key == "tab" else -1)
-    if key in ("[", "]"):
-        return _change_window(navigation, sorted(windows), 1 if key == "]" else -1)
+    if key in _SERVERS:
+        return _next_server(navigation, servers, _SERVERS[key])
+    if key in _WINDOWS:
+        return _change_window(navigation, sorted(windows), _WINDOWS[key])
     return _HANDLERS[key](navigation) if key in _HANDLERS else _sort(key, navigation)
 
 
