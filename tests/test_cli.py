@@ -261,7 +261,7 @@ def test_a_mistake_prints_no_traceback():
         ("cli", ()),
         ("service.serve", ()),
         ("check.command", ("check", "/nowhere")),
-        ("top.start", ("top", "/nowhere")),
+        ("top.feeds", ("top", "/nowhere")),
         ("discover", ("discover",)),
     ],
 )

@@ -29,7 +29,7 @@ DOORS = {
         deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.limits
         findings.queue findings.workers""",
     "arguments": "commands completion parser",
-    "check": "command compare_command exporter_client failure narrow_figures pids reports request worker_table",
+    "check": "command compare_command exporter_client failure pids reports request tables",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",
     "discover": "report review",
     "documents": """build deploys emperor_router history lines openapi predict request_time response_times schema
@@ -45,7 +45,7 @@ DOORS = {
     "source": "",
     "stats": "raw server",
     "store": "file record retired writer",
-    "top": "start",
+    "top": "feeds",
     "tune": "command request",
     "uwsgi_log": "log messages",
     "watch": """code_watch deploy_watch fleet globbed observation probed retire_command suspend tasks turns
@@ -89,7 +89,7 @@ def _named(path):
 
 def test_what_a_module_does_not_load():
     """Faces and collectors stay outside; a record needs nothing; each folder has a door."""
-    modules = "watch.fleet analysis.findings documents.build top.feeds check.watching check.command top.start"
+    modules = "watch.fleet analysis.findings documents.build top.feeds check.command"
     assert _load(FACES, modules.split()) == {}
     modules = "defaults parsers precedence servers settings slo yaml_file"
     assert _load(SETTABLE, [f"config.{module}" for module in modules.split()]) == {}

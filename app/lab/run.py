@@ -21,7 +21,7 @@ import msgspec
 from app.lab.clients import Answers, Load
 from app.lab.results import Observed, Outcome, Setup
 from tools.environments import ROOT
-from uwsgi_headroom.check.watching import judge
+from uwsgi_headroom.check.command import judge
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.documents import schema

@@ -137,29 +137,20 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
 
 def _top(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
-        from uwsgi_headroom.top import start
-    return start.run(
-        options.addresses,
-        options.interval,
-        options.seconds,
-        once=options.once,
-        as_json=options.json,
-        http_config=options.http_config_file,
-    )
+        from uwsgi_headroom.top import feeds
+    return feeds.run(options)
 
 
 def _pids(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
         from uwsgi_headroom.check import pids
-    return pids.run(options.server, options.worker or (), stuck=options.stuck, http_config=options.http_config_file)
+    return pids.run(options)
 
 
 def _compare(_line: CommandLine, options: argparse.Namespace) -> int:
     with interrupts.ending_the_process():
         from uwsgi_headroom.check import compare_command
-    return compare_command.run(
-        copy_fields(compare_command.Comparing, options, as_json=options.json, http_config=options.http_config_file)
-    )
+    return compare_command.run(options)
 
 
 def _report(line: CommandLine, options: argparse.Namespace) -> int:

@@ -94,6 +94,11 @@ def wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
     return [line.replace(_NO_BREAK_SPACE, " ") for line in lines]
 
 
+def join_blocks(blocks: Iterable[list[str]]) -> list[str]:
+    """The lines of all blocks, with an empty line between two."""
+    return [line for block in blocks for line in ("", *block)][1:]
+
+
 def cut_lines(lines: list[str], most: int) -> list[str]:
     """Cut to the first `most` lines; an ellipsis replaces the rest, from a whole word on: half a number is another."""
     if len(lines) <= most:

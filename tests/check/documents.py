@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from tests.support.captured_documents import document
 from tests.support.simulated_server import Server as SimulatedServer
-from uwsgi_headroom.check.watching import describe_unread
+from uwsgi_headroom.check.command import describe_unread
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server

@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +14,6 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.driven_top import driven
 from tests.support.exporter import COMMAND, clean_environment, exporter, run
@@ -115,21 +113,6 @@ def test_other_programs_that_fill_the_machine_leave_a_twentieth_of_it():
     assert finding["runbook"].startswith(f"/runbooks/{runbook}?server=")
 
 
-def test_shares_that_differ_at_a_low_load_are_harmless():
-    """Uneven shares with interpreters far from saturation are no warning, however uneven."""
-    with uwsgi("--processes", "4", "--threads", "8") as server, clients(*[server.http] * 3, path="/?io_ms=20"):
-        ran = run("check", f"shop={server.stats}", "--seconds", "4", "--format", "json")
-    verdict = json.loads(ran.stdout)
-    codes = {finding["code"] for finding in verdict["findings"]}
-    assert not {"unevenness_hurts", "uneven"} & codes
-    # Other programs on this machine may fill it meanwhile, which is a warning of its own.
-    worse = {finding["code"] for finding in verdict["findings"] if finding["severity"] != "info"}
-    assert worse <= {"cpu_used_by_others"}, verdict["findings"]
-    assert (ran.returncode, verdict["status"]) == ((1, "warning") if worse else (0, "ok"))
-    assert verdict["flow"]["requests"] == sum(worker["window_requests"] for worker in verdict["workers"]) > 100
-    assert (verdict["threads"]["configured"], verdict["threads"]["available"]) == (32, 32)
-
-
 def test_requests_that_sleep_spend_their_time_asleep():
     """Most of the time per request is in the state `sleep`; where the kernel hides it, the document has the reason."""
     with uwsgi("--processes", "2") as server, clients(server.http, path="/?io_ms=100"):
@@ -179,30 +162,6 @@ def test_interrupted_it_judges_what_it_has_seen():
         assert "watched for" in terminal.text()
 
 
-def test_interrupted_before_it_has_read_anything():
-    """After Ctrl-C in the first read there is nothing to judge, which is reported in one line."""
-    asked = threading.Event()
-
-    def behave(connection, ended):
-        asked.set()
-        while not ended.wait(0.02) and not bad_servers.has_left(connection):
-            pass
-
-    with bad_servers.serving("unix", behave) as address:
-        process = subprocess.Popen(
-            [*COMMAND, "check", address],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=clean_environment(),
-        )
-        assert asked.wait(60)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (3, "")
-    assert "UNKNOWN  It was interrupted before the first reading." in out
-
-
 @pytest.mark.parametrize("seconds", ["1", "-5", "nan", "soon", "99999"])
 def test_lengths_that_make_no_sense(seconds):
     ran = run("check", "/nowhere", "--seconds", seconds)
@@ -239,25 +198,6 @@ def test_an_emperor_is_judged(tmp_path):
         assert ran.returncode == 1
         assert "WARNING  1 vassal of the emperor fails to start." in ran.stdout
         assert ran.stdout.count("1. WARNING: 1 vassal of the emperor fails to start.") == number
-
-
-def test_a_server_that_goes_away_meanwhile_is_unknown():
-    """The end of the watch counts: a server that cannot be read then is not judged."""
-    with contextlib.ExitStack() as stack:
-        server = stack.enter_context(uwsgi("--processes", "1"))
-        process = subprocess.Popen(
-            [*COMMAND, "check", server.stats, "--seconds", "6"],
-            stdout=subprocess.PIPE,
-            text=True,
-            env=clean_environment(),
-        )
-        wait_until(lambda: server.pid and process.poll() is None)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=3)
-        stack.close()
-        out, _ = process.communicate(timeout=60)
-    assert process.returncode == 3
-    assert re.search(r"^UNKNOWN .* +Down: ", out, re.MULTILINE)
 
 
 def test_an_application_is_no_stats_server():

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 
 from tests.check.documents import busy_server
 from tests.check.test_check import clients
+from tests.support.documents_with_times import code_line
 from tests.support.exporter import run
 from tests.support.real_uwsgi import APP, uwsgi
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState
+from uwsgi_headroom.documents.waits import Code
 
 
 @pytest.mark.integration
@@ -35,31 +36,16 @@ def test_the_line_that_sleeps():
 
 def test_the_block_of_the_report():
     """Five lines at most are shown, then how much is in others; names of any length stay within 80 columns."""
-    line = CodeLine(
-        function="f" * 90,
-        file=f"/srv/{'x' * 90}/orders.py",
-        line=3,
-        callee="psycopg2 execute",
-        samples=10,
-        share=0.1,
-        per_request=0.0182,
-        states=(CodeState(state="backend", share=0.09), CodeState(state="cpu", share=0.01)),
-        addresses=("127.0.0.1:5432",),
-    )
+    line = code_line(function="f" * 90, file=f"/srv/{'x' * 90}/orders.py", callee="psycopg2 execute", share=0.1)
     outside = replace(line, function="", file="", line=0, callee="", per_request=None)
     shown = Code(why=None, samples=5, threads=100.0, lines=(outside, *[line] * 8), unread=0.1, changed=0.02)
-    server = _document(shown)
-    text = list(render_lines(server))
+    text = list(render_lines(replace(busy_server(), code=shown)))
     assert max(map(len, text)) <= 80
     flat = "".join("".join(text).split())
-    assert flat.count("/orders.py:3),inpsycopg2execute:backend127.0.0.1:5432") == 4
+    assert flat.count("/orders.py:3),inpsycopg2execute:backend10.0.0.5:5432") == 4
     assert "outsideofPythoncode:backend" in flat
     assert "40%inotherlines,10%notreadable,2.0%dropped." in flat
-    assert "Code: not known. No right." in "\n".join(render_lines(_document(Code(why="no right"))))
-
-
-def _document(code: Code) -> Server:
-    return replace(busy_server(), code=code)
+    assert "Code: not known. No right." in "\n".join(render_lines(replace(busy_server(), code=Code(why="no right"))))
 
 
 def test_code_is_for_servers_that_check_watches():

@@ -27,7 +27,7 @@ from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds, f
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.documents.response_times import Objective, ResponseTimes
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.documents.waits import Route, Waits
+from uwsgi_headroom.documents.waits import Waits
 
 PERFORMANCE = re.compile(r"[^\s=']+=(U|-?[\d.]+)(s|%|B|c)?(;[\d.:]*){0,4}")
 """A figure by the Monitoring Plugins Development Guidelines, with a label that needs no quotes."""
@@ -50,6 +50,19 @@ def problem(code: str = "saturation", severity: schema.Severity = "critical", **
     return replace(finding, **changes)
 
 
+def troubled(name: str = "shop", **changes: object) -> Server:
+    """A server with one problem, which is its verdict."""
+    finding = problem(**changes)
+    return replace(busy_server(name), status=finding.severity, verdict=finding.title, findings=(finding,))
+
+
+def rows(server: Server, **options: bool) -> list[list[str]]:
+    """The words of each row of the table of workers, the title first; empty without a table."""
+    words = [line.split() for line in reports.render_lines(server, **options)]
+    start = next((place for place, row in enumerate(words) if row[:1] == ["W"]), len(words))
+    return words[start:]
+
+
 def test_every_problem_is_on_the_first_screen():
     """However many there are, and however much there is to say; notes are counted, beyond five the problems too."""
     note = problem("note", "info")
@@ -69,8 +82,7 @@ def test_every_problem_is_on_the_first_screen():
 
 def test_a_block_says_nothing_twice_and_has_six_lines_at_most():
     """The verdict's title and first act stand above it."""
-    server = replace(busy_server(), status="critical", verdict="About saturation.", findings=(problem(),))
-    lines = list(reports.render_lines(server))
+    lines = list(reports.render_lines(troubled()))
     why = next(place for place, line in enumerate(lines) if line.startswith("  why "))
     end = lines.index("", why)
     assert end - why <= 6
@@ -82,18 +94,12 @@ def test_a_block_says_nothing_twice_and_has_six_lines_at_most():
 def test_a_table_of_workers_where_one_matters():
     """It has those columns that fit; with everything, every report has it."""
     server = busy_server()
-    assert not any(line.split()[:1] == ["W"] for line in reports.render_lines(server))
-    (title,) = [line for line in reports.render_lines(server, everything=True) if line.split()[:1] == ["W"]]
-    assert title.split()[:5] == ["W", "PID", "STATE", "SHARE", "BUSY"]
-    stuck = problem(title="1 request is stuck in worker 3.")
-    lines = list(reports.render_lines(replace(server, status="critical", findings=(stuck,))))
-    rows = lines[next(place for place, line in enumerate(lines) if line.split()[:1] == ["W"]) :]
-    assert [row.split()[0] for row in rows[1:6]] == ["1", "2", "3", "4", "all"]
+    assert rows(server) == []
+    assert rows(server, everything=True)[0][:5] == ["W", "PID", "STATE", "SHARE", "BUSY"]
+    stuck = troubled(title="1 request is stuck in worker 3.", evidence="They are in workers 3, 17 and 40.")
+    assert [row[0] for row in rows(stuck)[1:6]] == ["1", "2", "3", "4", "all"]
     many = [replace(server.workers[0], worker_id=number) for number in range(1, 65)]
-    several = replace(stuck, evidence="They are in workers 3, 17 and 40.")
-    lines = list(reports.render_lines(replace(server, status="critical", findings=(several,), workers=many)))
-    rows = lines[next(place for place, line in enumerate(lines) if line.split()[:1] == ["W"]) :]
-    assert [row.split()[0] for row in rows[1:5]] == ["3", "17", "40", "all"]
+    assert [row[0] for row in rows(replace(stuck, workers=many))[1:5]] == ["3", "17", "40", "all"]
 
 
 def test_the_first_eight_lines_are_enough_to_act():
@@ -101,16 +107,12 @@ def test_the_first_eight_lines_are_enough_to_act():
     what is served and refused, and where the time goes: one after the other, in 80 columns."""
     server = with_waits(busy_server())
     (socket,) = server.sockets
-    finding = schema.Finding(
-        code="saturation",
-        severity="critical",
+    finding = problem(
         title="Clients are turned away: all threads are busy.",
         evidence="",
-        meaning="",
         change="Raise `threads` from 4 to 16 (check first that they fit into memory): there are at least 48.0 requests "
         "at once for 8 threads. After this step, uWSGI can serve at least 74.0/s. Then check again.",
         serves=74.0,
-        runbook=None,
         since=server.time - 240,
     )
     flow = replace(
@@ -201,35 +203,21 @@ def test_a_full_host_is_said_once():
 def test_what_to_do_first_stands_below_each_server_that_is_not_ok():
     """In one line, cut at a whole word with an ellipsis."""
 
-    def troubled(name: str, host: str, change: str, *, of_host: bool = False) -> Server:
-        server = busy_server(name)
-        known = replace(server.host, cpus=2.0, limited_by="host") if server.host else None
-        finding = schema.Finding(
-            code="queue_wait",
-            severity="warning",
-            title="Requests wait.",
-            evidence="",
-            meaning="",
-            change=change,
-            runbook=None,
-            of_host=of_host,
-        )
+    def on_host(name: str, host: str, change: str, *, of_host: bool = True) -> Server:
+        server = troubled(name, severity="warning", change=change, of_host=of_host)
         return replace(
             server,
-            status="warning",
-            verdict=finding.title,
-            findings=(finding,),
-            host=known,
+            host=replace(server.host, cpus=2.0, limited_by="host"),
             identity=schema.Identity(host=host),
             cpu=schema.Cpu(own=0.9, idle=0.02, others=0.1, others_follow=None),
         )
 
     long = "Raise `threads` from 4 to 7: there are 7.7 requests at once for 8 threads, and more come. Then check again."
     judged = [
-        troubled("first", "web1", long),
-        *(troubled(f"cpu{number}", "web1", "Add CPUs.", of_host=True) for number in (1, 2)),
-        troubled("alone", "web3", "Add CPUs.", of_host=True),
-        *(troubled(f"other{number}", "web2", "Add CPUs.", of_host=True) for number in (1, 2)),
+        on_host("first", "web1", long, of_host=False),
+        *(on_host(f"cpu{number}", "web1", "Add CPUs.") for number in (1, 2)),
+        on_host("alone", "web3", "Add CPUs."),
+        *(on_host(f"other{number}", "web2", "Add CPUs.") for number in (1, 2)),
         busy_server(),
     ]
     head, _, _ = "\n".join(reports.render_list(judged)).partition("\n---")
@@ -246,26 +234,10 @@ def test_what_to_do_first_stands_below_each_server_that_is_not_ok():
     assert document["host"].count("CPUs are full") == 2
 
 
-def test_an_emperor_names_the_vassals_that_it_throttles(tmp_path):
-    """A plugin's line has their number."""
-    server = emperor(tmp_path)
-    assert server.status == "warning"
-    text = "\n".join(reports.render_lines(server))
-    assert f"  throttled    {server.emperor.throttled[0].name}, " in text
-    server = emperor(tmp_path)
-    assert f"vassals={len(server.emperor.vassals)};;;0 " in render_report([server], NO_THRESHOLDS)
-
-
-def test_what_requests_spend_their_time_on():
-    """The largest part comes first; a figure and its label stay on one line, however long the names are."""
-    text = "\n".join(reports.render_lines(with_waits(busy_server())))
-    assert (
-        "  time         41 ms postgres, 22 ms interpreter lock (GIL), 18 ms CPU,\n"
-        "               5.0 ms CPU wait, 3.0 ms other per request\n" in text
-    )
+def test_a_figure_and_its_label_stay_on_one_line():
+    """However long the names are."""
     name = "a-database-whose-name-is-of-forty-columns"
-    section = waits({"backend": 4.1, "cpu": 4.0}, {name: 4.1})
-    lines = list(reports.render_lines(with_waits(busy_server(), section)))
+    lines = list(reports.render_lines(with_waits(busy_server(), waits({"backend": 4.1, "cpu": 4.0}, {name: 4.1}))))
     assert any(f"41 ms {name}" in line for line in lines)
     assert max(map(len, lines)) <= 80
 
@@ -305,8 +277,10 @@ def test_the_worst(statuses, worst):
     assert find_worst(statuses) == worst
 
 
-def test_a_plugins_line():
-    """As the guidelines require; labels of several begin with names."""
+def test_a_plugins_line(tmp_path):
+    """As the guidelines require; labels of several begin with names. An emperor has the number of its vassals."""
+    vassals = emperor(tmp_path)
+    assert f"vassals={len(vassals.emperor.vassals)};;;0 " in render_report([vassals], NO_THRESHOLDS)
     limits = Thresholds(Threshold(2.0, 1.2), Threshold(0.1, 2.0), Threshold(None, 5.0))
     line = render_report([busy_server()], limits)
     text, _, performance = line.partition(" | ")
@@ -326,15 +300,6 @@ def test_a_plugins_line():
     assert all(PERFORMANCE.fullmatch(figure) for figure in performance.split())
 
 
-@pytest.mark.parametrize(
-    ("server", "value"),
-    [(with_waits(busy_server()), "2.2"), (with_waits(busy_server(), waits({"sleep": 1.0})), "0"), (busy_server(), "U")],
-)
-def test_a_plugins_line_counts_the_threads_that_wait_for_the_interpreter(server, value):
-    """The figure is 0 if no thread was seen to wait, and unknown where the kernel does not show it."""
-    assert f" interpreter_lock_waiters={value};;;0 " in render_report([server], NO_THRESHOLDS)
-
-
 def test_names_cannot_forge_a_plugins_line():
     """An unknown figure keeps its position, and a long text is cut."""
     name = "a|b'c=d e\n\x1b]0;x\x07"
@@ -349,67 +314,30 @@ def test_names_cannot_forge_a_plugins_line():
     assert len(line) < 1100
 
 
+TIMED = with_response_times(busy_server())
+SHORT_ONLY = percentiles(SHORT, replace(SHORT, share=0.95))
+P95, P99 = "response_time_p95=0.483s;0.8;2;0", "response_time_p99=0.91s;;1;0"
+NO_PERCENTILES = "response_time_p95=U;0.8;2;0 response_time_p99=U;;1;0"
+LOCK = "interpreter_lock_waiters={};;;0"
+OBJECTIVE = "objective_missed_share={};;;0;1 objective_burn_rate={};;;0"
+
+
 @pytest.mark.parametrize(
     ("server", "figures"),
     [
-        (with_response_times(busy_server()), "response_time_p95=0.483s;0.8;2;0 response_time_p99=0.91s;;1;0"),
-        (
-            with_response_times(busy_server(), percentiles(SHORT, replace(SHORT, share=0.95))),
-            "response_time_p95=U;0.8;2;0 response_time_p99=U;;1;0",
-        ),
-        (with_response_times(busy_server(), None), "response_time_p95=U;0.8;2;0 response_time_p99=U;;1;0"),
-        (
-            with_objective(with_response_times(busy_server()), objective()),
-            "response_time_p95=0.483s;0.8;2;0 response_time_p99=0.91s;;1;0 objective_missed_share=0.018;;;0;1 "
-            "objective_burn_rate=1.8;;;0",
-        ),
-        (
-            with_objective(with_response_times(busy_server()), objective(unjudged="not judged: the wait is long")),
-            "response_time_p95=0.483s;0.8;2;0 response_time_p99=0.91s;;1;0 objective_missed_share=U;;;0;1 "
-            "objective_burn_rate=U;;;0",
-        ),
+        (TIMED, f"{LOCK.format('U')} {P95} {P99}"),
+        (with_response_times(TIMED, SHORT_ONLY), NO_PERCENTILES),
+        (with_response_times(TIMED, None), NO_PERCENTILES),
+        (with_objective(TIMED, objective()), f"{P95} {P99} {OBJECTIVE.format(0.018, 1.8)}"),
+        (with_objective(TIMED, objective(unjudged="not judged: it waits")), f"{P99} {OBJECTIVE.format('U', 'U')}"),
+        (with_waits(TIMED), f"{LOCK.format(2.2)} {P95} {P99}"),
+        (with_waits(TIMED, waits({"sleep": 1.0})), f"{LOCK.format(0)} {P95} {P99}"),
     ],
 )
-def test_a_plugins_line_has_percentiles_and_the_objective(server, figures):
-    """A percentile that samples do not show is unknown, never its bound; an objective has figures if there is one."""
+def test_figures_of_a_plugins_line(server, figures):
+    """A percentile that samples do not show is unknown, never its bound; an objective has figures if there is one. No
+    thread that waits for an interpreter is 0, and unknown where the kernel does not show it."""
     limits = Thresholds(max_p95=Threshold(0.8, 2.0), max_p99=Threshold(None, 1.0))
     line = render_report([server], limits)
     assert line.endswith(f" {figures}")
     assert all(PERFORMANCE.fullmatch(figure) for figure in line.partition(" | ")[2].split())
-
-
-def test_percentiles_and_the_objective_in_the_report():
-    """Everything has the percentiles; the words say what is measured; no line is too long."""
-    server = with_objective(
-        with_response_times(busy_server()), objective(load_multiple=1.6, load_multiple_reached=True)
-    )
-    text = "\n".join(reports.render_lines(server, everything=True))
-    assert (
-        "  response     p95 480 ms (450 to 520), p50 under 160 ms, p90 300 ms\n"
-        "               (250 to 330), p99 910 ms (800 ms to 1.2 s); inside uWSGI,\n"
-        "               percentiles estimated from 5 samples a second\n" in text
-    )
-    assert "  queue wait   1.0 ms in the listen queue\n" in text
-    assert (
-        "  objective    missed: 99 % within 1 s; 1.8 % of 10,000 requests missed it in\n"
-        "               the last hour (burn rate 1.8, 0.2 in the last 5 min);\n"
-        "               queue wait 2.0 ms; p95 reaches 1 s at 1.6x today's load\n" in text
-    )
-    assert max(map(len, text.splitlines())) <= 80
-
-
-def test_a_server_without_percentiles_has_the_mean_among_what_users_wait():
-    """A document of an exporter 1.0.0, or one of a server with stats-no-cores, has no line of percentiles."""
-    server = with_response_times(busy_server(), None)
-    old = replace(server, flow=replace(server.flow, total_time=None))
-    text = "\n".join(reports.render_lines(old, everything=True))
-    assert "  users wait   51 ms = 1.0 ms in the listen queue + 50 ms in service\n" in text
-    assert "  response  " not in text
-    assert "  objective " not in text
-
-
-def test_a_strangers_route_is_escaped():
-    """A path is what a client sent."""
-    routes = (Route(route="POST /export\x1b[2J", threads=4.9, share=0.61, in_service=5, oldest_seconds=14.0),)
-    text = "\n".join(reports.render_lines(replace(busy_server(), routes=routes), everything=True))
-    assert "  routes       POST /export\\x1b[2J 61 % of the busy threads, oldest 14 s\n" in text

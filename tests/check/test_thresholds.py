@@ -37,49 +37,53 @@ def test_headroom_below_its_minimum(limits, status):
     assert decided == (status != "ok")
 
 
-def test_times_above_their_maximum():
-    """An exceeded threshold is a finding, sorted by severity with the others."""
-    server = with_flow(busy_server(), queue_wait=0.25)
-    judged = apply_thresholds(server, Thresholds(max_queue_wait=Threshold(0.1, 2.0)))
-    assert (judged.status, judged.verdict) == (
-        "warning",
-        "Requests wait 250 ms in the listen queue: --max-queue-wait allows 100 ms.",
-    )
-    assert [finding.code for finding in judged.findings if finding.severity == "warning"] == ["threshold_queue_wait"]
-    server = with_flow(busy_server(), response_time=3.0)
-    judged = apply_thresholds(server, Thresholds(max_response_time=Threshold(0.1, 2.0)))
-    assert (judged.status, judged.verdict) == (
-        "critical",
-        "Requests take 3.0 s on average: --max-response-time allows 2 s.",
-    )
+SLOW = Threshold(0.1, 2.0)
+FULL = "The listen queue is full."
 
 
-def test_the_gravest_decides():
-    """A threshold never makes a verdict better; one as grave adds a finding and keeps the verdict."""
-    server = replace(busy_server(), status="critical", verdict="The listen queue is full.")
-    judged = apply_thresholds(with_flow(server, queue_wait=0.25), Thresholds(max_queue_wait=Threshold(0.1)))
-    assert (judged.status, judged.verdict) == ("critical", "The listen queue is full.")
-    server = replace(busy_server(), status="warning", verdict="Worker 1 is saturated.")
-    judged = apply_thresholds(with_flow(server, queue_wait=0.25), Thresholds(max_queue_wait=Threshold(0.1)))
-    assert (judged.status, judged.verdict) == ("warning", "Worker 1 is saturated.")
-    assert "threshold_queue_wait" in [finding.code for finding in judged.findings]
-    judged = apply_thresholds(with_flow(server, queue_wait=None), Thresholds(max_queue_wait=Threshold(0.1)))
-    assert (judged.status, judged.verdict) == ("warning", "Worker 1 is saturated.")
-    server = with_flow(busy_server(), queue_wait=0.25, response_time=3.0)
-    limits = Thresholds(max_queue_wait=Threshold(0.1), max_response_time=Threshold(0.1, 2.0))
-    judged = apply_thresholds(server, limits)
-    assert (judged.status, judged.verdict.split(" 3.0")[0]) == ("critical", "Requests take")
-    assert [finding.code for finding in judged.findings[:2]] == ["threshold_response_time", "threshold_queue_wait"]
-
-
-def test_a_figure_that_is_not_known_is_not_within_its_limits():
-    """A verdict that would be ok becomes unknown if the figure of a threshold is unknown."""
-    server = with_flow(busy_server(), queue_wait=None)
-    judged = apply_thresholds(server, Thresholds(max_queue_wait=Threshold(0.1)))
-    assert (judged.status, judged.verdict) == (
-        "unknown",
-        "--max-queue-wait cannot be judged: its figure is not known here.",
-    )
+@pytest.mark.parametrize(
+    ("before", "flow", "limits", "status", "verdict"),
+    [
+        (
+            "ok",
+            {"queue_wait": 0.25},
+            Thresholds(max_queue_wait=SLOW),
+            "warning",
+            "Requests wait 250 ms in the listen queue: --max-queue-wait allows 100 ms.",
+        ),
+        (
+            "ok",
+            {"response_time": 3.0},
+            Thresholds(max_response_time=SLOW),
+            "critical",
+            "Requests take 3.0 s on average: --max-response-time allows 2 s.",
+        ),
+        (
+            "ok",
+            {"queue_wait": 0.25, "response_time": 3.0},
+            Thresholds(max_queue_wait=SLOW, max_response_time=SLOW),
+            "critical",
+            "Requests take 3.0 s on average: --max-response-time allows 2 s.",
+        ),
+        (
+            "ok",
+            {"queue_wait": None},
+            Thresholds(max_queue_wait=SLOW),
+            "unknown",
+            "--max-queue-wait cannot be judged: its figure is not known here.",
+        ),
+        ("critical", {"queue_wait": 0.25}, Thresholds(max_queue_wait=SLOW), "critical", FULL),
+        ("warning", {"queue_wait": 0.25}, Thresholds(max_queue_wait=SLOW), "warning", FULL),
+        ("warning", {"queue_wait": None}, Thresholds(max_queue_wait=SLOW), "warning", FULL),
+    ],
+)
+def test_the_gravest_decides(before, flow, limits, status, verdict):
+    """An exceeded threshold never makes a verdict better; one as grave adds a finding and keeps the verdict. A verdict
+    that would be ok becomes unknown if the figure of a threshold is unknown."""
+    judged = apply_thresholds(with_flow(replace(busy_server(), status=before, verdict=FULL), **flow), limits)
+    assert (judged.status, judged.verdict) == (status, verdict)
+    exceeded = [figure for figure in ("response_time", "queue_wait") if (flow.get(figure) or 0.0) > 0.1]
+    assert [finding.code for finding in judged.findings][: len(exceeded)] == [f"threshold_{name}" for name in exceeded]
 
 
 def test_an_idle_server_is_within_every_limit():

@@ -35,6 +35,15 @@ ME = Scraper("me", Ids(os.geteuid(), os.getegid(), tuple(os.getgroups())))
 INI = "[uwsgi]\nmaster = true\nneed-app = true\nsocket = {directory}/app\nwsgi-file = " + f"{APP}\n"
 
 
+LAUNCH = Launch(FoundMaster(os.getpid(), "me"), ME.ids, Path("/srv/shop.ini"), "")
+VASSAL = FoundMaster(os.getpid(), "me", emperor=1)
+
+
+def proposed(name: str = "shop", **changes: object) -> Plan:
+    """The plan for a uWSGI whose file has nothing but its section."""
+    return plan(replace(LAUNCH, text="[uwsgi]\n", **changes), name, ME, alike=1)
+
+
 @pytest.fixture
 def tmp_path():
     """A directory with a short path that other users may enter; of root's, nobody else may write above it."""
@@ -51,6 +60,13 @@ def _no_systemd(tmp_path, monkeypatch):
     monkeypatch.setattr(steps, "OWN_RUNTIME", tmp_path / "own")
     monkeypatch.setattr(steps, "TMPFILES", tmp_path / "tmpfiles.d")
     monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def runs_systemd(monkeypatch, tmp_path, runtime):
+    """Make it a machine with systemd, whose directories of applications are below the test's own."""
+    monkeypatch.setattr(steps, "SYSTEMD", tmp_path)
+    monkeypatch.setattr(steps, "RUNTIME", tmp_path / runtime)
+    monkeypatch.setattr(steps.shutil, "which", lambda _name: "/usr/bin/systemd-tmpfiles")
 
 
 @contextmanager
@@ -133,20 +149,16 @@ def test_two_names_of_one_file(link, tmp_path, capsys):
 
 
 @as_root
-def test_a_directory_that_everybody_may_write(tmp_path):
+def test_a_directory_that_is_taken(tmp_path):
+    """One that everybody may write, or one with a socket of a uWSGI that does not run now."""
     directory = tmp_path / "lasting" / "shop"
     directory.mkdir(parents=True)
     directory.chmod(0o1777)
-    assert "every local user may write" in plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", ME, alike=1).why_none
-
-
-@as_root
-def test_a_socket_of_a_uwsgi_that_does_not_run_now(tmp_path):
-    directory = tmp_path / "lasting" / "shop"
-    directory.mkdir(parents=True)
+    assert "every local user may write" in proposed().why_none
+    directory.chmod(0o755)
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(directory / "stats"))
-    assert "may be of another uWSGI" in plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", ME, alike=1).why_none
+    assert "may be of another uWSGI" in proposed().why_none
 
 
 @as_root
@@ -154,9 +166,7 @@ def test_a_tmpfile_of_somebody_else(monkeypatch, tmp_path):
     """A file in tmpfiles.d that is not the proposed one is never written over: a web server may need its mode."""
     (tmp_path / "tmpfiles.d").mkdir()
     (tmp_path / "app" / "shop").mkdir(parents=True)
-    monkeypatch.setattr(steps, "SYSTEMD", tmp_path)
-    monkeypatch.setattr(steps, "RUNTIME", tmp_path / "app")
-    monkeypatch.setattr(steps.shutil, "which", lambda _name: "/usr/bin/systemd-tmpfiles")
+    runs_systemd(monkeypatch, tmp_path, "app")
     kept = tmp_path / "tmpfiles.d" / "uwsgi-app-shop.conf"
     for text in (
         f"d {tmp_path}/app/shop 0755 root www-data -\n",
@@ -164,11 +174,11 @@ def test_a_tmpfile_of_somebody_else(monkeypatch, tmp_path):
         f"d {tmp_path}/app/shop 2750 root root -\nd /run/more 0755 root root -\n",
     ):
         kept.write_text(text)
-        commands = plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", ME, alike=1).steps[0].lines
+        commands = proposed().steps[0].lines
         assert f"d {tmp_path}/app/shop-stats 2750 " in commands[0]
         assert str(kept) not in commands[0]
     (tmp_path / "app" / "shop-stats").mkdir()
-    commands = plan(replace(LAUNCH, text="[uwsgi]\n"), "shop", ME, alike=1).steps[0].lines
+    commands = proposed().steps[0].lines
     assert f"d {tmp_path}/own/shop 2750 " in commands[0]
 
 
@@ -180,21 +190,18 @@ def test_names_in_commands_are_quoted(tmp_path, monkeypatch):
     directory.mkdir()
     (directory / "shop.ini").write_text("[uwsgi]\n")
     (directory / "link.ini").symlink_to("shop.ini")
-    vassal = replace(
-        LAUNCH, master=FoundMaster(os.getpid(), "me", emperor=1), file=directory / "link.ini", text="[uwsgi]\n"
-    )
-    (command,) = plan(vassal, "shop", ME, alike=1).steps[2].lines
+    (command,) = proposed(master=VASSAL, file=directory / "link.ini").steps[2].lines
     assert shlex.split(command) == ["touch", "-h", str(directory / "link.ini")]
     unit = Unit(r"uwsgi@srv-my\x2dapp.service", main_pid=os.getpid(), can_reload=True)
-    (command,) = plan(replace(LAUNCH, text="[uwsgi]\n", unit=unit), "shop", ME, alike=1).steps[2].lines
+    (command,) = proposed(unit=unit).steps[2].lines
     assert shlex.split(command) == ["systemctl", "reload", unit.name]
 
 
 def test_debians_reload_names_the_application(monkeypatch):
     """Debian's init script knows an application by its file, whatever the name that is unique on this machine."""
     monkeypatch.setattr(steps, "find_harm", lambda _launch: "")
-    launch = replace(LAUNCH, file=Path("/etc/uwsgi/apps-enabled/shop.ini"), text="[uwsgi]\n", is_debian=True)
-    commands = [line for step in plan(launch, "apps-enabled", ME, alike=1).steps for line in step.lines]
+    made = proposed("apps-enabled", file=Path("/etc/uwsgi/apps-enabled/shop.ini"), is_debian=True)
+    commands = [line for step in made.steps for line in step.lines]
     assert "service uwsgi reload shop" in commands
 
 
@@ -257,8 +264,7 @@ def test_reasons_for_other_steps(tmp_path):
         server.process.wait(60)
     with pytest.raises(TrialError, match="No such file"):
         try_directory(ME.ids, tmp_path / "missing", "stats", ME.ids)
-    long = replace(LAUNCH, text="[uwsgi]\n")
-    assert "longer than 102 bytes" in plan(long, "x" * 100, ME, alike=1).why_none
+    assert "longer than 102 bytes" in proposed("x" * 100).why_none
 
 
 @as_root
@@ -289,9 +295,6 @@ def test_what_root_opened_at_the_start(lines, reason, tmp_path):
         assert find_harm(replace(launch, ids=ME.ids)) == ""
         (server.directory / "shop.ini").chmod(0o600)
         assert "may not read" in find_harm(launch)
-
-
-LAUNCH = Launch(FoundMaster(os.getpid(), "me"), ME.ids, Path("/srv/shop.ini"), "")
 
 
 @pytest.mark.parametrize(
@@ -403,17 +406,14 @@ def test_who_reads(monkeypatch):
 def test_a_directory_that_others_use_is_left_alone(monkeypatch, tmp_path):
     """Where systemd runs, it makes the directory at each boot; one that somebody else made keeps its mode."""
     (tmp_path / "tmpfiles.d").mkdir()
-    monkeypatch.setattr(steps, "SYSTEMD", tmp_path)
-    monkeypatch.setattr(steps, "RUNTIME", tmp_path / "app")
-    monkeypatch.setattr(steps.shutil, "which", lambda _name: "/usr/bin/systemd-tmpfiles")
-    launch = replace(LAUNCH, text="[uwsgi]\n")
-    first = plan(launch, "shop", ME, alike=1).steps[0]
+    runs_systemd(monkeypatch, tmp_path, "app")
+    first = proposed().steps[0]
     assert first.lines[0].startswith(f"echo 'd {tmp_path}/app/shop 2750 root root -' > {tmp_path}/tmpfiles.d/")
     (tmp_path / "app" / "shop").mkdir(parents=True)
-    assert f"{tmp_path}/app/shop-stats " in plan(launch, "shop", ME, alike=1).steps[0].lines[0]
+    assert f"{tmp_path}/app/shop-stats " in proposed().steps[0].lines[0]
     subprocess.run(["sh", "-ec", first.lines[0]], check=True)
-    assert f"if-dir = {tmp_path}/app/shop" in plan(launch, "shop", ME, alike=1).steps[0].lines
-    assert "Add at the end" in plan(launch, "shop", ME, alike=1).steps[0].heading
+    assert f"if-dir = {tmp_path}/app/shop" in proposed().steps[0].lines
+    assert "Add at the end" in proposed().steps[0].heading
 
 
 @as_root
@@ -458,24 +458,20 @@ def test_the_emperor_looks_at_the_link(tmp_path, monkeypatch):
     file, link = tmp_path / "shop.ini", tmp_path / "link.ini"
     file.write_text("[uwsgi]\n")
     link.symlink_to(file)
-    vassal = replace(LAUNCH, master=FoundMaster(os.getpid(), "me", emperor=1), text="[uwsgi]\n")
-    saved = plan(replace(vassal, file=file), "shop", ME, alike=1)
+    saved = proposed(master=VASSAL, file=file)
     assert "reloads it as soon as" in saved.steps[1].heading
-    linked = plan(replace(vassal, file=link), "shop", ME, alike=1)
+    linked = proposed(master=VASSAL, file=link)
     assert linked.steps[2].lines == [f"touch -h {link}"]
 
 
 @as_root
 def test_a_runtime_directory_of_others(monkeypatch, tmp_path):
     """If somebody else than root may write above the directory, another one is taken: systemd-tmpfiles refuses it."""
-    monkeypatch.setattr(steps, "SYSTEMD", tmp_path)
-    monkeypatch.setattr(steps, "RUNTIME", tmp_path / "uwsgi" / "app")
-    monkeypatch.setattr(steps.shutil, "which", lambda _name: "/usr/bin/systemd-tmpfiles")
+    runs_systemd(monkeypatch, tmp_path, "uwsgi/app")
     (tmp_path / "uwsgi").mkdir()
-    launch = replace(LAUNCH, text="[uwsgi]\n")
-    assert f"d {tmp_path}/uwsgi/app/shop " in plan(launch, "shop", ME, alike=1).steps[0].lines[0]
+    assert f"d {tmp_path}/uwsgi/app/shop " in proposed().steps[0].lines[0]
     os.chown(tmp_path / "uwsgi", NOBODY, NOBODY)
-    assert f"d {tmp_path}/own/shop " in plan(launch, "shop", ME, alike=1).steps[0].lines[0]
+    assert f"d {tmp_path}/own/shop " in proposed().steps[0].lines[0]
 
 
 @as_root

@@ -28,8 +28,7 @@ from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.source import Answer, File
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.top.feeds import NO_TREND
-from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.servers import ScreenModel, ServerEntry
+from uwsgi_headroom.top.navigation import Navigation, ScreenModel, ServerEntry
 from uwsgi_headroom.top.view.screen import draw
 from uwsgi_headroom.watch.reader import RouteNamer
 from uwsgi_headroom.watch.watch import Watch

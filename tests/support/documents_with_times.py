@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes
 from uwsgi_headroom.documents.schema import Server, Unknown
-from uwsgi_headroom.documents.waits import Backend, Waits, WaitState
+from uwsgi_headroom.documents.waits import Backend, CodeLine, CodeState, Waits, WaitState
 from uwsgi_headroom.record import State
 
 SHORT = Percentile(share=0.5, seconds=None, low=0.0, high=0.16, under=0.16)
@@ -88,6 +88,22 @@ def with_waits(server: Server, section: Waits = KNOWN_WAITS, lock_waiters: Seque
         replace(worker, lock_waiters=waiters) for worker, waiters in zip(server.workers, lock_waiters, strict=False)
     ]
     return replace(server, waits=section, workers=(*workers, *server.workers[len(workers) :]))
+
+
+def code_line(**changes: object) -> CodeLine:
+    """A line of code that waits for a backend."""
+    line = CodeLine(
+        function="query_orders",
+        file="/srv/shop/orders.py",
+        line=3,
+        callee="execute",
+        samples=60,
+        share=0.6,
+        per_request=0.12,
+        states=(CodeState(state="backend", share=0.6),),
+        addresses=("10.0.0.5:5432",),
+    )
+    return replace(line, **changes)
 
 
 def with_reason(server: Server, why: str) -> Server:

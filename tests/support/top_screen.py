@@ -7,12 +7,17 @@ from msgspec.structs import replace
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents import build, schema
-from uwsgi_headroom.top.feeds import Concurrency, Headroom, Trend
-from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.servers import ScreenModel, ServerEntry
+from uwsgi_headroom.documents.history import Concurrency, Headrooms
+from uwsgi_headroom.top.feeds import NO_TREND
+from uwsgi_headroom.top.navigation import Navigation, ScreenModel, ServerEntry
 from uwsgi_headroom.top.view.screen import draw
 
-TREND = Trend(5.0, Concurrency([None, 1.0, 4.0, 9.0] * 15), Headroom([9.0, 3.0, 1.5, 1.1] * 15))
+TREND = replace(
+    NO_TREND,
+    step=5.0,
+    concurrency=Concurrency(observed=[None, 1.0, 4.0, 9.0] * 15),
+    headroom=Headrooms(factor=[9.0, 3.0, 1.5, 1.1] * 15),
+)
 
 
 @functools.cache

@@ -12,16 +12,19 @@ from tests.support.top_screen import TREND, hot, lines
 from tests.support.web_server import serving
 from uwsgi_headroom.config.servers import parse_server_argument
 from uwsgi_headroom.documents import build
+from uwsgi_headroom.documents.history import History
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.source import parse_address
 from uwsgi_headroom.source.address import Http
-from uwsgi_headroom.top.feeds import Feed, FeedError, LocalFeed, RemoteFeed, Trend
+from uwsgi_headroom.top.feeds import Feed, FeedError, LocalFeed, RemoteFeed
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.poll import Poller
 
 
 class FakeFeed:
     """A feed of one server. While `hangs`, it does not answer; with a `problem`, it fails. `asked` counts requests."""
+
+    fleet = None
 
     def __init__(self, name: str, *, hangs: bool = False, problem: str = "") -> None:
         self.where = f"http://{name}:9238"
@@ -41,7 +44,7 @@ class FakeFeed:
         assert name == self.document.name
         return self.document
 
-    async def trend(self, name: str, seconds: float, points: int) -> Trend:
+    async def trend(self, name: str, seconds: float, points: int) -> History:
         await self._answer()
         return TREND
 
@@ -50,15 +53,6 @@ class FakeFeed:
         await self.answers.wait()
         if self.problem:
             raise FeedError(f"{self.where}: {self.problem}")
-
-    async def run(self) -> None:
-        await asyncio.Event().wait()
-
-    async def pause(self) -> None: ...
-
-    def resume(self) -> None: ...
-
-    async def close(self) -> None: ...
 
 
 class _Clock:
@@ -125,7 +119,7 @@ def test_servers_of_a_feed_that_hangs_stay_with_their_age():
         model = poller.model
         seen_at = next(entry.seen_at for entry in model.entries if entry.key == (0, "hangs"))
         assert seen_at > EPOCH
-        from uwsgi_headroom.top.view.server_table import server_table  # noqa: PLC0415
+        from uwsgi_headroom.top.view.tables import server_table  # noqa: PLC0415
 
         rows = [line.plain for line in server_table(model, model.entries, (1, "well"), 200, seen_at + 12).rows]
         by_name = {row.split()[0].strip("> ") or row.split()[1]: row for row in rows}

@@ -77,19 +77,6 @@ def test_the_figures_are_those_of_the_stats():
             top.wait(lambda text: "in service" in text and "1 now" in text)
 
 
-def test_what_a_request_that_sleeps_spends_its_time_on():
-    """The head says "sleep"; where the kernel does not permit to see it, the head says so, and `a` has the reason."""
-    with uwsgi("--processes", "2") as server, in_service(server), driven(server.stats, columns=120, lines=40) as top:
-        known, hidden = "(mean threads, no request completed)", "time         not known: "
-        screen = top.wait(lambda text: known in text or hidden in text)
-        if known in screen:
-            assert all(word in top.wait(lambda text: "│sleep" in text) for word in ("LOCK", known))
-        else:
-            assert "LOCK" not in screen
-            top.press("a")
-            top.wait(lambda text: "Not known: waits: " in text)
-
-
 def test_from_an_exporter_it_shows_what_its_api_says():
     """The verdict, word for word, and the figures are the exporter's; top does not read uWSGI."""
     with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
@@ -119,21 +106,6 @@ def test_several_servers_are_listed_the_worst_first_and_looked_into():
         assert re.search(r"DOWN .*no such file", top.wait(lambda text: " gone   down" in text))
         top.press("\x1b")
         top.wait(lambda text: "2 servers" in text)
-
-
-def test_an_emperors_vassals(tmp_path):
-    with (
-        real_uwsgi.bare(
-            "--emperor",
-            "{directory}/vassals",
-            "--emperor-stats",
-            "{directory}/stats",
-            files={"vassals/one.ini": "[uwsgi]\nmaster = true\nprocesses = 1\nsocket = 127.0.0.1:0\n"},
-        ) as emperor,
-        driven(emperor.stats) as top,
-    ):
-        screen = top.wait(lambda text: "one.ini" in text)
-    assert "Emperor with 1 vassal" in screen
 
 
 def test_keys_sort_and_turn_pages():
@@ -208,22 +180,6 @@ def test_a_server_that_ends_and_comes_back():
         top.wait(lambda text: " up " in text)
 
 
-def test_an_exporter_that_is_gone():
-    """The last figures stay, marked as stale, with their age."""
-    with (
-        uwsgi("--processes", "2") as server,
-        exporter("--stats", server.stats) as running,
-        driven(f"127.0.0.1:{running.port}") as top,
-    ):
-        top.wait(rows)
-        running.process.kill()
-        screen = top.wait(lambda text: "STALE" in text)
-        assert "nothing listens there" in screen
-        assert rows(screen)
-        top.press("q")
-        assert top.ended() == 0
-
-
 def test_an_exporter_that_hangs_holds_up_nothing(tmp_path):
     """A stopped exporter is marked stale while the other one's servers and keys work; then it continues."""
     with (
@@ -245,18 +201,6 @@ def test_an_exporter_that_hangs_holds_up_nothing(tmp_path):
         top.wait(lambda text: "  first" in text and "STALE" in text)
         hanging.resume()
         top.wait(lambda text: "STALE" not in text and "first" in text)
-
-
-def test_the_address_of_a_servers_page_opens_that_server():
-    """The URL, as copied from the browser, opens one of several servers; Esc leads to their list."""
-    with (
-        uwsgi("--processes", "1") as server,
-        exporter("--stats", f"a={server.stats}", "--stats", "b=/nowhere/stats") as running,
-        driven(f"http://127.0.0.1:{running.port}/servers/a/?x=1#workers") as top,
-    ):
-        top.wait(lambda text: " a   up" in text and rows(text))
-        top.press("\x1b")
-        top.wait(lambda text: "2 servers: 1 down" in text and "> a" in text)
 
 
 def test_a_snapshot_of_one_server_of_an_exporter():
@@ -427,14 +371,6 @@ def test_on_a_dumb_terminal_it_prints_one_snapshot():
         assert top.ended() == 0
         assert "No requests yet" in top.text()
         assert b"\x1b" not in top.written
-
-
-def test_nothing_listens_there():
-    """An http:// address at which nothing listens may have been either: the message says so, with status 1."""
-    port = real_uwsgi.free_port()
-    ran = run("top", f"http://127.0.0.1:{port}")
-    assert ran.returncode == 1
-    assert "neither an exporter nor a stats server" in ran.stderr
 
 
 @pytest.mark.slow

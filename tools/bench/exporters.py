@@ -22,7 +22,7 @@ import psutil
 from tests.support import real_uwsgi
 from tools.bench.clients import prefix
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.check.watching import judge
+from uwsgi_headroom.check.command import judge
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.source import Unix

@@ -1,25 +1,335 @@
-"""Runs `check`: finds the servers, judges them, prints the verdicts, and returns the exit status."""
+"""Runs `check`: judges the targets, prints the verdicts, and returns the exit status.
+
+Stats servers are watched for a while, and the documents of exporters are fetched at the same time, until Ctrl-C at the
+latest. An exporter has the history of its servers, and answers at once. Addresses that may be either are asked first.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from math import inf
+from os.path import isfile
+
+from msgspec.structs import replace
 
 from uwsgi_headroom import logs
+from uwsgi_headroom.analysis.findings.limits import find_change
 from uwsgi_headroom.analysis.what_if.measured import Setting, SettingError, parse_settings
 from uwsgi_headroom.check import reports
-from uwsgi_headroom.check.request import EXIT_STATUS, WORST_FIRST, Request, find_worst
-from uwsgi_headroom.check.thresholds import POLL_SECONDS, apply_deploy, apply_thresholds, is_undecided, refuse_too_short
-from uwsgi_headroom.check.watching import SAMPLES_PER_SECOND, Targets, judge_targets, parse_targets, sort_targets
-from uwsgi_headroom.config.defaults import STUCK_SECONDS
+from uwsgi_headroom.check.exporter_client import (
+    NOBODY_LISTENS,
+    ApiError,
+    ExporterPage,
+    Targets,
+    get_document,
+    list_names,
+    sort_targets,
+)
+from uwsgi_headroom.check.request import EXIT_STATUS, WATCH_SECONDS, WORST_FIRST, Request, find_worst
+from uwsgi_headroom.check.tables import find_field
+from uwsgi_headroom.check.thresholds import (
+    POLL_SECONDS,
+    apply_deploy,
+    apply_thresholds,
+    is_undecided,
+    refuse_too_short,
+)
+from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, JOURNAL, STUCK_SECONDS
 from uwsgi_headroom.config.http_client_file import load_optional
-from uwsgi_headroom.config.servers import ServerConfig
-from uwsgi_headroom.config.settings import find_setting
+from uwsgi_headroom.config.servers import (
+    ServerConfig,
+    parse_server_argument,
+    refuse_duplicates,
+)
+from uwsgi_headroom.config.settings import Settings, find_setting
 from uwsgi_headroom.discover import discover_servers
-from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.documents import build
+from uwsgi_headroom.documents.predict import predict_what_if
+from uwsgi_headroom.documents.schema import Error, Server
+from uwsgi_headroom.documents.what_if import WhatIf
+from uwsgi_headroom.errors import ConfigError, ReadError
+from uwsgi_headroom.history.hour import ROW_SECONDS
+from uwsgi_headroom.kernel.host import wait_until_ready
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.source import Address, Http, Unix
+from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.terminal_text import print_lines
+from uwsgi_headroom.watch import suspend
+from uwsgi_headroom.watch.code_watch import CHECK
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.watch import Watch
+from uwsgi_headroom.words.template import fill
+
+_STOPPED_SECONDS = 5.0
+
+_SETTLING_SECONDS = 3.0
+"""How long a server is watched after a reload, in seconds: so long does it serve the requests that waited meanwhile."""
+
+SAMPLES_PER_SECOND = 40.0
+"""The most, of all servers together: percentiles of a single one begin at 20 ms. An exporter takes 5 of each, for as
+long as it runs, but `check` ends soon. As there, receiving documents takes 1 % of the time: large ones are read less
+often."""
+
+_FACTS_SECONDS = 0.15
+"""The least time between two readings of the kernel's facts: less than an exporter's shortest between two samples."""
+
+_MOST_CPU = 0.1
+"""The share of a CPU that sampling may take: `check` runs when something is wrong, often for want of CPU. A sample of
+8x8 with 16 requests in flight takes 3 ms (docs/evidence.md)."""
+
+
+LATE_SECONDS, LATE = 5.0, 0.25
+"""The last part of the time, of which the verdict is if requests became much slower then: so many seconds, or this part
+of all."""
+
+
+async def judge(
+    watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None] = lambda _left: None
+) -> Server:
+    """Watch a server for `seconds` and return its document, which contains the verdict. `progress` is called about once
+    a second with the seconds left. An emperor or a router is judged by one reading.
+
+    If uWSGI is loading its application at the end, as after a full reload, it waits until that is done, for as long
+    again at most. After a suspension (Ctrl-Z) it starts again, so that no figure covers a time without samples.
+    Cancelled early, it judges by the samples so far; cancelled again, it skips the last read. A server that cannot be
+    read or judged has the status `unknown`.
+    """
+    watch.holds_findings = False
+    try:
+        outcome: Reading | ReadError | None = await watch.reader.read()
+        if isinstance(outcome, Reading) and isinstance(outcome.snapshot, Snapshot):
+            seconds += await _watch(watch, seconds, progress)
+            outcome = watch.reader.outcome
+        if isinstance(outcome, ReadError):
+            raise outcome
+    except asyncio.CancelledError:
+        return describe_failure(watch, clock, "interrupted", "It was interrupted before the first reading.")
+    except ReadError as error:
+        _, change = build.explain_failure(error)
+        return describe_failure(watch, clock, error.reason, build.describe_trouble(error), change)
+    document = build.build_server(watch, clock, seconds, (seconds,))
+    late = max(LATE_SECONDS, LATE * seconds)
+    if document.status == "critical" or watch.reading is None or 2 * late > seconds:
+        return document
+    both = watch.figures(watch.reading, (seconds, late))
+    slower = find_change(*both) if len(both) == 2 else None
+    return build.build_server(watch, clock, late, (seconds,), [slower]) if slower else document
+
+
+def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, change: str = "") -> Server:
+    """Make the document of a server that was not judged. reason: one word; sentence: the reason, used as verdict;
+    change: what to do."""
+    return replace(
+        build.build_server(watch, clock, 1.0, ()),
+        state="down",
+        status="unknown",
+        verdict=sentence,
+        error=Error(reason=reason, message=sentence, change=change),
+    )
+
+
+def describe_unread(name: str, address: Address, reason: str, sentence: str) -> Server:
+    """Make the document of a target that cannot be watched, such as a silent exporter or a glob without sockets."""
+    return describe_failure(Watch(name, address), Clock(), reason, sentence)
+
+
+async def _watch(watch: Watch, seconds: float, progress: Callable[[float], None]) -> float:
+    """Sample the server for `seconds`, or until cancelled; longer if it is reloading then. Reads it once more at the
+    end, unless cancelled again. Returns the whole seconds that were added. Raises ReadError if sampling ends."""
+    added = 0.0
+    sampling = asyncio.create_task(watch.sample(), name="sampling")
+    loop = asyncio.get_running_loop()
+    end = loop.time() + seconds
+    try:
+        while (now := loop.time()) < end:
+            progress(end - now)
+            await asyncio.wait({sampling}, timeout=min(ROW_SECONDS, end - now))
+            if sampling.done():
+                raise ReadError("internal", f"sampling ended ({type(sampling.exception()).__name__}): please report it")
+            if loop.time() > now + _STOPPED_SECONDS:
+                end, added = loop.time() + seconds, 0.0
+            if loop.time() >= end:
+                await watch.reader.read()
+            while watch.reader.is_reloading and loop.time() + _SETTLING_SECONDS > end and added < seconds:
+                end, added = end + 1.0, added + 1.0
+    except asyncio.CancelledError:
+        with suppress(asyncio.CancelledError):
+            await watch.reader.read()
+    finally:
+        sampling.cancel()
+    return added
+
+
+PREDICTION_SECONDS = 60.0
+"""Timeout of a prediction: a busy exporter makes one at a time."""
+
+
+async def read_page(page: ExporterPage, seconds: float | None, settings: Sequence[Setting] = ()) -> list[Server]:
+    """Fetch the document of the server that a page shows, or the documents of all servers. seconds: use the exporter's
+    shortest window of at least this length, or else its longest; None: use the window that its page shows. settings:
+    settings to predict.
+
+    If an exporter does not answer, or one of its servers is gone, the document says why.
+    """
+    try:
+        names = [page.server] if page.server is not None else await list_names(page.base)
+    except ApiError as error:
+        return [describe_unread(page.base.netloc, page.base, error.reason, f"{error}.")]
+    if not names:
+        return [describe_unread(page.base.netloc, page.base, "not_found", f"{page.base}: it watches no server.")]
+    documents = await asyncio.gather(*(_read_server(page.base, name, seconds) for name in names))
+    if not settings:
+        return list(documents)
+    return [await _add_prediction(page.base, document, settings) for document in documents]
+
+
+async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
+    path = build.server_path(name)
+    try:
+        document = await get_document(base, path, Server)
+        lengths = sorted(window.asked for window in document.windows)
+        if seconds is None or not lengths:
+            return document
+        wanted = next((length for length in lengths if length >= seconds), lengths[-1])
+        if document.window is None or document.window.asked != wanted:
+            return await get_document(base, f"{path}?window={wanted:g}", Server)
+    except ApiError as error:
+        if error.reason == "http" and not error.is_access:  # the exporter answered a moment ago: the server is missing
+            return describe_unread(name, base, "not_found", f"The exporter at {base} has no server {name}.")
+        return describe_unread(name, base, error.reason, f"{error}.")
+    return document
+
+
+async def _add_prediction(base: Http, document: Server, settings: Sequence[Setting]) -> Server:
+    """Add the exporter's predictions to a document; one server at a time, since an exporter makes few at once."""
+    if document.state != "up":
+        return document
+    path = f"{build.server_path(document.name)}/what-if?settings={','.join(map(str, settings))}"
+    try:
+        predicted = await get_document(base, path, WhatIf, PREDICTION_SECONDS)
+    except ApiError as error:
+        sentence = f"The exporter made no prediction ({error}): it may be busy, or of an earlier version."
+        predicted = WhatIf(name=document.name, time=document.time, refusal=sentence)
+    return replace(document, what_if=predicted)
+
+
+def parse_targets(arguments: Sequence[str]) -> tuple[ServerConfig, ...]:
+    """Parse arguments to servers, globs and URLs. Raises ConfigError."""
+    return refuse_duplicates(parse_server_argument(argument, "check") for argument in arguments)
+
+
+_NO_SOCKET = "No socket matches it: is uWSGI running, with `stats` set to such a path?"
+
+
+async def judge_targets(
+    targets: Targets, request: Request, settings: Sequence[Setting] = (), stuck_seconds: float = STUCK_SECONDS
+) -> list[Server]:
+    """Judge all targets: returns a document with a verdict for each server, and predictions for these settings.
+    stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself. Raises
+    ConfigError if a log is no server's.
+
+    Ctrl-C ends watching; servers are then judged by the samples so far. Raises asyncio.CancelledError on Ctrl-C if all
+    targets are exporters and have not answered.
+    """
+    length = request.seconds or WATCH_SECONDS
+    own = Settings(
+        windows=(length,),
+        stuck_seconds=stuck_seconds,
+        read_locks=request.read_locks,
+        read_pollfds=request.read_pollfds != "false",
+    )
+    wait_until_ready()
+    fleet = Fleet(targets.watched, own, most_cpu=_MOST_CPU)
+    fleet.refresh()
+    watches = fleet.watches()
+    share_samples(watches)
+    _set_logs(watches, request.logs)
+    if request.code is not None:
+        for watch in watches:
+            watch.set_code(replace(CHECK, prefixes=request.code, kept_seconds=length))
+    log_task = asyncio.create_task(fleet.read_logs(), name="read logs")
+    watching = [asyncio.create_task(_judge_and_predict(watch, fleet, length, settings)) for watch in watches]
+    reading = [asyncio.create_task(read_page(page, request.seconds, settings)) for page in targets.exporters]
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _cancel, watching or reading)
+    suspend.between_reads(fleet.pause, fleet.resume)
+    try:
+        documents = list(await asyncio.gather(*watching))
+        answers = await asyncio.gather(*reading)
+    finally:
+        log_task.cancel()
+        if watches:
+            _show("")
+    several = len({page.base for page in targets.exporters}) + bool(watches) > 1
+    for page, answer in zip(targets.exporters, answers, strict=True):
+        at = f"@{page.base.netloc}" * several  # servers of several exporters may have the same name
+        documents += [replace(document, name=f"{document.name}{at}") for document in answer]
+    nobody = f"{NOBODY_LISTENS}.".format("It cannot be read")
+    documents += [describe_unread(url.netloc, url, "refused", nobody) for url in targets.silent]
+    documents += [
+        describe_unread(server.pattern, Unix(server.pattern), "not_found", _NO_SOCKET)
+        for server in targets.watched
+        if server.address is None and _finds_nothing(server)
+    ]
+    return documents
+
+
+def share_samples(watches: Sequence[Watch]) -> None:
+    """Sample a single server as often as uWSGI's safety permits, and none of several less often than an exporter. The
+    kernel is asked no more often than by an exporter: what else samples show does not need it."""
+    for watch in watches:
+        watch.pace.set_rate(max(DEFAULT_SAMPLES_PER_SECOND, SAMPLES_PER_SECOND / len(watches)))
+        watch.reader.facts_every = _FACTS_SECONDS
+
+
+def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
+    """Give each watch its log. Raises ConfigError."""
+    by_name = {watch.name: watch for watch in watches}
+    for text in logs:
+        is_named = "=" in text and not text.startswith(("/", "./", "../", JOURNAL))
+        is_path = len(watches) == 1 and not is_named and ("/" in text or text.startswith(JOURNAL) or isfile(text))
+        ((name, path),) = find_setting("--log").parse([(f"{watches[0].name}={text}" if is_path else text, "--log")])
+        if name not in by_name:
+            raise ConfigError(f"--log: no server is named {name!r}; there are {', '.join(by_name) or 'none'}")
+        by_name[name].set_log(path)
+
+
+async def _judge_and_predict(watch: Watch, fleet: Fleet, seconds: float, settings: Sequence[Setting]) -> Server:
+    document = await judge(watch, fleet.clock, seconds, partial(_show_progress, len(fleet.watches())))
+    if not settings:
+        return document
+    try:
+        what_if = await predict_what_if(watch, fleet.clock, seconds, settings)
+    except asyncio.CancelledError:
+        what_if = WhatIf(name=watch.name, time=fleet.clock.epoch(), refusal="It was interrupted.")
+    return replace(document, what_if=what_if)
+
+
+def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
+    for task in tasks:
+        task.cancel()
+
+
+def _finds_nothing(glob: ServerConfig) -> bool:
+    fleet = Fleet([glob])
+    fleet.refresh()
+    return not fleet.watches()
+
+
+def _show_progress(count: int, left: float) -> None:
+    servers = fill("[count?  {count} servers]", {"count": count > 1 and count})
+    _show(f"watching{servers} for {left:.0f} s more (Ctrl-C: judge now) ")
+
+
+def _show(text: str) -> None:
+    """Show a text in the place of the last one, on standard error if that is a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def run(request: Request) -> int:
@@ -27,7 +337,7 @@ def run(request: Request) -> int:
     and KeyboardInterrupt if interrupted before there is any result."""
     logs.configure("critical", "logfmt")  # verdicts report errors
     settings = _parse_settings(request)
-    stuck_seconds = find_setting("--stuck").parse(request.stuck, "--stuck") if request.stuck else STUCK_SECONDS
+    stuck_seconds = find_setting("--stuck").parse(request.stuck or f"{STUCK_SECONDS:g}s", "--stuck")
     servers = parse_targets(request.addresses) if request.addresses else discover_servers()
     try:
         judged, single = asyncio.run(_judge(servers, request, settings, stuck_seconds))
@@ -51,36 +361,15 @@ async def _judge(
     servers: Sequence[ServerConfig], request: Request, settings: Sequence[Setting], stuck_seconds: float
 ) -> tuple[list[Server], bool]:
     """Return the documents, worst first, and whether the request names a single server. Raises ConfigError if a
-    threshold cannot be judged, or --stuck, --log, --read-locks, --read-pollfds or --code cannot be applied."""
-    access = load_optional(request.http_config)
-    targets = await sort_targets(servers, access) if request.addresses else Targets(tuple(servers))
-    if targets.watched:
-        refuse_too_short(request.thresholds, SAMPLES_PER_SECOND)
-    if targets.exporters and request.stuck:
-        raise ConfigError("--stuck: an exporter judges by its own setting of that name; set it there")
-    if targets.exporters and request.logs:
-        raise ConfigError("--log: an exporter reads the logs of its own setting of that name; set it there")
-    if targets.exporters and request.read_locks:
-        raise ConfigError("--read-locks: an exporter reads by its own setting of that name; set it there")
-    if targets.exporters and request.read_pollfds is not None:
-        raise ConfigError("--read-pollfds: an exporter reads by its own setting of that name; set it there")
-    if targets.exporters and request.code is not None:
-        raise ConfigError("--code: an exporter looks at code by its own setting of that name; set it there")
-    if request.since_reload and (targets.watched or targets.silent):
-        raise ConfigError("--since-reload: only an exporter knows what was before a reload; give the URL of its page")
+    threshold cannot be judged, or if an option cannot be applied to these servers."""
+    targets = Targets(tuple(servers))
+    if request.addresses:
+        targets = await sort_targets(servers, load_optional(request.http_config))
+    _refuse_what_does_not_apply(request, targets)
     loop = asyncio.get_running_loop()
     end = loop.time() + request.wait
     while True:
-        documents = await judge_targets(
-            targets,
-            request.seconds,
-            settings,
-            stuck_seconds,
-            read_locks=request.read_locks,
-            read_pollfds=request.read_pollfds != "false",
-            logs=request.logs,
-            code=request.code,
-        )
+        documents = await judge_targets(targets, request, settings, stuck_seconds)
         judged = [apply_thresholds(document, request.thresholds) for document in documents]
         if not request.since_reload:
             break
@@ -90,12 +379,31 @@ async def _judge(
         if task := asyncio.current_task():
             loop.add_signal_handler(signal.SIGINT, task.cancel)
         await asyncio.sleep(min(POLL_SECONDS, end - loop.time()))
-    return sorted(judged, key=_gravity), targets.single
+    names_one = len(request.addresses) == 1 and servers[0].address is not None
+    return sorted(judged, key=_gravity), names_one and all(page.server for page in targets.exporters)
+
+
+def _refuse_what_does_not_apply(request: Request, targets: Targets) -> None:
+    """Raises ConfigError."""
+    if targets.watched:
+        refuse_too_short(request.thresholds, SAMPLES_PER_SECOND)
+    options = {
+        "--stuck: an exporter judges by its": request.stuck,
+        "--log: an exporter reads the logs of its": request.logs,
+        "--read-locks: an exporter reads by its": request.read_locks,
+        "--read-pollfds: an exporter reads by its": request.read_pollfds,
+        "--code: an exporter looks at code by its": request.code is not None,
+    }
+    given = next((option for option, value in options.items() if value), None)
+    if targets.exporters and given:
+        raise ConfigError(f"{given} own setting of that name; set it there")
+    if request.since_reload and (targets.watched or targets.silent):
+        raise ConfigError("--since-reload: only an exporter knows what was before a reload; give the URL of its page")
 
 
 def _gravity(server: Server) -> tuple[int, float, str]:
-    factor = server.headroom.factor if server.headroom else None
-    return WORST_FIRST.index(server.status), float("inf") if factor is None else factor, server.name
+    factor = find_field(server, "headroom.factor")
+    return WORST_FIRST.index(server.status), inf if factor is None else factor, server.name
 
 
 def _render(judged: Sequence[Server], request: Request, *, single: bool) -> Sequence[str]:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from urllib.parse import urlencode
 
 import msgspec
+from msgspec import structs
 
-from uwsgi_headroom.check.exporter_client import ApiError, ExporterPage, get_document, parse_page
+from uwsgi_headroom.check.exporter_client import ApiError, ExporterPage, get_document, list_names, parse_page
 from uwsgi_headroom.config.defaults import LISTEN_ADDRESS
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.deploys import Comparison, DeployChange, DeployPart
-from uwsgi_headroom.documents.schema import Server, Servers
+from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.source import Http, parse_address
 from uwsgi_headroom.terminal_text import escape_text, print_lines, wrap
-from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, fine_percent, listed, signed_duration
+from uwsgi_headroom.words.formats import byte_size, duration, fine_percent, listed, signed_duration
+from uwsgi_headroom.words.template import fill
 
 _MOST_NAMES = 10
 
@@ -30,51 +33,33 @@ _ANSWER_SECONDS = 30.0
 """A comparison of days reads thousands of records."""
 
 
-@dataclass(frozen=True, slots=True)
-class Comparing:
-    """The request of a comparison. server: its name, or the URL of its page; exporter: the URL of its exporter, if
-    `server` is a name. before, after: seconds, None for the exporter's defaults. around: as the user wrote it; None for
-    the last reload."""
-
-    server: str
-    exporter: str | None = None
-    before: float | None = None
-    after: float | None = None
-    around: str | None = None
-    as_json: bool = False
-    http_config: str | None = None
-
-
-def run(request: Comparing) -> int:
-    """Print a comparison. Raises HeadroomError."""
+def run(request: argparse.Namespace) -> int:
+    """Print a comparison. request: the options of the command. Raises HeadroomError."""
     page = _find_page(request)
-    asked: Mapping[str, float | None] = {
-        "before": request.before,
-        "after": request.after,
-        "around": parse_moment(request.around, time.time()) if request.around else None,
-    }
+    around = request.around and parse_moment(request.around, time.time())
+    asked = {"before": request.before, "after": request.after, "around": around}
     query = urlencode({name: f"{value!r}" for name, value in asked.items() if value is not None})
-    path = f"{build.server_path(page.server or '')}/compare{'?' if query else ''}{query}"
+    path = f"{build.server_path(page.server or '')}/compare?{query}"
     try:
         found = asyncio.run(get_document(page.base, path, Comparison, _ANSWER_SECONDS))
     except ApiError as error:
         if error.reason == "http" and not error.is_access:
             raise HeadroomError(asyncio.run(_explain(page, request)) or str(error)) from None
         raise
-    if request.as_json:
+    if request.json:
         print_lines(msgspec.json.format(msgspec.json.encode(found), indent=2).decode().splitlines())
     else:
-        print_lines(list(_render(found)))
+        print_lines(_render(found))
     return 0
 
 
-async def _explain(page: ExporterPage, request: Comparing) -> str:
+async def _explain(page: ExporterPage, request: argparse.Namespace) -> str:
     """Why an exporter does not compare; empty if that is not known, as of another server."""
     with suppress(ApiError):
-        names = [server.name for server in (await get_document(page.base, build.SERVERS_PATH, Servers)).servers]
+        names = await list_names(page.base)
         if page.server not in names:
-            watched = f"it watches {listed(names, _MOST_NAMES)}" if names else "it watches none"
-            return f"{page.base}: it has no server {page.server}; {watched}"
+            watched = listed(names, _MOST_NAMES) if names else "none"
+            return f"{page.base}: it has no server {page.server}; it watches {watched}"
         document = await get_document(page.base, build.server_path(page.server), Server)
         if request.around is None and document.deploy is None:
             return (
@@ -84,14 +69,14 @@ async def _explain(page: ExporterPage, request: Comparing) -> str:
     return ""
 
 
-def _find_page(request: Comparing) -> ExporterPage:
-    access = load_optional(request.http_config)
-    text = request.server if "://" in request.server else request.exporter or f"http://{LISTEN_ADDRESS}"
+def _find_page(request: argparse.Namespace) -> ExporterPage:
+    is_url = "://" in request.server
+    text = request.server if is_url else request.exporter or f"http://{LISTEN_ADDRESS}"
     url = parse_address(text)
     if not isinstance(url, Http):
         raise ConfigError(f"compare: {text!r} is not the URL of an exporter")
-    page = parse_page(replace(url, access=access))
-    if "://" not in request.server:
+    page = parse_page(replace(url, access=load_optional(request.http_config_file)))
+    if not is_url:
         return page._replace(server=request.server)
     if page.server is None:
         raise ConfigError("compare: give the name of a server, or the URL of its page: .../servers/NAME")
@@ -122,16 +107,10 @@ def _render(found: Comparison) -> Iterator[str]:
         yield from wrap(found.usual.sentence, _WIDTH)
     yield ""
     for name, side in (("before", deploy.before), ("after", deploy.after)):
-        more = [f"{counted(side.requests, 'request')} in {duration(side.seconds)}"]
-        more += [f"{side.throughput:.1f} requests/s"] if side.throughput is not None else []
-        more += [f"p95 {duration(side.p95)}"] if side.p95 is not None else []
-        more += [f"queue wait {duration(side.queue_wait)}"] if side.queue_wait is not None else []
-        more += [f"headroom {factor(side.headroom)}"] if side.headroom is not None else []
-        more += [f"{factor(side.usable)} until requests wait"] if side.usable is not None else []
-        yield from wrap(", ".join(more), _WIDTH, f"{name:8} ", " " * 9)
+        yield from wrap(fill(_SIDE, structs.asdict(side)), _WIDTH, f"{name:8} ", " " * 9)
     if deploy.changes:
         yield ""
-        yield from _list_changes(deploy.changes)
+        yield from map(_describe_change, deploy.changes)
     for title, parts in (("A mean request", deploy.parts), ("By route", deploy.routes)):
         if parts:
             yield ""
@@ -139,22 +118,31 @@ def _render(found: Comparison) -> Iterator[str]:
             yield from _list_parts(parts)
 
 
+_SIDE = (
+    "{requests:request} in {seconds:duration}[throughput? , {throughput:mean} requests/s]"
+    "[p95? , p95 {p95:duration}][queue_wait? , queue wait {queue_wait:duration}]"
+    "[headroom? , headroom {headroom:factor}][usable? , {usable:factor} until requests wait]"
+)
+
+
 _WIDTH, _LONGEST = 80, 50
 
 _NAMES = {"time": "time", "cpu": "CPU time", "errors": "errors", "memory": "memory"}
 
 
-def _list_changes(changes: Sequence[DeployChange]) -> Iterator[str]:
-    for change in changes:
-        name, state = _NAMES[change.subject], "" if change.state == "unclear" else f"  {change.state}"
-        if change.subject in ("time", "cpu"):
-            span = f"{100 * change.low:+.0f} to {100 * change.high:+.0f} %"
-            yield f"{name:8} {duration(change.before):>8} → {duration(change.after):8} {span}{state}"
-        elif change.subject == "errors":
-            yield f"{name:8} {fine_percent(change.before):>8} → {fine_percent(change.after):8}{state}"
-        else:
-            before, after = (byte_size(max(0.0, 60 * each)) for each in (change.before, change.after))
-            yield f"{name:8} {before:>8} → {after:8} a minute in a mean worker{state}"
+def _describe_change(change: DeployChange) -> str:
+    write: Callable[[float], str] = duration
+    more = f" {100 * change.low:+.0f} to {100 * change.high:+.0f} %"
+    if change.subject == "errors":
+        write, more = fine_percent, ""
+    elif change.subject == "memory":
+        write, more = _a_minute, " a minute in a mean worker"
+    state = f"  {change.state}" * (change.state != "unclear")
+    return f"{_NAMES[change.subject]:8} {write(change.before):>8} → {write(change.after):8}{more}{state}"
+
+
+def _a_minute(bytes_per_second: float) -> str:
+    return byte_size(max(0.0, 60 * bytes_per_second))
 
 
 def _list_parts(parts: Sequence[DeployPart]) -> Iterator[str]:

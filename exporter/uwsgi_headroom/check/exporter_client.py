@@ -1,8 +1,10 @@
-"""Reads the API of a running exporter."""
+"""Reads the API of a running exporter, and finds out which addresses are of an exporter."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple, TypeVar
 from urllib.parse import unquote
@@ -10,9 +12,13 @@ from urllib.parse import unquote
 import msgspec
 
 from uwsgi_headroom import source
+from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.defaults import SIZE_CAP
+from uwsgi_headroom.config.servers import ServerConfig
+from uwsgi_headroom.documents.build import SERVERS_PATH
+from uwsgi_headroom.documents.schema import Servers
 from uwsgi_headroom.errors import AccessError, HeadroomError, ReadError, SourceError
-from uwsgi_headroom.source import Address, Http, HttpAccess, Tcp
+from uwsgi_headroom.source import Address, Http, HttpAccess, Tcp, parse_address
 
 T = TypeVar("T")
 
@@ -26,9 +32,11 @@ _WHY = {
     "timeout": "no answer in time",
     "http": "not an exporter, or an exporter without this server",
 }
-_SERVER = re.compile(r"(?P<base>.*?)(?:/api/v1)?/servers/(?P<name>.+?)/?", re.DOTALL)
-_PART = re.compile(r"(?P<name>.+)/(?:history|findings|journal|events|what-if|compare)", re.DOTALL)
-_OTHER = re.compile(r"(?P<base>.*?)/(?:metrics|servers|runbooks|static|api|-)(?:/.*)?", re.DOTALL)
+_PAGE = re.compile(
+    r"(?P<base>.*?)(?:/api/v1/servers/(?P<document>.+?)(?:/(?:history|findings|journal|events|what-if|compare))?"
+    r"|/servers/(?P<page>.+?)|/(?:metrics|servers|runbooks|static|api|-)(?:/.*)?)?/?",
+    re.DOTALL,
+)
 
 Answer = Literal["exporter", "other", "silent", "nobody"]
 """The result of a probe. silent: something listens but does not answer; nobody: nothing listens."""
@@ -61,12 +69,10 @@ def parse_page(url: Http) -> ExporterPage:
 
     The exporter may be served below a path by a proxy.
     """
-    path = url.target.partition("?")[0].partition("#")[0]
-    if match := _SERVER.fullmatch(path):
-        part = _PART.fullmatch(match["name"]) if "/api/v1/" in path else None
-        return ExporterPage(replace(url, target=match["base"] or "/"), unquote((part or match)["name"]))
-    match = _OTHER.fullmatch(path)
-    return ExporterPage(replace(url, target=(match["base"] if match else path.rstrip("/")) or "/"), None)
+    match = _PAGE.fullmatch(re.split("[?#]", url.target)[0])
+    assert match
+    name = match["document"] or match["page"]
+    return ExporterPage(replace(url, target=match["base"] or "/"), name and unquote(name))
 
 
 def find_page(address: Address | None, access: HttpAccess | None) -> ExporterPage | None:
@@ -91,6 +97,14 @@ async def get_document(url: Http, path: str, kind: type[T], seconds: float = ANS
         raise ApiError(f"{url}: the answer does not match this version of the API", "not_json") from None
 
 
+_SILENCE: dict[str, Answer] = {"refused": "nobody", "timeout": "silent"}
+
+
+async def list_names(url: Http) -> list[str]:
+    """The names of the servers of an exporter. Raises ApiError."""
+    return [server.name for server in (await get_document(url, SERVERS_PATH, Servers)).servers]
+
+
 async def find_who_answers(url: Http) -> Answer:
     """Find out who answers at a URL.
 
@@ -103,7 +117,7 @@ async def find_who_answers(url: Http) -> Answer:
     except AccessError:
         return "exporter"  # or another server with a login or TLS, but no stats server: reading it says what is missing
     except SourceError as error:
-        return "nobody" if error.reason == "refused" else "silent" if error.reason == "timeout" else "other"
+        return _SILENCE.get(error.reason, "other")
     return "exporter"
 
 
@@ -117,3 +131,45 @@ def _advise(url: Http, error: AccessError) -> str:
     if url.access is not None or error.reason == "http":
         return str(error)
     return f"{error}; give what is needed with --http.config.file FILE"
+
+
+NOBODY_LISTENS = "{}: nothing listens here, neither an exporter nor a stats server"
+
+
+class Targets(NamedTuple):
+    """What the addresses of a command are. watched: servers and globs to read here; exporters: pages of exporters;
+    silent: http:// addresses at which nothing listens, which could be either."""
+
+    watched: tuple[ServerConfig, ...] = ()
+    exporters: tuple[ExporterPage, ...] = ()
+    silent: tuple[Http, ...] = ()
+
+
+async def sort_targets(
+    servers: Sequence[ServerConfig], access: HttpAccess | None = None, *, slow_is_exporter: bool = False
+) -> Targets:
+    """Find out which addresses are exporters, by asking all that may be one at the same time. access: for every
+    exporter. slow_is_exporter: whether an http:// address that does not answer in time counts as one, since a stats
+    server is usually given as host:port."""
+    pages = [find_page(server.address, access) for server in servers]
+    bases = list(dict.fromkeys(page.base for page in pages if page))
+    answers = dict(zip(bases, await asyncio.gather(*map(find_who_answers, bases)), strict=True))
+    watched, exporters, silent = [], [], []
+    for server, page in zip(servers, pages, strict=True):
+        answer = page and answers[page.base]
+        is_url = isinstance(server.address, Http)
+        if page and (answer == "exporter" or (answer == "silent" and is_url and slow_is_exporter)):
+            exporters.append(page)
+        elif answer == "nobody" and isinstance(server.address, Http):
+            silent.append(server.address)
+        else:
+            watched.append(server)
+    return Targets(tuple(watched), tuple(exporters), tuple(silent))
+
+
+def find_local_exporter(access: HttpAccess | None) -> Http | None:
+    """The exporter of this machine, which has an hour of history and reads uWSGI already; None if none answers."""
+    local = parse_address(f"http://{defaults.LISTEN_ADDRESS}")
+    assert isinstance(local, Http)
+    url = replace(local, access=access)
+    return url if asyncio.run(find_who_answers(url)) == "exporter" else None

@@ -11,8 +11,8 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import isfinite
+from typing import NamedTuple
 
 from uwsgi_headroom.terminal_text import escape_text, print_lines
 
@@ -20,8 +20,7 @@ _LONGEST_TEXT = 1000
 """In characters: version 2 of the NRPE protocol carries 1024 bytes, and a pager shows fewer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Performance:
+class Performance(NamedTuple):
     """A figure in a plugin's line. value None: unknown (`U`); unit: `s`, or empty for a plain number; warning and
     critical: ranges that are ok, such as `2:` (2 or more) and `0.5` (0 to 0.5), or empty; least and most: the range
     of possible values."""
@@ -41,7 +40,7 @@ def render_line(status: str, text: str, figures: Iterable[Performance] = ()) -> 
     if len(harmless) > _LONGEST_TEXT:
         harmless = f"{harmless[: _LONGEST_TEXT - 3]}..."
     performance = " ".join(map(_render, figures))
-    return f"{status.upper()} - {harmless}{f' | {performance}' if performance else ''}"
+    return f"{status.upper()} - {harmless} | {performance}".removesuffix(" | ")
 
 
 def render_label(text: str) -> str:
@@ -50,8 +49,9 @@ def render_label(text: str) -> str:
 
 
 def _render(figure: Performance) -> str:
-    known = figure.value is not None and isfinite(figure.value)
-    value = f"{_number(figure.value)}{figure.unit}" if known else "U"
+    value = "U"
+    if figure.value is not None and isfinite(figure.value):
+        value = f"{_number(figure.value)}{figure.unit}"
     parts = (value, figure.warning, figure.critical, _number(figure.least), _number(figure.most))
     return f"{figure.label}={';'.join(parts)}".rstrip(";")
 

@@ -9,18 +9,20 @@ restarts workers (the master FIFO, touch-workers-reload, an emperor) restarts al
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from contextlib import suppress
 from urllib.parse import quote
 
 from uwsgi_headroom import logs
-from uwsgi_headroom.check.exporter_client import ExporterPage, find_who_answers
-from uwsgi_headroom.check.watching import parse_targets, read_page, sort_targets
+from uwsgi_headroom.check.command import parse_targets, read_page
+from uwsgi_headroom.check.exporter_client import NOBODY_LISTENS, ExporterPage, find_local_exporter, sort_targets
+from uwsgi_headroom.check.tables import find_field
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.defaults import LISTEN_ADDRESS
+from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.servers import ServerConfig, default_name
 from uwsgi_headroom.discover import discover_servers
@@ -28,12 +30,13 @@ from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.documents.workers import Worker
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
-from uwsgi_headroom.source import Http, HttpAccess, parse_address
+from uwsgi_headroom.source import HttpAccess
 from uwsgi_headroom.terminal_text import print_lines, wrap
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.formats import chosen as exact
 from uwsgi_headroom.words.formats import counted, duration, fit_duration, listed, name_pids, numbered
 from uwsgi_headroom.words.states import WORKERS
+from uwsgi_headroom.words.template import Facts, fill
 
 WIDTH = 80
 
@@ -44,14 +47,13 @@ _MOST_AGES = 4
 """More ages of requests of one worker are counted."""
 
 
-def run(server: str, numbers: Sequence[int], *, stuck: bool, http_config: str | None = None) -> int:
-    """Print the workers of a server and the commands that restart the chosen ones, and return the exit status. server:
-    its name, its address, or the page of an exporter; numbers, stuck: which workers, none of both for a list without
-    commands. Raises HeadroomError if there is nothing to restart."""
+def run(options: argparse.Namespace) -> int:
+    """Print the workers of a server and the commands that restart the chosen ones, and return the exit status. Without
+    chosen ones, it is a list without commands. Raises HeadroomError if there is nothing to restart."""
     logs.configure("critical", "logfmt")
-    document = _find(server, load_optional(http_config))
+    document = _find(options.server, load_optional(options.http_config_file))
     _refuse_what_has_no_workers(document)
-    chosen = _choose(document, numbers, stuck=stuck)
+    chosen = _choose(document, options.worker or (), stuck=options.stuck)
     print_lines(render_lines(document, chosen))
     return 0
 
@@ -65,27 +67,31 @@ def _find(text: str, access: HttpAccess | None) -> Server:
             return asyncio.run(_read(parse_targets([text])[0], access))
         except ConfigError as error:  # a name may have a slash
             refusal = error
-    local = parse_address(f"http://{LISTEN_ADDRESS}")
-    assert isinstance(local, Http)
-    found = asyncio.run(_ask(ExporterPage(replace(local, access=access), text)))
+    local = find_local_exporter(access)
+    found = local and asyncio.run(_ask(ExporterPage(local, text)))
     if found:
         return found
     servers = discover_servers()
     same = [each for each in servers if each.address and text in (each.name, default_name(each.address))]
-    if len(same) != 1:
-        names = [each.name for each in same or servers]
-        why = f"{len(same)} servers here have the name {text}" if same else f"no server here has the name {text}"
-        raise refusal or HeadroomError(
-            f"{why}: give the address of one, such as {listed(names, 5)}, or its page, if an exporter does not listen "
-            f"on {LISTEN_ADDRESS}: http://HOST:PORT/servers/{quote(text)}"
-        )
-    return asyncio.run(_read(same[0], access))
+    if len(same) == 1:
+        return asyncio.run(_read(same[0], access))
+    facts: Facts = {
+        "same": len(same) or None,
+        "name": text,
+        "other": listed([each.name for each in same or servers], 5),
+    }
+    facts |= {"here": defaults.LISTEN_ADDRESS, "quoted": quote(text)}
+    raise refusal or HeadroomError(fill(_WHICH, facts))
+
+
+_WHICH = (
+    "[same? {same} servers here have][not same? no server here has] the name {name}: give the address of one, such as "
+    "{other}, or its page, if an exporter does not listen on {here}: http://HOST:PORT/servers/{quoted}"
+)
 
 
 async def _ask(page: ExporterPage) -> Server | None:
-    """The document of the exporter; None if it does not answer, speaks TLS, or has no such server."""
-    if await find_who_answers(page.base) != "exporter":
-        return None
+    """The document of the exporter; None if it speaks TLS, or has no such server."""
     (document,) = await read_page(page, None)
     return document if document.error is None or document.error.reason not in ("not_found", "refused", "http") else None
 
@@ -101,7 +107,7 @@ async def _read(server: ServerConfig, access: HttpAccess | None) -> Server:
     if server.address is None:
         raise HeadroomError(f"{server.pattern}: give the address of one server instead of a pattern")
     if targets.silent:
-        raise HeadroomError(f"{server.address}: nothing listens here, neither an exporter nor a stats server")
+        raise HeadroomError(NOBODY_LISTENS.format(server.address))
     watch = Watch(server.name, server.address)
     outcome = await watch.reader.read()
     if isinstance(outcome, ReadError):
@@ -135,11 +141,11 @@ def _choose(server: Server, numbers: Sequence[int], *, stuck: bool) -> list[Work
         )
     chosen = {number: known[number] for number in numbers}
     if stuck:
-        limit = server.threads.stuck_seconds if server.threads else 0.0
         if server.threads is None or server.threads.stuck is None:
             raise HeadroomError(
                 f"{server.name}: ages of requests are not known (stats-no-cores): give --worker NUMBERS"
             )
+        limit = server.threads.stuck_seconds
         hold = {number: worker for number, worker in known.items() if (worker.oldest_request_age or 0.0) >= limit}
         if not hold and not chosen:
             raise HeadroomError(f"{server.name}: no request has been in service for {exact(limit)} or longer")
@@ -147,13 +153,18 @@ def _choose(server: Server, numbers: Sequence[int], *, stuck: bool) -> list[Work
     return [chosen[number] for number in sorted(chosen)]
 
 
+_HEAD = "{name}  uWSGI {version}[host?  on {host}], master {master:plain}[read? , read at {read}]"
+_ABSENT = "{absent:Worker} {absent:has|have} no process now."
+_WITHOUT_LOSS = "Without loss (a worker ends after its last request: never, if that is stuck):"
+
+
 def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
     """Write the chosen workers, the commands that restart them and what is lost; without any, all workers."""
     assert server.identity
-    master = server.identity.local_pid or server.identity.pid
-    on = f" on {server.identity.host}" if server.identity.host else ""
-    read = time.strftime(", read at %H:%M:%S %Z", time.localtime(server.read_at)) if server.read_at else ""
-    yield from _wrap(f"{server.name}  uWSGI {server.version or '?'}{on}, master {master}{read}", rest="  ")
+    facts: Facts = {"name": server.name, "version": server.version or "?", "host": server.identity.host}
+    facts["master"] = server.identity.local_pid or server.identity.pid
+    facts["read"] = server.read_at and time.strftime("%H:%M:%S %Z", time.localtime(server.read_at))
+    yield from _wrap(fill(_HEAD, facts), rest="  ")
     yield ""
     yield "  worker      PID  state    up        requests in service"
     for worker in chosen or server.workers:
@@ -164,73 +175,78 @@ def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
         return
     here = [worker for worker in chosen if (worker.local_pid or worker.pid or 0) > 1]
     if absent := [worker.worker_id for worker in chosen if worker not in here]:
-        yield from _wrap(f"{numbered('Worker', absent)} {'has' if len(absent) == 1 else 'have'} no process now.")
+        yield from _wrap(fill(_ABSENT, {"absent": absent}))
     if not here:
         return
     pids, sudo = name_pids(worker.local_pid for worker in here), _sudo(server, here)
     if not all(worker.local_pid for worker in here):
-        yield from _wrap(_doubt(server))
+        why = next((each.why for each in server.unknown if each.what == "processes"), None)
+        yield from _wrap(fill(_DOUBT, {"why": why}))
         yield ""
     yield f"Restart {numbered('worker', [worker.worker_id for worker in here])} now{_where(server, here)}:"
     yield f"  {sudo}kill -TERM {pids}"
-    yield from _wrap(f"{_say_lost(here)} {_say_rest(server, here)}")
+    yield from _wrap(_say_lost(server, here))
     yield ""
     yield f"If a PID is still there after {exact(KILL_SECONDS)}:"
     yield f"  {sudo}kill -KILL {pids}"
     yield ""
-    yield "Without loss (a worker ends after its last request: never, if that is stuck):"
+    yield _WITHOUT_LOSS
     yield f"  {sudo}kill -HUP {pids}"
 
 
-def _doubt(server: Server) -> str:
-    """Why a command has a placeholder, and what to put in its place."""
-    why = next((each.why for each in server.unknown if each.what == "processes" and each.why), None)
-    return (
-        "The PIDs above are uWSGI's own figures: the kernel does not prove that they are workers of this uWSGI"
-        f"{f' ({why})' if why else ''}. Before you replace PID, look at the process on uWSGI's host: `ps -fp PID`."
-    )
+_DOUBT = (
+    "The PIDs above are uWSGI's own figures: the kernel does not prove that they are workers of this uWSGI[why?  "
+    "({why})]. Before you replace PID, look at the process on uWSGI's host: `ps -fp PID`."
+)
 
 
 def _describe(worker: Worker) -> str:
-    age = "-" if worker.age is None or not worker.pid else fit_duration(worker.age, 8)
-    pid = worker.local_pid or worker.pid or "-"
-    return f"  {worker.worker_id:>6}  {pid:>7}  {WORKERS[worker.state].short:7}  {age:8}  {_say_requests(worker)}"
+    pid = worker.local_pid or worker.pid
+    age = worker.age is not None and worker.pid and fit_duration(worker.age, 8)
+    begin = f"  {worker.worker_id:>6}  {pid or '-':>7}  {WORKERS[worker.state].short:7}  {age or '-':8}  "
+    ages = listed([duration(age) for age in worker.request_ages], _MOST_AGES) if worker.request_ages else None
+    facts: Facts = {
+        "known": worker.busy_threads is not None,
+        "busy": worker.busy_threads,
+        "ages": bool(worker.busy_threads) and ages,
+    }
+    return begin + fill("[known? {busy}][not known? not known][known, ages? , for {ages}]", facts)
 
 
-def _say_requests(worker: Worker) -> str:
-    if worker.busy_threads is None:
-        return "not known"
-    ages = [duration(age) for age in worker.request_ages]
-    return f"{worker.busy_threads}{f', for {listed(ages, _MOST_AGES)}' if ages and worker.busy_threads else ''}"
+_LOST = (
+    "[unknown? The restart loses the requests in progress. Their number is not known (stats-no-cores).]"
+    "[none? No request is in service in {workers:it|them} now.]"
+    "[lost? This loses {lost:request}, in service now: the clients get no answer.]"
+    " The master starts [one? a new worker][not one? new workers]; "
+    "[alone? no other accepts requests: requests wait until then.]"
+    "[others? {others:plain} {others:other serves|others serve} meanwhile][free? , with {free}][others? .]"
+)
 
 
-def _say_lost(chosen: Sequence[Worker]) -> str:
-    """What a restart at once loses."""
+def _say_lost(server: Server, chosen: Sequence[Worker]) -> str:
+    """What a restart at once loses, and who serves meanwhile."""
     numbers = [worker.busy_threads for worker in chosen]
-    known = [number for number in numbers if number is not None]
-    if len(known) < len(numbers):
-        return "The restart loses the requests in progress. Their number is not known (stats-no-cores)."
-    lost = sum(known)
-    if not lost:
-        return "No request is in service in it now." if len(chosen) == 1 else "No request is in service in them now."
-    return f"This loses {counted(lost, 'request')}, in service now: the clients get no answer."
-
-
-def _say_rest(server: Server, chosen: Sequence[Worker]) -> str:
     rest = [worker for worker in server.workers if worker.accepting and worker.pid and worker not in chosen]
-    starts = f"The master starts {'a new worker' if len(chosen) == 1 else 'new workers'};"
-    if not rest:
-        return f"{starts} no other accepts requests: requests wait until then."
+    is_known = None not in numbers
+    lost = sum(number or 0 for number in numbers)
     free = sum((worker.threads or 0) - (worker.busy_threads or 0) for worker in rest)
-    known = all(worker.threads is not None and worker.busy_threads is not None for worker in rest)
-    return f"{starts} {len(rest)} other{'s' * (len(rest) > 1)} serve{'s' * (len(rest) == 1)} meanwhile" + (
-        f", with {counted(free, 'free thread')}." if known else "."
-    )
+    all_known = all(worker.threads is not None and worker.busy_threads is not None for worker in rest)
+    facts: Facts = {
+        "unknown": not is_known,
+        "none": is_known and not lost,
+        "lost": (is_known and lost) or None,
+        "workers": len(chosen),
+        "one": len(chosen) == 1,
+        "alone": not rest,
+        "others": len(rest) or None,
+        "free": bool(rest) and all_known and counted(free, "free thread"),
+    }
+    return fill(_LOST, facts)
 
 
 def _where(server: Server, chosen: Sequence[Worker]) -> str:
     """Where the command has to run, to follow `now`; empty if that is here."""
-    host = server.identity.host if server.identity else None
+    host = find_field(server, "identity.host")
     if host is not None and host != os.uname().nodename:
         return f", on {host}"
     return "" if all(worker.local_pid for worker in chosen) else ", where uWSGI runs"
@@ -240,10 +256,9 @@ def _sudo(server: Server, chosen: Sequence[Worker]) -> str:
     """`sudo`, if the workers are another user's."""
     if _where(server, chosen) or os.geteuid() == 0:
         return ""
-    try:
-        return "" if all(os.stat(f"/proc/{worker.local_pid}").st_uid == os.geteuid() for worker in chosen) else "sudo "
-    except OSError:
-        return ""
+    with suppress(OSError):
+        return "sudo " * any(os.stat(f"/proc/{worker.local_pid}").st_uid != os.geteuid() for worker in chosen)
+    return ""
 
 
 def _wrap(text: str, rest: str = "") -> list[str]:

@@ -19,10 +19,10 @@ from msgspec.structs import replace
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.findings import first_act
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
-from uwsgi_headroom.check.request import WORST_FIRST, Threshold, Thresholds, find_worst
-from uwsgi_headroom.check.worker_table import render_plain
+from uwsgi_headroom.check.request import WORST_FIRST, Thresholds, find_worst
+from uwsgi_headroom.check.tables import UNKNOWN, find_field, render_plain
+from uwsgi_headroom.check.thresholds import LIMITED, Limited, find_limits, find_value
 from uwsgi_headroom.documents.lines import MATTERS, list_lines
-from uwsgi_headroom.documents.response_times import find_percentile
 from uwsgi_headroom.documents.schema import Finding, Line, Server
 from uwsgi_headroom.documents.sentences import (
     describe_code_line,
@@ -32,12 +32,11 @@ from uwsgi_headroom.documents.sentences import (
     find_since,
     lacks_host_only,
     list_problems,
-    percentile_name,
     shorten_act,
     write_moment,
 )
 from uwsgi_headroom.documents.waits import Code, CodeLine
-from uwsgi_headroom.documents.what_if import PredictedLoad, PredictedSetting, WhatIf
+from uwsgi_headroom.documents.what_if import PredictedLoad, WhatIf
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.words.formats import amount, byte_size, counted, factor, fit_duration, percent, rate
 from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
@@ -58,8 +57,9 @@ def render_lines(server: Server, *, everything: bool = False) -> Iterator[str]:
     and where the time goes; then each problem follows. everything: with all figures, workers and notes."""
     lines = list_lines(server)
     head = [*_wrap(_identify(server), indent=("", "  ")), *_wrap(_verdict(server, lines))]
-    shown = [line for line in lines if everything or _is_first(line, server)]
-    head += [text for line in shown if not _is_said_elsewhere(line) for text in _write_line(line)]
+    for line in lines:
+        if (everything or _is_first(line, server)) and not _is_said_elsewhere(line):
+            head += _section(line.label, "".join(map(_keep_together, line.parts)))
     yield from head
     if server.state == "up" and everything:
         yield from _everything(server)
@@ -91,11 +91,6 @@ _NO_LOSS = ("figures", "residency")
 """What is not known and no reader of a report misses."""
 
 
-def _write_line(line: Line) -> list[str]:
-    parts = [_keep_together(part) for part in line.parts]
-    return _section(line.label, "".join(parts))
-
-
 _LONGEST_KEPT = 40
 
 
@@ -117,18 +112,21 @@ def _first_screen(server: Server, room: int) -> Iterator[str]:
     """Write each problem in as many lines as there are, at most, on the rest of the first screen."""
     problems = list_problems(server)
     shown = problems[:_MOST_PROBLEMS]
-    more = [f"... and {len(problems) - len(shown)} more"] if len(problems) > len(shown) else []
+    after = [f"... and {len(problems) - len(shown)} more"] * (len(problems) > len(shown))
     left = _count_left_out(server)
-    named = _find_named_workers(shown)
-    table = ["", *render_plain(server, WIDTH, named if len(server.workers) > _MOST_ROWS else ())] if named else []
     blocks = [_block(finding, server, is_first=place == 0) for place, finding in enumerate(shown)]
     sizes = [min(len(block), _MOST_BLOCK) for block in blocks]
-    while sum(sizes) + len(sizes) + len(more) + len(left) > room and max(sizes, default=0) > _LEAST_BLOCK:
+    while sum(sizes) + len(sizes) + len(after) + len(left) > room and max(sizes, default=0) > _LEAST_BLOCK:
         place = max(range(len(sizes)), key=lambda each: (sizes[each], each))
         sizes[place] -= 1
-    for block, size in zip(blocks, sizes, strict=True):
-        yield from cut_lines(block, size) if block is blocks[0] else ("", *cut_lines(block, size))
-    yield from (*more, *table, *left)
+    for place, (block, size) in enumerate(zip(blocks, sizes, strict=True)):
+        yield from [""] * (place > 0)
+        yield from cut_lines(block, size)
+    yield from after
+    if named := _find_named_workers(shown):
+        many = len(server.workers) > _MOST_ROWS
+        yield from ("", *render_plain(server, WIDTH, named if many else ()))
+    yield from left
 
 
 _MOST_ROWS = 8
@@ -145,15 +143,15 @@ def _find_named_workers(problems: Sequence[Finding]) -> set[int]:
 def _block(finding: Finding, server: Server, *, is_first: bool) -> list[str]:
     """Write a problem. The first one is the verdict, whose title and first act stand above."""
     act = first_act(finding.change)
+    lines: list[str] = []
+    if not (is_first and finding.title == server.verdict):
+        lines += _wrap(f"{finding.severity.upper()}  {finding.title}")
+        lines += _section("DO", shorten_act(act))
+    harms = [harm.evidence for harm in finding.harms if not is_first]
+    lines += _fit_sentences("why", " ".join(filter(None, (finding.evidence, *harms))))
     _, _, rest = finding.change.partition(f"{act}. " if act in finding.change else ". ")
-    is_said = is_first and finding.title == server.verdict
-    lines = [] if is_said else _wrap(f"{finding.severity.upper()}  {finding.title}")
-    lines += [] if is_said or not act else _section("DO", shorten_act(act))
-    harms = [] if is_first else [harm.evidence for harm in finding.harms]
-    if evidence := " ".join(filter(None, (finding.evidence, *harms))):
-        lines += _fit_sentences("why", evidence)
     rest = rest.removeprefix("Then ")
-    return lines + (_fit_sentences("then", f"{rest[:1].upper()}{rest[1:]}") if rest else [])
+    return lines + _fit_sentences("then", f"{rest[:1].upper()}{rest[1:]}")
 
 
 def _fit_sentences(name: str, text: str) -> list[str]:
@@ -171,11 +169,13 @@ _SENTENCE_ENDS = re.compile(r"(?<=\.) (?=[A-Z`])")
 
 def _count_left_out(server: Server) -> list[str]:
     """Say in one line what else is known."""
+    if not server.window:
+        return []
     notes = sum(finding.severity == "info" for finding in server.findings)
     unknown = sum(each.what not in _NO_LOSS for each in server.unknown)
     facts: Facts = {"notes": notes or None, "unknown": unknown or None}
     text = "Add `--all` for [notes? {notes:note}, ][unknown? {unknown:unknown figure}, ]the workers and all figures."
-    return ["", *_wrap(fill(text, facts))] if server.window else []
+    return ["", *_wrap(fill(text, facts))]
 
 
 def _identify(server: Server) -> str:
@@ -184,8 +184,8 @@ def _identify(server: Server) -> str:
         "name": server.name,
         "address": server.address,
         "version": server.state == "up" and server.version,
-        "host": server.identity.host if server.identity else None,
-        "window": server.window.seconds if server.window else None,
+        "host": _host_of(server),
+        "window": find_field(server, "window.seconds"),
         "kind": server.kind or "",
     }
     return fill(
@@ -219,7 +219,7 @@ def _code(code: Code) -> Iterator[str]:
 def write_code_lines(lines: Sequence[CodeLine], width: int, text: str = "") -> Iterator[str]:
     """Write those lines of code that contain a text, each with its time of a request and its share of busy threads."""
     for line in lines:
-        time = "" if line.per_request is None else fit_duration(line.per_request, 8)
+        time = fill("[time? {time}]", {"time": line.per_request and fit_duration(line.per_request, 8)})
         what = describe_code_line(line)
         if text.casefold() in what.casefold():
             yield from wrap(what, width, f"  {time:>8} {percent(line.share):>6}  ", " " * CODE_AT)
@@ -245,50 +245,37 @@ def _wrap(text: str, indent: tuple[str, str] = ("", "")) -> list[str]:
     return wrap(text, WIDTH, *indent)
 
 
-_TOO_MUCH = "too much"
-_NOT_KNOWN = "unknown"
-_HEAD = "  {:<10}{:>9}  {:<12}"
-_TIME = "{:>14}"
-_MEMORY = "{:>9}"
-
-
 def _what_if(document: WhatIf) -> Iterator[str]:
     """Write the section; for a refusal, its reason."""
     if document.refusal is not None:
         yield from _wrap(f"What if: not known. {document.refusal}")
         return
-    today = [document.today] if document.today and not any(each.is_observed for each in document.predictions) else []
-    rows = [*today, *document.predictions]
-    loads = rows[0].loads if rows else ()
+    rows = list(document.predictions)
+    if document.today and not any(row.is_observed for row in rows):
+        rows.insert(0, document.today)
+    loads = [f"at {rate(at.throughput)}" for at in rows[0].loads] if rows else []
     yield "What if (mean times with the wait in the listen queue; *: the observed setting)"
-    yield (
-        _HEAD.format("", "most", "limited")
-        + "".join(_TIME.format(f"at {rate(at.throughput)}") for at in loads)
-        + _MEMORY.format("")
-    ).rstrip()
-    yield _HEAD.format("setting", "req/s", "by") + _TIME.format("time") * len(loads) + _MEMORY.format("memory")
+    yield _row("", "most", "limited", loads, "")
+    yield _row("setting", "req/s", "by", ["time"] * len(loads), "memory")
     for row in rows:
-        yield _row(row).rstrip()
+        memory = UNKNOWN if row.memory is None else byte_size(row.memory)
+        times = [_total_time(at) for at in row.loads]
+        setting = f"{row.setting}{'*' * row.is_observed}"
+        yield _row(setting, amount(row.most_throughput), LIMIT_WORDS[row.limit].short, times, memory)
     yield ""
-    sentences = [document.check.sentence] if document.check else []
-    sentences += [row.memory_sentence for row in rows if row.memory_sentence]
-    for sentence in (*sentences, *document.cautions):
+    sentences = [find_field(document, "check.sentence"), *(row.memory_sentence for row in rows), *document.cautions]
+    for sentence in filter(None, sentences):
         yield from _wrap(sentence, ("  ", "  "))
 
 
-def _row(row: PredictedSetting) -> str:
-    name = f"{row.setting}{'*' if row.is_observed else ''}"
-    memory = "-" if row.memory is None else byte_size(row.memory)
-    times = "".join(_TIME.format(_total_time(at)) for at in row.loads)
-    return (
-        _HEAD.format(name, amount(row.most_throughput), LIMIT_WORDS[row.limit].short) + times + _MEMORY.format(memory)
-    )
+def _row(setting: str, most: str, limit: str, times: Sequence[str], memory: str) -> str:
+    return f"  {setting:<10}{most:>9}  {limit:<12}{''.join(f'{time:>14}' for time in times)}{memory:>9}".rstrip()
 
 
 def _total_time(at: PredictedLoad) -> str:
     if not at.sustained:
-        return _TOO_MUCH
-    return _NOT_KNOWN if at.total_time is None else fit_duration(at.total_time, 7)
+        return "too much"
+    return "unknown" if at.total_time is None else fit_duration(at.total_time, 7)
 
 
 def count_statuses(judged: Sequence[Server]) -> str:
@@ -300,11 +287,10 @@ def count_statuses(judged: Sequence[Server]) -> str:
 
 def describe_headroom(server: Server) -> str:
     """Return `1.2x`, `>100x`, or `-` if headroom is unknown."""
-    if server.state != "up" or server.headroom is None:
-        return "-"
-    if server.headroom.factor is None:
-        return ">100x" if server.headroom.far else "-"
-    return factor(server.headroom.factor)
+    room = server.headroom
+    if server.state != "up" or room is None or (room.factor is None and not room.far):
+        return UNKNOWN
+    return ">100x" if room.factor is None else factor(room.factor)
 
 
 _LONGEST_NAME = 24
@@ -317,17 +303,13 @@ def render_list(judged: Sequence[Server], *, everything: bool = False) -> Iterat
     for sentence in full.values():
         yield from _wrap(sentence, indent=("", "  "))
     yield ""
-    names = [escape_text(server.name) for server in judged]
-    width = min(_LONGEST_NAME, max(map(len, names)))
-    for name, server in zip(names, judged, strict=True):
-        yield from _line(name, server, width)
-        act = "" if lacks_host_only(server) and _host_of(server) in full else find_first_act(server)
-        if act and server.status != "ok":
-            yield from cut_lines(_wrap(act, indent=(f"{'':8}  DO  ", "")), 1)
+    width = min(_LONGEST_NAME, max(len(escape_text(server.name)) for server in judged))
     for server in judged:
-        if (
-            server.status != "ok" or server.what_if
-        ) and server.state == "up":  # for the others, the line above is complete
+        yield from _line(server, width)
+        if server.status != "ok" and not (lacks_host_only(server) and _host_of(server) in full):
+            yield from cut_lines(_wrap(find_first_act(server), indent=(f"{'':8}  DO  ", "")), 1)
+    for server in judged:  # of one that is not up, the line above is complete
+        if server.state == "up" and (server.status != "ok" or server.what_if):
             yield ""
             yield "-" * WIDTH
             yield from render_lines(server, everything=everything)
@@ -343,16 +325,17 @@ def _describe_full_hosts(judged: Sequence[Server]) -> dict[str | None, str]:
 
 
 def _host_of(server: Server) -> str | None:
-    return server.identity.host if server.identity else None
+    host: str | None = find_field(server, "identity.host")
+    return host
 
 
-def _line(name: str, server: Server, width: int) -> Iterator[str]:
-    begin = f"{server.status.upper():8}  {name:{width}}  {describe_headroom(server):>5}  "
-    indent = " " * (8 + 2 + width + 2 + 5 + 2)
+def _line(server: Server, width: int) -> Iterator[str]:
+    status, name = server.status.upper(), escape_text(server.name)
     if len(name) > width:
-        yield f"{server.status.upper():8}  {name}"
-        begin = f"{'':8}  {'':{width}}  {describe_headroom(server):>5}  "
-    yield from wrap(server.verdict, WIDTH, begin, indent)
+        yield f"{status:8}  {name}"
+        status = name = ""
+    begin = f"{status:8}  {name:{width}}  {describe_headroom(server):>5}  "
+    yield from wrap(server.verdict, WIDTH, begin, " " * len(begin))
 
 
 def render_json(judged: Sequence[Server], *, single: bool) -> str:
@@ -382,63 +365,58 @@ _MOST_NAMED = 3
 
 def render_report(judged: Sequence[Server], thresholds: Thresholds) -> str:
     """Write the line. With several servers, labels begin with the server's name: `shop.headroom`."""
-    several = len(judged) > 1
-    figures = [
-        figure
-        for server in judged
-        for figure in _list_figures(server, thresholds, f"{render_label(server.name)}." if several else "")
-    ]
     status = find_worst(server.status for server in judged)
-    return render_line(status, _summarize(judged) if several else f"{judged[0].name}: {judged[0].verdict}", figures)
+    if len(judged) == 1:
+        (server,) = judged
+        return render_line(status, f"{server.name}: {server.verdict}", _list_figures(server, thresholds))
+    figures = (
+        figure._replace(label=f"{render_label(server.name)}.{figure.label}")
+        for server in judged
+        for figure in _list_figures(server, thresholds)
+    )
+    return render_line(status, _summarize(judged), figures)
 
 
 def _summarize(judged: Sequence[Server]) -> str:
     troubled = [server for server in judged if server.status != "ok"]
     named = [f"{server.name}: {server.verdict.removesuffix('.')}" for server in troubled[:_MOST_NAMED]]
-    more = [f"and {len(troubled) - _MOST_NAMED} more"] if len(troubled) > _MOST_NAMED else []
-    return "; ".join((count_statuses(judged), *named, *more))
+    more = fill("[more? and {more} more]", {"more": max(0, len(troubled) - _MOST_NAMED) or None})
+    return "; ".join(filter(None, (count_statuses(judged), *named, more)))
 
 
-def _list_figures(server: Server, thresholds: Thresholds, prefix: str) -> Iterator[Performance]:
+def _list_figures(server: Server, thresholds: Thresholds) -> Iterator[Performance]:
     """List the figures of a readable server: always the same ones, since a graph's file has a fixed number."""
     if server.state != "up":
         return
     if server.emperor:
-        yield Performance(f"{prefix}vassals", len(server.emperor.vassals))
-        yield Performance(f"{prefix}throttled_vassals", len(server.emperor.throttled))
+        yield Performance("vassals", len(server.emperor.vassals))
+        yield Performance("throttled_vassals", len(server.emperor.throttled))
     elif server.router:
-        yield Performance(f"{prefix}active_sessions", server.router.active_sessions)
+        yield Performance("active_sessions", server.router.active_sessions)
     else:
-        yield from _list_flow(server, thresholds, prefix)
-
-
-def _list_flow(server: Server, thresholds: Thresholds, prefix: str) -> Iterator[Performance]:
-    flow, room, threads = server.flow, server.headroom, server.threads
-    yield Performance(
-        f"{prefix}headroom", room.factor if room else None, "", *_ranges(thresholds.min_headroom, "{:g}:")
-    )
-    yield Performance(f"{prefix}throughput", flow.throughput if flow else None)
-    yield Performance(
-        f"{prefix}response_time",
-        flow.response_time if flow else None,
-        "s",
-        *_ranges(thresholds.max_response_time, "{:g}"),
-    )
-    yield Performance(
-        f"{prefix}queue_wait", flow.queue_wait if flow else None, "s", *_ranges(thresholds.max_queue_wait, "{:g}")
-    )
-    yield Performance(
-        f"{prefix}concurrency", flow.observed if flow else None, most=threads.available if threads else None
-    )
-    yield Performance(f"{prefix}interpreter_lock_waiters", _count_lock_waiters(server))
-    for share, limits in ((0.95, thresholds.max_p95), (0.99, thresholds.max_p99)):
-        percentile = find_percentile(server.response_times, share)
-        seconds = percentile.seconds if percentile else None
-        yield Performance(f"{prefix}response_time_{percentile_name(share)}", seconds, "s", *_ranges(limits, "{:g}"))
+        headroom, *times, p95, p99 = (_judged_figure(server, figure, thresholds) for figure in LIMITED)
+        yield headroom
+        yield Performance("throughput", find_field(server, "flow.throughput"))
+        yield from times
+        yield Performance(
+            "concurrency", find_field(server, "flow.observed"), most=find_field(server, "threads.available")
+        )
+        yield Performance("interpreter_lock_waiters", _count_lock_waiters(server))
+        yield from (p95, p99)
     if server.objective:
-        burn = server.objective.windows[-1] if server.objective.windows and not server.objective.unjudged else None
-        yield Performance(f"{prefix}objective_missed_share", burn.share if burn else None, most=1)
-        yield Performance(f"{prefix}objective_burn_rate", burn.rate if burn else None)
+        judged = server.objective.windows[-1:] * (not server.objective.unjudged)
+        share, rate = next(((burn.share, burn.rate) for burn in judged), (None, None))
+        yield Performance("objective_missed_share", share, most=1)
+        yield Performance("objective_burn_rate", rate)
+
+
+def _judged_figure(server: Server, figure: Limited, thresholds: Thresholds) -> Performance:
+    """A figure with the ranges that are no warning and not critical."""
+    limits = find_limits(thresholds, figure)
+    warning, critical = (
+        "" if limit is None else figure.range.format(limit) for limit in (limits.warning, limits.critical)
+    )
+    return Performance(figure.name, find_value(server, figure), figure.unit, warning, critical)
 
 
 def _count_lock_waiters(server: Server) -> float | None:
@@ -446,9 +424,3 @@ def _count_lock_waiters(server: Server) -> float | None:
     if server.waits is None:
         return None
     return sum(state.threads for state in server.waits.states if state.state == "interpreter_lock")
-
-
-def _ranges(limits: Threshold, form: str) -> tuple[str, str]:
-    """Return the ok ranges for warning and for critical."""
-    warning, critical = ("" if limit is None else form.format(limit) for limit in (limits.warning, limits.critical))
-    return warning, critical

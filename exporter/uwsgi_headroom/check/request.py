@@ -47,7 +47,7 @@ def parse_minimum(text: str) -> Threshold:
     """Parse a least factor for argparse: `2`, `2:1.2` or `:1.2`. Below the first is a warning, below the second
     critical."""
     threshold = _parse(text, _parse_factor, "2:1.2")
-    if _is_above(threshold.critical, threshold.warning):
+    if None not in (threshold.warning, threshold.critical) and threshold.least != threshold.critical:
         raise argparse.ArgumentTypeError(f"{text}: the critical minimum is above the warning minimum")
     return threshold
 
@@ -56,7 +56,7 @@ def parse_maximum(text: str) -> Threshold:
     """Parse a largest time for argparse: `100ms`, `100ms:2s` or `:2s`. Above the first is a warning, above the second
     critical."""
     threshold = _parse(text, parse_duration, "100ms:2s")
-    if _is_above(threshold.warning, threshold.critical):
+    if threshold.warning is not None and threshold.least != threshold.warning:
         raise argparse.ArgumentTypeError(f"{text}: the critical maximum is below the warning maximum")
     return threshold
 
@@ -66,16 +66,12 @@ def _parse_factor(text: str) -> float:
     return parse_number(text.removesuffix("x"), 0, 1e6)
 
 
-def _is_above(one: float | None, other: float | None) -> bool:
-    return one is not None and other is not None and one > other
-
-
 def _parse(text: str, parse: Callable[[str], float], example: str) -> Threshold:
-    warning, _, critical = text.partition(":")
     try:
-        if not warning and not critical:
+        warning, critical = (parse(part) if part else None for part in text.partition(":")[::2])
+        if warning is critical is None:
             raise ValueError(text)
-        return Threshold(parse(warning) if warning else None, parse(critical) if critical else None)
+        return Threshold(warning, critical)
     except ValueError:
         message = f"expected WARNING or WARNING:CRITICAL, such as {example}, not {text}"
         raise argparse.ArgumentTypeError(message) from None
@@ -90,17 +86,11 @@ WATCH_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The request of one check.
+    """The options of one check, as `arguments.commands` describes them.
 
-    addresses: stats servers, globs and URLs of exporters, as the user wrote them; empty: every server on this machine.
-    seconds: how long to watch, or the length of an exporter's window; None: WATCH_SECONDS, or the window that the
-    exporter's page shows. what_if: settings to predict,
-    such as `8x4`. http_config: the path of an HTTP client configuration for exporters. stuck: the age from which on a
-    request counts as stuck, such as `5m`; None: the default, or the exporter's own. read_locks: whether it may be read
-    from the workers' memory if a lock of the application is held, and read_pollfds which descriptors a thread polls,
-    where `check` watches the server itself; None: the default. logs: uWSGI's logs, each `NAME=PATH`, or a path for a
-    single server. code: the prefixes of the application's files, whose lines of code are looked at; empty: by the
-    rule of `kernel.stacks.looks`; None: do not look.
+    addresses: empty for every server on this machine. seconds: None for WATCH_SECONDS, or the window that an exporter's
+    page shows. stuck, read_pollfds: None for the default, or an exporter's own. code: the prefixes of the application's
+    files, empty for the rule of `kernel.stacks.looks`; None: do not look.
     """
 
     addresses: tuple[str, ...] = ()
@@ -115,13 +105,10 @@ class Request:
     logs: tuple[str, ...] = ()
     code: tuple[str, ...] | None = None
     since_reload: bool = False
-    """Whether the last reload is judged as well."""
     wait: float = 0.0
-    """How many seconds to wait for that verdict."""
     not_before: float | None = None
-    """An earlier reload does not count; epoch seconds."""
+    """Epoch seconds."""
     all: bool = False
-    """Whether every server of this machine is meant; with addresses, whether the text has every figure and note."""
 
 
 Status = Literal["ok", "warning", "critical", "unknown"]

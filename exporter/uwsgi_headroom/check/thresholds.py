@@ -7,23 +7,24 @@ A percentile of response times is judged as far as samples can show it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from time import localtime, strftime
+from typing import NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.findings import SEVERITIES, Severity
-from uwsgi_headroom.check.request import UNSET, Threshold, Thresholds
+from uwsgi_headroom.check.request import Threshold, Thresholds
+from uwsgi_headroom.check.tables import find_field
 from uwsgi_headroom.config.slo import INTERVALS
-from uwsgi_headroom.documents.response_times import Percentile, find_percentile
+from uwsgi_headroom.documents.response_times import ResponseTimes, find_percentile
 from uwsgi_headroom.documents.schema import Finding, Server
-from uwsgi_headroom.documents.sentences import describe_percentile, percentile_name
+from uwsgi_headroom.documents.sentences import describe_percentile
 from uwsgi_headroom.errors import ConfigError
-from uwsgi_headroom.words.formats import chosen, counted, duration, factor
+from uwsgi_headroom.words.formats import counted, duration
 from uwsgi_headroom.words.template import Facts, fill
 
-_GRAVITY = {"ok": 0, "warning": 1, "critical": 2}
+_GRAVITY = {"ok": 0, "info": 0, "warning": 1, "critical": 2}
 
 
 def apply_thresholds(server: Server, thresholds: Thresholds) -> Server:
@@ -33,49 +34,95 @@ def apply_thresholds(server: Server, thresholds: Thresholds) -> Server:
     """
     if server.status == "unknown" or server.headroom is None or server.flow is None:
         return server
-    passed = sorted(_passed(server, thresholds), key=lambda finding: SEVERITIES.index(finding.severity))
-    findings = tuple(sorted((*server.findings, *passed), key=lambda finding: SEVERITIES.index(finding.severity)))
+    server = _add(server, *_passed(server, thresholds))
+    return _doubt(server, _unknown_figure(server, thresholds))
+
+
+def _add(server: Server, *found: Finding) -> Server:
+    """Add findings. One that is worse than the status is the verdict."""
+    findings = tuple(sorted((*server.findings, *found), key=lambda finding: SEVERITIES.index(finding.severity)))
     server = replace(server, findings=findings)
-    if passed and _GRAVITY[passed[0].severity] > _GRAVITY[server.status]:
-        return replace(server, status=passed[0].severity, verdict=passed[0].title)
-    unknown = _unknown_figure(server, thresholds)
-    if unknown and server.status == "ok":
-        return replace(server, status="unknown", verdict=unknown)
+    worst = min(found, key=lambda finding: SEVERITIES.index(finding.severity), default=None)
+    if worst and _GRAVITY[worst.severity] > _GRAVITY[server.status]:
+        return replace(server, status=worst.severity, verdict=worst.title)
     return server
 
 
-class Figure(Struct, frozen=True):
-    """A figure with the user's limits for it. value: None if it is not known; unknown: why it cannot be judged, as the
-    end of a sentence, or empty; sentence: the figure in a sentence without its end."""
+def _doubt(server: Server, why: str | None) -> Server:
+    """Make a verdict that would be ok unknown, if something cannot be judged."""
+    return replace(server, status="unknown", verdict=why) if why and server.status == "ok" else server
+
+
+class Limited(NamedTuple):
+    """A figure for which the user may have a threshold. name: in plugins' lines; limits: the field of `Thresholds`;
+    value: its place in a document, or the share of a percentile; sentence: written with the facts `value` and
+    `floor`."""
 
     name: str
-    option: str
-    limits: Threshold
-    value: float | None
-    unknown: str
+    limits: str
+    value: str | float
     sentence: str
-    write: Callable[[float], str] = chosen
-    verb: str = "allows"
-    evidence: str = ""
+    wants: str = "allows {limit:chosen}"
+    unit: str = "s"
+    range: str = "{:g}"
+    """What is ok, as a plugin writes it; with a colon at its end, values below the limit are bad."""
 
     @property
-    def severity(self) -> Severity | None:
-        """How bad the value is. Of a least factor, values below the limits are bad, else values above."""
-        if self.value is None or self.unknown:
-            return None
-        sign = -1 if self.verb == "wants" else 1
-        if self.limits.critical is not None and sign * self.value > sign * self.limits.critical:
-            return "critical"
-        return "warning" if self.limits.warning is not None and sign * self.value > sign * self.limits.warning else None
+    def option(self) -> str:
+        return f"--{self.limits.replace('_', '-')}"
+
+
+_HEADROOM = "Headroom is {value:factor}"
+_WAIT = "Requests wait [floor? at least ]{value:duration} in the listen queue"
+_TIME = "Requests take {value:duration} on average"
+_PERCENTILE = "The {th}th percentile of response times is {value}"
+
+LIMITED = (
+    Limited("headroom", "min_headroom", "headroom.factor", _HEADROOM, "wants {limit:factor}", "", "{:g}:"),
+    Limited("response_time", "max_response_time", "flow.response_time", _TIME),
+    Limited("queue_wait", "max_queue_wait", "flow.queue_wait", _WAIT),
+    Limited("response_time_p95", "max_p95", 0.95, _PERCENTILE),
+    Limited("response_time_p99", "max_p99", 0.99, _PERCENTILE),
+)
+
+
+def find_value(server: Server, figure: Limited) -> float | None:
+    """The value of a figure with a threshold; None if it is not known."""
+    if isinstance(figure.value, str):
+        value: float | None = find_field(server, figure.value)
+        return value
+    percentile = find_percentile(server.response_times, figure.value)
+    return percentile.seconds if percentile else None
+
+
+def find_limits(thresholds: Thresholds, figure: Limited) -> Threshold:
+    limits: Threshold = getattr(thresholds, figure.limits)
+    return limits
 
 
 def _passed(server: Server, thresholds: Thresholds) -> Iterator[Finding]:
-    for figure in list_figures(server, thresholds):
-        severity = figure.severity
-        limit = figure.limits.critical if severity == "critical" else figure.limits.warning
-        if severity and limit is not None:
-            title = f"{figure.sentence}: {figure.option} {figure.verb} {figure.write(limit)}."
-            yield _finding(f"threshold_{figure.name}", severity, title, figure.evidence)
+    for figure in LIMITED:
+        value, limits = find_value(server, figure), find_limits(thresholds, figure)
+        if value is None or _why_unknown(server, figure, limits):
+            continue
+        sign = -1 if figure.range.endswith(":") else 1
+        levels: tuple[tuple[Severity, float | None], ...] = ("critical", limits.critical), ("warning", limits.warning)
+        for severity, limit in levels:
+            if limit is not None and sign * value > sign * limit:
+                yield _describe(server, figure, value, severity, limit)
+                break
+
+
+def _describe(server: Server, figure: Limited, value: float, severity: Severity, limit: float) -> Finding:
+    facts: Facts = {"value": value, "floor": find_field(server, "flow.wait_is_floor"), "limit": limit}
+    evidence = ""
+    if isinstance(figure.value, float):
+        percentile = find_percentile(server.response_times, figure.value)
+        assert percentile
+        facts |= {"th": f"{100 * figure.value:.0f}", "value": describe_percentile(percentile, interval=False)}
+        evidence = f"Inside uWSGI, estimated from samples: {describe_percentile(percentile)}."
+    title = fill(f"{figure.sentence}: {figure.option} {figure.wants}.", facts)
+    return _finding(f"threshold_{figure.limits[len('max_') :]}", severity, title, evidence)
 
 
 def _finding(code: str, severity: Severity, title: str, evidence: str = "") -> Finding:
@@ -86,48 +133,35 @@ def _unknown_figure(server: Server, thresholds: Thresholds) -> str | None:
     """Return a sentence that names a threshold that cannot be judged. Without requests, no figure need be known."""
     if server.flow and server.flow.requests == 0:
         return None
-    figures = list_figures(server, thresholds)
-    return next((f"{each.option} cannot be judged: {each.unknown}." for each in figures if each.unknown), None)
+    reasons = ((each.option, _why_unknown(server, each, find_limits(thresholds, each))) for each in LIMITED)
+    return next((f"{option} cannot be judged: {why}." for option, why in reasons if why), None)
 
 
 _NOT_KNOWN = "its figure is not known here"
 
 
-def list_figures(server: Server, thresholds: Thresholds) -> Iterator[Figure]:
-    """List the figures for which there is a threshold."""
-    room, flow = server.headroom, server.flow
-    assert room
-    assert flow
-    if thresholds.min_headroom != UNSET:
-        unknown = fill("[is? {why}]", {"is": room.factor is None and not room.far, "why": _NOT_KNOWN})
-        text = f"Headroom is {factor(room.factor or 0.0)}"
-        yield Figure("headroom", "--min-headroom", thresholds.min_headroom, room.factor, unknown, text, factor, "wants")
-    wait, time = flow.queue_wait, flow.response_time
-    if thresholds.max_queue_wait != UNSET:
-        facts: Facts = {"floor": flow.wait_is_floor, "wait": wait or 0.0}
-        text = fill("Requests wait [floor? at least ]{wait:duration} in the listen queue", facts)
-        unknown = _NOT_KNOWN if wait is None else ""
-        yield Figure("queue_wait", "--max-queue-wait", thresholds.max_queue_wait, wait, unknown, text)
-    if thresholds.max_response_time != UNSET:
-        text = f"Requests take {duration(time or 0.0)} on average"
-        unknown = _NOT_KNOWN if time is None else ""
-        yield Figure("response_time", "--max-response-time", thresholds.max_response_time, time, unknown, text)
-    for share, limits in _list_limits(thresholds):
-        yield _make_percentile(server, share, limits)
+def _why_unknown(server: Server, figure: Limited, limits: Threshold) -> str:
+    """Why a figure cannot be judged, as the end of a sentence; empty if it can, or has no threshold."""
+    if limits.least is None:
+        return ""
+    if isinstance(figure.value, float):
+        return _why_no_percentile(server.response_times, figure.value, limits.least)
+    is_far = figure.name == "headroom" and server.headroom and server.headroom.far
+    return _NOT_KNOWN if find_value(server, figure) is None and not is_far else ""
 
 
-def _make_percentile(server: Server, share: float, limits: Threshold) -> Figure:
-    percentile, name = find_percentile(server.response_times, share), percentile_name(share)
-    known = describe_percentile(percentile, interval=False) if percentile else ""
-    return Figure(
-        name,
-        f"--max-{name}",
-        limits,
-        percentile.seconds if percentile else None,
-        _why_unknown(server, share, limits, percentile),
-        f"The {100 * share:.0f}th percentile of response times is {known}",
-        evidence=f"Inside uWSGI, estimated from samples: {describe_percentile(percentile)}." if percentile else "",
-    )
+def _why_no_percentile(section: ResponseTimes | None, share: float, least: float) -> str:
+    if section is None:
+        return _NOT_KNOWN
+    percentile = find_percentile(section, share)
+    if percentile and percentile.under is not None and percentile.under <= least:
+        return ""  # whatever samples show: the mean proves it
+    shown = INTERVALS * section.interval
+    if least < _SLACK * shown:
+        return f"the server is sampled every {duration(section.interval)}, which shows times from {duration(shown)} on"
+    if percentile is None:
+        return f"it needs {1 / (1 - share):.0f} requests, and there were {counted(section.requests, 'request')}"
+    return ""
 
 
 _SLACK = 0.9
@@ -137,35 +171,13 @@ _SLACK = 0.9
 def refuse_too_short(thresholds: Thresholds, samples_per_second: float) -> None:
     """Raise ConfigError if a threshold is too short for the sampling rate."""
     needed = INTERVALS / samples_per_second
-    for share, limits in _list_limits(thresholds):
-        if limits.least is not None and limits.least < needed - 1e-9:
+    for figure in LIMITED:
+        least = find_limits(thresholds, figure).least
+        if isinstance(figure.value, float) and least is not None and least < needed - 1e-9:
             raise ConfigError(
-                f"--max-{percentile_name(share)}: {limits.least * 1000:g}ms cannot be judged with "
-                f"{samples_per_second:g} samples per second; the least is {math.ceil(needed * 1000)}ms, two times "
-                "between samples: raise it"
+                f"{figure.option}: {least * 1000:g}ms cannot be judged with {samples_per_second:g} samples per second; "
+                f"the least is {math.ceil(needed * 1000)}ms, two times between samples: raise it"
             )
-
-
-def _list_limits(thresholds: Thresholds) -> Iterator[tuple[float, Threshold]]:
-    for share, limits in ((0.95, thresholds.max_p95), (0.99, thresholds.max_p99)):
-        if limits.least is not None:
-            yield share, limits
-
-
-def _why_unknown(server: Server, share: float, limits: Threshold, percentile: Percentile | None) -> str:
-    section = server.response_times
-    if section is None:
-        return _NOT_KNOWN
-    if percentile and percentile.under is not None and limits.least is not None and percentile.under <= limits.least:
-        return ""  # whatever samples show: the mean proves it
-    if limits.least is not None and limits.least < _SLACK * INTERVALS * section.interval:
-        return (
-            f"the server is sampled every {duration(section.interval)}, which shows times from "
-            f"{duration(INTERVALS * section.interval)} on"
-        )
-    if percentile is None:
-        return f"it needs {1 / (1 - share):.0f} requests, and there were {counted(section.requests, 'request')}"
-    return ""
 
 
 CODE = "since_reload"
@@ -181,11 +193,12 @@ def apply_deploy(server: Server, not_before: float | None) -> Server:
         return server
     deploy = server.deploy
     if deploy is None or (not_before is not None and deploy.time < not_before):
-        since = "" if not_before is None else f" since {strftime('%H:%M:%S', localtime(not_before))}"
-        return _add(server, "info", f"The exporter has seen no reload{since}.", unknown=True)
-    if deploy.status == "worse":
-        return _add(server, "critical", deploy.sentence)
-    return _add(server, "info", deploy.sentence, unknown=deploy.status in ("early", "unknown"))
+        moment = not_before and strftime("%H:%M:%S", localtime(not_before))
+        why = fill("The exporter has seen no reload[since?  since {since}].", {"since": moment})
+        return _doubt(_add(server, _finding(CODE, "info", why)), why)
+    severity: Severity = "critical" if deploy.status == "worse" else "info"
+    server = _add(server, _finding(CODE, severity, deploy.sentence))
+    return _doubt(server, deploy.sentence) if deploy.status in ("early", "unknown") else server
 
 
 def is_undecided(servers: Iterable[Server]) -> bool:
@@ -195,14 +208,3 @@ def is_undecided(servers: Iterable[Server]) -> bool:
     return not any(server.status == "critical" for server in servers) and (
         len(decided) < len(servers) or any(server.status == "unknown" for server in servers)
     )
-
-
-def _add(server: Server, severity: Severity, title: str, *, unknown: bool = False) -> Server:
-    finding = _finding(CODE, severity, title)
-    findings = tuple(sorted((*server.findings, finding), key=lambda each: SEVERITIES.index(each.severity)))
-    server = replace(server, findings=findings)
-    if severity == "critical" and server.status != "critical":
-        return replace(server, status="critical", verdict=title)
-    if unknown and server.status == "ok":
-        return replace(server, status="unknown", verdict=title)
-    return server

@@ -6,10 +6,10 @@ import asyncio
 import logging
 
 from uwsgi_headroom.config.servers import ServerConfig, address_name
-from uwsgi_headroom.discover.find import FoundMaster, ask_in_time, find_masters, user_name
+from uwsgi_headroom.discover.find import FoundMaster, find_masters, user_name
 from uwsgi_headroom.errors import HeadroomError
 
-__all__ = ["FoundMaster", "ask_in_time", "discover_servers", "find_masters", "user_name"]
+__all__ = ["FoundMaster", "discover_servers", "find_masters", "user_name"]
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +29,6 @@ def discover_servers() -> tuple[ServerConfig, ...]:
         from uwsgi_headroom.discover.report import render_report  # noqa: PLC0415 - a megabyte that an exporter seldom needs
 
         raise HeadroomError("no stats server was given, and none was found", render_report(masters))
-    names = {address: address_name(address) for address in pids}
-    for address, name in names.items():
-        _log.info("found", extra={"fields": {"server": name, "address": str(address)}})
-    return tuple(ServerConfig(name, address, where=f"uWSGI master {pids[address]}") for address, name in names.items())
+    for address in pids:
+        _log.info("found", extra={"fields": {"server": address_name(address), "address": str(address)}})
+    return tuple(ServerConfig(address_name(each), each, where=f"uWSGI master {pid}") for each, pid in pids.items())

@@ -35,6 +35,7 @@ from uwsgi_headroom.kernel.options import MasterFiles, read_options
 from uwsgi_headroom.kernel.setup import find_systemd_unit, read_working_directory
 from uwsgi_headroom.source import Address, Http, Tcp
 from uwsgi_headroom.words.formats import counted
+from uwsgi_headroom.words.template import fill
 
 T = TypeVar("T")
 
@@ -282,14 +283,16 @@ def _list_stats_servers(
 
 
 def _judge_address(master: FoundMaster, address: str, is_here: bool | None) -> FoundMaster:
-    path = os.path.join(master.directory, address.removeprefix(_UNIX)) if address.startswith(_UNIX) else ""
-    leads_here = _leads_to_the_same_file(master.pid, path) if path else is_here
-    if path and not os.path.isabs(path):
-        return replace(master, trouble=_NOT_ALLOWED)
+    leads_here = is_here
+    if address.startswith(_UNIX):
+        path = os.path.join(master.directory, address.removeprefix(_UNIX))
+        if not os.path.isabs(path):
+            return replace(master, trouble=_NOT_ALLOWED)
+        address, leads_here = f"{_UNIX}{path}", _leads_to_the_same_file(master.pid, path)
     if leads_here is False or (leads_here is None and not is_here):
         return replace(master, trouble=_NOT_HERE)
     try:
-        return replace(master, address=source.parse_address(f"{_UNIX}{path}" if path else address))
+        return replace(master, address=source.parse_address(address))
     except AddressError as error:
         return replace(master, trouble=str(error))
 
@@ -306,7 +309,7 @@ def _leads_to_the_same_file(pid: int, path: str) -> bool | None:
         except (OSError, ValueError):
             return None
     here, there = found
-    return None if here is there is None else here == there
+    return here == there if here or there else None
 
 
 def _listening_addresses(inodes: Collection[int]) -> dict[int, str]:
@@ -318,8 +321,9 @@ def _listening_addresses(inodes: Collection[int]) -> dict[int, str]:
         except OSError:
             continue
         for listener in listeners:
-            name = listener.name if family != "unix" or listener.name.startswith("@") else f"{_UNIX}{listener.name}"
-            addresses[listener.inode] = name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
+            prefix = _UNIX * (family == "unix" and not listener.name.startswith("@"))
+            name = listener.name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
+            addresses[listener.inode] = f"{prefix}{name}"
     return addresses
 
 
@@ -367,10 +371,14 @@ async def _summarize_answer(master: FoundMaster, address: Address, end: float) -
     return replace(master, what=_summarize(snapshot))
 
 
+def common_threads(snapshot: stats.Snapshot) -> int | None:
+    """The number of threads of every worker; None if they differ, or if it is not known."""
+    first, *others = {worker.threads for worker in snapshot.workers} or {None}
+    return None if others else first
+
+
 def _summarize(snapshot: stats.AnySnapshot) -> str:
     if isinstance(snapshot, stats.Snapshot):
-        threads = {worker.threads for worker in snapshot.workers}
-        alike = threads.pop() if len(threads) == 1 else None
-        each = "" if alike is None else f" of {counted(alike, 'thread')}"
+        each = fill("[threads?  of {threads:thread}]", {"threads": common_threads(snapshot)})
         return f"uWSGI {snapshot.version}, {counted(len(snapshot.workers), 'worker')}{each}"
     return f"uWSGI {snapshot.version}, {snapshot.kind}"

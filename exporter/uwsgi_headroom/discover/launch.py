@@ -133,7 +133,9 @@ def _read(master: FoundMaster, unit: Unit | None) -> Launch:
 def _read_list(process: str, name: str) -> list[str]:
     """The words of a command line or an environment; none if it is longer than is read. Raises OSError."""
     text = procfs.read_begin(_MOST_BYTES, process, name)
-    return os.fsdecode(text).removesuffix("\0").split("\0") if len(text) < _MOST_BYTES else []
+    if len(text) >= _MOST_BYTES:
+        return []
+    return os.fsdecode(text).removesuffix("\0").split("\0")
 
 
 def read_ids(pid: int) -> Ids:
@@ -233,12 +235,12 @@ def _show_unit(name: str) -> Unit | None:
     shown = show_properties(name, "LoadState", "MainPID", "CanReload", "User", "DynamicUser")
     if shown.get("LoadState") != "loaded":
         return None
-    user = shown.get("User") or ("a dynamic user" if shown.get("DynamicUser") == "yes" else "")
+    user = shown.get("User") or "a dynamic user" * (shown.get("DynamicUser") == "yes")
     return Unit(
         name,
         main_pid=int(shown.get("MainPID") or 0),
         can_reload=shown.get("CanReload") == "yes",
-        user="" if user in ("root", "0") else user,
+        user=user * (user not in ("root", "0")),
     )
 
 

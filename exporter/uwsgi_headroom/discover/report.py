@@ -10,11 +10,11 @@ import shlex
 import textwrap
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import count
 from pathlib import PurePath
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from uwsgi_headroom.config.servers import default_name
 from uwsgi_headroom.discover.find import (
@@ -32,8 +32,9 @@ from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.kernel.setup import find_log_file
 from uwsgi_headroom.source import Unix
-from uwsgi_headroom.terminal_text import escape_text, print_lines
+from uwsgi_headroom.terminal_text import escape_text, join_blocks, print_lines
 from uwsgi_headroom.words.formats import numbered
+from uwsgi_headroom.words.template import fill
 
 _NAME = re.compile(r"\w[\w.-]*")
 """Names that `--stats NAME=ADDRESS` accepts, and that a directory can have: never `..`, which a local user could choose
@@ -64,47 +65,42 @@ _WIDTH = 100
 def render_report(masters: Sequence[FoundMaster], plans: Callable[[FoundMaster, str], Plan] | None = None) -> list[str]:
     """Write the lines of the report. plans: makes the steps for a uWSGI without stats and its name; without it, the
     report names the command that does."""
-    hidden = [] if sees_all_processes() else [_HIDDEN]
+    hidden = [_HIDDEN] * (not sees_all_processes())
     if not masters:
         return [_NOTHING, *hidden]
     emperors = {master.emperor for master in masters}
-    readable = [master for master in masters if master.address and not master.trouble]
-    without = [master for master in masters if not (master.address or master.trouble or master.pid in emperors)]
-    chosen = choose_names([*readable, *without])
-    names, proposed = chosen[: len(readable)], chosen[len(readable) :]
-    parts = [
-        [
-            *(f"{name}: {master.what}", f"  {_describe(master)}", f"  {master.address}"),
-            *(_render_steps(plans(master, name)) if plans else ()),
-        ]
-        for master, name in zip(readable, names, strict=True)
-    ]
     troubled = [master for master in masters if master.trouble]
+    others = [master for master in masters if not master.trouble]
+    known = [master for master in others if master.address]
+    without = [master for master in others if not master.address and master.pid not in emperors]
+    named = dict(zip(choose_names([*known, *without]), [*known, *without], strict=True))
+    readable = {name: master for name, master in named.items() if master.address}
+    steps = {name: _render_steps(plans(master, name)) for name, master in named.items() if plans}
+    blocks = [
+        [f"{name}: {master.what}", f"  {_describe(master)}", f"  {master.address}", *steps.get(name, ())]
+        for name, master in readable.items()
+    ]
     for trouble in dict.fromkeys(master.trouble for master in troubled):
-        alike = [master for master in troubled if master.trouble == trouble]
-        parts.append([f"Cannot be read: {trouble}", *_list(alike)])
-    if plans:
-        parts += [
-            [f"{name}: no stats server ({_describe(master)})", *_render_steps(plans(master, name))]
-            for master, name in zip(without, proposed, strict=True)
-        ]
-    elif without:
-        parts.append([_TURN_ON, *_list(without)])
+        blocks.append([f"Cannot be read: {trouble}", *_list(each for each in troubled if each.trouble == trouble)])
+    for name in (name for name in steps if name not in readable):
+        blocks.append([f"{name}: no stats server ({_describe(named[name])})", *steps[name]])
+    if without and not plans:
+        blocks.append([_TURN_ON, *_list(without)])
     if readable:
-        parts.append(_command(readable, names))
-    parts += [hidden] if hidden else []
-    return [line for number, part in enumerate(parts) for line in ([""] if number else []) + part]
+        blocks.append(_command(readable))
+    return join_blocks([*blocks, *[hidden] * bool(hidden)])
 
 
 def _render_steps(plan: Plan) -> list[str]:
     """Write the steps that turn on the stats of one uWSGI, or why there are none."""
-    lines: list[str] = []
     if plan.why_none:
         return _wrap(f"No steps are proposed: {plan.why_none}.", "  ")
+    lines: list[str] = []
     for number, step in enumerate(plan.steps, 1):
         lines += ["", *_wrap(escape_text(f"{number}. {step.heading}"), "  ")]
-        lines += ["", *(f"{_INDENT}{line}" for line in step.lines)] if step.lines else []
-    lines += ["", *_wrap(f"Tried: {plan.tried}.", "  ")] if plan.tried else []
+        lines += [""] * bool(step.lines) + [f"{_INDENT}{line}" for line in step.lines]
+    if plan.tried:
+        lines += ["", *_wrap(f"Tried: {plan.tried}.", "  ")]
     return lines + [line for warning in plan.warnings for line in _wrap(f"Note: {warning}.", "  ")]
 
 
@@ -117,17 +113,18 @@ def _wrap(text: str, indent: str) -> list[str]:
 def choose_names(masters: Sequence[FoundMaster]) -> list[str]:
     """Choose a unique name for each master: from its configuration file, else its stats socket, else a directory, else
     its unit, its whole address or its user."""
-    chosen = [""] * len(masters)
+    chosen: dict[int, str] = {}
     for candidates in zip(*map(_candidates, masters), strict=True):
-        taken = set(chosen)
-        free = [name if not chosen[place] and name not in taken else "" for place, name in enumerate(candidates)]
-        times = Counter(free)
-        chosen = [old or (new if times[new] == 1 else "") for old, new in zip(chosen, free, strict=True)]
-    taken, numbers = set(chosen), defaultdict[str, Iterator[int]](lambda: count(1))
+        taken = {"", *chosen.values()}
+        free = {place: name for place, name in enumerate(candidates) if place not in chosen and name not in taken}
+        times = Counter(free.values())
+        chosen |= {place: name for place, name in free.items() if times[name] == 1}
+    taken, numbers = {*chosen.values()}, defaultdict[str, Iterator[int]](lambda: count(1))
     for place, master in enumerate(masters):
-        chosen[place] = chosen[place] or _number(master, taken, numbers)
-        taken.add(chosen[place])
-    return chosen
+        if place not in chosen:
+            chosen[place] = _number(master, taken, numbers)
+            taken.add(chosen[place])
+    return [chosen[place] for place in range(len(masters))]
 
 
 def _number(master: FoundMaster, taken: Set[str], numbers: Mapping[str, Iterator[int]]) -> str:
@@ -143,52 +140,56 @@ def _number(master: FoundMaster, taken: Set[str], numbers: Mapping[str, Iterator
 
 def _candidates(master: FoundMaster) -> tuple[str, ...]:
     """Return candidates for a name, best first; empty texts for those that do not identify an application."""
-    socket = default_name(master.address) if master.address else ""
-    beside = ""
+    socket = beside = ""
+    if master.address:
+        socket = default_name(master.address)
     if isinstance(master.address, Unix) and socket in _GENERAL:
         beside = PurePath(master.address.path).parent.name
     file = PurePath(master.configuration)
     unit = master.unit.removesuffix(".service")
     names = (file.stem, socket, beside, file.parent.name, PurePath(master.directory).name, unit)
-    return tuple(name if _NAME.fullmatch(name) and name.lower() not in _GENERAL else "" for name in names)
+    return tuple(name * bool(_NAME.fullmatch(name) and name.lower() not in _GENERAL) for name in names)
 
 
-def _list(masters: Sequence[FoundMaster]) -> Iterator[str]:
+def _list(masters: Iterable[FoundMaster]) -> Iterator[str]:
     """Write a line for each master of which more than the PID is known, and one line per user for all others."""
     plain: dict[str, list[int]] = {}
     for master in masters:
-        if master.address or master.configuration or master.directory or master.emperor:
-            yield f"  {_describe(master)}{f': {master.address}' if master.address else ''}"
+        if master.address:
+            yield f"  {_describe(master)}: {master.address}"
+        elif master.configuration or master.directory or master.emperor:
+            yield f"  {_describe(master)}"
         else:
             plain.setdefault(master.user, []).append(master.pid)
     for user, pids in plain.items():
         yield f"  {numbered('PID', pids)} of user {user}"
 
 
+_MASTER = (
+    "{role} {pid:plain} of user {user}[configuration? , {configuration}][directory? , in {directory}]"
+    "[emperor? , vassal of {emperor:plain}]"
+)
+
+
 def _describe(master: FoundMaster) -> str:
-    parts = [f"{master.role} {master.pid} of user {master.user}"]
-    parts += [master.configuration] if master.configuration else []
-    parts += [f"in {master.directory}"] if master.directory else []
-    parts += [f"vassal of {master.emperor}"] if master.emperor else []
-    return ", ".join(parts)
+    return fill(_MASTER, asdict(master))
 
 
 def _find_log(pid: int) -> str:
     return find_log_file(pid, read_options(pid))
 
 
-def _command(masters: Sequence[FoundMaster], names: Sequence[str]) -> list[str]:
-    """Write one shell command that watches all these masters, and reads those of their logs that this user can see."""
-    words = [f"--stats {shlex.quote(f'{name}={master.address}')}" for master, name in zip(masters, names, strict=True)]
+def _command(masters: Mapping[str, FoundMaster]) -> list[str]:
+    """Write one shell command that watches these masters, by name, and reads the logs that this user can see."""
+    words = [f"--stats {shlex.quote(f'{name}={master.address}')}" for name, master in masters.items()]
     end = time.monotonic() + EACH_SECONDS
-    for master, name in zip(masters, names, strict=True):
+    for name, master in masters.items():
         with contextlib.suppress(Exception):  # the log is for another day
             if path := ask_in_time(end, _find_log, master.pid):
                 words.append(f"--log {shlex.quote(f'{name}={path}')}")
-    if len(words) == 1:
-        return ["To watch it:", f"  uwsgi-headroom {words[0]}"]
+    headings = {1: "To watch it:", 2: "To watch it, and to read its log:"}
+    heading = headings.get(len(words) * (len(masters) == 1), "To watch them all:")
     lines = [f"  uwsgi-headroom {words[0]}", *(f"{_INDENT}{word}" for word in words[1:])]
-    heading = "To watch it, and to read its log:" if len(masters) == 1 else "To watch them all:"
     return [heading, *(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
@@ -212,18 +213,18 @@ def run(user: str | None = None) -> int:
     def plan_for(master: FoundMaster, name: str) -> Plan:
         launch = launches[master.pid]
         if isinstance(launch, str):
-            return Plan() if master.address else Plan(why_none=launch)
+            return Plan(why_none=launch * (not master.address))
         try:
             if time.monotonic() >= end:
                 raise TimeoutError(NO_TIME)
             if master.address:
                 return plan_reader(replace(launch, master=master), reader)
-            return plan(launch, name, reader, alike=files[launch.identity] if launch.identity else 1)
+            return plan(launch, name, reader, alike=files[launch.identity] * bool(launch.identity) or 1)
         except Exception as error:  # noqa: BLE001 - the others get their steps
             return Plan(why_none=explain(error))
 
     print_lines(render_report(masters, plan_for))
-    return 0 if any(master.address for master in masters) else 1
+    return int(not any(master.address for master in masters))
 
 
 def _read_launch(master: FoundMaster, end: float) -> Launch | str:
@@ -233,6 +234,6 @@ def _read_launch(master: FoundMaster, end: float) -> Launch | str:
     except LaunchError as error:
         return str(error)
     except OSError as error:
-        return explain(error) if isinstance(error, TimeoutError) else _NOT_SEEN
+        return str(error) if isinstance(error, TimeoutError) else _NOT_SEEN
     except Exception as error:  # noqa: BLE001 - the others get their steps
         return explain(error)

@@ -8,10 +8,10 @@ import asyncio
 import json
 import os
 import re
-import textwrap
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import starmap
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ from msgspec.structs import asdict, replace
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.analysis.settings import GENERAL, NEVER, Advice, Evidence, parse_version, review
 from uwsgi_headroom.config.defaults import SIZE_CAP
-from uwsgi_headroom.discover import FoundMaster, ask_in_time, find_masters
+from uwsgi_headroom.discover.find import FoundMaster, ask_in_time, common_threads, find_masters
 from uwsgi_headroom.errors import HeadroomError, ReadError
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.namespaces import read_pid_numbers
@@ -32,8 +32,8 @@ from uwsgi_headroom.kernel.setup import find_systemd_unit, read_identity, read_s
 from uwsgi_headroom.record import Options
 from uwsgi_headroom.source import Address, Answer
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.terminal_text import escape_text, print_lines
-from uwsgi_headroom.words.formats import counted
+from uwsgi_headroom.terminal_text import escape_text, join_blocks, print_lines, wrap
+from uwsgi_headroom.words.template import Facts, fill
 
 T = TypeVar("T")
 
@@ -64,7 +64,9 @@ def read_subjects(words: list[str]) -> list[Subject]:
     """What each word names: a PID, a configuration file, or the address of a stats server; without words, every uWSGI
     on this machine. Raises HeadroomError."""
     end = time.monotonic() + _SECONDS
-    masters = asyncio.run(find_masters()) if not words or any(map(str.isdecimal, words)) else []
+    masters: list[FoundMaster] = []
+    if not words or any(map(str.isdecimal, words)):
+        masters = asyncio.run(find_masters())
     if not words and not masters:
         raise HeadroomError("no uWSGI runs on this machine: give a configuration file, or the address of its stats")
     words = words or [str(pid) for pid in dict.fromkeys(master.pid for master in masters)]
@@ -74,9 +76,7 @@ def read_subjects(words: list[str]) -> list[Subject]:
 def _read(word: str, masters: Sequence[FoundMaster], end: float) -> Subject:
     if word.isdecimal():
         return _read_running(int(word), masters, end)
-    if os.path.isfile(word):
-        return _read_file(word)
-    return _read_stats(word)
+    return _read_file(word) if os.path.isfile(word) else _read_stats(word)
 
 
 def _read_file(name: str) -> Subject:
@@ -127,19 +127,19 @@ def _subject(name: str, pid: int, snapshot: Snapshot | None, end: float) -> Subj
         options, seen = ask_in_time(end, _read_process, pid)
     except (OSError, ValueError) as error:
         return Subject(name, Options(), Evidence(), problem=str(error))
-    is_known = options.complete or options.source
-    problem = "" if is_known else "its options cannot be read: run this command as its user, or as root"
+    problem = "its options cannot be read: run this command as its user, or as root"
+    if options.complete or options.source:
+        problem = ""
     if snapshot:
-        threads = {worker.threads for worker in snapshot.workers}
         seen = replace(
             seen,
             version=parse_version(snapshot.version),
             workers=len(snapshot.workers) or None,
-            threads=threads.pop() if len(threads) == 1 else None,
+            threads=common_threads(snapshot),
             mounted=max((len(worker.apps) for worker in snapshot.workers), default=None),
         )
-    file = options.configuration_file
-    return Subject(f"{name} ({file})" if file else name, options, seen, problem)
+    known = fill("{name}[file?  ({file})]", {"name": name, "file": options.configuration_file})
+    return Subject(known, options, seen, problem)
 
 
 def _read_process(pid: int) -> tuple[Options, Evidence]:
@@ -184,7 +184,7 @@ def run(words: Sequence[str], *, as_json: bool = False) -> int:
     """Review each subject and return the exit status: 0 if nothing will cause trouble, else 1. Raises HeadroomError."""
     subjects = read_subjects(list(words))
     reviews = [(subject, [] if subject.problem else review(subject.options, subject.seen)) for subject in subjects]
-    print_lines(_render_json(reviews) if as_json else _render(reviews))
+    print_lines(_render_json(reviews) if as_json else join_blocks(starmap(_render_one, reviews)))
     return int(any(advice.severity == "warning" for _, found in reviews for advice in found))
 
 
@@ -204,40 +204,30 @@ def _render_json(reviews: Sequence[tuple[Subject, Sequence[Advice]]]) -> list[st
     return json.dumps(documents, indent=2).splitlines()
 
 
-def _render(reviews: Sequence[tuple[Subject, Sequence[Advice]]]) -> list[str]:
-    blocks = [list(_render_one(subject, found)) for subject, found in reviews]
-    return [line for number, block in enumerate(blocks) for line in ([""] if number else []) + block]
-
-
-def _render_one(subject: Subject, found: Sequence[Advice]) -> Iterator[str]:
-    warnings = sum(advice.severity == "warning" for advice in found)
-    yield escape_text(f"{subject.name}: {_summarize(warnings, len(found) - warnings, subject)}")
+def _render_one(subject: Subject, found: Sequence[Advice]) -> list[str]:
+    lines = [escape_text(f"{subject.name}: {_summarize(subject, found)}")]
     if not subject.problem and not subject.options.complete:
-        yield from textwrap.wrap(_PARTLY, _WIDTH, initial_indent="  ", subsequent_indent="  ")
+        lines += wrap(_PARTLY, _WIDTH, "  ", "  ")
     for number, advice in enumerate(found, 1):
-        yield ""
-        yield from _paragraph(f"{number}. {advice.severity.upper()}: ", advice.title, indent=3)
-        yield from _paragraph("   ", advice.reason)
-        yield from _paragraph("   " if advice.seen == GENERAL else "   Seen: ", advice.seen)
-        if advice.change:
-            yield from _paragraph("   ", advice.change)
-        for place, line in enumerate(advice.lines):
-            yield ("   Write: " if place == 0 else "          ") + line
-        if advice.needs:
-            yield f"   Needs: uWSGI {advice.needs} or later."
+        lines += ["", *wrap(f"{number}. {advice.severity.upper()}: {advice.title}", _WIDTH, rest="   ")]
+        seen = f"{'Seen: ' * (advice.seen != GENERAL)}{advice.seen}"
+        for text in (advice.reason, seen, advice.change):
+            lines += wrap(text, _WIDTH, "   ", "   ")
+        lines += [f"   {'' if place else 'Write:':6} {line}" for place, line in enumerate(advice.lines)]
+        lines += [f"   Needs: uWSGI {advice.needs} or later."] * bool(advice.needs)
         if advice.unless != NEVER:
-            yield from _paragraph("   It does not matter if ", advice.unless)
-        yield f"   Source: {advice.source}"
+            lines += wrap(f"It does not matter if {advice.unless}", _WIDTH, "   ", "   ")
+        lines.append(f"   Source: {advice.source}")
+    return lines
 
 
-def _summarize(warnings: int, others: int, subject: Subject) -> str:
+def _summarize(subject: Subject, found: Sequence[Advice]) -> str:
     if subject.problem:
         return f"no review: {subject.problem.rstrip('.')}."
-    if not warnings and not others:
+    if not found:
         return "no setting that is known will cause trouble."
-    will = f"{counted(warnings, 'setting')} will cause trouble" if warnings else "no setting will cause trouble"
-    return f"{will}, {others} may." if others else f"{will}."
-
-
-def _paragraph(begin: str, text: str, indent: int = 3) -> list[str]:
-    return textwrap.wrap(escape_text(text), _WIDTH, initial_indent=begin, subsequent_indent=" " * indent)
+    warnings = sum(advice.severity == "warning" for advice in found)
+    facts: Facts = {"warnings": warnings or None, "others": len(found) - warnings or None}
+    return fill(
+        "[warnings? {warnings:setting}][not warnings? no setting] will cause trouble[others? , {others} may].", facts
+    )

@@ -84,10 +84,9 @@ def _list_reasons(launch: Launch) -> Iterator[str]:
     doubtful = list(dict.fromkeys(name for name in launch.option_names if not _is_trusted(name, launch)))
     is_of_root = (launch.unit is not None and not launch.unit.user) or launch.is_debian
     if doubtful and launch.ids.uid != 0 and (is_of_root or {"uid", "gid"} & {*launch.option_names}):
-        yield (
-            f"root started it, and as user {user_name(launch.ids.uid)} it may be unable to start again with "
-            f"{', '.join(f'`{name}`' for name in doubtful[:3])}{' and more' if doubtful[3:] else ''}"
-        )
+        names = ", ".join(f"`{name}`" for name in doubtful[:3]) + " and more" * bool(doubtful[3:])
+        user = user_name(launch.ids.uid)
+        yield f"root started it, and as user {user} it may be unable to start again with {names}"
 
 
 def _is_trusted(name: str, launch: Launch) -> bool:
@@ -169,8 +168,8 @@ def find_reader(name: str | None) -> Scraper:
     this one. Raises KeyError if there is no such user."""
     if name is None and (unit := _read_exporters_unit()):
         return unit
-    known = pwd.getpwnam(name or os.environ.get("SUDO_USER", "")) if name or "SUDO_USER" in os.environ else None
-    known = known or pwd.getpwuid(os.geteuid())
+    name = name or os.environ.get("SUDO_USER")
+    known = pwd.getpwuid(os.geteuid()) if name is None else pwd.getpwnam(name)
     groups = os.getgrouplist(known.pw_name, known.pw_gid)
     return Scraper(known.pw_name, Ids(known.pw_uid, known.pw_gid, tuple(groups)))
 
@@ -221,8 +220,7 @@ def _find_stats_line(text: str) -> str:
     sections `uwsgi`, those of other sections do not count."""
     _, *sections = _SECTION.split(text)
     own = [content for name, content in zip(sections[::2], sections[1::2], strict=True) if name == "uwsgi"]
-    values = _STATS_LINE.findall("".join(own) or text)
-    return values[-1].strip() if values else ""
+    return "".join(_STATS_LINE.findall("".join(own) or text)[-1:]).strip()
 
 
 def plan_reader(launch: Launch, reader: Scraper) -> Plan:
@@ -273,7 +271,9 @@ def _place_of_tmpfile(directory: Path, owner: str, group: str) -> _Place | None:
     kept = TMPFILES / f"uwsgi-{directory.parent.name.removeprefix('uwsgi-')}-{directory.name}.conf"
     line = _TMPFILES_LINE.format(directory=directory, owner=owner, group=group)
     ours = _TMPFILES_LINE.format(directory=re.escape(str(directory)), owner=re.escape(owner), group=r"\S+")
-    text = kept.read_text(errors="replace").removesuffix("\n") if kept.is_file() else ""
+    text = ""
+    if kept.is_file():
+        text = kept.read_text(errors="replace").removesuffix("\n")
     if (text or directory.exists()) and not re.fullmatch(ours, text):
         return None
     commands = [f"echo '{line}' > {kept}", f"systemd-tmpfiles --create {kept.name}"]
@@ -327,7 +327,7 @@ def _try_place(launch: Launch, place: _Place, reader: Scraper, *, is_there: bool
 
 
 def _make_plan(launch: Launch, name: str, reader: Scraper, place: _Place, may_read: bool, *, is_there: bool) -> Plan:
-    steps = [*([place.make] if place.make else []), *([] if is_there else [_configure(launch, place.directory)])]
+    steps = [step for step in (place.make, None if is_there else _configure(launch, place.directory)) if step]
     if not may_read:
         if why := _why_not_in_group(launch.ids.gid, launch.ids):
             return Plan(why_none=f"{reader.name} cannot read a socket in {place.directory}: {why}")
@@ -341,15 +341,14 @@ def _make_plan(launch: Launch, name: str, reader: Scraper, place: _Place, may_re
     )
     tried = (
         f"user {user_name(launch.ids.uid)} can bind a socket in {place.directory}"
-        f"{' once it is made' if place.make else ''}, and {reader.name} {'can' if may_read else 'cannot yet'} connect "
+        f"{' once it is made' * bool(place.make)}, and {reader.name} {'can' if may_read else 'cannot yet'} connect "
         f"to that socket; {place.exists}"
     )
-    warnings = []
-    if launch.options.changed:
-        warnings.append(f"{launch.file} was changed after uWSGI read it, and it will read those changes too")
-    if launch.ids.uid == 0:
-        warnings.append("this uWSGI runs as root, and anyone who controls its application has root's rights")
-    return Plan(steps, tried, warnings)
+    warnings = {
+        f"{launch.file} was changed after uWSGI read it, and it will read those changes too": launch.options.changed,
+        "this uWSGI runs as root, and anyone who controls its application has root's rights": launch.ids.uid == 0,
+    }
+    return Plan(steps, tried, [warning for warning, applies in warnings.items() if applies])
 
 
 def list_options(directory: Path) -> list[tuple[str, str]]:
@@ -367,14 +366,14 @@ def _configure(launch: Launch, directory: Path) -> ToDo:
     # Within a condition or a loop, `if-dir` ends uWSGI. `endif` closes either, and does nothing otherwise (tried).
     options = [("endif", ""), *list_options(directory)]
     if launch.file is None:
-        words = " ".join(f"--{key} {shlex.quote(value) if value else ''}".rstrip() for key, value in options)
+        words = " ".join(shlex.join(filter(None, (f"--{key}", value))) for key, value in options)
         unit = launch.own_unit
         where = f" (ExecStart= of {unit.name}: systemctl edit --full {shlex.quote(unit.name)})" if unit else ""
         return ToDo(f"Add these options to the end of the command line that starts uWSGI{where}:", [words])
     is_reloaded = launch.master.emperor and not launch.file.is_symlink()
-    at_once = "; its Emperor reloads it as soon as the file changes" if is_reloaded else ""
-    begin = [] if launch.text.endswith("\n") else [""]  # its last line has no line break
-    section = [] if _SECTION.findall(launch.text)[-1:] == ["uwsgi"] else ["[uwsgi]"]
+    at_once = "; its Emperor reloads it as soon as the file changes" * bool(is_reloaded)
+    begin = [""] * (not launch.text.endswith("\n"))  # its last line has no line break
+    section = ["[uwsgi]"] * (_SECTION.findall(launch.text)[-1:] != ["uwsgi"])
     lines = [f"{key} = {value}".rstrip() for key, value in options]
     return ToDo(f"Add at the end of {launch.file}{at_once}:", [*begin, *section, *lines])
 
@@ -390,7 +389,9 @@ def _why_not_in_group(gid: int, ids: Ids) -> str:
     with contextlib.suppress(KeyError):
         user = pwd.getpwuid(ids.uid)
         own.update(os.getgrouplist(user.pw_name, user.pw_gid))
-    return "" if gid in own - {0} else f"its group {group} is root's, or none of uWSGI's user. {_GIVE_A_GROUP}"
+    if gid in own - {0}:
+        return ""
+    return f"its group {group} is root's, or none of uWSGI's user. {_GIVE_A_GROUP}"
 
 
 def _join_group(gid: int, reader: Scraper) -> ToDo:
@@ -415,7 +416,6 @@ def _join_group(gid: int, reader: Scraper) -> ToDo:
 
 def _reload(launch: Launch, *, is_saved_now: bool) -> ToDo | None:
     """The step that makes uWSGI read its configuration again; None if an Emperor does so because its file was saved."""
-    pid = launch.master.pid
     unit = launch.own_unit
     if launch.master.emperor and launch.file:
         if is_saved_now and not launch.file.is_symlink():
@@ -423,16 +423,16 @@ def _reload(launch: Launch, *, is_saved_now: bool) -> ToDo | None:
         # It looks at the link, not at the file.
         return ToDo("Have the Emperor reload it:", [f"touch -h {shlex.quote(str(launch.file))}"])
     if launch.file is None or launch.why_no_reload:
-        commands = [f"systemctl restart {shlex.quote(unit.name)}"] if unit else []
         why = launch.why_no_reload or "a reload keeps the old command line"
-        return ToDo(
-            f"Stop and start uWSGI when that suits you; do not reload it: {why}{':' if unit else '.'}", commands
-        )
+        commands = [f"systemctl restart {shlex.quote(unit.name)}"] if unit else []
+        end = ":" if unit else "."
+        return ToDo(f"Stop and start uWSGI when that suits you; do not reload it: {why}{end}", commands)
+    command = f"kill -HUP {launch.master.pid}"
     if launch.is_debian:
-        return ToDo("Reload uWSGI:", [f"service uwsgi reload {shlex.quote(launch.file.stem)}"])
-    if unit and unit.can_reload:
-        return ToDo("Reload uWSGI:", [f"systemctl reload {shlex.quote(unit.name)}"])
-    return ToDo("Reload uWSGI:", [f"kill -HUP {pid}"])
+        command = f"service uwsgi reload {shlex.quote(launch.file.stem)}"
+    elif unit and unit.can_reload:
+        command = f"systemctl reload {shlex.quote(unit.name)}"
+    return ToDo("Reload uWSGI:", [command])
 
 
 def _read_exporters_unit() -> Scraper | None:

@@ -1,125 +1,79 @@
 """Reads the documents that `top` shows, from running exporters or from servers that `top` itself watches.
 
 A `Feed` is one such source. `attach` makes feeds from the arguments of `top`: each is a page of an exporter or the
-address of a stats server.
+address of a stats server. `run` prints their documents as JSON, or shows a screen. Nothing here needs rich, so that
+`--json` works without it; `loop` does.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct
 
-from uwsgi_headroom.check import exporter_client
-from uwsgi_headroom.check.exporter_client import Answer, ApiError, find_page, find_who_answers
-from uwsgi_headroom.config import defaults
+from uwsgi_headroom import extras, logs
+from uwsgi_headroom.check.exporter_client import (
+    NOBODY_LISTENS,
+    ApiError,
+    find_local_exporter,
+    get_document,
+    sort_targets,
+)
+from uwsgi_headroom.check.request import UNKNOWN
+from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.servers import ServerConfig, parse_server_argument, refuse_duplicates
 from uwsgi_headroom.config.settings import Settings
+from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.documents.history import build_history
-from uwsgi_headroom.documents.schema import Server, Servers
+from uwsgi_headroom.documents.history import History, build_history
+from uwsgi_headroom.documents.schema import Server, Servers, State
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.kernel.host import wait_until_ready
-from uwsgi_headroom.source import Http, HttpAccess, parse_address
+from uwsgi_headroom.source import Http, HttpAccess
+from uwsgi_headroom.terminal_text import print_lines
+from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
+
+T = TypeVar("T")
 
 
 class FeedError(HeadroomError):
     """A feed returned nothing this time; the message says why."""
 
 
-class Concurrency(Struct, frozen=True):
-    """The drawn part of `history.Concurrency`."""
-
-    observed: list[float | None] = []
-
-
-class Headroom(Struct, frozen=True):
-    """The drawn part of `history.Headrooms`."""
-
-    factor: list[float | None] = []
-
-
-class Capacity(Struct, frozen=True):
-    """The drawn part of `history.Capacity`."""
-
-    available: list[float | None] = []
-
-
-class ResponseTimes(Struct, frozen=True):
-    """The drawn part of `history.ResponseTimeHistory`; empty from an exporter that does not know it."""
-
-    shares: tuple[float, ...] = ()
-    seconds: list[list[float | None]] = []
-    finest: list[float | None] = []
-
-    def column(self, share: float) -> list[float | None]:
-        """Return the history of one percentile, such as 0.95; empty if there is none."""
-        return next((column for each, column in zip(self.shares, self.seconds, strict=False) if each == share), [])
-
-
-class Trend(Struct, frozen=True):
-    """The drawn part of `history.History`: a value for each slice of `step` seconds."""
-
-    step: float = 1.0
-    concurrency: Concurrency = Concurrency()
-    headroom: Headroom = Headroom()
-    time: list[float] = []
-    """The end of each slice, in epoch seconds."""
-    throughput: list[float | None] = []
-    queue_wait: list[float | None] = []
-    threads: Capacity = Capacity()
-    response_times: ResponseTimes = ResponseTimes()
-
-
-NO_TREND = Trend()
-"""The trend before the first one arrives."""
+NO_TREND = History(name="", step=1.0, since=0.0, until=0.0)
+"""The history before the first one arrives."""
 
 
 class Feed(Protocol):
-    """A source of documents. `where` says what the feed is attached to. Every method may raise FeedError."""
+    """A source of documents. `where` says what the feed is attached to; `fleet` has the servers that `top` watches for
+    it. Every method may raise FeedError."""
 
     where: str
 
+    @property
+    def fleet(self) -> Fleet | None: ...
+
     async def servers(self, window: float | None) -> Servers:
-        """Return the list of servers, with figures of this window (seconds; None: the feed's default)."""
+        """The list of servers, with figures of this window (None: the feed's default)."""
 
     async def server(self, name: str, window: float | None) -> Server:
         """Return the document of one server."""
 
-    async def trend(self, name: str, seconds: float, points: int) -> Trend:
-        """Return the last `seconds` of a server's history in at most `points` slices."""
-
-    async def run(self) -> None:
-        """Run the feed's background work until cancelled."""
-
-    async def pause(self) -> None:
-        """End the reads under way, and start none until `resume`."""
-
-    def resume(self) -> None:
-        """Read again after `pause`."""
-
-    async def close(self) -> None:
-        """End the reads under way, permanently."""
+    async def trend(self, name: str, seconds: float, points: int) -> History:
+        """The last `seconds` of a server's history in at most `points` slices."""
 
 
-async def pause_all(feeds: Iterable[Feed]) -> None:
-    await asyncio.gather(*(feed.pause() for feed in feeds))
-
-
-def resume_all(feeds: Iterable[Feed]) -> None:
-    for feed in feeds:
-        feed.resume()
-
-
-async def close_all(feeds: Iterable[Feed]) -> None:
-    await asyncio.gather(*(feed.close() for feed in feeds))
+def list_fleets(feeds: Sequence[Feed]) -> list[Fleet]:
+    """What `top` itself reads: one fleet at most."""
+    return [feed.fleet for feed in feeds if feed.fleet]
 
 
 WINDOWS = (60.0, 300.0, 900.0)
@@ -129,53 +83,33 @@ WINDOWS = (60.0, 300.0, 900.0)
 class LocalFeed:
     """Documents of a fleet in this process."""
 
+    where = "read directly"
+
     def __init__(self, servers: Sequence[ServerConfig]) -> None:
         wait_until_ready()
-        self._fleet = Fleet(servers, Settings(windows=WINDOWS))
-        self.where = "read directly"
+        self.fleet = Fleet(servers, Settings(windows=WINDOWS))
 
     async def servers(self, window: float | None) -> Servers:
-        documents = await build.build_servers(self._fleet.watches(), self._fleet.clock, window or WINDOWS[0], WINDOWS)
-        return build.build_server_list(documents, self._fleet.clock)
+        documents = await build.build_servers(self.fleet.watches(), self.fleet.clock, window or WINDOWS[0], WINDOWS)
+        return build.build_server_list(documents, self.fleet.clock)
 
     async def server(self, name: str, window: float | None) -> Server:
-        watch = self._find(name)
-        if watch is None:
-            raise FeedError(f"server {name!r} no longer exists")
-        return build.build_server(watch, self._fleet.clock, window or WINDOWS[0], WINDOWS)
+        return build.build_server(self._find(name), self.fleet.clock, window or WINDOWS[0], WINDOWS)
 
-    async def trend(self, name: str, seconds: float, points: int) -> Trend:
-        watch = self._find(name)
-        if watch is None:
-            return NO_TREND
-        whole = await build_history(watch, self._fleet.clock, seconds, points)
-        return msgspec.convert(whole, Trend, from_attributes=True)
+    async def trend(self, name: str, seconds: float, points: int) -> History:
+        return await build_history(self._find(name), self.fleet.clock, seconds, points)
 
-    def _find(self, name: str) -> Watch | None:
-        return next((watch for watch in self._fleet.watches() if watch.name == name), None)
-
-    async def run(self) -> None:
-        """Sample all servers until cancelled."""
-        await self._fleet.run()
-
-    async def pause(self) -> None:
-        """End the reads under way, and start none until `resume`."""
-        await self._fleet.pause()
-
-    def resume(self) -> None:
-        """Sample again after `pause`."""
-        self._fleet.resume()
-
-    async def close(self) -> None:
-        """End the reads under way, permanently."""
-        await self._fleet.close()
-
-
-T = TypeVar("T")
+    def _find(self, name: str) -> Watch:
+        for watch in self.fleet.watches():
+            if watch.name == name:
+                return watch
+        raise FeedError(f"server {name!r} no longer exists")
 
 
 class RemoteFeed:
     """Documents of the exporter at a URL."""
+
+    fleet = None
 
     def __init__(self, url: Http) -> None:
         self.where = str(url)
@@ -187,25 +121,12 @@ class RemoteFeed:
     async def server(self, name: str, window: float | None) -> Server:
         return await self._get(build.server_path(name) + _window(window), Server)
 
-    async def trend(self, name: str, seconds: float, points: int) -> Trend:
-        return await self._get(f"{build.server_path(name)}/history?seconds={seconds:g}&points={points}", Trend)
-
-    async def run(self) -> None:
-        """Do nothing until cancelled: the exporter watches."""
-        await asyncio.Event().wait()
-
-    async def pause(self) -> None:
-        """Do nothing: this feed reads no uWSGI server."""
-
-    def resume(self) -> None:
-        """Do nothing."""
-
-    async def close(self) -> None:
-        """Do nothing."""
+    async def trend(self, name: str, seconds: float, points: int) -> History:
+        return await self._get(f"{build.server_path(name)}/history?seconds={seconds:g}&points={points}", History)
 
     async def _get(self, path: str, kind: type[T]) -> T:
         try:
-            return await exporter_client.get_document(self._url, path, kind)
+            return await get_document(self._url, path, kind)
         except ApiError as error:
             raise FeedError(str(error)) from None
 
@@ -214,11 +135,7 @@ def _window(seconds: float | None) -> str:
     return "" if seconds is None else f"?window={seconds:g}"
 
 
-_ASCII = "".join(map(chr, range(0x21, 0x7F)))
-
-
-@dataclass(frozen=True, slots=True)
-class Attached:
+class Attached(NamedTuple):
     feeds: Sequence[Feed]
     server: tuple[int, str] | None = None
     """The server to show first: index of its feed, and its name. None: show the list."""
@@ -229,44 +146,93 @@ def attach(
 ) -> Attached:
     """Make a feed for each exporter, and one feed for all stats servers.
 
-    Without arguments, attach to the exporter on this machine, which has an hour of history and already reads uWSGI, or
-    else to the servers that `discovered` returns. The URL of a server's page selects that server. access: for every
-    exporter. Raises ConfigError, and HeadroomError if there is nothing to show.
+    Without arguments, attach to the exporter on this machine, or else to the servers that `discovered` returns. The URL
+    of a server's page selects that server. access: for every exporter. Raises ConfigError, and HeadroomError if there
+    is nothing to show.
     """
     if not arguments:
-        local = parse_address(f"http://{defaults.LISTEN_ADDRESS}")
-        assert isinstance(local, Http)
-        local = replace(local, access=access)
-        if asyncio.run(_probe([local])) == ["exporter"]:
-            return Attached([RemoteFeed(local)])
-        return Attached([LocalFeed(discovered())])
+        local = find_local_exporter(access)
+        return Attached([RemoteFeed(local) if local else LocalFeed(discovered())])
     servers = [parse_server_argument(_quote(argument), "top") for argument in arguments]
-    pages = [find_page(server.address, access) for server in servers]
-    answers = asyncio.run(_probe([page and page.base for page in pages]))
-    exporters: dict[Http, Feed] = {}
-    watched: list[ServerConfig] = []
-    selected: list[tuple[int, str]] = []
-    for server, page, answer in zip(servers, pages, answers, strict=True):
-        if answer == "nobody" and isinstance(server.address, Http):
-            raise HeadroomError(f"{server.address}: nothing listens here, neither an exporter nor a stats server")
-        # A stats server is usually given as host:port, so a silent http:// address is more likely an exporter.
-        if page and (answer == "exporter" or (answer == "silent" and isinstance(server.address, Http))):
-            url, name = page
-            exporters.setdefault(url, RemoteFeed(url))
-            selected += [(list(exporters).index(url), name)] if name else []
-        else:
-            watched.append(server)
-    local_feeds = [LocalFeed(refuse_duplicates(watched))] if watched else []
-    return Attached([*exporters.values(), *local_feeds], selected[0] if selected else None)
+    targets = asyncio.run(sort_targets(servers, access, slow_is_exporter=True))
+    if targets.silent:
+        raise HeadroomError(NOBODY_LISTENS.format(targets.silent[0]))
+    urls = list(dict.fromkeys(page.base for page in targets.exporters))
+    feeds: list[Feed] = [*map(RemoteFeed, urls)]
+    if targets.watched:
+        feeds.append(LocalFeed(refuse_duplicates(targets.watched)))
+    selected = [(urls.index(page.base), page.server) for page in targets.exporters if page.server]
+    return Attached(feeds, next(iter(selected), None))
+
+
+_ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
 
 def _quote(argument: str) -> str:
     """Percent-encode a URL: some browsers copy URLs in decoded form."""
-    return quote(argument.strip(), safe=_ASCII) if argument.strip().startswith(("http://", "https://")) else argument
+    text = argument.strip()
+    return quote(text, safe=_ASCII) if text.startswith(("http://", "https://")) else argument
 
 
-async def _probe(urls: Sequence[Http | None]) -> list[Answer | None]:
-    """Find out who answers at each URL, at the same time and only once per URL."""
-    known = dict.fromkeys(url for url in urls if url)
-    answers = dict(zip(known, await asyncio.gather(*map(find_who_answers, known)), strict=True))
-    return [answers[url] if url else None for url in urls]
+def run(options: argparse.Namespace) -> int:
+    """Run `top` and return its exit status. Raises HeadroomError if there is nothing to show or rich is missing."""
+    logs.configure("critical", "logfmt")  # the screen shows errors
+    attached = attach(options.addresses, discover_servers, load_optional(options.http_config_file))
+    if options.json:
+        documents = asyncio.run(read_documents(attached, options.seconds))
+        shown = documents if len(documents) > 1 else documents[0]
+        print_lines(json.dumps(msgspec.to_builtins(shown, str_keys=True), indent=2).splitlines())
+        return exit_status(server.state for server in documents)
+    try:
+        from uwsgi_headroom.top import loop  # noqa: PLC0415 - needs rich, unlike --json
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "rich":
+            raise
+        missing = extras.describe_missing(["rich"])
+        raise HeadroomError(f"top needs {missing} (--json works without rich)") from None
+    return loop.main(attached, options.interval, options.seconds, once=options.once)
+
+
+async def read_documents(attached: Attached, seconds: float) -> list[Server]:
+    """Read the documents of all servers, or of the selected one; if `top` itself watches them, after `seconds`.
+
+    Raises FeedError, and HeadroomError if there is no server.
+    """
+    feeds = attached.feeds
+    async with run_feeds(feeds, seconds):
+        if attached.server:
+            place, name = attached.server
+            return [await feeds[place].server(name, None)]
+        lists = await asyncio.gather(*(feed.servers(None) for feed in feeds))
+        documents = await asyncio.gather(
+            *(
+                feed.server(summary.name, None)
+                for feed, listed in zip(feeds, lists, strict=True)
+                for summary in listed.servers
+            )
+        )
+    if not documents:
+        raise HeadroomError("there is no server to show")
+    return documents
+
+
+def exit_status(states: Iterable[State]) -> int:
+    """The exit status of a snapshot: 3, as for `check`, if a server is not up or there is none."""
+    return 0 if {*states} == {"up"} else UNKNOWN
+
+
+@contextlib.asynccontextmanager
+async def run_feeds(feeds: Sequence[Feed], seconds: float) -> AsyncIterator[None]:
+    """Watch the servers of feeds in the block, which starts after `seconds` of sampling."""
+    for fleet in list_fleets(feeds):
+        suspend.between_reads(fleet.pause, fleet.resume)
+    tasks = [asyncio.create_task(fleet.run(), name="watching") for fleet in list_fleets(feeds)]
+    try:
+        if tasks:
+            await asyncio.sleep(seconds)
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for fleet in list_fleets(feeds):
+            await fleet.close()

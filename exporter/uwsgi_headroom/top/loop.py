@@ -1,8 +1,13 @@
-"""The main loop: polls feeds, draws, handles keys and signals, and restores the terminal at the end."""
+"""Shows a live screen on a terminal, and one snapshot anywhere else.
+
+The main loop polls feeds, draws, handles keys and signals, and restores the terminal at the end.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import signal
 import sys
 import time
@@ -12,17 +17,55 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.top.feeds import Feed, close_all, pause_all, resume_all
+from uwsgi_headroom.check.tables import find_field
+from uwsgi_headroom.terminal_text import print_lines
+from uwsgi_headroom.top.feeds import Attached, Feed, exit_status, list_fleets, run_feeds
 from uwsgi_headroom.top.navigation import LIST, Navigation, handle_key, select_server
 from uwsgi_headroom.top.poll import Poller
-from uwsgi_headroom.top.terminal import Capabilities, Painter, Terminal, takes_unicode
-from uwsgi_headroom.top.view.screen import draw, list_keys
+from uwsgi_headroom.top.terminal import Capabilities, Painter, Terminal, detect_capabilities, takes_unicode
+from uwsgi_headroom.top.view.screen import draw, draw_plain, list_keys
 from uwsgi_headroom.watch import suspend
+
+_PIPE_WIDTH = 120  # columns if the width is unknown
+_UNCUT = 500  # columns of a list, whose lines end with a sentence; COLUMNS may be any number
 
 _NOTICE_SECONDS = 5.0
 _TERMINAL_BUSY_SECONDS = 0.1
 _FIRST_POLL_SECONDS = 0.2  # between polls of a server that has not been read yet
 _CLOCK_SECONDS = 1.0  # longest time between two redraws, because the ages on the screen grow
+
+
+def main(attached: Attached, interval: float, seconds: float, *, once: bool) -> int:
+    """Run `top` and return its exit status: for a snapshot, 3 if a server could not be read."""
+    navigation = Navigation(interval=interval)
+    if attached.server:
+        navigation = replace(navigation, server=attached.server, chosen=True, view="workers")
+    capabilities = detect_capabilities(os.environ, sys.stdout.fileno()) if sys.stdout.isatty() else None
+    if capabilities and capabilities.addressable and not once:
+        asyncio.run(run(attached.feeds, navigation, capabilities))
+        return 0
+    lines, status = asyncio.run(_snapshot(attached.feeds, navigation, seconds))
+    print_lines(lines)
+    return status
+
+
+async def _snapshot(feeds: Sequence[Feed], navigation: Navigation, seconds: float) -> tuple[list[str], int]:
+    """Return the lines of a snapshot, and its exit status."""
+    width = min(shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns, _UNCUT)
+    painter = Painter(colour=False, styles=False, unicode=takes_unicode(sys.stdout.encoding))
+    asked_for = navigation.server
+    async with run_feeds(feeds, seconds):
+        poller = Poller(feeds)
+        await poller.poll(navigation)
+    model = poller.model
+    listed, shown = [entry.key for entry in model.entries], list_keys(model, navigation)
+    navigation = select_server(navigation, listed, shown, complete=model.complete)
+    if navigation.view == "servers":
+        width = _UNCUT
+    lines = [painter.paint(line, width).rstrip() for line in draw_plain(model, navigation, width, time.time())]
+    states = [entry.summary.state for entry in model.entries if not asked_for or entry.key == asked_for]
+    # Troubles mean that an exporter has not answered, so that its servers are missing.
+    return lines, exit_status(["stale"] if model.troubles else states)
 
 
 async def run(feeds: Sequence[Feed], navigation: Navigation, capabilities: Capabilities) -> None:
@@ -32,7 +75,8 @@ async def run(feeds: Sequence[Feed], navigation: Navigation, capabilities: Capab
         await top.run()
     finally:
         try:
-            await close_all(feeds)
+            for fleet in list_fleets(feeds):
+                await fleet.close()
         finally:
             top.terminal.leave()  # may take a second, during which no read may be under way
 
@@ -44,7 +88,7 @@ def _wanted(navigation: Navigation) -> tuple[object, ...]:
 
 class _Loop:
     def __init__(self, feeds: Sequence[Feed], navigation: Navigation, capabilities: Capabilities) -> None:
-        self._feeds = feeds
+        self._feeds, self._fleets = feeds, list_fleets(feeds)
         self._navigation = navigation
         self._poller = Poller(feeds)
         self._ended = asyncio.Event()
@@ -63,7 +107,7 @@ class _Loop:
         loop.add_signal_handler(signal.SIGWINCH, self._on_resize)
         self.terminal.enter()
         suspend.between_reads(self._suspend, self._resume)
-        tasks = [asyncio.create_task(feed.run(), name="watching") for feed in self._feeds]
+        tasks = [asyncio.create_task(fleet.run(), name="watching") for fleet in self._fleets]
         tasks.append(asyncio.create_task(self._poll_repeatedly(), name="looking"))
         ended = asyncio.create_task(self._ended.wait())
         try:
@@ -88,7 +132,7 @@ class _Loop:
         self._ended.set()
 
     async def _poll_repeatedly(self) -> None:
-        """Poll the feeds repeatedly, at once after a key that needs other data, and draw the answers."""
+        """Poll repeatedly, at once after a key that needs other data, and draw the answers."""
         due = time.monotonic()
         while True:
             if self._poll_now.is_set() or time.monotonic() >= due:
@@ -141,7 +185,7 @@ class _Loop:
 
     def _on_key(self, key: str) -> None:
         model = self._poller.model
-        windows = [window.asked for window in model.server.windows] if model.server else []
+        windows = [window.asked for window in find_field(model.server, "windows") or ()]
         action = handle_key(key, self._navigation, list_keys(model, self._navigation), windows)
         if action is None:
             self._ended.set()
@@ -167,11 +211,13 @@ class _Loop:
         self._draw()
 
     async def _suspend(self) -> None:
-        await pause_all(self._feeds)
+        for fleet in self._fleets:
+            await fleet.pause()
         self.terminal.leave()
 
     def _resume(self) -> None:
         self.terminal.enter()  # stops the process again if it is in the background: nothing is read then
-        resume_all(self._feeds)
+        for fleet in self._fleets:
+            fleet.resume()
         self._poll_now.set()
         self._draw()

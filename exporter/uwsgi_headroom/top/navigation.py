@@ -1,29 +1,88 @@
-"""Holds the state of the screen, changes it with each key, and keeps a server selected as servers come and go.
+"""Holds the data on the screen and the state of the screen, which keys change.
 
-A handler of a key takes the key, the state, and the servers in the order shown, and returns the next state.
+A server stays selected as servers come and go.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
-from uwsgi_headroom.check.worker_table import SORTS
-from uwsgi_headroom.top.servers import SERVER_SORTS, Key
+from uwsgi_headroom.check.tables import SORTS, sort_by_figure
+from uwsgi_headroom.documents.build import natural, urgency
+from uwsgi_headroom.documents.history import History
+from uwsgi_headroom.documents.schema import Server, Summary
+from uwsgi_headroom.top.feeds import NO_TREND
+
+Key = tuple[int, str]
+"""Identifies a server: index of its feed, and its name in that feed."""
+
+
+class ServerEntry(Struct, frozen=True):
+    """A server in the list, as of `seen_at` (epoch seconds)."""
+
+    key: Key
+    summary: Summary
+    seen_at: float = 0.0
+
+
+class ScreenModel(Struct, frozen=True):
+    entries: tuple[ServerEntry, ...] = ()
+    """Every listed server."""
+    server: Server | None = None
+    """The document of the selected server."""
+    trend: History = NO_TREND
+    """The history of that server."""
+    troubles: Mapping[int, str] = field(default_factory=dict)
+    """Why a feed returned nothing new, by index of the feed. Its servers are then shown as last seen."""
+    where: str = ""
+    """The exporters and servers to which top is attached."""
+    notice: str = ""
+    """A temporary message."""
+    complete: bool = True
+    """Whether every feed has listed its servers."""
+
+
+SERVER_SORTS = {"u": "urgency", "n": "name", "r": "requests/s", "w": "response time", "b": "in service"}
+"""The keys that sort the list of servers."""
+
+_FIGURES: Mapping[str, Callable[[Summary], float | None]] = {
+    "requests/s": lambda summary: summary.throughput,
+    "response time": lambda summary: summary.response_time,
+    "in service": lambda summary: summary.observed,
+}
+
+
+def arrange_entries(entries: Sequence[ServerEntry], text: str = "", sort: str = "urgency") -> list[ServerEntry]:
+    """Filter and sort servers: by urgency as the API does, by figures the largest first."""
+    shown = [entry for entry in entries if text.casefold() in _words(entry.summary).casefold()]
+    if sort == "urgency":
+        return sorted(shown, key=lambda entry: urgency(entry.summary))
+    if sort == "name":
+        return sorted(shown, key=lambda entry: natural(entry.summary.name))
+    return sort_by_figure(shown, lambda entry: _FIGURES[sort](entry.summary))
+
+
+def _words(summary: Summary) -> str:
+    return f"{summary.name} {summary.address} {summary.state} {summary.status}"
+
+
+T = TypeVar("T")
 
 View = Literal["servers", "workers", "threads", "findings", "events", "plots", "routes", "code", "help"]
 
 LIST: View = "servers"
 """The view of all servers; every other view except help shows the selected server."""
 
-NORMAL = 1.0
-
 _PAGES: Mapping[str, View] = {"a": "findings", "e": "events", "p": "plots", "t": "threads", "P": "routes", "C": "code"}
-_STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": -100_000, "end": 100_000}
-_ALIASES = {" ": "space"}
+_FIRST = -100_000
+_STEPS = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -10, "pagedown": 10, "home": _FIRST, "end": -_FIRST}
+_SERVERS = {"tab": 1, "backtab": -1}
+_WINDOWS = {"]": 1, "[": -1}
+_FILTERED = (LIST, "workers", "events", "routes", "code")
 
 
 class Navigation(Struct, frozen=True):
@@ -46,7 +105,7 @@ class Navigation(Struct, frozen=True):
     row_filter: str = ""
     typing: bool = False
     """Whether keys edit the filter."""
-    interval: float = NORMAL
+    interval: float = 1.0
     """Seconds between two polls."""
     window: float | None = None
     """Seconds; None for the feed's default."""
@@ -62,14 +121,15 @@ def handle_key(key: str, navigation: Navigation, servers: Sequence[Key], windows
     seconds."""
     if navigation.typing:
         return _edit_filter(key, navigation)
-    key = _ALIASES.get(key, key)
-    if key == "q":
-        return None
-    if key in _HANDLERS:
-        return _HANDLERS[key](key, navigation, servers)
-    if key in ("[", "]"):
-        return _change_window(navigation, sorted(windows), 1 if key == "]" else -1)
-    return _sort(key, navigation)
+    if key in _PAGES:
+        return _open_page(navigation, _PAGES[key])
+    if key in _STEPS:
+        return _move(navigation, _STEPS[key], servers)
+    if key in _SERVERS:
+        return _next_server(navigation, servers, _SERVERS[key])
+    if key in _WINDOWS:
+        return _change_window(navigation, sorted(windows), _WINDOWS[key])
+    return _HANDLERS[key](navigation) if key in _HANDLERS else _sort(key, navigation)
 
 
 def _sort(key: str, navigation: Navigation) -> Navigation:
@@ -83,7 +143,7 @@ def _sort(key: str, navigation: Navigation) -> Navigation:
 def _edit_filter(key: str, navigation: Navigation) -> Navigation:
     text = navigation.filter
     if key in ("enter", "escape"):
-        return replace(_set_filter(navigation, text if key == "enter" else ""), typing=False)
+        return replace(_set_filter(navigation, text * (key == "enter")), typing=False)
     if key == "backspace":
         return _set_filter(navigation, text[:-1])
     return _set_filter(navigation, text + key) if len(key) == 1 and key.isprintable() else navigation
@@ -95,45 +155,30 @@ def _set_filter(navigation: Navigation, text: str) -> Navigation:
     return replace(navigation, row_filter=text, first=0)
 
 
-def _begin_filter(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    filtered = navigation.view in (LIST, "workers", "events", "routes", "code")
-    return replace(navigation, typing=True) if filtered else navigation
-
-
-def _pause(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    return replace(navigation, paused=not navigation.paused)
-
-
-def _help(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
+def _help(navigation: Navigation) -> Navigation:
     if navigation.view == "help":
         return _open(navigation, navigation.before)
     return replace(_open(navigation, "help"), before=navigation.view)
 
 
-def _back(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
+def _back(navigation: Navigation) -> Navigation:
     """Go back one step: from help, a filter, a page or a server."""
     if navigation.view == "help":
         return _open(navigation, navigation.before)
     if navigation.filter:
         return _set_filter(navigation, "")
-    return _open(navigation, "workers" if navigation.view in _PAGES.values() else "servers")
+    return _open(navigation, "workers" if navigation.view in _PAGES.values() else LIST)
 
 
-def _list(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    return _open(navigation, "servers")
-
-
-def _open_page(key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
+def _open_page(navigation: Navigation, view: View) -> Navigation:
+    """Open a page of the selected server; its key closes it too."""
     if navigation.server is None:
         return navigation
-    view = _PAGES[key]
     return replace(_open(navigation, "workers" if navigation.view == view else view), chosen=True)
 
 
-def _enter(_key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
-    if navigation.server is None or navigation.view != LIST:
-        return navigation
-    return replace(_open(navigation, "workers"), chosen=True)
+def _enter(navigation: Navigation) -> Navigation:
+    return _open_page(navigation, "workers") if navigation.view == LIST else navigation
 
 
 def _open(navigation: Navigation, view: View) -> Navigation:
@@ -142,52 +187,48 @@ def _open(navigation: Navigation, view: View) -> Navigation:
     return replace(navigation, view=view, first=0, column=0, row_filter="")
 
 
-def _next_server(key: str, navigation: Navigation, servers: Sequence[Key]) -> Navigation:
+def _next_server(navigation: Navigation, servers: Sequence[Key], by: int) -> Navigation:
     if not servers or navigation.view == "help":
         return navigation
-    by = -1 if key == "backtab" else 1
     place = servers.index(navigation.server) + by if navigation.server in servers else 0
     return replace(navigation, server=servers[place % len(servers)], chosen=True, first=0)
 
 
-def _move(key: str, navigation: Navigation, servers: Sequence[Key]) -> Navigation:
+def _move(navigation: Navigation, by: int, servers: Sequence[Key]) -> Navigation:
     if navigation.view != LIST:
-        return replace(navigation, first=max(0, navigation.first + _STEPS[key]))
+        return replace(navigation, first=max(0, navigation.first + by))
     if not servers:
         return navigation
-    place = servers.index(navigation.server) if navigation.server in servers else 0
-    place = min(len(servers) - 1, max(0, place + _STEPS[key]))
-    return replace(navigation, server=servers[place], chosen=key != "home")
+    return replace(navigation, server=_step(servers, navigation.server, by), chosen=by != _FIRST)
 
 
-def _move_sideways(key: str, navigation: Navigation, _servers: Sequence[Key]) -> Navigation:
+def _step(choices: Sequence[T], chosen: object, by: int) -> T:
+    """The choice so many steps further, or the one at the end; from the first one if none is chosen."""
+    place = choices.index(chosen) if chosen in choices else 0
+    return choices[min(len(choices) - 1, max(0, place + by))]
+
+
+def _move_sideways(navigation: Navigation, by: int) -> Navigation:
     if navigation.view != "workers":
         return navigation
-    return replace(navigation, column=max(0, navigation.column + (1 if key == "right" else -1)))
+    return replace(navigation, column=max(0, navigation.column + by))
 
 
 def _change_window(navigation: Navigation, windows: Sequence[float], by: int) -> Navigation:
     """Choose the next window in this direction, or the last one."""
-    if not windows:
-        return navigation
-    place = windows.index(navigation.window) if navigation.window in windows else 0
-    return replace(navigation, window=windows[min(len(windows) - 1, max(0, place + by))])
+    return replace(navigation, window=_step(windows, navigation.window, by)) if windows else navigation
 
 
-_HANDLERS: Mapping[str, Callable[[str, Navigation, Sequence[Key]], Navigation]] = {
-    "/": _begin_filter,
-    "space": _pause,
+_HANDLERS: Mapping[str, Callable[[Navigation], Navigation | None]] = {
+    "q": lambda _: None,
+    "/": lambda state: replace(state, typing=state.view in _FILTERED),
+    " ": lambda state: replace(state, paused=not state.paused),
     "?": _help,
     "escape": _back,
     "backspace": _back,
-    "l": _list,
     "enter": _enter,
-    "tab": _next_server,
-    "backtab": _next_server,
-    "left": _move_sideways,
-    "right": _move_sideways,
-    **dict.fromkeys(_PAGES, _open_page),
-    **dict.fromkeys(_STEPS, _move),
+    "left": lambda state: _move_sideways(state, -1),
+    "right": lambda state: _move_sideways(state, 1),
 }
 
 
@@ -201,12 +242,13 @@ def select_server(
     selected until its feed has listed its servers.
     """
     server = navigation.server
-    if not navigation.chosen and complete and len(listed) == 1 and navigation.view == "servers":
-        return replace(navigation, server=listed[0], chosen=True, view="workers")
+    first = next(iter(shown), None)
     if navigation.view == LIST:
+        if not navigation.chosen and complete and len(listed) == 1:
+            return replace(navigation, server=listed[0], chosen=True, view="workers")
         if navigation.chosen and server in shown:
             return navigation
-        return replace(navigation, server=shown[0] if shown else None, chosen=False)
+        return replace(navigation, server=first, chosen=False)
     if server is None or server in listed or not any(key[0] == server[0] for key in listed):
         return navigation
-    return replace(navigation, server=shown[0] if shown else None, chosen=False, view="servers", first=0)
+    return replace(navigation, server=first, chosen=False, view=LIST, first=0)

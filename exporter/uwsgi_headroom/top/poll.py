@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Generic, TypeVar
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.documents.schema import Server, Servers
-from uwsgi_headroom.top.feeds import NO_TREND, Feed, FeedError, Trend
-from uwsgi_headroom.top.navigation import LIST, Navigation
-from uwsgi_headroom.top.servers import Key, ScreenModel, ServerEntry, arrange_entries
+from uwsgi_headroom.documents.history import History
+from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.top.feeds import NO_TREND, Feed, FeedError
+from uwsgi_headroom.top.navigation import LIST, Key, Navigation, ScreenModel, ServerEntry, arrange_entries
 from uwsgi_headroom.words.formats import duration
 
 _LIST_SECONDS = 5.0
@@ -31,13 +30,21 @@ _SPANS = (60.0, 300.0, 900.0, 3600.0)
 """Lengths of a trend in seconds; the longest one within the history is used, the last one only for the plot."""
 
 
-T = TypeVar("T")
+class _Page(NamedTuple):
+    """What is asked for one server."""
+
+    key: Key
+    window: float | None
+    points: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Request(Generic[T]):
-    task: asyncio.Task[T]
+class _Request(NamedTuple):
+    task: asyncio.Task[Any]
     asked_at: float
+    place: int
+    """The index of the feed."""
+    page: _Page | None
+    """None: the list of servers is asked for."""
 
 
 class Poller:
@@ -53,9 +60,8 @@ class Poller:
         self._clock = clock
         self._listed: dict[int, list[ServerEntry]] = {}  # by feed
         self._listed_at = float("-inf")
-        self._lists: dict[int, _Request[Servers]] = {}
-        self._page: _Request[tuple[Server, Trend]] | None = None
-        self._page_key: tuple[Key, float | None, int] | None = None
+        self._requests: list[_Request] = []
+        self._wanted: _Page | None = None
         self._shown: Key | None = None
         self._errors: dict[int, str] = {}
         self._trend_key: tuple[object, ...] = ()
@@ -63,33 +69,38 @@ class Poller:
     @property
     def under_way(self) -> set[asyncio.Task[Any]]:
         """Requests whose answers have not arrived, or have not been taken."""
-        tasks: set[asyncio.Task[Any]] = {request.task for request in self._lists.values()}
-        return tasks | {self._page.task} if self._page else tasks
+        return {request.task for request in self._requests}
 
     def ask(self, navigation: Navigation) -> None:
-        """Start the requests that are due, except those that are already under way. Does not wait."""
+        """Start the requests that are due and not under way. Does not wait."""
         if navigation.view == LIST or self._clock() - self._listed_at >= _LIST_SECONDS:
             self._listed_at = self._clock()
+            asked = {request.place for request in self._requests if not request.page}
             for place, feed in enumerate(self._feeds):
-                if place not in self._lists:
-                    self._lists[place] = self._request(feed.servers(navigation.window))
+                if place not in asked:
+                    self._request(place, feed.servers(navigation.window))
         self._ask_page(navigation)
         self._update()
 
     def take_answers(self) -> None:
-        """Take the answers that have arrived into the model. Raises the error of a request, except FeedError."""
-        for place in [place for place, request in self._lists.items() if request.task.done()]:
-            answer = self._take(place, self._lists.pop(place))
-            if answer is not None:
-                now = time.time()
-                self._listed[place] = [ServerEntry((place, each.name), each, now) for each in answer.servers]
-        if self._page and self._page.task.done() and self._page_key:
-            page, self._page = self._page, None
-            answered = self._take(self._page_key[0][0], page)
-            if answered is not None:
-                self._shown = self._page_key[0]
-                server, trend = answered
+        """Take the answers that arrived into the model. Raises errors other than FeedError."""
+        done = [request for request in self._requests if request.task.done()]
+        self._requests = [request for request in self._requests if request not in done]
+        for request in done:
+            try:
+                answer = request.task.result()
+            except FeedError as error:
+                self._errors[request.place] = str(error)
+                continue
+            self._errors.pop(request.place, None)
+            if request.page:
+                self._shown = request.page.key
+                server, trend = answer
                 self.model = replace(self.model, server=server, trend=trend)
+            else:
+                now = time.time()
+                entries = [ServerEntry((request.place, each.name), each, now) for each in answer.servers]
+                self._listed[request.place] = entries
         self._update()
 
     async def poll(self, navigation: Navigation) -> None:
@@ -109,69 +120,58 @@ class Poller:
         """End the requests under way."""
         for task in self.under_way:
             task.cancel()
-        self._lists, self._page, self._page_key = {}, None, None
+        self._requests, self._wanted = [], None
 
-    def _request(self, answer: Coroutine[Any, Any, T]) -> _Request[T]:
-        return _Request(asyncio.create_task(answer, name="asking"), self._clock())
+    def _request(self, place: int, answer: Coroutine[Any, Any, object], page: _Page | None = None) -> None:
+        task = asyncio.create_task(answer, name="asking")
+        self._requests.append(_Request(task, self._clock(), place, page))
 
     def _ask_page(self, navigation: Navigation) -> None:
         """Request the page shown, and cancel a request for another page."""
-        key = navigation.server
         points = _PLOT_POINTS if navigation.view == "plots" else _POINTS
-        wanted = None if key is None else (key, navigation.window, points)
-        if self._page and self._page_key == wanted:
+        wanted = navigation.server and _Page(navigation.server, navigation.window, points)
+        asked = [request for request in self._requests if request.page]
+        if asked and self._wanted == wanted:
             return
-        if self._page:
-            self._page.task.cancel()
-            self._page = None
-        self._page_key = wanted
-        if key is not None:
-            self._page = self._request(self._read_page(key, navigation.window, points))
+        for request in asked:
+            request.task.cancel()
+            self._requests.remove(request)
+        self._wanted = wanted
+        if wanted:
+            self._request(wanted.key[0], self._read_page(wanted), wanted)
 
-    async def _read_page(self, key: Key, window: float | None, points: int) -> tuple[Server, Trend]:
-        server = await self._feeds[key[0]].server(key[1], window)
-        return server, await self._read_trend(key, server, points)
+    async def _read_page(self, page: _Page) -> tuple[Server, History]:
+        server = await self._feeds[page.key[0]].server(page.key[1], page.window)
+        return server, await self._read_trend(page, server)
 
-    async def _read_trend(self, key: Key, server: Server, points: int) -> Trend:
+    async def _read_trend(self, page: _Page, server: Server) -> History:
         """Read a new trend if it has a new point; else return the last one."""
         if server.kind != "server":
             return NO_TREND
+        spans = _SPANS if page.points == _PLOT_POINTS else _SPANS[:-1]
         past = server.sampling.history_seconds
-        longest = _SPANS[-1 if points == _PLOT_POINTS else -2]
-        span = max([seconds for seconds in _SPANS if seconds <= min(past, longest)], default=_SPANS[0])
-        newest = key, span, points, server.time // max(span / points, _TREND_SECONDS)
-        if newest != self._trend_key:
-            trend = await self._feeds[key[0]].trend(key[1], span, points)
-            self._trend_key = newest
-            return trend
-        return self.model.trend
-
-    def _take(self, place: int, request: _Request[T]) -> T | None:
-        try:
-            answer = request.task.result()
-        except FeedError as error:
-            self._errors[place] = str(error)
-            return None
-        self._errors.pop(place, None)
-        return answer
+        span = max([seconds for seconds in spans if seconds <= past], default=_SPANS[0])
+        newest = page.key, span, page.points, server.time // max(span / page.points, _TREND_SECONDS)
+        if newest == self._trend_key:
+            return self.model.trend
+        trend = await self._feeds[page.key[0]].trend(page.key[1], span, page.points)
+        self._trend_key = newest
+        return trend
 
     def _update(self) -> None:
-        """Update the model with answers and with requests that have waited too long."""
+        """Update the model, also with requests that have waited too long."""
         troubles = dict(self._errors)
-        asked = [(place, request.asked_at) for place, request in self._lists.items()]
-        if self._page and self._page_key:
-            asked.append((self._page_key[0][0], self._page.asked_at))
-        for place, at in asked:
-            waited = self._clock() - at
+        for request in self._requests:
+            waited = self._clock() - request.asked_at
             if waited >= _LATE_SECONDS:
-                troubles[place] = f"{self._feeds[place].where}: no answer for {duration(waited)}"
+                troubles[request.place] = f"{self._feeds[request.place].where}: no answer for {duration(waited)}"
         self.model = replace(
             self.model,
             entries=tuple(arrange_entries(list(chain(*self._listed.values())))),
             troubles=dict(sorted(troubles.items())),
             complete=len(self._listed) == len(self._feeds),
         )
-        wanted = self._page_key and self._page_key[0]
+        wanted = self._wanted and self._wanted.key
         if wanted != self._shown and (wanted is None or wanted[0] in troubles):
             self._shown = None
             self.model = replace(self.model, server=None, trend=NO_TREND)

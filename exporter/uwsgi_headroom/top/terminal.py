@@ -175,17 +175,8 @@ _SEQUENCES = {
     "5~": "pageup",
     "6~": "pagedown",
     "Z": "backtab",
-    "P": "f1",
-    "S": "f4",
-    "11~": "f1",
-    "14~": "f4",
-    "15~": "f5",
-    "21~": "f10",
-    "[A": "f1",
-    "[D": "f4",
-    "[E": "f5",
 }
-"""Keys by the text after ESC [ or ESC O, with the function keys of xterm, rxvt and the Linux console."""
+"""Keys by the text after ESC [ or ESC O, of xterm, rxvt and the Linux console."""
 
 _CONTROLS = {"\r": "enter", "\n": "enter", "\t": "tab", "\x7f": "backspace", "\b": "backspace"}
 _PART = re.compile(r"\x1b[\[O]([0-9;]*)(\[?[A-Za-z~])|(\x1b(?:[\[O][0-9;]*\[?)?)$|(.)", re.DOTALL)

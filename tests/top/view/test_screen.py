@@ -8,18 +8,22 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 
 from tests.support.captured_documents import NAMES
-from tests.support.documents_with_times import with_waits
+from tests.support.documents_with_times import objective, with_objective, with_response_times, with_waits
 from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import Server
 from tests.support.top_screen import hot, lines, screen_model
-from uwsgi_headroom.check.worker_table import COLUMNS
-from uwsgi_headroom.documents.schema import Error, Identity
+from tests.top.view.test_pages import EXPORT
+from uwsgi_headroom.check.tables import COLUMNS
+from uwsgi_headroom.documents.schema import Error
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.view.screen import BINDINGS, SERVER_SORT_LABEL, draw, draw_plain
 
 SIZES = ((80, 24), (120, 40), (320, 90), (40, 10), (20, 5), (80, 1), (60, 2))
 VIEWS = ("servers", "workers", "threads", "findings", "events", "plots", "routes", "code", "help")
+HOSTILE = ("GET /\x1b[31mred\u202e", "GET /データベース/" * 20, "x" * 300)
+"""Names of routes, which strangers choose."""
+
 AT_IT = Navigation(view="workers", server=(0, "shop"))
 
 
@@ -27,9 +31,12 @@ AT_IT = Navigation(view="workers", server=(0, "shop"))
 @pytest.mark.parametrize("view", VIEWS)
 def test_it_fits(width, height, view):
     navigation = replace(AT_IT, view=view)
+    times = with_objective(with_response_times(hot()), objective(unjudged="not judged: " + "a reason " * 20))
     for server in (
         hot(),
         hot(64, 16),
+        times,
+        *(replace(times, routes=(replace(EXPORT, route=name),)) for name in HOSTILE),
         with_waits(hot(), lock_waiters=(0.0, 0.5, None, 7.25)),
         ScriptedWatch().document(),
         ScriptedWatch().read(ReadError("refused", "no " * 40)).document(),
@@ -37,11 +44,15 @@ def test_it_fits(width, height, view):
         drawn = lines(screen_model(server), navigation, width, height)
         assert len(drawn) == height
         assert max(map(cell_len, drawn)) <= width
+        assert "".join(drawn).isprintable()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_captured_document_can_be_shown(name):
     document = replayed(name).document()
+    whole = "\n".join(line.plain for line in draw_plain(screen_model(document), AT_IT, 120, 0.0))
+    assert not document.emperor or all(vassal.name in whole for vassal in document.emperor.vassals)
+    assert not document.router or all(node.name in whole for node in document.router.static_nodes)
     for view, (width, height) in itertools.product(VIEWS, SIZES[::3]):
         navigation = Navigation(view=view, server=(0, document.name))
         assert len(lines(screen_model(document), navigation, width, height)) == height
@@ -62,24 +73,6 @@ def test_the_top_answers_the_questions():
     title = next(place for place, line in enumerate(top) if line.split()[:3] == ["W", "PID", "STATE"])
     assert top[title + 1].split()[:2] == ["4", "104"]
     assert top[title + 5].split()[:2] == ["all", "11/32"]
-
-
-@pytest.mark.parametrize(
-    ("usable", "width", "line"),
-    [
-        (1.6, 80, "headroom     2.4x, then threads run out; 1.6x until requests wait"),
-        (1.0, 80, "headroom     2.4x, then threads run out; requests wait with more load"),
-        (2.4, 80, "headroom     2.4x, then threads run out"),
-        (None, 80, "headroom     2.4x, then threads run out"),
-        (1.6, 60, "headroom     2.4x, then threads run out …"),
-    ],
-)
-def test_usable_headroom_stands_beside_the_limit(usable, width, line):
-    """The line has the words of the verdict where it has room, and if both factors are not the same."""
-    server = hot()
-    room = replace(server.headroom, factor=2.4, first="threads", usable=usable)
-    shown = lines(screen_model(replace(server, headroom=room)), AT_IT, width)
-    assert [re.split(" {2,}[▁-█]", text)[0].rstrip() for text in shown if text.startswith("headroom")] == [line]
 
 
 def test_small_screens_and_short_windows():
@@ -271,13 +264,3 @@ def test_a_filter_leaves_rows_and_says_so():
     title = next(place for place, line in enumerate(drawn) if line.split()[:1] == ["W"])
     assert [line.split()[0] for line in drawn[title + 1 : title + 3]] == ["4", "all"]
     assert lines(model, Navigation(fleet_filter="oth", typing=True))[-1].startswith("filter: oth_")
-
-
-def test_which_server_it_is():
-    """The line has PID, uptime and host of the master, application and file; nothing if the exporter reports none."""
-    known = Identity(pid=77, host="web1", application="shop:app", configuration_file="/etc/shop.ini", uptime=7300.0)
-    model = screen_model(replace(hot(), identity=known))
-    (line,) = [line for line in lines(model, AT_IT) if line.startswith("uWSGI")]
-    assert line == "uWSGI        master PID 77, up 2 h 2 min, on web1, app shop:app …"
-    unknown = screen_model(replace(hot(), identity=None))
-    assert not any(line.startswith("uWSGI") for line in lines(unknown, AT_IT))

@@ -21,15 +21,16 @@ from tests.support.documents_with_times import (
 )
 from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
+from uwsgi_headroom.documents.history import History, ResponseTimeHistory
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import Line, Server
-from uwsgi_headroom.documents.waits import Destination, Waits
+from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.record import STATES
-from uwsgi_headroom.top.feeds import NO_TREND, ResponseTimes, Trend
+from uwsgi_headroom.top.feeds import NO_TREND
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.terminal import Painter
 from uwsgi_headroom.top.view.headline import fit_line, head_parts, time_bar
-from uwsgi_headroom.top.view.plots import plot_lines
+from uwsgi_headroom.top.view.pages import plot_lines
 from uwsgi_headroom.top.view.screen import draw_plain
 
 AT_IT = Navigation(view="workers", server=(0, "shop"))
@@ -40,16 +41,6 @@ def drawn(section: Waits, width: int) -> tuple[str, str]:
     server = with_waits(hot(), section)
     (line,) = [line for line in list_lines(server) if line.code == "time"]
     return fit_line(line, width).plain, time_bar(server, width).plain
-
-
-def test_figures_and_a_bar():
-    """Parts are in the order of their sizes, named in both lines."""
-    figures, bar = drawn(KNOWN_WAITS, 130)
-    assert figures == (
-        "time         41 ms postgres, 22 ms interpreter lock (GIL), 18 ms CPU, 5.0 ms CPU wait, 3.0 ms other "
-        "per request"
-    )
-    assert [part.strip() for part in bar.split("│")[1:-1]] == ["postgres", "GIL", "CPU", "", ""]
 
 
 @pytest.mark.parametrize("width", [40, 80, 120, 320])
@@ -152,52 +143,19 @@ def test_no_line_without_the_section():
     assert any("off: run the exporter with --waits" in line for line in advice)
 
 
-def test_what_requests_wait_for_outside_is_named():
-    """A line below the bar at 80 columns by 24 lines, which any address fits."""
-    destination = Destination(
-        state="backend", name="postgres", address="10.0.0.5:5432", threads=4.1, per_request=0.041, connecting=0.0
-    )
-    server = with_waits(hot(), replace(KNOWN_WAITS, destinations=(destination,)))
-    shown = lines(screen_model(server), AT_IT, 80, 24)
-    place = next(place for place, line in enumerate(shown) if line.startswith("time"))
-    assert shown[place + 2].strip() == "backend 41 ms: postgres at 10.0.0.5:5432"
-    hostile = replace(destination, address="/run/\x1b[31m\u202e" + "x" * 300)
-    for width in (40, 80):
-        server = with_waits(hot(), replace(KNOWN_WAITS, destinations=(hostile,)))
-        for line in lines(screen_model(server), AT_IT, width, 40):
-            assert cell_len(line) <= width
-            assert line.isprintable()
-
-
 HOT = hot()
-RISING = ResponseTimes((0.5, 0.95), [[None] * 8, [None, None, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]], [0.16] * 8)
-
-
-def drawn_head(server: Server, width: int, trend: Trend = NO_TREND) -> list[str]:
-    return [part.line.plain for part in head_parts(server, trend, width) if part.line.plain.startswith("response ")]
-
-
-@pytest.mark.parametrize(
-    ("width", "text"),
-    [
-        (
-            140,
-            "p95 480 ms (450 to 520), p50 under 160 ms, p90 300 ms (250 to 330), p99 910 ms (800 ms to 1.2 s) …",
-        ),
-        (90, "p95 480 ms (450 to 520), p50 under 160 ms, p90 300 ms (250 to 330) …"),
-        (60, "p95 480 ms (450 to 520), p50 under 160 ms …"),
-        (40, "p95 480 ms (450 to 520) …"),
-        (30, "p95 480 ms …"),
-    ],
+RISING = ResponseTimeHistory(
+    shares=(0.5, 0.95), seconds=[[None] * 8, [None, None, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]], finest=[0.16] * 8
 )
-def test_as_much_about_the_percentiles_as_fits(width, text):
-    """The 95th comes first; an ellipsis replaces what does not fit."""
-    assert drawn_head(with_response_times(HOT), width) == [f"response     {text}"]
+
+
+def drawn_head(server: Server, width: int, trend: History = NO_TREND) -> list[str]:
+    return [line.plain for _, line in head_parts(server, trend, width) if line.plain.startswith("response ")]
 
 
 def test_a_sparkline_of_the_95th_percentile():
     """No line without percentiles."""
-    trend = Trend(step=5.0, time=[EPOCH] * 8, response_times=RISING)
+    trend = replace(NO_TREND, step=5.0, time=[EPOCH] * 8, response_times=RISING)
     assert drawn_head(with_response_times(HOT), 200, trend)[0].endswith("  ▄▅▆▇██ 40s")
     assert drawn_head(with_response_times(HOT), 90, trend)[0].endswith(" …")
     older = msgspec.json.decode(_without_new_keys(with_response_times(HOT)), type=Server)
@@ -244,7 +202,9 @@ def test_a_column_of_the_list_where_there_is_room_for_the_verdict_too():
 
 def test_a_row_of_the_95th_percentile_in_the_plot():
     """The present value is named, or the last one."""
-    whole = Trend(step=5.0, time=[EPOCH + place for place in range(8)], throughput=[1.0] * 8, response_times=RISING)
+    whole = replace(
+        NO_TREND, step=5.0, time=[EPOCH + place for place in range(8)], throughput=[1.0] * 8, response_times=RISING
+    )
     drawn = [line.plain for line in plot_lines(whole, 80)]
     assert "p95 inside uWSGI, estimated   now 900 ms, min 400 ms, max 900 ms" in drawn
     gone = replace(RISING, seconds=[[], [0.4, *[None] * 7]])
@@ -253,14 +213,5 @@ def test_a_row_of_the_95th_percentile_in_the_plot():
     short = replace(RISING, seconds=[[], [None] * 8])
     drawn = [line.plain for line in plot_lines(replace(whole, response_times=short), 80)]
     assert "p95 inside uWSGI, estimated   not known" in drawn
-    older = replace(whole, response_times=ResponseTimes())
+    older = replace(whole, response_times=ResponseTimeHistory())
     assert not any("p95" in line.plain for line in plot_lines(older, 80))
-
-
-@pytest.mark.parametrize("width", [20, 40, 80, 120, 320])
-def test_everything_fits(width):
-    server = with_objective(with_response_times(HOT), objective(unjudged="not judged: " + "a reason " * 20))
-    for height in (10, 24, 60):
-        screen = lines(screen_model(server), AT_IT, width, height)
-        assert len(screen) == height
-        assert max(map(cell_len, screen)) <= width

@@ -7,39 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from uwsgi_headroom.check.narrow_figures import age
+from uwsgi_headroom.check.tables import age, find_field
+from uwsgi_headroom.documents.history import History
 from uwsgi_headroom.documents.lines import list_lines
-from uwsgi_headroom.documents.request_time import TimePart, split_request_time
-from uwsgi_headroom.documents.schema import Line, Server, Summary
+from uwsgi_headroom.documents.request_time import split_request_time
+from uwsgi_headroom.documents.schema import Line, Server
 from uwsgi_headroom.terminal_text import cut_lines, downsample, escape_text, sparkline, wrap
-from uwsgi_headroom.top.feeds import Trend
-from uwsgi_headroom.top.view.figures import cut_middle, use_of
-from uwsgi_headroom.words.states import DOWN_STYLE, STATUSES, WAITS
+from uwsgi_headroom.top.view.tables import column_of, cut_middle, status_style, status_word, use_of
+from uwsgi_headroom.words.states import STATUSES, WAITS
 
 _LABEL = 13  # columns of the name of a line
 
 _LEAST_SINCE = 60  # columns of a terminal with room for since when
-
-
-def status_word(server: Server | Summary) -> str:
-    """Return `CRITICAL`, `warning` or `ok`, or the state if not up. Capitals are the alarm without colour."""
-    if server.state != "up":
-        return server.state.upper()
-    return server.status.upper() if server.status == "critical" else server.status
-
-
-def status_style(server: Server | Summary) -> str:
-    """Return the style of `status_word`."""
-    return DOWN_STYLE if server.state == "down" else STATUSES[server.status].terminal
-
-
-def trouble_of(server: Server | Summary) -> str:
-    """Return the reason why a server is down; empty if it is not down."""
-    return server.error.message if server.state == "down" and server.error else ""
 
 
 _NOTHING = Line(code="", label="", parts=(), tone=None, rank=0)
@@ -54,58 +36,63 @@ def verdict_block(server: Server, troubles: Sequence[str], width: int, lines: in
     """Build exactly `lines` lines, so that a changed sentence moves nothing below: reasons why the figures are not
     current, the verdict, and the advice."""
     verdict, act, *_ = (*_list_lines(server), _NOTHING)
-    stale = [Text(cut_lines(wrap(f"STALE  {trouble}", width), 1)[0], "bold red") for trouble in troubles]
-    block = stale[: max(1, lines - 1)]
-    advice = wrap(act.text, width, f"{act.label:{_LABEL}}", " " * _LABEL) if act.code == "act" else []
-    room = max(lines - len(block) - min(len(advice), 2 if lines > 3 else 1), 1)
+    block = [stale_line(trouble, width) for trouble in troubles[: max(1, lines - 1)]]
+    advice = wrap(act.text * (act.code == "act"), width, f"{act.label:{_LABEL}}", " " * _LABEL)
+    room = max(lines - len(block) - min(len(advice), 1 + (lines > 3)), 1)
     text = verdict.text if width >= _LEAST_SINCE else verdict.parts[0]
     word = status_word(server).upper()
-    said = [Text(line) for line in cut_lines(wrap(f"{word}  {text}", width), room)]
-    said[0].stylize(status_style(server), 0, len(word))
-    block = [*block, *said][:lines]
-    if advice and len(block) < lines:
-        cut = [Text(line) for line in cut_lines(advice, lines - len(block))]
-        cut[0].stylize("bold", 0, _LABEL)
-        block += cut
-    return [*block, *[Text()] * (lines - len(block))]
+    block += _begin_styled(cut_lines(wrap(f"{word}  {text}", width), room), status_style(server), len(word))
+    left = lines - len(block)
+    if advice and left > 0:
+        block += _begin_styled(cut_lines(advice, left), "bold", _LABEL)
+    return [*block, *[Text()] * left][:lines]
 
 
-class Part(Struct, frozen=True):
-    """A line of the head. rank: lines with a larger one are left out first."""
+def stale_line(trouble: str, width: int) -> Text:
+    return Text(cut_lines(wrap(f"STALE  {trouble}", width), 1)[0], "bold red")
 
-    rank: int
-    line: Text
 
+def _begin_styled(lines: Sequence[str], style: str, columns: int) -> list[Text]:
+    """Lines whose first columns have a style."""
+    first, *rest = map(Text, lines)
+    first.stylize(style, 0, columns)
+    return [first, *rest]
+
+
+Part = tuple[int, Text]
+"""A rank, and a line of the head: lines with a larger rank are left out first."""
 
 _ELSEWHERE = ("verdict", "act", "unknown")
 """Lines that stand above the head, or on the page of advice."""
 
 
-def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
-    """Build the lines below the verdict, with a bar below the line about time, and sparklines beside three."""
+def head_parts(server: Server, trend: History, width: int) -> list[Part]:
+    """Build the lines below the verdict, with a bar and sparklines."""
     rows: list[Part] = []
     for line in _list_lines(server):
         if line.code in _ELSEWHERE:
             continue
-        rows.append(Part(line.rank, _with_spark(fit_line(line, width), line, server, trend, width)))
-        if line.code == "time":
-            rows += [Part(8, bar)] if (bar := time_bar(server, width)) else []
-    before = Text().append(f"{'workers':{_LABEL}}", "bold").append("their last figures, before the server went down:")
-    return [*rows, Part(6, before if server.state == "down" else Text())]
+        rows.append((line.rank, _with_spark(fit_line(line, width), line, server, trend, width)))
+        if line.code == "time" and (bar := time_bar(server, width)):
+            rows.append((8, bar))
+    before = Text()
+    if server.state == "down":
+        before.append(f"{'workers':{_LABEL}}", "bold").append("their last figures, before the server went down:")
+    return [*rows, (6, before)]
 
 
 def fit_line(line: Line, width: int) -> Text:
     """Write as many parts of a line as fit; an ellipsis replaces the others."""
+    first, *rest = map(escape_text, line.parts)
+    style = STATUSES[line.tone].terminal if line.tone in ("warning", "critical") else "bold" * bool(line.label)
     fitted = Text().append(f"{line.label:{_LABEL}}", "bold")
-    style = STATUSES[line.tone].terminal if line.tone in ("warning", "critical") else "bold" if line.label else ""
-    parts = [escape_text(part) for part in line.parts]
-    for place, part in enumerate(parts):
-        is_last = place == len(parts) - 1
-        if place and fitted.cell_len + cell_len(part) + (0 if is_last else len(_CUT)) > width:
+    fitted.append(cut_middle(first, max(0, width - _LABEL)), style)
+    for place, part in enumerate(rest, 1):
+        is_last = place == len(rest)
+        if fitted.cell_len + cell_len(part) + len(_CUT) * (not is_last) > width:
             fitted.append(_CUT).truncate(width)
-            return fitted
-        room = max(0, width - fitted.cell_len)
-        fitted.append(cut_middle(part, room), "" if place else style)
+            break
+        fitted.append(part)
     return fitted
 
 
@@ -126,27 +113,25 @@ def time_bar(server: Server, width: int) -> Text | None:
     for part in time.parts:
         so_far += part.threads
         end = round(room * so_far / time.whole.threads)
-        name = _BAR_EDGE + _part_name(part)
+        words = WAITS[part.state]
+        name = _BAR_EDGE + escape_text(part.backend or words.short)
         fitting = name if cell_len(name) <= end - start else _BAR_EDGE
-        line.append(set_cell_size(fitting, end - start), WAITS[part.state].terminal)
+        line.append(set_cell_size(fitting, end - start), words.terminal)
         start = end
     return line.append(_BAR_EDGE)
-
-
-def _part_name(part: TimePart) -> str:
-    return escape_text(part.backend) if part.backend is not None else WAITS[part.state].short
 
 
 _SPARK_OF, _LEAST_SPARK = 5, 5  # columns of the screen per column of a sparkline; least columns of a sparkline
 
 
-def _with_spark(fitted: Text, line: Line, server: Server, trend: Trend, width: int) -> Text:
-    """Append a sparkline of a line's figure at the right end, if there is one and room for it."""
-    available = server.threads.available if server.threads else None
+def _with_spark(fitted: Text, line: Line, server: Server, trend: History, width: int) -> Text:
+    """Append a sparkline of a line's figure, if there is room."""
+    available = find_field(server, "threads.available")
+    factors = [None if value is None else use_of(value) for value in trend.headroom.factor]
     values, of = {
-        "headroom": ([use_of(value) for value in trend.headroom.factor], 1.0),
+        "headroom": (factors, 1.0),
         "in_service": (trend.concurrency.observed, available),
-        "response": (trend.response_times.column(0.95), None),
+        "response": (column_of(trend, 0.95), None),
     }.get(line.code, ([], None))
     room = min(width - fitted.cell_len - 6, width // _SPARK_OF)  # a gap of two columns, and four for the time span
     if room < _LEAST_SPARK or not any(value is not None for value in values):

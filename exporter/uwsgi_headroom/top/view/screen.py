@@ -10,19 +10,17 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 
+from uwsgi_headroom.check.tables import SORTS, find_field
 from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
-from uwsgi_headroom.top.navigation import LIST, Navigation
-from uwsgi_headroom.top.servers import Key, ScreenModel, ServerEntry, arrange_entries
-from uwsgi_headroom.top.view import headline, pages, plots
-from uwsgi_headroom.top.view.figures import Page, fit_page
-from uwsgi_headroom.top.view.server_table import count_servers, detail_lines, server_table
-from uwsgi_headroom.top.view.worker_page import worker_page
-from uwsgi_headroom.words.formats import chosen, duration
+from uwsgi_headroom.terminal_text import escape_text, wrap
+from uwsgi_headroom.top.navigation import LIST, SERVER_SORTS, Key, Navigation, ScreenModel, ServerEntry, arrange_entries
+from uwsgi_headroom.top.view import headline, pages
+from uwsgi_headroom.top.view.tables import Page, count_servers, detail_lines, fit_page, server_table, worker_page
+from uwsgi_headroom.words.formats import chosen
+from uwsgi_headroom.words.template import Facts, fill
 
 
 class Binding(NamedTuple):
@@ -43,7 +41,6 @@ BINDINGS = (
     Binding("Home End", "first, last", ("home", "end")),
     Binding("enter", "open the server", ("enter",)),
     Binding("esc", "go back one step", ("escape", "backspace")),
-    Binding("l", "list of servers", ("l",)),
     Binding("tab S-tab", "next, previous server", ("tab", "backtab")),
     Binding("left right", "more columns", ("left", "right")),
     Binding("/", "filter rows", ("/",)),
@@ -54,14 +51,12 @@ BINDINGS = (
     Binding("P", "routes: paths of requests", ("P",)),
     Binding("C", "code: lines of your program", ("C",)),
     Binding("[ ]", "shorter, longer window", ("[", "]")),
-    Binding("space", "pause", ("space", " ")),
+    Binding("space", "pause", (" ",)),
     Binding("Ctrl-Z", "suspend; uWSGI goes on", ()),
 )
 
-SERVER_SORT_LABEL = "u urgency, n name, r requests/s, w response time, b in service"
-WORKER_SORT_LABEL = (
-    "s share, b busy, c CPU%, w response time, r requests, m memory, o oldest, x exceptions, g age, n number"
-)
+SERVER_SORT_LABEL = ", ".join(f"{key} {name}" for key, name in SERVER_SORTS.items())
+WORKER_SORT_LABEL = ", ".join(f"{key} {name}" for key, name in SORTS.items())
 
 _LABEL = 12  # columns of the keys themselves
 _ENTRY = _LABEL + 24  # columns of one entry
@@ -78,7 +73,7 @@ _GLOSSARY = (
 
 
 def help_lines(width: int) -> list[Text]:
-    """Build the lines: keys in as many columns as fit, then sorting, then the columns of the tables."""
+    """List keys in as many columns as fit, then sorting, then the columns of the tables."""
     across = max(1, width // _ENTRY)
     down = -(-len(BINDINGS) // across)
     lines = []
@@ -106,38 +101,40 @@ LEAST_HEAD = 6  # lines below the verdict that workers do not push out
 _DETAILED = 15  # least lines of a body with room for the verdict of the selected server
 
 
-class Space(Struct, frozen=True):
-    """The space of the body, and what else it depends on."""
+class Scene(NamedTuple):
+    """What is drawn, and the space for it. lines: about how many the body has, 0 for as many as there are; now: epoch
+    seconds."""
 
+    model: ScreenModel
+    navigation: Navigation
     width: int
     lines: int
-    """About how many."""
     now: float
-    """Epoch seconds."""
-    detailed: bool = True
-    """Whether the selected server's verdict is shown below a list."""
 
 
-def build_body(model: ScreenModel, navigation: Navigation, space: Space) -> tuple[Page, int]:
+def build_body(scene: Scene) -> tuple[Page, int]:
     """Build the body; returns also the first scrolled column in view."""
-    if navigation.view in _PAGES:
-        return _PAGES[navigation.view](model, navigation, space), 0
+    model, navigation, width, *_ = scene
     server = model.server
+    if navigation.view == "help":
+        return Page([], help_lines(width)), 0
+    if navigation.view == LIST:
+        return _servers(scene), 0
     if server is None:
-        return Page(None, [Text("Waiting for the server's document.")]), 0
+        return Page([], [Text("Waiting for the server's document.")]), 0
     if navigation.view in _SERVER_PAGES:
-        return _SERVER_PAGES[navigation.view](server, model, navigation, space), 0
-    lines: Iterable[Text] | None = None
+        return _SERVER_PAGES[navigation.view](server, scene), 0
+    lines: Iterable[Text] = ()
     if server.emperor:
-        lines = pages.emperor_lines(server.emperor, space.width)
+        lines = pages.emperor_lines(server.emperor, width)
     elif server.router:
-        lines = pages.router_lines(server.router, space.width)
+        lines = pages.router_lines(server.router, width)
     elif navigation.view == "threads":
-        lines = pages.thread_lines(server, navigation.sort, space.width)
-    if lines is not None or not server.workers:
-        title, *rows = lines or [Text()]
-        return Page(title, rows), 0
-    return worker_page(server, navigation.sort, space.width, navigation.column, navigation.row_filter)
+        lines = pages.thread_lines(server, navigation.sort, width)
+    elif server.workers:
+        return worker_page(server, navigation.sort, width, navigation.column, navigation.row_filter)
+    title, *rows = lines or [Text()]
+    return Page([title], rows), 0
 
 
 def list_keys(model: ScreenModel, navigation: Navigation) -> list[Key]:
@@ -149,47 +146,43 @@ def _entries(model: ScreenModel, navigation: Navigation) -> list[ServerEntry]:
     return arrange_entries(model.entries, navigation.fleet_filter, navigation.fleet_sort)
 
 
-def _servers(model: ScreenModel, navigation: Navigation, space: Space) -> Page:
-    table = server_table(model, _entries(model, navigation), navigation.server, space.width, space.now)
-    if not space.detailed or space.lines < _DETAILED:
-        return table
-    return replace(table, detail=detail_lines(model.entries, navigation.server, space.width))
+def _servers(scene: Scene) -> Page:
+    model, navigation, width, lines, now = scene
+    table = server_table(model, _entries(model, navigation), navigation.server, width, now)
+    return replace(table, detail=detail_lines(model.entries, navigation.server, width) if lines >= _DETAILED else ())
 
 
-_PAGES: Mapping[str, Callable[[ScreenModel, Navigation, Space], Page]] = {
-    "help": lambda _, __, space: Page(None, help_lines(space.width)),
-    "servers": _servers,
-}
-
-_SERVER_PAGES: Mapping[str, Callable[[Server, ScreenModel, Navigation, Space], Page]] = {
-    "findings": lambda server, model, _, space: Page(None, list(pages.finding_lines(server, space.width))),
-    "events": lambda server, _, navigation, space: pages.event_page(
-        server.events, navigation.row_filter, space.width, space.now
+_SERVER_PAGES: Mapping[str, Callable[[Server, Scene], Page]] = {
+    "findings": lambda server, scene: Page([], list(pages.finding_lines(server, scene.width))),
+    "events": lambda server, scene: pages.event_page(
+        server.events, scene.navigation.row_filter, scene.width, scene.now
     ),
-    "routes": lambda server, _, navigation, space: pages.route_page(server, navigation.row_filter, space.width),
-    "code": lambda server, _, navigation, space: pages.code_page(server, navigation.row_filter, space.width),
-    "plots": lambda _, model, __, space: Page(None, list(plots.plot_lines(model.trend, space.width))),
+    "routes": lambda server, scene: pages.route_page(server, scene.navigation.row_filter, scene.width),
+    "code": lambda server, scene: pages.code_page(server, scene.navigation.row_filter, scene.width),
+    "plots": lambda _, scene: Page([], list(pages.plot_lines(scene.model.trend, scene.width))),
 }
 
 
-_TALL, _ROOMY, _CRAMPED = 24, 20, 8  # lines of a terminal
+_BLOCK = ((24, 4), (20, 3), (8, 2), (0, 1))
+"""The least lines of a terminal, and the lines for the verdict and the advice then."""
+
 _UNBOUNDED = 10_000  # lines of a pipe
 _BODY = 0.45
 """Share of the screen that the head leaves to the body at least, if the body has so many lines."""
 
 
-class Screen(Struct, frozen=True):
+class Screen(NamedTuple):
+    """Lines, the first row, and the first scrolled column in view."""
+
     lines: list[Text]
     first: int = 0
-    """The first row in view."""
     column: int = 0
-    """The first scrolled column in view."""
 
 
 def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, now: float) -> Screen:
     """Build exactly `height` lines, none wider than `width`. now: epoch seconds."""
-    space = Space(width, height - 2 - _block_lines(height), now)
-    above, first, column = _draw_above_foot(model, navigation, space, height)
+    scene = Scene(model, navigation, width, height - 2 - _block_lines(height), now)
+    above, first, column = _draw_above_foot(scene, height)
     lines = above[: height - 1] + [Text()] * (height - 1 - len(above))
     lines = [*lines, foot_line(model, navigation, width)][:height]
     for line in lines:
@@ -199,52 +192,54 @@ def draw(model: ScreenModel, navigation: Navigation, width: int, height: int, no
 
 def draw_plain(model: ScreenModel, navigation: Navigation, width: int, now: float) -> list[Text]:
     """Build all lines, for a pipe: no line of keys, and no limit of height."""
-    space = Space(width, _UNBOUNDED, now, detailed=False)
-    lines, _, _ = _draw_above_foot(model, navigation, space, _UNBOUNDED)
+    lines = _draw_above_foot(Scene(model, navigation, width, 0, now), _UNBOUNDED).lines
     while lines and not lines[-1].plain.strip():
         lines.pop()
     return lines
 
 
-def _draw_above_foot(
-    model: ScreenModel, navigation: Navigation, space: Space, height: int
-) -> tuple[list[Text], int, int]:
-    """Build the lines above the foot; returns also the first row and the first scrolled column in view."""
-    body, column = build_body(model, navigation, space)
-    head = _head(model, navigation, space.width, height, body.height, space.now)
+def _draw_above_foot(scene: Scene, height: int) -> Screen:
+    model, navigation, *_ = scene
+    body, column = build_body(scene)
+    head = _head(scene, height, body.height)
     in_view, first = fit_page(body, navigation.first, max(0, height - len(head) - 1))
     if navigation.view not in ("help", LIST) and _is_old(model, navigation):
         in_view = [Text(line.plain, "dim") for line in in_view]
-    return [*head, *in_view], first, column
+    return Screen([*head, *in_view], first, column)
 
 
 def _block_lines(height: int) -> int:
     """Return the number of lines for the verdict and the advice."""
-    return 4 if height >= _TALL else 3 if height >= _ROOMY else 2 if height >= _CRAMPED else 1
+    return next(lines for least, lines in _BLOCK if height >= least)
 
 
-def _head(model: ScreenModel, navigation: Navigation, width: int, height: int, body: int, now: float) -> list[Text]:
-    """Build the most informative lines of the head, as many as leave the body its room."""
+def _head(scene: Scene, height: int, body: int) -> list[Text]:
+    """Build as many lines of the head as leave the body its room."""
+    model, navigation, width, _, now = scene
     title = _title(model, navigation, width, now)
     troubles, server = _troubles(model, navigation), model.server
     if navigation.view == "help":
         return [title]
     if navigation.view == LIST or server is None:
-        stale = [cut_lines(wrap(f"STALE  {trouble}", width), 1)[0] for trouble in troubles[:_MOST_TROUBLES]]
-        return [title, *(Text(line, "bold red") for line in stale)]
+        return [title, *(headline.stale_line(trouble, width) for trouble in troubles[:_MOST_TROUBLES])]
     must = [title, *headline.verdict_block(server, troubles, width, _block_lines(height))]
-    if navigation.view in ("findings", "events", "plots", "routes", "code"):
+    if navigation.view in _SERVER_PAGES:
         return must
     above = height - 1 - len(must)
     room = max(1, above - min(max(int(_BODY * height), above - LEAST_HEAD), body))
     parts = headline.head_parts(server, model.trend, width)
-    kept = {id(part) for part in sorted(parts, key=lambda part: part.rank)[:room]}
-    rest = [part.line for part in parts if id(part) in kept]
-    return must + ([Text(line.plain, "dim") for line in rest] if server.state == "down" else rest)
+    kept = sorted(range(len(parts)), key=lambda place: parts[place][0])[:room]
+    rest = [parts[place][1] for place in sorted(kept)]
+    if server.state == "down":
+        rest = [Text(line.plain, "dim") for line in rest]
+    return must + rest
+
+
+_MOST_TROUBLES = 3
 
 
 def _troubles(model: ScreenModel, navigation: Navigation) -> list[str]:
-    """Return the troubles of the shown server's feed; in lists, of all feeds."""
+    """The troubles of the shown server's feed; in lists, of all."""
     if navigation.view == LIST or navigation.server is None:
         return list(model.troubles.values())
     return [trouble for place, trouble in model.troubles.items() if place == navigation.server[0]]
@@ -256,8 +251,7 @@ def _is_old(model: ScreenModel, navigation: Navigation) -> bool:
 
 def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -> Text:
     server = model.server
-    clock = time.strftime("%H:%M:%S %Z", time.localtime(now))
-    right = f"{'PAUSED  ' if navigation.paused else ''}{clock} "
+    right = f"{'PAUSED  ' * navigation.paused}{time.strftime('%H:%M:%S %Z', time.localtime(now))} "
     style = "reverse bold"
     if navigation.view == "help":
         left = " uwsgi-headroom   help"
@@ -268,7 +262,7 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
         if navigation.server in keys and len(keys) > 1:
             right = f"{keys.index(navigation.server) + 1}/{len(keys)}  {right}"
         left = f" {server.name}   {_state(server, now)}   uWSGI {server.version or '?'}   {server.address}"
-        style += "" if server.state == "up" else " red"
+        style += " red" * (server.state != "up")
     line = Text(left)
     line.truncate(max(0, width - len(right) - 1), overflow="ellipsis", pad=True)
     line.append(" " + right)
@@ -277,12 +271,12 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
 
 
 def _state(server: Server, now: float) -> str:
-    """Return the state of a server, and the age of its last reading if it is not up."""
-    if server.age is None:
-        return "not read yet" if server.state == "stale" else server.state
+    """Write the state, and the age of the last reading if not up."""
     if server.state == "up":
         return server.state
-    return f"{server.state}, last read {duration(server.age + max(0.0, now - server.time))} ago"
+    age = None if server.age is None else server.age + max(0.0, now - server.time)
+    facts: Facts = {"state": server.state, "age": age, "new": age is None and server.state == "stale"}
+    return fill("[not new? {state}][new? not read yet][age? , last read {age:duration} ago]", facts)
 
 
 _LIST_KEYS = ("q quit", "? help", "enter open", "/ filter", "e events", "unrwb sort", "space pause")
@@ -305,7 +299,7 @@ _SERVER_KEYS = (
 
 
 def foot_line(model: ScreenModel, navigation: Navigation, width: int) -> Text:
-    """Build the line. Hints that do not fit are left out from the right."""
+    """Build the last line; hints that do not fit are left out."""
     if navigation.typing:
         return (
             Text("filter: ", "bold")
@@ -327,24 +321,20 @@ def foot_line(model: ScreenModel, navigation: Navigation, width: int) -> Text:
     return line.append(right)
 
 
-def _hints(model: ScreenModel, navigation: Navigation) -> tuple[str, ...]:
+def _hints(model: ScreenModel, navigation: Navigation) -> Iterable[str]:
     if navigation.view == "help":
         return ("q quit", "esc back")
     if navigation.view == LIST:
         return _LIST_KEYS
-    server = model.server
-    off = {_ROUTES_KEY: not server or server.routes is None, _CODE_KEY: not server or server.code is None}
-    return tuple(hint for hint in _SERVER_KEYS if not off.get(hint))
+    known = {_ROUTES_KEY: "routes", _CODE_KEY: "code"}
+    return (hint for hint in _SERVER_KEYS if hint not in known or find_field(model.server, known[hint]) is not None)
 
 
 def _scope(model: ScreenModel, navigation: Navigation) -> str:
-    """Return the window of the figures, and the interval between two polls."""
-    often = f"every {chosen(navigation.interval)}"
-    window = model.server.window if model.server and navigation.view != LIST else None
-    if window is None or navigation.view in ("help", "plots"):
-        return often
-    young = f"{duration(window.seconds)} of " if window.seconds < 0.9 * window.asked else ""
-    return f"over {young}{duration(window.asked)}, {often}"
-
-
-_MOST_TROUBLES = 3
+    """Write the window of the figures, and how often they are polled."""
+    window = find_field(model.server, "window")
+    if window is None or navigation.view in ("help", "plots", LIST):
+        return f"every {chosen(navigation.interval)}"
+    facts: Facts = {"seconds": window.seconds, "asked": window.asked, "young": window.seconds < 0.9 * window.asked}
+    facts["often"] = navigation.interval
+    return fill("over [young? {seconds:duration} of ]{asked:duration}, every {often:chosen}", facts)
