@@ -88,10 +88,10 @@ class RouteHour:
         """The routes in a window, to within a second; None if they are off or were not sampled."""
         if not self._times:
             return None
-        first = _row_at(self._times, self._rows, window.until - window.seconds)
-        last = (
-            _pack(self._latest) if window.until >= self._latest_at else _row_at(self._times, self._rows, window.until)
-        )
+        first = _row_at(self._times, self._rows, window.start)
+        last = _pack(self._latest)
+        if window.until < self._latest_at:
+            last = _row_at(self._times, self._rows, window.until)
         observed = last[0] - first[0]
         if observed <= 0:
             return None
@@ -172,8 +172,7 @@ class DestinationHour:
         """The thread seconds of each destination in a window, to within five seconds."""
         if not self._times:
             return {}
-        begin = window.until - window.seconds
-        first = self._rows[min(bisect_left(self._times, begin), len(self._rows) - 1)]
+        first = self._rows[min(bisect_left(self._times, window.start), len(self._rows) - 1)]
         last = self._totals if window.until >= self._latest_at else _row_at(self._times, self._rows, window.until)
         grown = {
             destination: last[place] - (first[place] if place < len(first) else 0.0)

@@ -11,7 +11,9 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isnan, nan
 from operator import itemgetter
+from statistics import fmean
 from time import localtime, strftime
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -22,7 +24,7 @@ from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.routes import compute_routes
-from uwsgi_headroom.history.counts import sum_if_all_known
+from uwsgi_headroom.history.counts import WorkerCounts, sum_if_all_known
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.history.window import Window
@@ -34,16 +36,25 @@ def make_batch(window: Window) -> Batch | None:
     """The batch of a window; None if the server was not read for most of it, or was reloaded in it."""
     if window.reloads or window.observed_seconds < window.seconds / 2:
         return None
-    workers = window.workers
-    grown = [worker.resident_growth for worker in workers if not worker.respawns and worker.resident_growth is not None]
+    grown = [worker.resident_growth for worker in window.workers if not worker.respawns]
+    return _sum(window.seconds, window.workers, window.exceptions, _mean(grown))
+
+
+def _sum(seconds: float, workers: Sequence[WorkerCounts], exceptions: int, grown: float | None = None) -> Batch:
     return Batch(
-        seconds=window.seconds,
+        seconds=seconds,
         requests=float(sum([worker.requests - worker.static_requests for worker in workers])),
         time=sum_if_all_known([worker.running_time for worker in workers]),
         cpu=sum_if_all_known([worker.cpu_seconds for worker in workers]),
-        errors=float(window.exceptions + sum([(worker.write_errors or 0) + worker.lost for worker in workers])),
-        grown=sum(grown) / len(grown) if grown else None,
+        errors=float(exceptions + sum([(worker.write_errors or 0) + worker.lost for worker in workers])),
+        grown=grown,
     )
+
+
+def _mean(numbers: Sequence[int | None]) -> float | None:
+    """The mean of those that are known; None without any."""
+    known = [number for number in numbers if number is not None]
+    return fmean(known) if known else None
 
 
 Room = tuple[float | None, float | None]
@@ -210,7 +221,7 @@ class DeployWatch:
         self._find_room, self._explain_window = find_room, explain
         self._batches = Batches()
         self._added_at = float("-inf")
-        self._began: tuple[float, _Sums] | None = None
+        self._began: _Mark | None = None
         self.known_reloads = 0
         self._usual: Window | None = None
         self._room: Room = None, None
@@ -228,17 +239,13 @@ class DeployWatch:
             event = self._journal.latest_of("reload")
             if event:
                 self._begin(at, event)
-        if self._began is None:
-            self._began = at, _Sums.of(totals)
-            return
-        began, before = self._began
-        seconds = at - began
+        before, workers = self._began, totals.workers
+        seconds = at - before.sums.seconds if before else BATCH_SECONDS
         if seconds < BATCH_SECONDS:
             return
-        now = _Sums.of(totals)
-        self._began = at, now
-        batch = now.since(before, seconds)
-        if batch and seconds <= _LONGEST_SECONDS:
+        sums = _sum(at, workers, sum([worker.exceptions for worker in workers]))
+        self._began = _Mark(sums, tuple([(worker.respawns, worker.resident_bytes) for worker in workers]))
+        if before and seconds <= _LONGEST_SECONDS and (batch := self._began.batch_since(before)):
             self._add(at, batch)
 
     def restore(
@@ -356,41 +363,24 @@ class DeployWatch:
         return {subject: subject in worse for subject in SUBJECTS}
 
 
-class _Sums(Struct, frozen=True):
-    """What batches are the growth of."""
+class _Mark(NamedTuple):
+    """Where the totals were at the end of a batch: their sums, with the monotonic time as seconds, and for each worker
+    how often it was spawned anew, and its memory in bytes."""
 
-    requests: int
-    time: float | None
-    cpu: float | None
-    errors: int
+    sums: Batch
     workers: tuple[tuple[int, int | None], ...]
-    """For each worker, how often it was spawned anew, and its memory in bytes."""
 
-    @classmethod
-    def of(cls, totals: Totals) -> _Sums:
-        workers = totals.workers
-        return cls(
-            requests=sum([worker.requests - worker.static_requests for worker in workers]),
-            time=sum_if_all_known([worker.running_time for worker in workers]),
-            cpu=sum_if_all_known([worker.cpu_seconds for worker in workers]),
-            errors=sum([worker.exceptions + worker.write_errors + worker.lost for worker in workers]),
-            workers=tuple([(worker.respawns, worker.resident_bytes) for worker in workers]),
-        )
-
-    def since(self, before: _Sums, seconds: float) -> Batch | None:
-        """The batch of the seconds since then; None if the number of workers has changed, or a sum has fallen."""
-        if len(self.workers) != len(before.workers) or self.requests < before.requests:
+    def batch_since(self, before: _Mark) -> Batch | None:
+        """The batch since another mark; None if the number of workers has changed, or a sum has fallen."""
+        if len(self.workers) != len(before.workers) or self.sums.requests < before.sums.requests:
             return None
         grown = [
             now - then
             for (respawns, now), (earlier, then) in zip(self.workers, before.workers, strict=True)
             if respawns == earlier and now and then
         ]
-        return Batch(
-            seconds,
-            float(self.requests - before.requests),
-            None if self.time is None or before.time is None else max(0.0, self.time - before.time),
-            None if self.cpu is None or before.cpu is None else max(0.0, self.cpu - before.cpu),
-            float(max(0, self.errors - before.errors)),
-            sum(grown) / len(grown) if grown else None,
-        )
+        sums = [
+            None if now is None or then is None else max(0.0, now - then)
+            for now, then in zip(self.sums, before.sums, strict=True)
+        ]
+        return Batch._make(sums)._replace(grown=_mean(grown))

@@ -250,6 +250,11 @@ class Reader:
         return facts.master_pid if is_running(facts.master_pid, facts.identity.started) else None
 
     @property
+    def error(self) -> ReadError | None:
+        """Why the last attempt failed; None unless it did."""
+        return self.outcome if isinstance(self.outcome, ReadError) else None
+
+    @property
     def is_reloading(self) -> bool:
         """Whether the process that served the last reading runs, but does not listen at the moment: a master that loads
         its application again."""

@@ -29,7 +29,7 @@ from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.named_hours import DestinationHour, RouteHour
 from uwsgi_headroom.history.totals import copy_totals
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.history.window import CodeWindow, Window
 from uwsgi_headroom.journal.recorder import Recorder
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading, describe_server
@@ -143,7 +143,7 @@ class Watch:
         self._outcome_at = float("-inf")
         self._failing_since: float | None = None
         self._is_down = False
-        self._outage: tuple[float, Outage] | None = None  # with the monotonic time of its end
+        self._outage: tuple[float, Outage | None] = float("-inf"), None  # with the monotonic time of its end
         self.holds_findings = True
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
@@ -193,13 +193,10 @@ class Watch:
     @property
     def state(self) -> State:
         """Whether the server is up now."""
-        outcome = self.reader.outcome
-        failed = isinstance(outcome, ReadError)
-        if isinstance(outcome, ReadError) and outcome.reason in GONE:
-            return "down"
-        if self._is_fresh(self._clock.monotonic()):
+        error = self.reader.error
+        if self._is_fresh(self._clock.monotonic()) and (error is None or error.reason not in GONE):
             return "up"
-        return "down" if failed else "stale"
+        return "down" if error else "stale"
 
     def _is_fresh(self, now: float) -> bool:
         fresh_seconds = max(FRESH_SECONDS, _FRESH_INTERVALS * self.pace.interval)
@@ -208,8 +205,7 @@ class Watch:
     @property
     def error(self) -> ReadError | None:
         """Why the server is down; None while it is not."""
-        outcome = self.reader.outcome
-        return outcome if isinstance(outcome, ReadError) and self.state == "down" else None
+        return self.reader.error if self.state == "down" else None
 
     def observe(self, windows: Sequence[float]) -> Observation:
         """Return the current observation, with figures of these windows (in seconds). Does no I/O.
@@ -255,42 +251,37 @@ class Watch:
         server = describe_server(reading)
         if server is None:
             return []
-        windows_known = (self.history.window(seconds) for seconds in windows)
-        others_follow = self.other_programs.others_follow
-        every = [
-            compute_figures(
-                window,
-                self._with_log(server, reading, window),
-                others_follow,
-                times := self.response_times(window),
-                self.routes.of(window),
-                self.stuck_seconds,
-                self.outage_within(window),
-                self.backends.slices,
-                destinations=self.destinations.of(window),
-                queue_waits=self._queue_waits(window, times),
-                code=self.code.history.of(window.until - window.seconds, window.until) if self.code else None,
-            )
-            for window in windows_known
-            if window
-        ]
-        every = [correct_headroom(figures) for figures in every]
+        return [self._figures(server, reading, window) for window in map(self.history.window, windows) if window]
+
+    def _figures(self, server: ServerRecord, reading: Reading, window: Window) -> Figures:
+        times = self.response_times(window)
+        figures = compute_figures(
+            window,
+            self._with_log(server, reading, window),
+            self.other_programs.others_follow,
+            times,
+            self.routes.of(window),
+            self.stuck_seconds,
+            self.outage_within(window),
+            self.backends.slices,
+            destinations=self.destinations.of(window),
+            queue_waits=self._queue_waits(window, times),
+            code=self._code_of(window),
+        )
+        figures = correct_headroom(figures)
         if not self._objective:
-            return every
-        return [
-            replace(
-                figures,
-                objective=self._objective.judge(
-                    figures.flow, self.pace.interval, threads_known=figures.configured is not None
-                ),
-            )
-            for figures in every
-        ]
+            return figures
+        threads_known = figures.configured is not None
+        objective = self._objective.judge(figures.flow, self.pace.interval, threads_known=threads_known)
+        return replace(figures, objective=objective)
+
+    def _code_of(self, window: Window) -> CodeWindow | None:
+        return self.code.history.of(window.start, window.until) if self.code else None
 
     def _with_log(self, server: ServerRecord, reading: Reading, window: Window) -> ServerRecord:
         """Add what the log said in a window, or how to read it."""
         if self.log:
-            log = self.log.record(window.until - window.seconds, window.until)
+            log = self.log.record(window.start, window.until)
         elif path := reading.host.setup.log_path if reading.host.setup else "":
             log = LogRecord(off="it is not configured", turn_on=f"--log {shlex.quote(f'{self.name}={path}')}")
         else:
@@ -307,8 +298,7 @@ class Watch:
 
     def _find_judgeable(self) -> Reading | None:
         """The last reading, if the server is up, and was for long enough."""
-        reading, now = self.reading, self._clock.monotonic()
-        up_seconds = now - self._outage[0] if self._outage else float("inf")
+        reading, up_seconds = self.reading, self._clock.monotonic() - self._outage[0]
         if reading is None or self.state != "up" or up_seconds < LEAST_SECONDS:
             return None
         is_young = isinstance(reading.snapshot, Snapshot) and self.history.seconds < LEAST_SECONDS
@@ -320,26 +310,22 @@ class Watch:
 
     def _find_room(self, seconds: float) -> Room:
         """The headroom of the last seconds."""
-        figures = self.figures(self.reading, [seconds]) if self.reading else []
-        if not figures:
-            return None, None
-        usable = figures[0].usable
-        return figures[0].headroom.factor, usable.factor if usable else None
+        for figures in self.figures(self.reading, [seconds]) if self.reading else ():
+            return figures.headroom.factor, figures.usable and figures.usable.factor
+        return None, None
 
     def explain(self, window: Window, room: Room = (None, None)) -> Side:
         """Return what explains a window of the hour in memory."""
         times = compute_percentiles(self.response_times(window), compute_flow(window).response_time)
-        code = self.code.history.of(window.until - window.seconds, window.until) if self.code else None
-        return Side(window, times, compute_routes(self.routes.of(window)), code, *room)
+        return Side(window, times, compute_routes(self.routes.of(window)), self._code_of(window), *room)
 
     def outage_within(self, window: Window) -> Outage | None:
         """Return the last outage, if it ended in the time that was asked for."""
-        if self._outage is None or self._outage[0] < window.until - window.asked:
-            return None
-        return self._outage[1]
+        ended, outage = self._outage
+        return outage if ended >= window.until - window.asked else None
 
     def response_times(self, window: Window) -> ResponseTimeWindow | None:
-        return self.integrals.response_times.history.window(window.until - window.seconds, window.until)
+        return self.integrals.response_times.history.window(window.start, window.until)
 
     def _queue_waits(self, window: Window, known: ResponseTimeWindow | None) -> ResponseTimeWindow | None:
         """Return the requests of a window by how long they waited in a listen queue; None if none was seen waiting.
@@ -349,7 +335,7 @@ class Watch:
         if known and timed > 0:
             requests = round(requests * min(1.0, known.requests / timed))
         history = self.integrals.response_times.wait_history
-        return count_all(history, window.until - window.seconds, window.until, requests)
+        return count_all(history, window.start, window.until, requests)
 
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
         if isinstance(outcome, Reading) and outcome.partial:
@@ -400,10 +386,11 @@ class Watch:
         return replace(levels, limited_by=self.limits.at(self._outcome_at))
 
     def _keep_journal(self, at: float, outcome: Reading | ReadError) -> None:
-        self.recorder.begin(outcome.time if isinstance(outcome, Reading) else self._clock.epoch())
-        if isinstance(outcome, ReadError):
-            if outcome.reason in GONE or not self._is_fresh(at):
-                self.recorder.down(self._clock.epoch(), outcome)
+        if isinstance(outcome, Reading):
+            self.recorder.begin(outcome.time)
+            self.recorder.read(outcome, self.integrals.totals)
+            self.deploys.note(outcome.at, self.integrals.totals)
             return
-        self.recorder.read(outcome, self.integrals.totals)
-        self.deploys.note(outcome.at, self.integrals.totals)
+        self.recorder.begin(self._clock.epoch())
+        if outcome.reason in GONE or not self._is_fresh(at):
+            self.recorder.down(self._clock.epoch(), outcome)
