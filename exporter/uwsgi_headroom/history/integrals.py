@@ -39,7 +39,7 @@ from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import STATES, Backlog, LockUse, LoopUse, Setup, Waits, is_tcp
 from uwsgi_headroom.response_times.queue_waits import Left, QueueFollower
-from uwsgi_headroom.response_times.recorder import Completed, Queued, ResponseTimeRecorder
+from uwsgi_headroom.response_times.recorder import Completed, ResponseTimeRecorder
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import Worker
 
@@ -59,7 +59,7 @@ class Integrals:
         self._cpu_use = CpuUse()
         self.response_times = ResponseTimeRecorder(bounds, threshold)
         self._removed = WorkerTotals(running_time=0.0)  # of workers that a reload has removed
-        self._completed = Completed(0, None, 0)
+        self._completed = Completed()
         self._queues: dict[str, Backlog] = {}  # at the last sample
         self._may_overflow = False  # whether a queue was full since the overflows were last read
         self._brims = False  # whether, at the last sample, a queue held one connection more than its limit
@@ -126,10 +126,8 @@ class Integrals:
         self.response_times.add(
             reading,
             workers,
-            self._completed,
+            self._completed._replace(queued=self._queued, refused=totals.refused, reloads=totals.reloads),
             joined=bridged,
-            queued=Queued(self._queued, totals.refused),
-            reloads=totals.reloads,
             left=left,
             accepted=accepted,
         )
