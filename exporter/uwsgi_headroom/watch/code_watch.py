@@ -86,7 +86,7 @@ class CodeWatch:
         self._turns = budget.looks if budget else asyncio.Semaphore()
         self._questions = Questions(monotonic, LOOKS, share=_MOST_SHARE)
         self._off: str | None = None
-        self._log_limit = LogLimit()
+        self._log = LogLimit(reader.name, _log, monotonic).log
 
     async def run(self) -> NoReturn:
         """Look again and again, by the latest reading, until cancelled."""
@@ -136,7 +136,6 @@ class CodeWatch:
         self._pace.note_cpu(look.seconds)
         self.pause = max(self.setting.seconds * self._pace.stretch, look.seconds / self.setting.most_cpu)
         self.history.add(self._monotonic(), look, _LONGEST_STEP * self.pause)
-        if look.off != self._off and look.off and self._log_limit.allows(self._monotonic()):
-            fields = {"server": self._reader.name, "detail": look.off, **self._log_limit.take_left_out()}
-            _log.info("the code is not visible", extra={"fields": fields})
+        if look.off and look.off != self._off:
+            self._log(logging.INFO, "the code is not visible", detail=look.off)
         self._off = look.off
