@@ -466,7 +466,7 @@ def _add_process(total: WorkerTotals, before: HostFacts, reading: Reading, pid: 
     """Add the CPU time of a worker's process, and take its levels. is_new: whether the process has begun since the
     reading before; of one that is known for the first time, what it used before is left out."""
     process = reading.host.processes.get(pid)
-    times = process and _cpu_times(process)
+    times = _cpu_times(process)
     is_known = reading.host.off is None and (process is None or times is not None)  # without a process it uses none
     _note_since(total, "cpu_since", reading.at, is_known=is_known)
     if process is not None:
@@ -474,16 +474,17 @@ def _add_process(total: WorkerTotals, before: HostFacts, reading: Reading, pid: 
         total.process_threads = process.threads
     if times is None:
         return
-    earlier = before.processes.get(pid)
-    then = (0.0, 0.0, 0.0) if is_new else earlier and _cpu_times(earlier)
+    then = (0.0, 0.0, 0.0) if is_new else _cpu_times(before.processes.get(pid))
     used, in_kernel, by_children = [max(0.0, now - since) for now, since in zip(times, then or times, strict=True)]
     total.cpu_seconds = (total.cpu_seconds or 0.0) + used
     total.system_seconds = (total.system_seconds or 0.0) + min(in_kernel, used)
     total.children_cpu_seconds += by_children
 
 
-def _cpu_times(process: WorkerProcess) -> tuple[float, float, float] | None:
+def _cpu_times(process: WorkerProcess | None) -> tuple[float, float, float] | None:
     """CPU seconds of a process, those of them in the kernel, and those of its children; None if unknown."""
+    if process is None:
+        return None
     user, system = process.cpu_user_seconds, process.cpu_system_seconds
     if user is None or system is None:
         return None

@@ -25,7 +25,6 @@ from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.routes import compute_routes
 from uwsgi_headroom.history.counts import WorkerCounts, sum_if_all_known
-from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.journal.events import Event, Journal
@@ -55,10 +54,6 @@ def _mean(numbers: Sequence[int | None]) -> float | None:
     """The mean of those that are known; None without any."""
     known = [number for number in numbers if number is not None]
     return fmean(known) if known else None
-
-
-Room = tuple[float | None, float | None]
-"""The headroom until a limit, and until requests wait; None if it is not known."""
 
 
 def explain_records(records: Sequence[Record]) -> Side | None:
@@ -204,27 +199,17 @@ class WatchedDeploy(Struct):
 
 
 class DeployWatch:
-    """The deploys of one server. `latest` is the last one; None before the first. is_restored: whether there is nothing
-    to `restore`; until then, nothing is noted. known_reloads: how many of the journal are no news. find_room: returns
-    the headroom of the last seconds; explain: what explains a window with this headroom."""
+    """The deploys of one server. `latest` is the last one; None before the first. explain: returns what
+    explains the last seconds. is_restored: whether there is nothing to `restore`; until then, nothing is noted.
+    known_reloads: how many of the journal are no news."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        history: History,
-        find_room: Callable[[float], Room],
-        explain: Callable[[Window, Room], Side],
-        *,
-        is_restored: bool = True,
-    ) -> None:
-        self._journal, self._history = journal, history
-        self._find_room, self._explain_window = find_room, explain
+    def __init__(self, journal: Journal, explain: Callable[[float], Side | None], *, is_restored: bool = True) -> None:
+        self._journal, self._explain_last = journal, explain
         self._batches = Batches()
         self._added_at = float("-inf")
         self._began: _Mark | None = None
         self.known_reloads = 0
-        self._usual: Window | None = None
-        self._room: Room = None, None
+        self._usual: Side | None = None
         self._restored: Side | None = None
         self._due_at = float("-inf")
         self.is_restored = is_restored
@@ -266,7 +251,7 @@ class DeployWatch:
                 usual = [*usual, each][-_USUAL_MINUTES:]
         self._restored = explain_records(usual)
         if deploy := self.latest:
-            self._judge(deploy, None)
+            self._judge(deploy)
             deploy.reported = deploy.judgement.status if reported else ""
             if now - deploy.at > AFTER_SECONDS and deploy.judgement.status in ("early", "unknown"):
                 self.latest = None
@@ -290,16 +275,16 @@ class DeployWatch:
         else:
             self._batches.drop_last(min(_MOST_CHAIN, event.time - event.since))
             before = self._batches if at - self._added_at <= STALE_SECONDS else Batches()
-            explains = self._explain(self._usual) if before else None
+            explains = self._explain() if before else None
             latest = WatchedDeploy(event.time, event.time, at, 1, before, self._added_at, explains, Start(at))
         self.latest, self._batches, self._began, self._usual = latest, Batches(), None, None
         self._restored, self._due_at = None, at
         latest.judgement = judge(Sides(list(latest.before)), Sides(()))
 
-    def _explain(self, window: Window | None) -> Side | None:
-        """What explains the time until now: a window, or what was restored as long as that is longer."""
-        if window and (self._restored is None or window.seconds >= LEAST_AFTER):
-            return self._explain_window(window, self._room)
+    def _explain(self) -> Side | None:
+        """What explains the time until now: what was seen, or what was restored as long as that is longer."""
+        if self._usual and (self._restored is None or self._usual.window.seconds >= LEAST_AFTER):
+            return self._usual
         return self._restored
 
     def _add(self, at: float, batch: Batch) -> bool:
@@ -326,24 +311,22 @@ class DeployWatch:
         self._due_at = at + (LOOK_SECONDS if is_new else LATER_LOOK_SECONDS)
         began = deploy.start.ended_at if deploy else at - BEFORE_SECONDS
         if began is not None:
-            self._usual = self._history.window(min(BEFORE_SECONDS, at - began))
-            self._room = self._find_room(min(BEFORE_SECONDS, at - began))
+            self._usual = self._explain_last(min(BEFORE_SECONDS, at - began))
         if deploy is None or deploy.is_over:
             return
         if at - deploy.at > AFTER_SECONDS:
             deploy.is_over = True
             deploy.before = deploy.after = Batches()
             return
-        self._judge(deploy, self._usual)
+        self._judge(deploy)
         status = deploy.judgement.status
         if status in ("worse", "better", "same") and deploy.reported not in (status, "worse"):
             deploy.reported = status
             self._journal.add(time, "deploy_judged", deploy.describe(None))
 
-    def _judge(self, deploy: WatchedDeploy, window: Window | None) -> None:
-        """Judge a deploy. window: since its start has ended, None if that is not known."""
+    def _judge(self, deploy: WatchedDeploy) -> None:
         expected = 1.0
-        if deploy.start.ended_at is not None and (explains := self._explain(window)):
+        if deploy.start.ended_at is not None and (explains := self._explain()):
             deploy.explains_after = explains
             if then := deploy.explains_before:
                 expected = expect_time(then.window, explains.window)

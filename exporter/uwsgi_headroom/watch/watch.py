@@ -41,7 +41,7 @@ from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
-from uwsgi_headroom.watch.deploy_watch import DeployWatch, Room
+from uwsgi_headroom.watch.deploy_watch import DeployWatch
 from uwsgi_headroom.watch.judging import (
     JUDGED_WINDOW,
     LEAST_SECONDS,
@@ -131,9 +131,7 @@ class Watch:
         self.limits = LimitHour()
         self.backends = BackendWatch()
         self.recorder = Recorder()
-        self.deploys = DeployWatch(
-            self.recorder.journal, self.history, self._find_room, self.explain, is_restored=writer is None
-        )
+        self.deploys = DeployWatch(self.recorder.journal, self._explain_last, is_restored=writer is None)
         self.writer = writer
         self._minutes = (
             MinuteCutter(name, writer, self.integrals, self.routes, self.recorder.journal) if writer else None
@@ -308,16 +306,20 @@ class Watch:
         judge_reading(self.recorder, self.limits, reading, self.figures(reading, (JUDGED_WINDOW,)))
         self.deploys.judge_if_due(reading.at, reading.time)
 
-    def _find_room(self, seconds: float) -> Room:
-        """The headroom of the last seconds."""
-        for figures in self.figures(self.reading, [seconds]) if self.reading else ():
-            return figures.headroom.factor, figures.usable and figures.usable.factor
-        return None, None
-
-    def explain(self, window: Window, room: Room = (None, None)) -> Side:
+    def explain(self, window: Window) -> Side:
         """Return what explains a window of the hour in memory."""
         times = compute_percentiles(self.response_times(window), compute_flow(window).response_time)
-        return Side(window, times, compute_routes(self.routes.of(window)), self._code_of(window), *room)
+        return Side(window, times, compute_routes(self.routes.of(window)), self._code_of(window))
+
+    def _explain_last(self, seconds: float) -> Side | None:
+        """Return what explains the last seconds, with their headroom."""
+        reading, window = self.reading, self.history.window(seconds)
+        server = reading and describe_server(reading)
+        if not (reading and server and window):
+            return None
+        figures = self._figures(server, reading, window)
+        usable = figures.usable.factor if figures.usable else None
+        return Side(window, figures.response_times, figures.routes, figures.code, figures.headroom.factor, usable)
 
     def outage_within(self, window: Window) -> Outage | None:
         """Return the last outage, if it ended in the time that was asked for."""
