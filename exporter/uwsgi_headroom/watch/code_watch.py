@@ -22,7 +22,7 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import CodeLook
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.pace import CpuBudget, Pace
+from uwsgi_headroom.watch.pace import Pace
 from uwsgi_headroom.watch.reader import LogLimit, Reader
 
 _JITTER = 0.2
@@ -76,14 +76,12 @@ class CodeWatch:
         is_up: Callable[[], bool],
         setting: CodeSetting,
         monotonic: Callable[[], float],
-        budget: CpuBudget | None,
     ) -> None:
         self.setting = setting
         self.history = CodeHistory(setting.kept_seconds)
         self.pause = setting.seconds
         self._reader, self._pace, self._is_up = reader, pace, is_up
         self._monotonic = monotonic
-        self._turns = budget.looks if budget else asyncio.Semaphore()
         self._questions = Questions(monotonic, LOOKS, share=_MOST_SHARE)
         self._off: str | None = None
         self._log = LogLimit(reader.name, _log, monotonic).log
@@ -102,7 +100,7 @@ class CodeWatch:
 
     async def look(self) -> None:
         """Look once, if the server is up."""
-        async with self._turns:
+        async with self._pace.budget.looks:
             reading = self._reader.outcome
             if not isinstance(reading, Reading) or not self._is_up():
                 return

@@ -146,7 +146,6 @@ class Watch:
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
         self.judge = Judge(self._find_judgeable, self._judge, self.reader, self.pace, self._clock)
-        self._budget = budget
         self._is_sampled = False
         self._looking: asyncio.Task[NoReturn] | None = None
         self.code: CodeWatch | None = None
@@ -154,19 +153,17 @@ class Watch:
 
     def set_log(self, path: str) -> None:
         """Read uWSGI's log at this path from here on; "" for none."""
-        if path == (self.log.path if self.log else ""):
-            return
-        self.log = UwsgiLog(path) if path else None
+        if self.log is None or self.log.path != path:
+            self.log = UwsgiLog(path) if path else None
 
     def set_code(self, setting: CodeSetting | None) -> None:
         """Look at the server's code in this way from here on; None: do not."""
-        if setting == (self.code.setting if self.code else None):
+        if self.code and self.code.setting == setting:
             return
         parts = self.reader, self.pace, lambda: self.state == "up"
-        self.code = CodeWatch(*parts, setting, self._clock.monotonic, self._budget) if setting else None
-        if self._looking:
-            self._looking.cancel()
-        self._looking = self._begin_looking() if self._is_sampled else None
+        self.code = CodeWatch(*parts, setting, self._clock.monotonic) if setting else None
+        self._end_looking()
+        self._begin_looking()
 
     def take_log(self, batch: LogBatch) -> None:
         if self.log:
@@ -176,17 +173,22 @@ class Watch:
         """Read the server on its own timer, and judge it and look at its code beside that, until cancelled."""
         judging = asyncio.create_task(self.judge.run(), name=f"judge {self.name}")
         self._is_sampled = True
-        self._looking = self._begin_looking()
+        self._begin_looking()
         try:
             await sample(self.reader, self.pace, self._lag)
         finally:
             self._is_sampled = False
             judging.cancel()
-            if self._looking:
-                self._looking.cancel()
+            self._end_looking()
 
-    def _begin_looking(self) -> asyncio.Task[NoReturn] | None:
-        return asyncio.create_task(self.code.run(), name=f"look at {self.name}") if self.code else None
+    def _begin_looking(self) -> None:
+        if self.code and self._is_sampled:
+            self._looking = asyncio.create_task(self.code.run(), name=f"look at {self.name}")
+
+    def _end_looking(self) -> None:
+        if self._looking:
+            self._looking.cancel()
+        self._looking = None
 
     @property
     def state(self) -> State:
@@ -299,8 +301,9 @@ class Watch:
         reading, up_seconds = self.reading, self._clock.monotonic() - self._outage[0]
         if reading is None or self.state != "up" or up_seconds < LEAST_SECONDS:
             return None
-        is_young = isinstance(reading.snapshot, Snapshot) and self.history.seconds < LEAST_SECONDS
-        return None if is_young else reading
+        if isinstance(reading.snapshot, Snapshot) and self.history.seconds < LEAST_SECONDS:
+            return None
+        return reading
 
     def _judge(self, reading: Reading) -> None:
         judge_reading(self.recorder, self.limits, reading, self.figures(reading, (JUDGED_WINDOW,)))
@@ -346,7 +349,8 @@ class Watch:
         self._outcome_at = at
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)
-            self._failing_since = at if self._failing_since is None else self._failing_since
+            if self._failing_since is None:
+                self._failing_since = at
             self._is_down |= outcome.reason in GONE or not self._is_fresh(at)
         else:
             before, self.reading = self.reading, outcome
