@@ -6,26 +6,16 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from tests.support.simulated_server import EPOCH, Server, emperor, router
+from tests.history.watched import totals_of
+from tests.support.simulated_server import Server, emperor, router
 from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS
-from uwsgi_headroom.history.integrals import Integrals, is_reload
+from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 
 STEP = 1.0  # the longest between two samples
-
-
-def workers_of(reading):
-    return reading.snapshot.workers
-
-
-def totals_of(*readings):
-    integrals = Integrals()
-    for reading in readings:
-        integrals.add(reading, STEP)
-    return integrals.totals
 
 
 TIMES = {
@@ -225,13 +215,6 @@ class TestCounters:
         assert totals.workers[3].running_time == pytest.approx(3.0)
         assert totals.workers[3].cpu_seconds == pytest.approx(1.2)
 
-    def test_workers_removed_by_a_reload_are_dropped(self):
-        """A slot that uWSGI no longer lists has no totals."""
-        server = Server(processes=4)
-        first = server.read(10.0)
-        server.reload(11.0, processes=2)
-        assert len(totals_of(first, server.read(12.0)).workers) == 2
-
     def test_running_time_that_wrapped_and_recovered(self):
         """While uWSGI's clock error hides the field it adds nothing, and its next value is not a jump."""
         server = Server()
@@ -252,13 +235,6 @@ class TestCounters:
         server = Server(processes=1)
         server[1].running_time = None
         assert totals_of(server.read(10.0), server.read(10.2)).workers[0].running_time is None
-
-    def test_reload_needs_something_to_compare(self):
-        """The first sample is not a reload, and neither is a slot without a count of spawns."""
-        server = Server(processes=1)
-        now = workers_of(server.read(1.0))
-        assert not is_reload((), now)
-        assert not is_reload(now, now)
 
 
 class TestCpu:
@@ -282,23 +258,6 @@ class TestCpu:
         server[1].cpu = after
         assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == pytest.approx(added)
 
-    def test_worker_that_cheaper_spawns(self):
-        """A worker spawned between two samples has used all its CPU time since the first."""
-        server = Server(processes=2, spawned=1)
-        first = server.read(10.0)
-        server.respawn(2, 10.1)
-        server.serve(2, 1, cpu=0.2)
-        assert totals_of(first, server.read(10.2)).workers[1].cpu_seconds == pytest.approx(0.2)
-
-    def test_worker_ended_by_cheaper_keeps_its_total(self):
-        """A slot without a process uses no CPU and keeps its total."""
-        server = Server()
-        first = server.read(10.0)
-        server.serve(1, 1, cpu=0.2)
-        second = server.read(10.2)
-        server.cheap(1)
-        assert totals_of(first, second, server.read(10.4)).workers[0].cpu_seconds == pytest.approx(0.2)
-
     def test_facts_that_come_late_do_not_add_the_past(self):
         """If a process is first seen but not new, it is unknown how much of its CPU time is from this step."""
         server = Server()
@@ -316,13 +275,6 @@ class TestCpu:
         server = Server(host=False)
         totals = totals_of(server.read(10.0), server.read(10.2))
         assert {total.cpu_seconds for total in totals.workers} == {None}
-
-    def test_resident_memory_is_the_latest(self):
-        """Memory is the latest level, from the kernel only."""
-        server = Server()
-        first = server.read(10.0)
-        server[1].resident = 70 << 20
-        assert totals_of(first, server.read(10.2)).workers[0].resident_bytes == 70 << 20
 
     def test_process_without_a_known_start(self):
         """If starts are hidden, the same pid is the same process."""
@@ -483,14 +435,6 @@ class TestLevels:
         assert totals_of(*readings).queue_full_seconds == {"app.sock": pytest.approx(0.2 + 0.1)}
         assert totals_of(*readings).brimming_seconds == pytest.approx(0.1 + 0.1)
 
-    def test_socket_that_a_reload_removed_is_dropped(self):
-        """A reload may rename a socket; the old name has no total any more."""
-        server = Server(socket=":40001")
-        first = server.read(10.0)
-        server.socket = ":40002"
-        server.reload(11.0)
-        assert list(totals_of(first, server.read(12.0)).queue_seconds) == [":40002"]
-
 
 class TestOccupancy:
     @pytest.mark.parametrize("busy", range(11))
@@ -518,11 +462,6 @@ class TestOccupancy:
         server = Server()
         totals = totals_of(*(server.read(at) for at in (1.0, 1.2, 9.0, 9.2)))
         assert sum(totals.occupancy) == totals.samples == 4
-
-
-def test_dates_of_uwsgi_are_epoch():
-    """The simulated spawn times are epoch seconds, as in uWSGI."""
-    assert workers_of(Server(born=3.7).read(5.0))[0].last_spawn == EPOCH + 3
 
 
 def _on_time(phase: float, seconds: float, period: float) -> float:

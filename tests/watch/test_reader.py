@@ -183,20 +183,6 @@ async def test_a_failed_read_holds_nothing(size_cap, reason):
             assert outcome.reason == reason
 
 
-async def test_a_server_that_is_back():
-    """The read after a failure brings a reading."""
-    with counted() as server:
-        server.answer = b"what?"
-
-        reader = Reader("shop", Unix(server.address), clock=MovableClock().clock)
-        failed = await reader.read()
-        assert failed.reason == "not_json"
-        server.answer = DOCUMENT
-        assert isinstance(await reader.read(), Reading)
-        assert reader.errors == {"not_json": 1}
-    assert server.clients == 2
-
-
 async def test_a_waiter_that_is_gone_does_not_end_the_read():
     """If one caller is cancelled, the read continues for the others."""
     with counted(answering=False) as server:
@@ -421,13 +407,6 @@ def test_routes_survive_a_reload(watched):
     assert totals.routes.by_route() == before, "the time of the reload is a gap"
     watched.read(busy("/export", last_spawn=9))
     assert totals.routes.by_route()["POST /export"] > before["POST /export"]
-
-
-def test_after_a_restart_of_the_exporter_names_begin_anew(watched, tmp_path):
-    """Nothing is stored: another watch knows no route."""
-    for _ in range(3):
-        named = watched.read(busy("/export"))
-    assert (named, Watched(tmp_path / "other").read(busy("/export"))) == ({0: "POST /export"}, {0: "other"})
 
 
 def test_a_request_without_variables_is_other(watched):
