@@ -215,26 +215,22 @@ def test_names_that_are_not_utf8_stay_different(tmp_path):
     assert len(set(written)) == 2
 
 
-def test_observing_reads_nothing():
+async def test_observing_reads_nothing():
     """For any number of scrapes, the server has only the connections of its sampling."""
+    clients = 0
 
-    async def run() -> None:
-        clients = 0
+    def behave(connection: socket.socket, _ended: object) -> None:
+        nonlocal clients
+        clients += 1
+        connection.sendall(document("minified"))
 
-        def behave(connection: socket.socket, _ended: object) -> None:
-            nonlocal clients
-            clients += 1
-            connection.sendall(document("minified"))
-
-        with bad_servers.serving("unix", behave) as address:
-            fleet = Fleet([make_server(address)])
-            await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
-            assert clients == 1
-            for observations in await asyncio.gather(*(fleet.observe() for _ in range(50))):
-                assert [isinstance(observation.outcome, Reading) for observation in observations] == [True]
-            assert clients == 1
-
-    asyncio.run(run())
+    with bad_servers.serving("unix", behave) as address:
+        fleet = Fleet([make_server(address)])
+        await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
+        assert clients == 1
+        for observations in await asyncio.gather(*(fleet.observe() for _ in range(50))):
+            assert [isinstance(observation.outcome, Reading) for observation in observations] == [True]
+        assert clients == 1
 
 
 async def test_a_server_that_was_never_read():
