@@ -152,13 +152,13 @@ def _lay_out(workers: int, sockets: int, backends: int) -> _Layout:
     }
     places: dict[Quantity, slice] = {}
     sections: dict[tuple[Kind, float], slice] = {}
-    end = doubles = sockets
+    end = sockets
     for (kind, per_unit), section in _SECTIONS.items():
         start = end
         for quantity in section:
             places[quantity] = slice(end, end := end + sizes.get(quantity.of, 1))
         sections[kind, per_unit] = slice(start, end)
-        doubles = end if per_unit == DOUBLE else doubles
+    doubles = sections["time", DOUBLE].stop
     unpack = Struct(f"={doubles}d{end - doubles}I").unpack
     levels = [(place, per_unit) for (kind, per_unit), place in sections.items() if kind == "level"]
     shifts: dict[float, int] = {}  # from a level to its change, by how many of the level are one
