@@ -170,14 +170,6 @@ class Batch(NamedTuple):
     running: float | None = None
     """The sum of the response times, by uWSGI's own count in seconds; None if unknown."""
 
-    @property
-    def counts(self) -> array[float]:
-        return self.values[: len(self.values) // 2]
-
-    @property
-    def doubt(self) -> array[float]:
-        return self.values[len(self.values) // 2 :]
-
 
 class ResponseTimeWindow(Struct, frozen=True):
     """The requests of the batches that ended in some time."""

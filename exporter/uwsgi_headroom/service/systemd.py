@@ -117,11 +117,6 @@ class Notifier:
             with contextlib.suppress(OSError):  # no descriptor is left
                 self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
 
-    @property
-    def enabled(self) -> bool:
-        """Whether there is a socket to send to."""
-        return self._socket is not None
-
     def send(self, **state: object) -> None:
         """Send assignments as one message, such as `READY=1`."""
         lines = (f"{name}={escape_text(str(value))}" for name, value in state.items())

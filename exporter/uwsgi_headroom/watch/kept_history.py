@@ -33,10 +33,8 @@ from uwsgi_headroom.watch.deploy_watch import (
 from uwsgi_headroom.watch.turns import ThreadTurns, run_in_thread
 
 if TYPE_CHECKING:
-    from uwsgi_headroom.watch.watch import Watch
-
-if TYPE_CHECKING:
     from uwsgi_headroom.store.writer import HistoryWriter
+    from uwsgi_headroom.watch.watch import Watch
 
 
 _LEAST_SECONDS = 0.5
