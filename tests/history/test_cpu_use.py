@@ -1,5 +1,7 @@
 """How the CPU that a server could use is divided, from readings whose true figures the test sets."""
 
+from __future__ import annotations
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,13 +24,14 @@ class Watched(watched.Watched):
         self.now = 0.0
         self.sample(0.0)
 
-    def run(self, seconds: int, cpu: float = 0.25) -> None:
+    def run(self, seconds: int, cpu: float = 0.25) -> Watched:
         """Let each worker use this much CPU in each of the seconds."""
         for _ in range(seconds):
             for worker_id in (1, 2):
                 self.server.serve(worker_id, 1, cpu=cpu)
             self.now += 1.0
             self.sample(self.now)
+        return self
 
     @property
     def cpu(self) -> CpuTotals:
@@ -38,8 +41,7 @@ class Watched(watched.Watched):
 
 def test_three_parts_are_the_capacity():
     """The workers' own CPU time, idle time and the rest add up to the capacity over the measured time."""
-    seen = Watched()
-    seen.run(10)
+    seen = Watched().run(10)
     cpu = seen.window().cpu
     assert cpu.measured_seconds == pytest.approx(10)
     assert (cpu.own_seconds, cpu.idle_seconds) == (pytest.approx(5), pytest.approx(5))
@@ -49,29 +51,24 @@ def test_three_parts_are_the_capacity():
 def test_unknown_until_the_kernel_reports_cpu_times():
     """Without kernel facts there are no totals and no CPU figures of a window, rather than zeros."""
     for server in (Server(processes=2), Server(processes=2, host=False, idle=1.0)):
-        seen = Watched(server)
-        seen.run(5)
+        seen = Watched(server).run(5)
         assert seen.totals.cpu is None
         assert seen.window().cpu is None
 
 
 def test_window_that_reaches_into_an_unknown_time_is_unknown():
     """Host facts that are missing for a while leave a hole that no window spans."""
-    seen = Watched()
-    seen.run(5)
+    seen = Watched().run(5)
     seen.server.host = False
-    seen.run(2)
-    assert seen.window().cpu is None
+    assert seen.run(2).window().cpu is None
     seen.server.host = True
-    seen.run(5)
-    assert seen.window().cpu is None
+    assert seen.run(5).window().cpu is None
     assert seen.window(3).cpu.idle_seconds == pytest.approx(1.5)
 
 
 def test_worker_that_ended_in_a_gap_leaves_others_unknown_and_idle_known():
     """The worker's last CPU time is unknown and does not count as that of others; idle time is still known."""
-    seen = Watched()
-    seen.run(5)
+    seen = Watched().run(5)
     others = seen.cpu.others_seconds
     seen.server.serve(1, 1, cpu=3.0)
     seen.server.respawn(1, 8.0)
@@ -81,20 +78,17 @@ def test_worker_that_ended_in_a_gap_leaves_others_unknown_and_idle_known():
     cpu = seen.window().cpu
     assert cpu.others_seconds is None
     assert cpu.idle_seconds == pytest.approx(5.0)
-    seen.run(3)
-    cpu = seen.window(2).cpu
+    cpu = seen.run(3).window(2).cpu
     assert cpu.others_seconds == pytest.approx(2.0)
 
 
 def test_no_time_is_lost_while_processes_are_known():
     """Neither a gap with the same processes nor a new process that was seen loses any CPU time."""
-    seen, respawned = Watched(), Watched()
-    seen.run(5)
+    seen, respawned = Watched().run(5), Watched().run(5)
     seen.integrals.miss(6.0)
     seen.server.serve(1, 1, cpu=2.0)
     seen.now = 14.0
     seen.run(1)
-    respawned.run(5)
     respawned.server.respawn(1, 5.0)
     respawned.run(5)
     for each, others in ((seen, 15.0), (respawned, 10.0)):
@@ -104,8 +98,7 @@ def test_no_time_is_lost_while_processes_are_known():
 
 def test_other_number_of_workers_restarts_the_known_time():
     """After a reload with another number of workers, the totals continue, and are known from then on."""
-    seen = Watched()
-    seen.run(3)
+    seen = Watched().run(3)
     before = replace(seen.cpu)
     seen.server.reload(3.5, processes=3)
     seen.run(3)

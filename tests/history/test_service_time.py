@@ -1,5 +1,7 @@
 """Running time is counted in full up to what is possible, whatever uWSGI's wall clock does."""
 
+from __future__ import annotations
+
 import json
 
 import pytest
@@ -21,10 +23,11 @@ class Sampled(Watched):
         super().__init__(Server(processes=2, threads=2))
         self.at = 0.0
 
-    def run(self, seconds: float) -> None:
+    def run(self, seconds: float) -> Sampled:
         for _ in range(round(seconds / 0.2)):
             self.at = round(self.at + 0.2, 1)
             self.sample(self.at)
+        return self
 
     def serving(self, worker_id: int, *starts: float) -> None:
         """Requests in service now, with uWSGI's start of each."""
@@ -39,8 +42,7 @@ class Sampled(Watched):
 @pytest.mark.parametrize("forward", [10.0, 100.0, 86_400.0])
 def test_clock_set_forward_makes_no_concurrency_above_the_threads(forward):
     """If uWSGI's clock is set forward, every request in service adds the step; the window's figures stay possible."""
-    watched = Sampled()
-    watched.run(0.2)
+    watched = Sampled().run(0.2)
     for second in range(60):
         watched.serving(1, second, second)
         watched.serving(2, second, second)
@@ -62,8 +64,7 @@ def test_long_request_is_counted_in_full(late):
     """A request of ten minutes adds all its time when it ends between two samples, and also if its time is added one
     document later, in which its thread may serve the next request. Only impossible time, of a clock that lengthens the
     next one by a day, is dropped."""
-    watched = Sampled()
-    watched.run(1.0)
+    watched = Sampled().run(1.0)
     watched.serving(1, watched.at)
     watched.run(600.0)
     watched.serving(1, *([watched.at] if late == "in another request" else []))
@@ -93,8 +94,7 @@ def test_long_request_from_before_the_first_sample():
 
 def test_long_request_over_a_gap():
     """A request's time in a gap counts, too."""
-    watched = Sampled()
-    watched.run(1.0)
+    watched = Sampled().run(1.0)
     watched.serving(2, watched.at)
     watched.run(1.0)
     watched.at += 120.0
@@ -106,8 +106,7 @@ def test_long_request_over_a_gap():
 
 def test_next_request_of_a_thread_is_not_as_old_as_the_one_before():
     """A thread's age is that of its present request: uWSGI's start of it changes with each request."""
-    watched = Sampled()
-    watched.run(1.0)
+    watched = Sampled().run(1.0)
     for second in range(100):
         watched.serving(1, second)
         watched.run(1.0)
@@ -119,8 +118,7 @@ def test_next_request_of_a_thread_is_not_as_old_as_the_one_before():
 
 def test_absurd_time_after_a_reload_is_not_counted():
     """After a full reload, a worker's running time is bounded by the time since the last sample."""
-    watched = Sampled()
-    watched.run(1.0)
+    watched = Sampled().run(1.0)
     watched.server.reload(watched.at)
     watched.server.serve(1, 5, each=1e9)
     watched.run(0.2)
