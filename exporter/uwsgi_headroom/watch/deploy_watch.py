@@ -252,7 +252,8 @@ class DeployWatch:
         self._restored = explain_records(usual)
         if deploy := self.latest:
             self._judge(deploy)
-            deploy.reported = deploy.judgement.status if reported else ""
+            if reported:
+                deploy.reported = deploy.judgement.status
             if now - deploy.at > AFTER_SECONDS and deploy.judgement.status in ("early", "unknown"):
                 self.latest = None
 
@@ -274,8 +275,9 @@ class DeployWatch:
             )
         else:
             self._batches.drop_last(min(_MOST_CHAIN, event.time - event.since))
-            before = self._batches if at - self._added_at <= STALE_SECONDS else Batches()
-            explains = self._explain() if before else None
+            before, explains = self._batches, self._explain()
+            if not before or at - self._added_at > STALE_SECONDS:
+                before, explains = Batches(), None
             latest = WatchedDeploy(event.time, event.time, at, 1, before, self._added_at, explains, Start(at))
         self.latest, self._batches, self._began, self._usual = latest, Batches(), None, None
         self._restored, self._due_at = None, at

@@ -221,8 +221,10 @@ class Fleet:
 
     def fail(self, name: str, error: Exception) -> Observation | None:
         """Turn a bug in this package into a failed observation of a server; None if it is no longer watched."""
-        watch = next((watch for watch in self.watches() if watch.name == name), None)
-        return watch.failed_observation(watch.reader.fault(error)) if watch else None
+        for watch in self.watches():
+            if watch.name == name:
+                return watch.failed_observation(watch.reader.fault(error))
+        return None
 
     async def close(self) -> None:
         """End reads in flight, and write the rest of the history."""

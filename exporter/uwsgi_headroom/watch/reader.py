@@ -244,10 +244,12 @@ class Reader:
 
     def _find_master(self) -> int | None:
         """The process here that served the last reading, if it still runs."""
-        facts = self._whole.host if self._whole else None
-        if facts is None or facts.master_pid is None or facts.identity is None:
+        if self._whole is None:
             return None
-        return facts.master_pid if is_running(facts.master_pid, facts.identity.started) else None
+        pid, identity = self._whole.host.master_pid, self._whole.host.identity
+        if pid is None or identity is None or not is_running(pid, identity.started):
+            return None
+        return pid
 
     @property
     def error(self) -> ReadError | None:

@@ -317,7 +317,7 @@ class Watch:
     def _explain_last(self, seconds: float) -> Side | None:
         """Return what explains the last seconds, with their headroom."""
         reading, window = self.reading, self.history.window(seconds)
-        server = reading and describe_server(reading)
+        server = describe_server(reading)
         if not (reading and server and window):
             return None
         figures = self._figures(server, reading, window)
