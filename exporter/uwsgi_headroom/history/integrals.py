@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 from operator import attrgetter, sub
 from typing import NamedTuple, TypeVar
@@ -126,7 +126,7 @@ class Integrals:
         self.response_times.add(
             reading,
             workers,
-            self._completed._replace(queued=self._queued, refused=totals.refused, reloads=totals.reloads),
+            Completed(*self._completed[:4], self._queued, totals.refused, totals.reloads),
             joined=bridged,
             left=left,
             accepted=accepted,
@@ -175,10 +175,15 @@ class Integrals:
             if then and not reloaded:
                 total.lost += _count_lost(then, now, before, reading)
             _add_process(total, before.host, reading, now.pid or 0, is_new=is_new)
-            _add_memory_growth(total, now.resident_bytes, is_new=is_new)
-            _add_residency(total, before.host.threads.get(now.pid or 0, {}), reading.host.threads.get(now.pid or 0, {}))
+            if is_new:
+                total.peak_kilobytes = None
+            if now.resident_bytes is not None:
+                _add_memory_growth(total, now.resident_bytes // 1024)
+            if threads := reading.host.threads.get(now.pid or 0):
+                _add_residency(total, before.host.threads.get(now.pid or 0, {}), threads)
             for name, since in _KNOWN_SINCE:
-                _note_since(total, since, reading.at, is_known=getattr(now, name) is not None)
+                if (getattr(now, name) is None) != (getattr(total, since) is None):
+                    _note_since(total, since, reading.at, is_known=getattr(now, name) is not None)
 
     def _gap_to(self, at: float) -> None:
         if self._until is None:
@@ -381,11 +386,12 @@ def _add_parts(totals: Totals, then: Snapshot, now: Snapshot, *, reloaded: bool)
     """Add the growth of the counters of caches and spoolers, by their names. A counter that falls was reset, as by a
     cache that was cleared; a name that is new counts from 0 only after a full reload."""
     for name, get_parts, get_counter in _PARTS:
+        if not get_parts(now):
+            continue
         after = _sum_by_name(map(get_counter, get_parts(now)))
         before = dict.fromkeys(after, 0) if reloaded else _sum_by_name(map(get_counter, get_parts(then)))
-        if after:
-            grown = sum([max(0, number - before.get(part, number)) for part, number in after.items()])
-            setattr(totals, name, (getattr(totals, name) or 0) + grown)
+        grown = sum([max(0, number - before.get(part, number)) for part, number in after.items()])
+        setattr(totals, name, (getattr(totals, name) or 0) + grown)
 
 
 def _sum_by_name(pairs: Iterable[tuple[str, int | None]]) -> dict[str, int]:
@@ -468,17 +474,18 @@ def _add_process(total: WorkerTotals, before: HostFacts, reading: Reading, pid: 
     process = reading.host.processes.get(pid)
     times = _cpu_times(process)
     is_known = reading.host.off is None and (process is None or times is not None)  # without a process it uses none
-    _note_since(total, "cpu_since", reading.at, is_known=is_known)
+    if is_known == (total.cpu_since is None):
+        _note_since(total, "cpu_since", reading.at, is_known=is_known)
     if process is not None:
         total.resident_bytes = process.resident_bytes or None  # a process that is ending has none
         total.process_threads = process.threads
     if times is None:
         return
     then = (0.0, 0.0, 0.0) if is_new else _cpu_times(before.processes.get(pid))
-    used, in_kernel, by_children = [max(0.0, now - since) for now, since in zip(times, then or times, strict=True)]
-    total.cpu_seconds = (total.cpu_seconds or 0.0) + used
-    total.system_seconds = (total.system_seconds or 0.0) + min(in_kernel, used)
-    total.children_cpu_seconds += by_children
+    used, in_kernel, by_children = map(sub, times, then or times)
+    total.cpu_seconds = (total.cpu_seconds or 0.0) + max(0.0, used)
+    total.system_seconds = (total.system_seconds or 0.0) + max(0.0, min(in_kernel, used))
+    total.children_cpu_seconds += max(0.0, by_children)
 
 
 def _cpu_times(process: WorkerProcess | None) -> tuple[float, float, float] | None:
@@ -491,17 +498,13 @@ def _cpu_times(process: WorkerProcess | None) -> tuple[float, float, float] | No
     return user + system, system, process.children_cpu_seconds or 0.0
 
 
-def _add_memory_growth(total: WorkerTotals, resident_bytes: int | None, *, is_new: bool) -> None:
+def _add_memory_growth(total: WorkerTotals, resident: int) -> None:
     """Add how far the memory of the present process, as uWSGI reports it after each request, rose above its highest.
+    resident: kilobytes.
 
     A process begins with what it has after its first request: a fork loads pages that it shared before. The sum of
     these rises is what was lost to a leak, however often a limit of memory ends the process.
     """
-    if is_new:
-        total.peak_kilobytes = None
-    if resident_bytes is None:
-        return
-    resident = resident_bytes // 1024
     peak = resident if total.peak_kilobytes is None else max(total.peak_kilobytes, resident)
     total.grown_kilobytes = (total.grown_kilobytes or 0) + peak - (total.peak_kilobytes or peak)
     total.peak_kilobytes = peak
@@ -521,7 +524,7 @@ _KNOWN_SINCE = [(each.name, each.known) for each in WORKER if each.counter and e
 
 def _note_since(total: WorkerTotals, since: str, at: float, *, is_known: bool) -> None:
     """Update the start of the time in which something is known of a worker, which the field `since` has."""
-    if is_known != (getattr(total, since) is not None):
+    if not is_known or getattr(total, since) is None:
         setattr(total, since, at if is_known else None)
 
 
@@ -575,9 +578,9 @@ def _add_wait_levels(totals: Totals, waits: WaitTotals, then: Waits, now: Waits,
 _Of = TypeVar("_Of")
 
 
-def _by_worker(workers: Sequence[WorkerTotals], known: Mapping[int, _Of]) -> Iterator[tuple[WorkerTotals, _Of]]:
+def _by_worker(workers: Sequence[WorkerTotals], known: Mapping[int, _Of]) -> list[tuple[WorkerTotals, _Of]]:
     """What is known of workers by their ids, without those that a reload has removed."""
-    return ((workers[worker_id - 1], each) for worker_id, each in known.items() if worker_id <= len(workers))
+    return [(workers[worker_id - 1], each) for worker_id, each in known.items() if worker_id <= len(workers)]
 
 
 def _add_loops(
