@@ -28,14 +28,16 @@ those of a gap."""
 
 
 class Completed(NamedTuple):
-    """Totals of a server at one sample: completed requests without static ones, the sum of their response times in
-    seconds (None if unknown), requests that were lost with their workers, and all completed requests, which have left a
-    queue."""
+    """Totals of a server at one sample."""
 
     requests: int = 0
+    """Completed ones, without static files."""
     seconds: float | None = None
+    """The sum of their response times; None if unknown."""
     lost: int = 0
+    """Requests that were lost with their workers."""
     with_static: int = 0
+    """All completed requests: they have left a queue."""
     queued: float | None = None
     """The integral of the length of the listen queues in seconds; None while no queue is measured."""
     refused: int | None = None
@@ -75,8 +77,7 @@ class ResponseTimeRecorder:
         accepted: int = 0,
     ) -> None:
         """Add a sample. joined: whether this sample follows the last one without a gap and without a reload.
-        completed: the totals until this sample. left: the requests that left a queue since the last one, of `accepted`
-        in all."""
+        left: the requests that left a queue since the last one, of `accepted` in all."""
         if any(worker.threads is None for worker in workers):
             self.totals = None
             return

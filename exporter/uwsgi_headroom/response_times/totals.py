@@ -183,19 +183,22 @@ class ResponseTimeWindow(Struct, frozen=True):
     doubt: Sequence[float]
     """The variance of the number of requests in that bin and all below it."""
     running: float | None = None
-    """The sum of their response times, by uWSGI's own count in seconds; None if unknown."""
+    """As in `Batch`."""
 
 
 class SlowRequests(NamedTuple):
-    """Requests of some time, `seconds` long, by how they kept an objective (`misses`): how many were completed, or are
-    in service beyond the threshold; how many of these were slower (an expected number); how many were lost with their
-    workers; how many missed it because of the wait in the queue before; and how many were refused."""
+    """Requests of some time by how they kept an objective (`misses`)."""
 
     seconds: float
+    """The length of this time."""
     requests: int
+    """Completed, or in service beyond the threshold."""
     slower: float
+    """How many of these took longer; an expected number."""
     lost: int
+    """Lost with their workers."""
     waited: float = 0.0
+    """Those that missed it for the wait in the queue before."""
     refused: int = 0
 
 
@@ -218,8 +221,7 @@ class BatchHistory:
         misses: Misses = Misses(),  # noqa: B008 - a constant
         running: float | None = None,
     ) -> None:
-        """Add a batch, and forget those that are older than an hour. interval: the mean time between two samples;
-        running: the sum of the response times, None if unknown."""
+        """Add a batch, and forget those that are older than an hour."""
         places = [place for place, count in enumerate(division.counts) if count >= _LEAST] or [0]
         first, end = places[0], places[-1] + 1
         values = array("f", [*division.counts[first:end], *division.doubt[first:end]])
