@@ -46,9 +46,9 @@ class Completed(NamedTuple):
 
 
 class ResponseTimeRecorder:
-    """The response times of one server. `totals` is None while uWSGI does not list threads: without them nothing is
-    known. `misses` counts what missed an objective; None without one. bounds: response times in seconds at which
-    requests are separated, besides those of the histogram; threshold: that of the objective, one of them."""
+    """The response times of one server. `totals` is None while uWSGI does not list threads. `misses` counts what missed
+    an objective; None without one. bounds: seconds at which requests are separated, besides those of the histogram;
+    threshold: that of the objective, one of them."""
 
     def __init__(self, bounds: Iterable[float] = (), threshold: float | None = None) -> None:
         self._bins = share_bins(tuple(bounds))

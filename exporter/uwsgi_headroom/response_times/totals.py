@@ -48,8 +48,8 @@ class MissCounter:
     """Counts the misses of one server batch by batch. `total` never decreases. threshold: seconds; one of the bounds of
     the bins.
 
-    This is the one count: the metrics, the alerts on them, the API, the page and a report all take it from here. A
-    request has missed the objective if
+    The metrics, the alerts on them, the API, the page and a report all take this count. A request has missed the
+    objective if
 
     * it took longer in service than the threshold (`slow`). One that is still in service for longer has missed it
       already;
