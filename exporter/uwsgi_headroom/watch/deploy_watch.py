@@ -26,7 +26,7 @@ from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.routes import compute_routes
 from uwsgi_headroom.history.counts import WorkerCounts, sum_if_all_known
 from uwsgi_headroom.history.totals import Totals
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.history.window import CodeWindow, Window
 from uwsgi_headroom.journal.events import Event, Journal
 from uwsgi_headroom.store.record import Record, merge_records
 
@@ -199,12 +199,20 @@ class WatchedDeploy(Struct):
 
 
 class DeployWatch:
-    """The deploys of one server. `latest` is the last one; None before the first. explain: returns what
-    explains the last seconds. is_restored: whether there is nothing to `restore`; until then, nothing is noted.
-    known_reloads: how many of the journal are no news."""
+    """The deploys of one server. `latest` is the last one; None before the first. explain: returns what explains the
+    last seconds, but for the code; find_code: the code of a window, which is too large to be kept for a deploy that may
+    come. is_restored: whether there is nothing to `restore`; until then, nothing is noted. known_reloads: how many of
+    the journal are no news."""
 
-    def __init__(self, journal: Journal, explain: Callable[[float], Side | None], *, is_restored: bool = True) -> None:
-        self._journal, self._explain_last = journal, explain
+    def __init__(
+        self,
+        journal: Journal,
+        explain: Callable[[float], Side | None],
+        find_code: Callable[[Window], CodeWindow | None],
+        *,
+        is_restored: bool = True,
+    ) -> None:
+        self._journal, self._explain_last, self._find_code = journal, explain, find_code
         self._batches = Batches()
         self._added_at = float("-inf")
         self._began: _Mark | None = None
@@ -286,7 +294,7 @@ class DeployWatch:
     def _explain(self) -> Side | None:
         """What explains the time until now: what was seen, or what was restored as long as that is longer."""
         if self._usual and (self._restored is None or self._usual.window.seconds >= LEAST_AFTER):
-            return self._usual
+            return replace(self._usual, code=self._find_code(self._usual.window))
         return self._restored
 
     def _add(self, at: float, batch: Batch) -> bool:

@@ -131,7 +131,7 @@ class Watch:
         self.limits = LimitHour()
         self.backends = BackendWatch()
         self.recorder = Recorder()
-        self.deploys = DeployWatch(self.recorder.journal, self._explain_last, is_restored=writer is None)
+        self.deploys = DeployWatch(self.recorder.journal, self._explain_last, self._code_of, is_restored=writer is None)
         self.writer = writer
         self._minutes = (
             MinuteCutter(name, writer, self.integrals, self.routes, self.recorder.journal) if writer else None
@@ -315,14 +315,14 @@ class Watch:
         return Side(window, times, compute_routes(self.routes.of(window)), self._code_of(window))
 
     def _explain_last(self, seconds: float) -> Side | None:
-        """Return what explains the last seconds, with their headroom."""
+        """Return what explains the last seconds, but for the code, with their headroom."""
         reading, window = self.reading, self.history.window(seconds)
         server = describe_server(reading)
         if not (reading and server and window):
             return None
         figures = self._figures(server, reading, window)
         usable = figures.usable.factor if figures.usable else None
-        return Side(window, figures.response_times, figures.routes, figures.code, figures.headroom.factor, usable)
+        return Side(window, figures.response_times, figures.routes, None, figures.headroom.factor, usable)
 
     def outage_within(self, window: Window) -> Outage | None:
         """Return the last outage, if it ended in the time that was asked for."""
