@@ -110,7 +110,7 @@ class Reading(Struct, frozen=True):
 
 
 def describe_server(reading: Reading | None) -> ServerRecord | None:
-    """Describe a server at a reading, as it is judged; None for an emperor or a router, and without a reading."""
+    """Describe a server as it is judged; None for an emperor or router, or without a reading."""
     if reading is None or not isinstance(reading.snapshot, Snapshot):
         return None
     snapshot, host = reading.snapshot, reading.host
