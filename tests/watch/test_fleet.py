@@ -215,6 +215,17 @@ def test_names_that_are_not_utf8_stay_different(tmp_path):
     assert len(set(written)) == 2
 
 
+def test_one_that_is_silent_costs_the_others_nothing():
+    """Every server is read on its own timer; a scrape does not wait for servers that were read before."""
+    with contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(5)]
+        well = stack.enter_context(bad_servers.answers("unix", document("minified")))
+        servers = [make_server(address, name=f"silent{place}", timeout=0.5) for place, address in enumerate(silent)]
+        observations = asyncio.run(sampled(Fleet([*servers, make_server(well, name="well")])))
+    assert [observation.name for observation in observations] == [f"silent{place}" for place in range(5)] + ["well"]
+    assert [isinstance(observation.outcome, Reading) for observation in observations] == [False] * 5 + [True]
+
+
 async def test_observing_reads_nothing():
     """For any number of scrapes, the server has only the connections of its sampling."""
     clients = 0
