@@ -109,11 +109,11 @@ class Reading(Struct, frozen=True):
         return theirs.master_pid if is_running(theirs.master_pid, theirs.identity.started) else None
 
 
-def describe_server(reading: Reading) -> ServerRecord | None:
-    """Describe a server at a reading, as it is judged; None for an emperor or a router."""
-    snapshot, host = reading.snapshot, reading.host
-    if not isinstance(snapshot, Snapshot):
+def describe_server(reading: Reading | None) -> ServerRecord | None:
+    """Describe a server as it is judged; None for an emperor or router, or without a reading."""
+    if reading is None or not isinstance(reading.snapshot, Snapshot):
         return None
+    snapshot, host = reading.snapshot, reading.host
     # Each directory once: uWSGI lists it as often as it has processes (`spooler-processes`).
     spoolers = Counter(spooler.directory for spooler in snapshot.spoolers)
     return ServerRecord(

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.analysis.judging import AT, figures_of, findings_by_code, idle, judge, severity
-from tests.history.test_window import Watched
+from tests.history.watched import Watched
 from tests.support.real_uwsgi import uwsgi
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker

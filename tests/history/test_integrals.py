@@ -2,30 +2,20 @@
 
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
-from tests.support.simulated_server import EPOCH, Server, emperor, router
+from tests.history.watched import totals_of, watch
+from tests.support.simulated_server import Server, emperor, router
 from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS
-from uwsgi_headroom.history.integrals import Integrals, is_reload
+from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.reading import Reading
 
 STEP = 1.0  # the longest between two samples
-
-
-def workers_of(reading):
-    return reading.snapshot.workers
-
-
-def totals_of(*readings):
-    integrals = Integrals()
-    for reading in readings:
-        integrals.add(reading, STEP)
-    return integrals.totals
 
 
 TIMES = {
@@ -87,16 +77,27 @@ class TestTime:
         assert totals.observed_seconds + totals.gap_seconds == pytest.approx(0.2)
 
 
+Change = Callable[[Server], object]
+
+
+def nothing(_: Server) -> None:
+    pass
+
+
+def step(change: Change = nothing, later: float = 10.2, *, before: Change = nothing, **options: object) -> Totals:
+    """The totals of a server that is read at 10 s and later, with a change in between."""
+    server = Server(**options)
+    before(server)
+    first = server.read(10.0)
+    change(server)
+    return totals_of(first, server.read(later))
+
+
 class TestCounters:
     def test_counts_before_the_first_sample_are_left_out(self):
         """Totals begin with the exporter, not with uWSGI."""
-        server = Server()
-        server.serve(1, 1000)
-        first = server.read(10.0)
-        server.serve(1, 7, each=0.2)
-        total = totals_of(first, server.read(10.2)).workers[0]
-        assert total.requests == 7
-        assert total.running_time == pytest.approx(1.4)
+        totals = step(lambda server: server.serve(1, 7, each=0.2), before=lambda server: server.serve(1, 1000))
+        assert (totals.workers[0].requests, totals.workers[0].running_time) == (7, pytest.approx(1.4))
 
     def test_decrease_due_to_a_race_adds_nothing(self):
         """uWSGI's unlocked counter decreases by one or two and recovers: no request counts twice or is lost."""
@@ -111,54 +112,62 @@ class TestCounters:
 
     def test_counters_survive_a_gap(self):
         """Counts that uWSGI made during a gap are added."""
-        server = Server()
-        integrals = Integrals()
-        integrals.add(server.read(10.0), STEP)
-        integrals.miss(12.0)
-        server.serve(2, 40)
-        integrals.add(server.read(100.0), STEP)
-        assert integrals.totals.workers[1].requests == 40
+        assert step(lambda server: server.serve(2, 40), 100.0).workers[1].requests == 40
 
     @pytest.mark.parametrize(
         ("born", "before", "at", "after", "later"),
         [
             (0.0, 1000, 11.0, 3, 12.0),
             (0.0, 10, 11.0, 25, 70.0),  # the number of spawns shows it: the counter exceeds its earlier value
-            (10.1, 3, 10.6, 4, 10.9),  # the pid shows it: uWSGI's whole seconds are equal
+            (9.7, 3, 10.2, 4, 10.5),  # the pid shows it: uWSGI's whole seconds are equal
         ],
     )
     @pytest.mark.parametrize("is_known", [True, False])
     def test_reload_counts_from_zero(self, born, before, at, after, later, is_known):
         """A counter's value is its growth since the reload, whether or not the running time was known before."""
-        server = Server(born=born)
-        server.serve(1, before)
-        server[1].running_time = server[1].running_time if is_known else None
-        first = server.read(10.4)
-        server.reload(at)
-        server.serve(1, after, each=0.01)
-        totals = totals_of(first, server.read(later))
+
+        def serve(server: Server) -> None:
+            server.serve(1, before)
+            server[1].running_time = server[1].running_time if is_known else None
+
+        def reload(server: Server) -> None:
+            server.reload(at)
+            server.serve(1, after, each=0.01)
+
+        totals = step(reload, later, before=serve, born=born)
         assert (totals.reloads, totals.workers[0].requests) == (1, after)
         assert totals.workers[0].running_time == pytest.approx(after * 0.01)
 
-    def test_reload_of_respawned_workers(self):
-        """The number of spawns decreases in a reload if the workers had been respawned before."""
-        server = Server()
-        server.respawn(1, 5.0)
-        server.respawn(2, 6.0)
-        first = server.read(10.0)
-        server.reload(11.0)
-        assert totals_of(first, server.read(12.0)).reloads == 1
-
-    def test_reload_hidden_by_a_respawn_of_every_worker(self):
-        """If a count of requests decreases by more than a race can cause, that is a reload, whatever the spawns are."""
-        server = Server(processes=1)
-        server.serve(1, 5000)
-        first = server.read(10.0)
-        server.reload(20.0)
-        server.respawn(1, 25.0)
-        server.serve(1, 30)
-        totals = totals_of(first, server.read(30.0))
-        assert (totals.reloads, totals.workers[0].requests) == (1, 30)
+    @pytest.mark.parametrize(
+        ("options", "before", "change", "later", "requests"),
+        [
+            (  # the number of spawns decreases if the workers had been respawned before
+                {},
+                lambda server: (server.respawn(1, 5.0), server.respawn(2, 6.0)),
+                lambda server: server.reload(11.0),
+                12.0,
+                0,
+            ),
+            (  # a count of requests decreases by more than a race can cause, whatever the spawns are
+                {"processes": 1},
+                lambda server: server.serve(1, 5000),
+                lambda server: (server.reload(20.0), server.respawn(1, 25.0), server.serve(1, 30)),
+                30.0,
+                30,
+            ),
+            (  # slots that were never spawned, before or after
+                {"spawned": 1},
+                lambda server: server.serve(1, 50),
+                lambda server: server._begin(12.0, spawned=1),
+                13.0,
+                0,
+            ),
+        ],
+        ids=["of respawned workers", "hidden by a respawn of every worker", "that leaves cheaper workers unspawned"],
+    )
+    def test_what_hides_no_reload(self, options, before, change, later, requests):
+        totals = step(change, later, before=before, **options)
+        assert (totals.reloads, totals.workers[0].requests) == (1, requests)
 
     @pytest.mark.parametrize("workers", [(1,), (1, 2, 3, 4)])
     def test_respawn_keeps_counters_and_is_no_reload(self, workers):
@@ -177,88 +186,55 @@ class TestCounters:
 
     def test_workers_drained_by_a_reload_are_one_reload(self):
         """The old master lists dead workers for a while before the reload."""
-        server = Server(processes=2)
+        server, watched = watch(processes=2)
         server.serve(1, 50)
-        readings = [server.read(10.0)]
+        watched.sample(10.0)
         for worker_id in (1, 2):
             server[worker_id].pid, server[worker_id].state = None, "gone"
-            readings.append(server.read(10.0 + worker_id / 5))
+            watched.sample(10.0 + worker_id / 5)
         server.reload(11.0)
         server.serve(1, 2)
-        readings.append(server.read(11.2))
-        totals = totals_of(*readings)
-        assert (totals.reloads, totals.workers[0].requests) == (1, 2)
-
-    def test_reload_that_leaves_cheaper_workers_unspawned(self):
-        """Slots that were never spawned, before or after, do not hide a reload."""
-        server = Server(spawned=1)
-        server.serve(1, 50)
-        first = server.read(10.0)
-        server._begin(12.0, spawned=1)
-        assert totals_of(first, server.read(13.0)).reloads == 1
+        watched.sample(11.2)
+        assert (watched.totals.reloads, watched.totals.workers[0].requests) == (1, 2)
 
     def test_worker_that_cheaper_adds_and_takes_away(self):
         """A slot that cheaper spawns, ends and spawns again keeps its totals; that is not a reload."""
-        server = Server(processes=2, spawned=1)
-        readings = [server.read(10.0)]
-        server.respawn(2, 10.1)
-        server.serve(2, 5)
-        readings.append(server.read(10.2))
-        server.cheap(2)
-        readings.append(server.read(10.4))
-        server.respawn(2, 10.5)
-        server.serve(2, 5)
-        readings.append(server.read(10.6))
-        totals = totals_of(*readings)
-        assert totals.reloads == 0
+        server, watched = watch(processes=2, spawned=1)
+        watched.sample(10.0)
+        for at in (10.1, 10.5):
+            server.respawn(2, at)
+            server.serve(2, 5)
+            watched.sample(at + 0.1)
+            server.cheap(2)
+            watched.sample(at + 0.3)
+        totals = watched.totals
+        assert (totals.reloads, totals.gap_seconds) == (0, 0)
         assert (totals.workers[1].requests, totals.workers[1].respawns) == (10, 2)
-        assert totals.gap_seconds == 0
 
     def test_workers_added_by_a_reload_count_from_zero(self):
         """All requests of a slot that a reload added came after the reload."""
-        server = Server(processes=2)
-        first = server.read(10.0)
-        server.reload(11.0, processes=4)
-        server.serve(4, 6, each=0.5, cpu=0.2)
-        totals = totals_of(first, server.read(12.0))
-        assert totals.workers[3].requests == 6
-        assert totals.workers[3].running_time == pytest.approx(3.0)
-        assert totals.workers[3].cpu_seconds == pytest.approx(1.2)
 
-    def test_workers_removed_by_a_reload_are_dropped(self):
-        """A slot that uWSGI no longer lists has no totals."""
-        server = Server(processes=4)
-        first = server.read(10.0)
-        server.reload(11.0, processes=2)
-        assert len(totals_of(first, server.read(12.0)).workers) == 2
+        def reload(server: Server) -> None:
+            server.reload(11.0, processes=4)
+            server.serve(4, 6, each=0.5, cpu=0.2)
+
+        added = step(reload, 12.0, processes=2).workers[3]
+        assert (added.requests, added.running_time) == (6, pytest.approx(3.0))
+        assert added.cpu_seconds == pytest.approx(1.2)
 
     def test_running_time_that_wrapped_and_recovered(self):
         """While uWSGI's clock error hides the field it adds nothing, and its next value is not a jump."""
-        server = Server()
-        server.serve(1, 10, each=1.0)
-        readings = [server.read(10.0)]
-        server.serve(1, 1, each=1.0)
-        readings.append(server.read(10.2))
-        server[1].running_time = None
-        readings.append(server.read(10.4))
-        server[1].running_time = 0.25
-        readings.append(server.read(10.6))
-        server.serve(1, 1, each=1.0)
-        readings.append(server.read(10.8))
+        server, readings = Server(), []
+        for place, running_time in enumerate((10.0, 11.0, None, 0.25, 1.25)):
+            server[1].running_time = running_time
+            readings.append(server.read(10.0 + 0.2 * place))
+            server.serve(1, 1, each=0.0)
         assert totals_of(*readings).workers[0].running_time == pytest.approx(2.0)
 
     def test_running_time_that_was_never_there_stays_unknown(self):
         """A figure that uWSGI never reported is None, not 0."""
-        server = Server(processes=1)
-        server[1].running_time = None
-        assert totals_of(server.read(10.0), server.read(10.2)).workers[0].running_time is None
-
-    def test_reload_needs_something_to_compare(self):
-        """The first sample is not a reload, and neither is a slot without a count of spawns."""
-        server = Server(processes=1)
-        now = workers_of(server.read(1.0))
-        assert not is_reload((), now)
-        assert not is_reload(now, now)
+        totals = step(before=lambda server: setattr(server[1], "running_time", None), processes=1)
+        assert totals.workers[0].running_time is None
 
 
 class TestCpu:
@@ -274,68 +250,38 @@ class TestCpu:
     )
     def test_cpu_time_of_a_step(self, before, respawned, after, added):
         """What the same process has used since, or all that another process has used; a total never decreases."""
-        server = Server(born=9.5)
-        server[1].cpu = before
-        first = server.read(10.0)
-        if respawned:  # in the second of the earlier spawn
-            server.respawn(1, 10.1, pid=server[1].pid if respawned == "the same pid" else None)
-        server[1].cpu = after
-        assert totals_of(first, server.read(10.2)).workers[0].cpu_seconds == pytest.approx(added)
 
-    def test_worker_that_cheaper_spawns(self):
-        """A worker spawned between two samples has used all its CPU time since the first."""
-        server = Server(processes=2, spawned=1)
-        first = server.read(10.0)
-        server.respawn(2, 10.1)
-        server.serve(2, 1, cpu=0.2)
-        assert totals_of(first, server.read(10.2)).workers[1].cpu_seconds == pytest.approx(0.2)
+        def use(server: Server) -> None:
+            if respawned:  # in the second of the earlier spawn
+                server.respawn(1, 10.1, pid=server[1].pid if respawned == "the same pid" else None)
+            server[1].cpu = after
 
-    def test_worker_ended_by_cheaper_keeps_its_total(self):
-        """A slot without a process uses no CPU and keeps its total."""
-        server = Server()
-        first = server.read(10.0)
-        server.serve(1, 1, cpu=0.2)
-        second = server.read(10.2)
-        server.cheap(1)
-        assert totals_of(first, second, server.read(10.4)).workers[0].cpu_seconds == pytest.approx(0.2)
+        totals = step(use, before=lambda server: setattr(server[1], "cpu", before), born=9.5)
+        assert totals.workers[0].cpu_seconds == pytest.approx(added)
 
     def test_facts_that_come_late_do_not_add_the_past(self):
         """If a process is first seen but not new, it is unknown how much of its CPU time is from this step."""
-        server = Server()
+        server, watched = watch(host=False)
         server.serve(1, 100, cpu=1.0)
-        server.host = False
-        first = server.read(10.0)
+        watched.sample(10.0)
         server.host = True
-        second = server.read(10.2)
+        watched.sample(10.2)
         server.serve(1, 1, cpu=0.1)
-        totals = totals_of(first, second, server.read(10.4))
-        assert totals.workers[0].cpu_seconds == pytest.approx(0.1)
+        watched.sample(10.4)
+        assert watched.totals.workers[0].cpu_seconds == pytest.approx(0.1)
 
     def test_cpu_without_facts_is_unknown(self):
         """Without kernel facts, CPU time is None, not 0."""
-        server = Server(host=False)
-        totals = totals_of(server.read(10.0), server.read(10.2))
-        assert {total.cpu_seconds for total in totals.workers} == {None}
-
-    def test_resident_memory_is_the_latest(self):
-        """Memory is the latest level, from the kernel only."""
-        server = Server()
-        first = server.read(10.0)
-        server[1].resident = 70 << 20
-        assert totals_of(first, server.read(10.2)).workers[0].resident_bytes == 70 << 20
+        assert {total.cpu_seconds for total in step(host=False).workers} == {None}
 
     def test_process_without_a_known_start(self):
         """If starts are hidden, the same pid is the same process."""
-        server = Server(processes=1)
-        first, second = server.read(10.0), server.read(10.2)
-
-        def used(reading: Reading, seconds: float) -> Reading:
-            pid = server[1].pid
-            assert pid is not None
+        server, readings = Server(processes=1), []
+        for at, seconds in ((10.0, 3.0), (10.2, 3.25)):
+            reading, pid = server.read(at), server[1].pid or 0
             process = WorkerProcess(pid, seconds, 0.0, None, None, None, None, None, None, None)
-            return replace(reading, host=replace(reading.host, processes={pid: process}))
-
-        totals = totals_of(used(first, 3.0), used(second, 3.25))
+            readings.append(replace(reading, host=replace(reading.host, processes={pid: process})))
+        totals = totals_of(*readings)
         assert totals.workers[0].cpu_seconds == pytest.approx(0.25)
         assert totals.workers[0].resident_bytes is None
 
@@ -409,59 +355,47 @@ class TestLevels:
 
     def test_full_occupancy_is_timed(self):
         """Every available thread is busy for a second, then one is free."""
-        server = Server(processes=2, threads=2)
+        server, watched = watch(processes=2, threads=2)
         server.busy(2, 2)
-        readings = [server.read(10.0), server.read(11.0)]
+        watched.sample(10.0, 11.0)
         server.busy(2, 1)
-        readings += [server.read(11.5), server.read(12.0)]
-        assert totals_of(*readings).full_seconds == pytest.approx(1.25)
+        watched.sample(11.5, 12.0)
+        assert watched.totals.full_seconds == pytest.approx(1.25)
 
     def test_no_thread_available_is_not_full(self):
         """A server whose workers are all starting is not full, since it has no available threads."""
-        server = Server(processes=2, spawned=0)
-        totals = totals_of(server.read(10.0), server.read(10.5))
-        assert totals.full_seconds == 0
-        assert sum(totals.occupancy) == 0
+        totals = step(later=10.5, processes=2, spawned=0)
+        assert (totals.full_seconds, sum(totals.occupancy)) == (0, 0)
 
     def test_worker_is_up_while_it_accepts(self):
         """Time accepting is a level, too: if cheaper ends a worker, it was up for half of the step."""
-        server = Server()
-        first = server.read(10.0)
-        server.cheap(1)
-        totals = totals_of(first, server.read(10.4))
-        assert totals.workers[0].up_seconds == pytest.approx(0.2)
-        assert totals.workers[1].up_seconds == pytest.approx(0.4)
+        totals = step(lambda server: server.cheap(1), 10.4)
+        assert [worker.up_seconds for worker in totals.workers[:2]] == [pytest.approx(0.2), pytest.approx(0.4)]
 
     @pytest.mark.parametrize("reloads", [True, False])
     def test_gaps_and_reloads_add_to_no_integral(self, reloads):
         """Busy threads and queues at both ends of a gap, or of a reload, say nothing about the time in between."""
-        server = Server(queue=50)
-        server.busy(8, 8, 8, 8)
-        first = server.read(10.0)
-        if reloads:
-            server.reload(10.1)
+
+        def change(server: Server) -> None:
+            if reloads:
+                server.reload(10.1)
             server.busy(8, 8, 8, 8)
-        totals = totals_of(first, server.read(10.2 if reloads else 20.0))
+
+        totals = step(change, 10.2 if reloads else 20.0, before=lambda server: server.busy(8, 8, 8, 8), queue=50)
         assert [(total.busy_seconds, total.up_seconds) for total in totals.workers] == [(0.0, 0.0)] * 4
         assert (totals.queue_seconds, totals.full_seconds) == ({"app.sock": 0.0}, 0)
 
     @pytest.mark.parametrize(("host", "busy_seconds"), [(True, 0), (False, 2.0)])
     def test_killed_worker_is_not_busy(self, host, busy_seconds):
         """The flags that a killed worker left set do not count as work; without kernel facts, uWSGI's figures do."""
-        server = Server(processes=1, host=host)
-        server.busy(5)
-        server.kill(1)
-        totals = totals_of(server.read(10.0), server.read(10.4))
-        assert totals.workers[0].busy_seconds == pytest.approx(busy_seconds)
-        assert totals.full_seconds == 0
+        totals = step(later=10.4, before=lambda server: (server.busy(5), server.kill(1)), processes=1, host=host)
+        assert (totals.workers[0].busy_seconds, totals.full_seconds) == (pytest.approx(busy_seconds), 0)
 
     def test_without_cores_busy_threads_stay_unknown(self):
         """stats-no-cores hides the threads: their integral is None and the occupancy has no samples."""
-        server = Server(cores=False)
-        totals = totals_of(server.read(10.0), server.read(10.4))
+        totals = step(later=10.4, cores=False)
         assert {total.busy_seconds for total in totals.workers} == {None}
-        assert sum(totals.occupancy) == 0
-        assert totals.observed_seconds == pytest.approx(0.4)
+        assert (sum(totals.occupancy), totals.observed_seconds) == (0, pytest.approx(0.4))
 
     def test_queue_that_cannot_be_measured_is_absent(self):
         """There is no integral without a length, nor over the step before or after one."""
@@ -475,21 +409,13 @@ class TestLevels:
 
     def test_full_queue_is_timed(self):
         """Time at or above the limit counts: the kernel accepts one connection more than the backlog."""
-        server = Server(queue=100)
-        readings = [server.read(10.0)]
+        server, watched = watch(queue=100)
+        watched.sample(10.0)
         for at, queue in ((10.2, 101), (10.4, 99), (10.6, 0)):
             server.queue = queue
-            readings.append(server.read(at))
-        assert totals_of(*readings).queue_full_seconds == {"app.sock": pytest.approx(0.2 + 0.1)}
-        assert totals_of(*readings).brimming_seconds == pytest.approx(0.1 + 0.1)
-
-    def test_socket_that_a_reload_removed_is_dropped(self):
-        """A reload may rename a socket; the old name has no total any more."""
-        server = Server(socket=":40001")
-        first = server.read(10.0)
-        server.socket = ":40002"
-        server.reload(11.0)
-        assert list(totals_of(first, server.read(12.0)).queue_seconds) == [":40002"]
+            watched.sample(at)
+        assert watched.totals.queue_full_seconds == {"app.sock": pytest.approx(0.2 + 0.1)}
+        assert watched.totals.brimming_seconds == pytest.approx(0.1 + 0.1)
 
 
 class TestOccupancy:
@@ -518,11 +444,6 @@ class TestOccupancy:
         server = Server()
         totals = totals_of(*(server.read(at) for at in (1.0, 1.2, 9.0, 9.2)))
         assert sum(totals.occupancy) == totals.samples == 4
-
-
-def test_dates_of_uwsgi_are_epoch():
-    """The simulated spawn times are epoch seconds, as in uWSGI."""
-    assert workers_of(Server(born=3.7).read(5.0))[0].last_spawn == EPOCH + 3
 
 
 def _on_time(phase: float, seconds: float, period: float) -> float:
@@ -558,28 +479,35 @@ class TestLost:
 
     def test_lost_requests_of_a_worker_that_a_reload_removed_stay_lost(self):
         """The response times count all requests since the start, those of former workers too."""
-        server = Server(processes=2)
+        server, watched = watch(processes=2)
         server.busy(0, 3)
-        integrals = Integrals()
-        integrals.add(server.read(10.0), STEP)
+        watched.sample(10.0)
         server.kill(2)
-        integrals.add(server.read(10.2), STEP)
+        watched.sample(10.2)
         server.respawn(2, 10.3)
-        integrals.add(server.read(10.4), STEP)
+        watched.sample(10.4)
         server.reload(11.0, processes=1)
         for at in range(12, 40):
             server.serve(1, 1)
-            integrals.add(server.read(float(at)), STEP)
-        assert integrals.response_times.totals.lost == 3
+            watched.sample(float(at))
+        assert watched.totals.response_times.lost == 3
 
-    def test_recycled_worker_loses_nothing(self):
-        """A recycled worker first finishes its requests, as its count of requests shows."""
-        server = Server()
-        server.busy(3, 0, 0, 0)
-        first = server.read(10.0)
-        server.serve(1, 3)
-        server.respawn(1, 10.1)
-        assert totals_of(first, server.read(10.2)).workers[0].lost == 0
+    @pytest.mark.parametrize(
+        ("change", "later", "lost"),
+        [
+            (lambda server: (server.serve(1, 3), server.respawn(1, 10.1)), 10.2, [3 - 3, 0, 0, 0]),
+            (lambda server: server.reload(11.0), 12.0, [0] * 4),
+            (lambda server: (server.serve(1, 1), server.respawn(1, 10.9), server.serve(1, 20)), 11.2, [2, 0, 0, 0]),
+        ],
+        ids=[
+            "a recycled worker first finishes its requests",
+            "a full reload resets all counts, so its lost requests are unknown",
+            "what the successor served was not completed by the predecessor",
+        ],
+    )
+    def test_what_is_lost(self, change, later, lost):
+        totals = step(change, later, before=lambda server: server.busy(3, 0, 0, 0))
+        assert [total.lost for total in totals.workers] == lost
 
     def test_a_request_too_short_for_a_sample_is_lost(self):
         """Requests count when they begin, so what ended its process is lost, once; not so with `lazy-apps`."""
@@ -598,24 +526,6 @@ class TestLost:
             found = [totals_of(*readings, *between, server.read(10.4)).workers for between in ([], [dead])]
             assert found[0][0].lost == lost
             assert found[1][0].lost == 1  # the dead process is seen, and its count with it
-
-    def test_full_reload_is_not_counted(self):
-        """A full reload resets all counts, so its lost requests are unknown."""
-        server = Server()
-        server.busy(3, 3, 3, 3)
-        first = server.read(10.0)
-        server.reload(11.0)
-        assert [total.lost for total in totals_of(first, server.read(12.0)).workers] == [0] * 4
-
-    def test_successor_is_counted_apart(self):
-        """What the successor served before uWSGI's next document was not completed by the predecessor."""
-        server = Server()
-        server.busy(3, 0, 0, 0)
-        first = server.read(10.0)
-        server.serve(1, 1)
-        server.respawn(1, 10.9)
-        server.serve(1, 20)
-        assert totals_of(first, server.read(11.2)).workers[0].lost == 2
 
 
 def overflowing(

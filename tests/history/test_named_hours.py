@@ -6,11 +6,10 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
+from tests.history.watched import Watched
 from tests.support.simulated_server import Server
 from tests.support.windows import window
 from uwsgi_headroom.history import named_hours
-from uwsgi_headroom.history.hour import History
-from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.named_hours import OTHERS, DestinationHour, RouteHour
 from uwsgi_headroom.history.totals import RouteTotals, copy_totals
 from uwsgi_headroom.history.window import RouteWindow
@@ -18,7 +17,6 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Destination, Waits
 from uwsgi_headroom.routes import ServedRoutes
 
-STEP = 1.0
 NAMES = ("other", "GET /a", "POST /b")
 
 
@@ -30,22 +28,22 @@ def read(at: float, *threads: int, names: tuple[str, ...] = NAMES, generations: 
     return replace(server.read(at), routes=routes)
 
 
-class Watched:
+class Routed(Watched):
     """Integrals and histories of some readings."""
 
     def __init__(self, *readings: Reading) -> None:
-        self.integrals, self.history, self.hour = Integrals(), History(), RouteHour()
+        super().__init__()
+        self.hour = RouteHour()
         for reading in readings:
-            self.integrals.add(reading, STEP)
-            self.history.add(reading.at, self.integrals.totals)
-            self.hour.add(reading.at, self.integrals.totals.routes)
+            self.add(reading)
+            self.hour.add(reading.at, self.totals.routes)
 
     @property
-    def totals(self) -> RouteTotals:
-        assert self.integrals.totals.routes
-        return self.integrals.totals.routes
+    def routes(self) -> RouteTotals:
+        assert self.totals.routes
+        return self.totals.routes
 
-    def window(self, seconds: float, until: float | None = None) -> RouteWindow:
+    def routes_of(self, seconds: float, until: float | None = None) -> RouteWindow:
         window = self.history.window(seconds, until)
         assert window
         routes = self.hour.of(window)
@@ -55,21 +53,21 @@ class Watched:
 
 def test_time_between_two_samples_is_linear():
     """One thread that becomes three within a second: two seconds."""
-    totals = Watched(read(10, 1), read(11, 1, 1, 1, 2)).totals
+    totals = Routed(read(10, 1), read(11, 1, 1, 1, 2)).routes
     assert totals.by_route() == {"other": 0, "GET /a": 2, "POST /b": 0.5}
     assert totals.observed_seconds == 1
 
 
 def test_a_gap_adds_nothing():
     """A pause longer than the longest step is not observed."""
-    totals = Watched(*(read(at, 1, 2) for at in (10, 11, 60, 61))).totals
+    totals = Routed(*(read(at, 1, 2) for at in (10, 11, 60, 61))).routes
     assert (totals.observed_seconds, totals.by_route()["GET /a"]) == (2, 2)
 
 
 def test_off_there_is_nothing():
     """Without routes in the readings, there are no totals and no window."""
-    watched = Watched(*(replace(read(at, 1), routes=None) for at in (1.0, 2.0, 3.0)))
-    assert watched.integrals.totals.routes is None
+    watched = Routed(*(replace(read(at, 1), routes=None) for at in (1.0, 2.0, 3.0)))
+    assert watched.totals.routes is None
     window = watched.history.window(60)
     assert window
     assert watched.hour.of(window) is None
@@ -81,55 +79,55 @@ def test_a_process_that_is_gone_has_no_busy_threads():
     gone = read(11, 1, 1)
     processes = {pid: process for pid, process in gone.host.processes.items() if pid != 101}
     gone = replace(gone, host=replace(gone.host, processes=processes))
-    assert Watched(read(10, 1, 1), gone).totals.by_route()["GET /a"] == 1
+    assert Routed(read(10, 1, 1), gone).routes.by_route()["GET /a"] == 1
 
 
 def test_all_routes_together_are_the_observed_concurrency():
     """Over any samples, the seconds of all routes are those of the busy threads of all workers."""
     random = Random(3)
     samples = [read(0.5 * number, *random.choices((0, 1, 2), k=random.randrange(8))) for number in range(200)]
-    watched = Watched(*samples)
-    busy = sum(worker.busy_seconds or 0.0 for worker in watched.integrals.totals.workers)
-    assert sum(watched.totals.by_route().values()) == pytest.approx(busy)
+    watched = Routed(*samples)
+    busy = sum(worker.busy_seconds or 0.0 for worker in watched.totals.workers)
+    assert sum(watched.routes.by_route().values()) == pytest.approx(busy)
     window = watched.history.window(60)
     busy = sum(worker.busy_seconds or 0.0 for worker in window.workers)
-    assert sum(watched.window(60).seconds.values()) == pytest.approx(busy)
-    assert watched.window(60).observed_seconds == window.observed_seconds
+    assert sum(watched.routes_of(60).seconds.values()) == pytest.approx(busy)
+    assert watched.routes_of(60).observed_seconds == window.observed_seconds
 
 
 def test_a_number_that_passes_to_another_route_starts_at_zero():
     """What the earlier route had counts as `other` in windows, and no counter but a forgotten one ever falls."""
     after = ("other", "GET /new", "POST /b")
-    watched = Watched(
+    watched = Routed(
         *(read(at, 1, 2) for at in (0, 1, 2, 3)),
         *(read(at, 0, 2, names=("other", "", "POST /b")) for at in (4, 5)),
         *(read(at, 1, 2, names=after, generations=(1, 2, 1)) for at in (6, 7, 8)),
     )
     # GET /a had 3 s under its name, and half a second after its last sample, which is part of the 2.5 s of `other`.
-    assert watched.totals.by_route() == {"other": 2.5, "GET /new": 2.5, "POST /b": 8.0}
-    assert watched.window(60).seconds == {"other": 5.5, "GET /new": 2.5, "POST /b": 8.0}
-    assert watched.window(2).seconds == {"other": 0.0, "GET /new": 2.0, "POST /b": 2.0}
-    assert watched.window(3, until=3).seconds == {"other": 3.0, "GET /new": 0.0, "POST /b": 3.0}
+    assert watched.routes.by_route() == {"other": 2.5, "GET /new": 2.5, "POST /b": 8.0}
+    assert watched.routes_of(60).seconds == {"other": 5.5, "GET /new": 2.5, "POST /b": 8.0}
+    assert watched.routes_of(2).seconds == {"other": 0.0, "GET /new": 2.0, "POST /b": 2.0}
+    assert watched.routes_of(3, until=3).seconds == {"other": 3.0, "GET /new": 0.0, "POST /b": 3.0}
 
 
 def test_routes_that_appear_do_not_restart_the_history():
     """The hour goes on, and a window that begins before the route has it from its first sample on."""
     early = ServedRoutes(("other",), (1,), {1: {0: 0}})
-    watched = Watched(
+    watched = Routed(
         *(replace(read(at, 0), routes=early) for at in (0.0, 1.0, 2.0, 3.0)), *(read(at, 1) for at in (4, 5))
     )
     assert watched.history.seconds == 5
-    assert watched.window(60).seconds == {"other": 3.5, "GET /a": 1.5, "POST /b": 0}
-    assert watched.window(1, until=1.0).seconds == {"other": 1.0, "GET /a": 0, "POST /b": 0}
+    assert watched.routes_of(60).seconds == {"other": 3.5, "GET /a": 1.5, "POST /b": 0}
+    assert watched.routes_of(1, until=1.0).seconds == {"other": 1.0, "GET /a": 0, "POST /b": 0}
 
 
 def test_copies_do_not_change():
     """A scrape renders a copy while samples go on."""
-    watched = Watched(read(10, 1), read(11, 1))
-    copy = copy_totals(watched.integrals.totals)
-    watched.integrals.add(read(12, 1), STEP)
+    watched = Routed(read(10, 1), read(11, 1))
+    copy = copy_totals(watched.totals)
+    watched.add(read(12, 1))
     assert copy.routes.by_route()["GET /a"] == 1
-    assert watched.totals.by_route()["GET /a"] == 2
+    assert watched.routes.by_route()["GET /a"] == 2
 
 
 POSTGRES, REDIS = Destination("backend", ("10.0.0.5:5432",)), Destination("backend", ("10.0.0.6:6379",))

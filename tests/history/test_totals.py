@@ -1,8 +1,9 @@
-"""Totals of what happens now and then: counts of the kernel, lives of workers, queues beside free threads."""
+"""Totals of what happens now and then: counts of the kernel, lives of workers, responses that nobody read."""
 
 import os
 import signal
 import socket
+import struct
 import time
 from collections.abc import Callable
 
@@ -11,12 +12,13 @@ from msgspec.structs import replace
 
 from tests.analysis.test_findings import findings_by_code, idle
 from tests.analysis.test_log_findings import judged
-from tests.history.test_window import Watched, watch
-from tests.support.real_uwsgi import Uwsgi, accepting, wait_until
-from tests.support.simulated_server import Server, Slot
+from tests.history.watched import Watched, watch
+from tests.support.real_uwsgi import Uwsgi, accepting, uwsgi, wait_until
+from tests.support.simulated_server import Server, Slot, reading
 from tools.scenarios.actions import find_accept_lock_holder
-from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.history.totals import INSTANT
+from uwsgi_headroom import stats
+from uwsgi_headroom.history.totals import INSTANT, Totals
+from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import Throttling
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.memory import OomKills
@@ -31,24 +33,19 @@ from uwsgi_headroom.record import (
     TrackedConnections,
     Waits,
 )
+from uwsgi_headroom.stats import Snapshot
 
 QUOTA = Quota("/app", 1.0, 4)
 
 
-def integrate(*facts: HostFacts) -> Integrals:
+def totals_of(*facts: HostFacts) -> Totals:
     """The totals after one reading a second with these facts."""
-    server, integrals = Server(), Integrals()
+    watched = Watched(longest_step=2.0)
     for second, each in enumerate(facts):
-        reading = server.read(1000.0 + second)
-        host = replace(
-            reading.host,
-            throttling=each.throttling,
-            oom_kills=each.oom_kills,
-            tracked=each.tracked,
-            waits=each.waits or reading.host.waits,
-        )
-        integrals.add(replace(reading, host=host), longest_step=2.0)
-    return integrals
+        made = watched.server.read(1000.0 + second)
+        counts = {"throttling": each.throttling, "oom_kills": each.oom_kills, "tracked": each.tracked}
+        watched.add(replace(made, host=replace(made.host, waits=each.waits, **counts)))
+    return watched.totals
 
 
 @pytest.mark.parametrize(
@@ -62,7 +59,7 @@ def integrate(*facts: HostFacts) -> Integrals:
 )
 def test_periods_of_a_quota(counts, grown):
     """Totals never decrease, and are unknown without a quota."""
-    totals = integrate(*[HostFacts(throttling=each) for each in counts]).totals
+    totals = totals_of(*[HostFacts(throttling=each) for each in counts])
     assert (totals.quota_periods, totals.throttled_periods, totals.throttled_seconds) == grown
 
 
@@ -76,20 +73,20 @@ def test_periods_of_a_quota(counts, grown):
 )
 def test_processes_that_were_killed(kills, grown):
     """Those of the cgroup count, else those of the host."""
-    assert integrate(*[HostFacts(oom_kills=each) for each in kills]).totals.oom_kills == grown
+    assert totals_of(*[HostFacts(oom_kills=each) for each in kills]).oom_kills == grown
 
 
 def test_packets_of_untracked_connections():
     """Growth counts; where connections are not tracked, it is not known."""
     counts = [TrackedConnections(1, 9, dropped) for dropped in (40, 43, 43, 47)]
-    assert integrate(*[HostFacts(tracked=each) for each in counts]).totals.untracked == 7
-    assert integrate(HostFacts()).totals.untracked is None
+    assert totals_of(*[HostFacts(tracked=each) for each in counts]).untracked == 7
+    assert totals_of(HostFacts()).untracked is None
 
 
 def test_threads_in_a_shared_connection_and_before_a_full_pipe():
     """Both are areas under the number of threads, as for every state."""
     waits = [Waits(threads={"backend": 2.0, "pipe": 1.0}, shared=shared, output=1.0) for shared in (0.0, 2.0, 2.0)]
-    totals = integrate(*[HostFacts(waits=each) for each in waits]).totals
+    totals = totals_of(*[HostFacts(waits=each) for each in waits])
     assert totals.shared_connection_seconds == 3.0
     assert totals.output_blocked_seconds == 2.0
 
@@ -98,9 +95,9 @@ def test_time_in_which_a_loop_is_held():
     """It counts from sample to sample, of each worker; without loops nothing is known."""
     held, free = LoopUse(LoopHold("sleep"), True, 1.0), LoopUse(LoopHold("sleep"), False, 0.0)
     loops = [{}, {1: held}, {1: held}, {1: free, 2: held}]
-    workers = integrate(*[HostFacts(waits=Waits(off="one thread", loops=each)) for each in loops]).totals.workers
+    workers = totals_of(*[HostFacts(waits=Waits(off="one thread", loops=each)) for each in loops]).workers
     assert [worker.loop_held_seconds for worker in workers] == [2.0, 0.5, 0.0, 0.0]
-    workers = integrate(*[HostFacts(waits=Waits(off="no right"))] * 2).totals.workers
+    workers = totals_of(*[HostFacts(waits=Waits(off="no right"))] * 2).workers
     assert {worker.loop_held_seconds for worker in workers} == {None}
 
 
@@ -118,7 +115,7 @@ def grown(*lives: tuple[int | None, ...]) -> int | None:
             server[1].reported_memory = None if memory is None else memory * MB
             watched.sample(second)
             second += 1.0
-    kilobytes = watched.integrals.totals.workers[0].grown_kilobytes
+    kilobytes = watched.totals.workers[0].grown_kilobytes
     return None if kilobytes is None else kilobytes // 1024
 
 
@@ -144,7 +141,7 @@ def test_a_window_has_its_growth():
     for second in range(10):
         server[1].reported_memory = (20 + 3 * second) * MB
         watched.sample(float(second))
-    assert watched.history.window(4).workers[0].grown_kilobytes == 4 * 3 * 1024
+    assert watched.window(4).workers[0].grown_kilobytes == 4 * 3 * 1024
 
 
 def test_time_without_a_worker():
@@ -154,8 +151,8 @@ def test_time_without_a_worker():
         server[1].state = "starting" if 2 <= second <= 6 else "idle"
         server[2].state = "starting" if 4 <= second <= 8 else "idle"
         watched.sample(float(second))
-    assert watched.integrals.totals.no_worker_seconds == 2.0
-    assert watched.integrals.totals.starting_seconds == 10.0, "five of each"
+    assert watched.totals.no_worker_seconds == 2.0
+    assert watched.totals.starting_seconds == 10.0, "five of each"
 
 
 def test_time_in_handlers_of_signals():
@@ -166,21 +163,10 @@ def test_time_in_handlers_of_signals():
     for second in range(10):
         server[1].state = "signal" if 2 <= second <= 6 else "idle"
         watched.sample(float(second))
-    totals = watched.integrals.totals
+    totals = watched.totals
     assert totals.handler_seconds == 5.0
     assert totals.full_seconds == 5.0
     assert [worker.busy_seconds for worker in totals.workers] == [0.0, 9.0]
-
-
-def test_a_reload_is_a_gap():
-    """Over a full reload nothing is known, so nothing is added."""
-    server, watched = watch(processes=1)
-    server[1].state = "starting"
-    watched.sample(0.0)
-    server.reload(0.5)
-    server[1].state = "starting"
-    watched.sample(1.0)
-    assert watched.integrals.totals.no_worker_seconds == 0.0
 
 
 def idle_seconds(*samples: tuple[int | None, int]) -> float | None:
@@ -190,7 +176,7 @@ def idle_seconds(*samples: tuple[int | None, int]) -> float | None:
         server.queue = queue
         server.busy(*(int(place < busy) for place in range(2)))
         watched.sample(float(second))
-    return watched.integrals.totals.idle_queue_seconds
+    return watched.totals.idle_queue_seconds
 
 
 @pytest.mark.parametrize(
@@ -210,20 +196,20 @@ def test_requests_that_wait_beside_a_free_thread(samples, seconds):
 @pytest.mark.parametrize(("busy", "idle"), [(1, 0.0), (0, 2.0)])
 def test_the_threads_of_the_socket(busy, idle):
     """With `map-socket`, only the threads count that take requests from the socket where requests wait."""
-    server, integrals = Server(processes=2, threads=1, queue=3), Integrals()
+    server, watched = watch(processes=2, threads=1, queue=3)
     server.busy(busy, 0)
     setup = Setup(Options(), None, None, {server.socket: (1,)}, mapped=True)
     for second in range(3):
         sample = server.read(float(second))
-        integrals.add(replace(sample, host=replace(sample.host, setup=setup)), 1.0)
-    assert integrals.totals.idle_queue_seconds == idle
+        watched.add(replace(sample, host=replace(sample.host, setup=setup)))
+    assert watched.totals.idle_queue_seconds == idle
 
 
 def test_unknown_threads():
     """With stats-no-cores it is unknown."""
     watched = Watched(Server(cores=False, queue=5))
     watched.sample(*map(float, range(3)))
-    assert watched.integrals.totals.idle_queue_seconds is None
+    assert watched.totals.idle_queue_seconds is None
 
 
 def answers(server: Uwsgi) -> bool:
@@ -259,7 +245,7 @@ def count(serve: Callable[[Server], None], *, cores: bool = True, samples: int =
     for second in range(samples):
         watched.sample(float(second))
         serve(server)
-    window = watched.history.window(60)
+    window = watched.window(60)
     return window.unanswered
 
 
@@ -351,3 +337,50 @@ def test_a_log_that_proves_the_cause_says_it_instead():
         by_code = judged(replace(idle(), unanswered=2000), log)
         assert next(iter(by_code)) == code
         assert ("requests_unanswered" in by_code) == (agreed == 0)
+
+
+def errors_of(window: Window | None) -> list[int | None]:
+    return [worker.write_errors for worker in window.workers]
+
+
+def test_write_errors_without_cores():
+    """With stats-no-cores it is unknown, and so it is after that until the window begins later."""
+    server, watched = watch(processes=1, cores=False)
+    for second in range(20):
+        server.cores = not 5 <= second < 10
+        server[1].write_errors += 1
+        watched.sample(float(second))
+        if second == 4:
+            assert errors_of(watched.window(60)) == [4]
+        if second == 9:
+            assert errors_of(watched.window(60)) == [None]
+    assert errors_of(watched.window(60)) == [None]
+    assert errors_of(watched.window(5)) == [5]
+
+
+def leave_early(server: Uwsgi) -> None:
+    """Asks for a response, and resets the connection before it is written."""
+    with socket.create_connection(("127.0.0.1", server.http), 20) as client:
+        client.sendall(b"GET /?io_ms=300 HTTP/1.0\r\n\r\n")
+        wait_until(lambda: b'"in_request":1' in server.document(), what="the request")
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+@pytest.mark.integration
+def test_a_client_that_leaves():
+    """uWSGI counts a response for a client that has left, and the window has it."""
+    with uwsgi("--processes", "1", "--threads", "2") as server:
+        watched = Watched()
+        snapshots: list[Snapshot] = []
+
+        def sample() -> int | None:
+            snapshot = stats.decode(server.document())
+            snapshots.append(replace(snapshot, sockets=()))  # uWSGI adds their queues after a second
+            return snapshot.workers[0].write_errors
+
+        assert sample() == 0
+        leave_early(server)
+        wait_until(sample, what="the write error")
+    for at, snapshot in enumerate((snapshots[0], snapshots[-1], snapshots[-1])):
+        watched.add(reading(float(at), snapshot, HostFacts()))
+    assert errors_of(watched.window(60)) == [1]

@@ -5,18 +5,16 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from tests.history.watched import Watched, totals_of
 from tests.store.test_codec import full_record
 from tests.support.simulated_server import Server
 from uwsgi_headroom.history.hour import History
-from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.rows import compare_rows, pack_row
 from uwsgi_headroom.history.totals import Totals, WaitTotals
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import STATES, LockUse, Waits
 from uwsgi_headroom.store.codec import decode_record, encode_record
 from uwsgi_headroom.store.record import merge_records
-
-STEP = 1.0
 
 
 def waiting(busy: int = 0, *, pg: float = 0.0, lock: dict[int, float] | None = None, **threads: float) -> Waits:
@@ -26,13 +24,6 @@ def waiting(busy: int = 0, *, pg: float = 0.0, lock: dict[int, float] | None = N
 def read(at: float, waits: Waits | None, server: Server | None = None) -> Reading:
     reading = (server or Server(processes=2)).read(at)
     return replace(reading, host=replace(reading.host, waits=waits))
-
-
-def totals_of(*readings: Reading) -> Totals:
-    integrals = Integrals()
-    for reading in readings:
-        integrals.add(reading, STEP)
-    return integrals.totals
 
 
 def seconds(totals: Totals, state: str) -> float:
@@ -79,11 +70,7 @@ def test_waits_of_a_worker_that_is_no_more():
 
 def history_of(waits: Callable[[int], Waits | None], first: int = 10, last: int = 40) -> History:
     """A reading a second, with the waits of its time."""
-    integrals, history = Integrals(), History()
-    for at in range(first, last + 1):
-        integrals.add(read(at, waits(at)), STEP)
-        history.add(at, integrals.totals)
-    return history
+    return Watched().add(*(read(at, waits(at)) for at in range(first, last + 1))).history
 
 
 def test_windows():

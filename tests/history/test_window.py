@@ -6,31 +6,12 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
+from tests.history.watched import Watched, watch
 from tests.support.simulated_server import Server
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history import counts
 from uwsgi_headroom.history.hour import History
-from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import Totals, WorkerTotals
-
-
-class Watched:
-    """A server whose readings go into totals and a history, as in the exporter."""
-
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self.integrals = Integrals()
-        self.history = History()
-
-    def sample(self, *times: float) -> None:
-        for at in times:
-            self.integrals.add(self.server.read(at), 1.0)
-            self.history.add(at, self.integrals.totals)
-
-
-def watch(**options: object) -> tuple[Server, Watched]:
-    server = Server(**options)
-    return server, Watched(server)
 
 
 def history_of(*rows: tuple[float, Totals]) -> History:
@@ -112,10 +93,10 @@ class TestLength:
         watched.sample(0.0, 1.0)
         hours = 8 * 3600.0
         watched.sample(hours)
-        assert watched.history.window(60) is None
+        assert watched.window() is None
         server.serve(1, 30)
         watched.sample(hours + 20)
-        window = watched.history.window(60)
+        window = watched.window()
         assert (window.seconds, window.workers[0].requests) == (20, 30)
 
     def test_outage_shorter_than_the_window_is_within_it(self):
@@ -123,7 +104,7 @@ class TestLength:
         watched = Watched(Server())
         for at in (0.0, 1.0, 40.0, 41.0, 61.0):
             watched.sample(at)
-        window = watched.history.window(60)
+        window = watched.window()
         assert window.seconds == 60
         assert window.gap_seconds == pytest.approx(59)
         assert window.observed_seconds == pytest.approx(1)
@@ -142,12 +123,12 @@ class TestGrowth:
         server.serve(1, 10, each=0.15, cpu=0.02)
         for at in (1.0, 2.0):
             watched.sample(at)
-        window = watched.history.window(1)
+        window = watched.window(1)
         assert (window.seconds, window.exceptions) == (1, 0)
         assert window.full_seconds == 0
         assert window.queue_seconds == {"app.sock": pytest.approx(4)}
         assert [worker.busy_seconds for worker in window.workers] == [2, 1]
-        window = watched.history.window(60)
+        window = watched.window()
         first = window.workers[0]
         assert (first.worker_id, first.requests, first.static_requests) == (1, 10, 2)
         assert (first.running_time, first.cpu_seconds) == (pytest.approx(1.5), 0.2)
@@ -193,7 +174,7 @@ class TestGrowth:
         watched.sample(2.0)
         server.serve(1, 2)
         watched.sample(3.0)
-        window = watched.history.window(60)
+        window = watched.window()
         assert (window.reloads, window.seconds, window.workers[0].requests) == (1, 3, 142)
         assert window.observed_seconds + window.gap_seconds == pytest.approx(3)
 
@@ -204,7 +185,7 @@ class TestGrowth:
         server[1].resident = 40 << 20
         server.respawn(2, 0.5)
         watched.sample(1.0)
-        window = watched.history.window(60)
+        window = watched.window()
         first, second = window.workers
         assert (first.resident_bytes, first.resident_growth) == (40 << 20, -(10 << 20))
         assert (second.resident_bytes, second.resident_growth) == (50 << 20, None)
@@ -217,7 +198,7 @@ class TestUnknown:
         server[1].running_time = None
         watched = Watched(server)
         watched.sample(0.0, 1.0)
-        window = watched.history.window(60)
+        window = watched.window()
         worker = window.workers[0]
         assert (worker.busy_seconds, worker.cpu_seconds, worker.running_time, worker.resident_bytes) == (None,) * 4
         assert window.queue_seconds == {}
@@ -228,7 +209,7 @@ class TestUnknown:
         watched.sample(0.0)
         server.host, server.queue = False, None
         watched.sample(*range(1, 70))
-        window = watched.history.window(60)
+        window = watched.window()
         assert (window.workers[0].cpu_seconds, window.queue_seconds) == (None, {})
 
     @pytest.mark.parametrize(("spawned", "end", "cpu"), [(0, Server.cheap, 0.25), (1, Server.kill, 0.75)])
@@ -247,7 +228,7 @@ class TestUnknown:
         if not spawned:
             end(server, 1)
         watched.sample(4.0)
-        assert watched.history.window(60).workers[0].cpu_seconds == cpu
+        assert watched.window().workers[0].cpu_seconds == cpu
 
     def test_facts_that_came_are_unknown_until_they_cover_the_window(self):
         """CPU time known for the last ten seconds is not that of a minute."""
@@ -282,10 +263,10 @@ class TestChanges:
         watched.sample(*range(10))
         server.reload(9.1, processes=processes)
         watched.sample(9.5)
-        assert watched.history.window(60) is None
+        assert watched.window() is None
         server.serve(1, 10)
         watched.sample(10.5)
-        window = watched.history.window(60)
+        window = watched.window()
         assert (window.seconds, [worker.requests for worker in window.workers]) == (1, [10] + [0] * (processes - 1))
 
     def test_other_sockets_restart_the_history(self):
@@ -294,9 +275,9 @@ class TestChanges:
         watched.sample(0.0, 1.0)
         server.socket = "b.sock"
         watched.sample(2.0)
-        assert watched.history.window(60) is None
+        assert watched.window() is None
         watched.sample(3.0)
-        assert list(watched.history.window(60).queue_seconds) == ["b.sock"]
+        assert list(watched.window().queue_seconds) == ["b.sock"]
 
 
 def test_rows_cost_what_the_docstring_says():

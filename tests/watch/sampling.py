@@ -1,10 +1,14 @@
-"""A fleet that samples, and waiting for what has no event."""
+"""A fleet that samples, what it writes, and waiting for what has no event."""
 
 import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
+from msgspec import Struct, field
+
+from uwsgi_headroom.store.record import Minute
 from uwsgi_headroom.watch.fleet import Fleet
 
 
@@ -25,3 +29,23 @@ async def until(is_met: Callable[[], object], seconds: float = 60) -> None:
     while not is_met():
         assert time.monotonic() < end
         await asyncio.sleep(0.001)
+
+
+class Written(Struct):
+    """Takes the place of a history's writer, and keeps what it gets."""
+
+    minutes: list[Minute] = field(default_factory=list)
+    problem: str = ""
+    size: int = 0
+    dropped: int = 0
+    path: str = "/nonexistent"
+
+    def put(self, minute: Minute) -> None:
+        self.minutes.append(minute)
+
+    def close(self, _seconds: float) -> None:
+        pass
+
+    def of(self, server: str) -> list[tuple[int, Any]]:
+        """The minutes of a server that have a record, with it."""
+        return [(each.minute, each.record) for each in self.minutes if each.server == server and each.record]

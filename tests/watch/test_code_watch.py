@@ -10,16 +10,15 @@ from tests.support.simulated_server import Server
 from uwsgi_headroom.record import CodeLook, CodeSight, Line
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.code_watch import CHECK, CodeSetting, CodeWatch
-from uwsgi_headroom.watch.pace import CpuBudget
 from uwsgi_headroom.watch.watch import Watch
 
 QUICK = CodeSetting(seconds=0.001, most_cpu=1.0)
 SIGHT = CodeSight(1, 7, Line("work", "/srv/shop.py", 3), "cpu", "", 1.0)
 
 
-def watched(setting: CodeSetting, budget: CpuBudget | None = None) -> Watch:
+def watched(setting: CodeSetting) -> Watch:
     """The watch of a server that was read just now."""
-    watch = Watch("shop", Unix("/run/shop.stats"), code=setting, budget=budget)
+    watch = Watch("shop", Unix("/run/shop.stats"), code=setting)
     reading = Server().read(time.monotonic())
     watch.reader.outcome = watch.reading = reading
     return watch

@@ -12,7 +12,9 @@ import pytest
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents.deploys import Deploy
+from uwsgi_headroom.record import CodeLook
 from uwsgi_headroom.store.writer import HistoryWriter
+from uwsgi_headroom.watch.code_watch import CodeSetting
 from uwsgi_headroom.watch.kept_history import restore
 
 WRITERS: list[HistoryWriter] = []
@@ -159,6 +161,19 @@ def test_a_storm_of_reloads():
     deploy = deployed.run(200, each=0.15).deploy
     assert deploy.status == "unknown"
     assert deploy.reloads < 8
+
+
+def test_the_code_of_both_sides():
+    """It explains a deploy; before one, the code of the last minutes is not kept for it."""
+    deployed = Deployed()
+    watch = deployed.scripted.watch
+    watch.set_code(CodeSetting())
+    watch.code.history.add(deployed.now, CodeLook(), 3.0)
+    deployed.run(60)
+    assert watch.deploys._usual.code is None
+    deployed.reload().run(130)
+    latest = watch.deploys.latest
+    assert (latest.explains_before.code.looks, latest.explains_after.code.looks) == (1, 0)
 
 
 @pytest.mark.parametrize(

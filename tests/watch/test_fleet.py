@@ -226,26 +226,22 @@ def test_one_that_is_silent_costs_the_others_nothing():
     assert [isinstance(observation.outcome, Reading) for observation in observations] == [False] * 5 + [True]
 
 
-def test_observing_reads_nothing():
+async def test_observing_reads_nothing():
     """For any number of scrapes, the server has only the connections of its sampling."""
+    clients = 0
 
-    async def run() -> None:
-        clients = 0
+    def behave(connection: socket.socket, _ended: object) -> None:
+        nonlocal clients
+        clients += 1
+        connection.sendall(document("minified"))
 
-        def behave(connection: socket.socket, _ended: object) -> None:
-            nonlocal clients
-            clients += 1
-            connection.sendall(document("minified"))
-
-        with bad_servers.serving("unix", behave) as address:
-            fleet = Fleet([make_server(address)])
-            await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
-            assert clients == 1
-            for observations in await asyncio.gather(*(fleet.observe() for _ in range(50))):
-                assert [isinstance(observation.outcome, Reading) for observation in observations] == [True]
-            assert clients == 1
-
-    asyncio.run(run())
+    with bad_servers.serving("unix", behave) as address:
+        fleet = Fleet([make_server(address)])
+        await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
+        assert clients == 1
+        for observations in await asyncio.gather(*(fleet.observe() for _ in range(50))):
+            assert [isinstance(observation.outcome, Reading) for observation in observations] == [True]
+        assert clients == 1
 
 
 async def test_a_server_that_was_never_read():
@@ -287,10 +283,3 @@ async def test_closing_ends_every_read():
         await asyncio.sleep(0)
         await fleet.close()
         assert isinstance(await asyncio.wait_for(reading, 60), ReadError)
-
-
-def test_no_server_at_all():
-    """An empty fleet has no observations."""
-    fleet = Fleet([])
-    assert asyncio.run(fleet.observe()) == []
-    asyncio.run(fleet.close())

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import cast
 
+from tests.support.clock import MovableClock
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
 from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES
@@ -32,22 +33,14 @@ class Watched:
         return sum(batch.lines for batch in self.batches)
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+def reader_of(watches: Sequence[Watched], clock: MovableClock) -> LogReader:
+    return LogReader(lambda: cast("list[Watch]", list(watches)), clock.clock.monotonic)
 
 
-def reader_of(watches: Sequence[Watched], clock: Clock) -> LogReader:
-    return LogReader(lambda: cast("list[Watch]", list(watches)), clock)
-
-
-async def turns(reader: LogReader, clock: Clock, number: int, seconds: float = 0.5) -> None:
+async def turns(reader: LogReader, clock: MovableClock, number: int, seconds: float = 0.5) -> None:
     for _ in range(number):
         await reader.turn()
-        clock.now += seconds
+        clock.move(seconds)
 
 
 def test_every_log_is_read(tmp_path):
@@ -55,7 +48,7 @@ def test_every_log_is_read(tmp_path):
     paths = [tmp_path / f"{number}.log" for number in range(200)]
     for path in paths:
         path.touch()
-    watches, clock = [Watched(UwsgiLog(str(path))) for path in paths], Clock()
+    watches, clock = [Watched(UwsgiLog(str(path))) for path in paths], MovableClock()
     reader = reader_of(watches, clock)
     asyncio.run(turns(reader, clock, 1))
     for path in paths:
@@ -69,7 +62,7 @@ def test_every_log_is_read(tmp_path):
 
 def test_a_log_that_grows_by_200_megabytes_a_second(tmp_path):
     """It is read in part; the event loop goes on meanwhile, and the CPU time stays within its share."""
-    path, clock = tmp_path / "shop.log", Clock()
+    path, clock = tmp_path / "shop.log", MovableClock()
     path.touch()
     watched = Watched(UwsgiLog(str(path)))
     reader = reader_of([watched], clock)
@@ -93,7 +86,7 @@ def test_a_log_that_grows_by_200_megabytes_a_second(tmp_path):
                 for _ in range(100_000_000 // len(block)):
                     await asyncio.sleep(0)
                     file.write(block)
-            clock.now += 0.5
+            clock.move(0.5)
             before = time.process_time()
             await reader.turn()
             spent += time.process_time() - before
@@ -111,7 +104,7 @@ async def test_the_share_of_the_cpu_is_kept(tmp_path, monkeypatch):
     """A log of nothing but known messages costs more than its share: what is above is left, and then skipped."""
     share = 1e-5  # less than a block takes on any machine
     monkeypatch.setattr(log_reader, "MOST_CPU", share)
-    path, clock = tmp_path / "shop.log", Clock()
+    path, clock = tmp_path / "shop.log", MovableClock()
     path.touch()
     watched = Watched(UwsgiLog(str(path)))
     reader = reader_of([watched], clock)
@@ -121,7 +114,7 @@ async def test_the_share_of_the_cpu_is_kept(tmp_path, monkeypatch):
     for number in range(20):
         with path.open("ab") as file:
             file.write(b"".join(KNOWN % (number * 40_000 + each) for each in range(40_000)))
-        clock.now += 0.5
+        clock.move(0.5)
         left, lines = reader._cpu_left + share * 0.5, watched.lines
         await reader.turn()
         without_time.append(left <= 0)
@@ -141,7 +134,7 @@ async def test_a_hung_file_keeps_no_other_waiting(tmp_path, monkeypatch):
             answers.wait(30)
             return super().read(now, most, cpu_until)
 
-    path, clock = tmp_path / "shop.log", Clock()
+    path, clock = tmp_path / "shop.log", MovableClock()
     path.touch()
     hung, other = Watched(Hung(str(tmp_path / "hung.log"))), Watched(UwsgiLog(str(path)))
     reader = reader_of([hung, other], clock)
@@ -160,7 +153,7 @@ async def test_a_hung_file_keeps_no_other_waiting(tmp_path, monkeypatch):
 
 def test_without_logs_there_is_no_thread():
     """Nothing runs for servers whose log is not configured."""
-    clock = Clock()
+    clock = MovableClock()
     before = threading.active_count()
     asyncio.run(turns(reader_of([], clock), clock, 3))
     assert threading.active_count() == before

@@ -3,28 +3,15 @@
 from typing import Any
 
 import pytest
-from msgspec import Struct, field
 
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
+from tests.watch.sampling import Written
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.store.record import Minute, merge_records
 
 FIRST = EPOCH // 60  # EPOCH is 20 s after the end of this minute
-
-
-class Written(Struct):
-    """Takes the place of a writer, and keeps what it gets."""
-
-    minutes: list[Minute] = field(default_factory=list)
-
-    def put(self, minute: Minute) -> None:
-        self.minutes.append(minute)
-
-    @property
-    def records(self) -> list[tuple[int, Any]]:
-        return [(minute.minute - FIRST, minute.record) for minute in self.minutes if minute.record]
 
 
 def busy(server: Server) -> None:
@@ -43,13 +30,17 @@ class Watched(ScriptedWatch):
         if seconds:
             self.go_on(seconds)
 
+    @property
+    def records(self) -> list[tuple[int, Any]]:
+        return [(minute - FIRST, record) for minute, record in self.writer.of("shop")]
+
     def go_on(self, seconds: int) -> None:
         self.seconds(self.server, seconds, lambda _: busy(self.server))
 
 
 def test_minutes_end_with_the_clock():
     """A record ends with the first sample of the next minute; the first one is shorter."""
-    records = Watched(170).writer.records
+    records = Watched(170).records
     assert [minute for minute, _ in records] == [1, 2, 3]
     assert [record.window.seconds for _, record in records] == [40.0, 60.0, 60.0]
     assert [record.until - EPOCH for _, record in records] == [40.0, 100.0, 160.0]
@@ -64,7 +55,7 @@ def test_the_last_minute_of_a_watch():
     watch = Watched(50)
     watch.watch.finish_minute()
     watch.watch.finish_minute()
-    assert [(minute, record.window.seconds) for minute, record in watch.writer.records] == [(1, 40.0), (2, 10.0)]
+    assert [(minute, record.window.seconds) for minute, record in watch.records] == [(1, 40.0), (2, 10.0)]
 
 
 def test_all_minutes_together_are_the_totals():
@@ -76,7 +67,7 @@ def test_all_minutes_together_are_the_totals():
     watch.go_on(75)
     watch.watch.finish_minute()
     totals = watch.watch.integrals.totals
-    merged = merge_records([record for _, record in watch.writer.records])
+    merged = merge_records([record for _, record in watch.records])
     assert [worker.requests for worker in merged.window.workers] == [worker.requests for worker in totals.workers]
     assert merged.window.observed_seconds == pytest.approx(totals.observed_seconds)
     assert merged.window.gap_seconds == pytest.approx(totals.gap_seconds)
@@ -90,7 +81,7 @@ def test_a_minute_in_which_the_server_goes_down():
     watch = Watched(50)
     for second in range(1, 200):
         watch.read(ReadError("refused", "nothing listens"), at=50.0 + second)
-    records = watch.writer.records
+    records = watch.records
     assert [minute for minute, _ in records] == [1, 2, 3, 4]
     assert [record.window.observed_seconds for _, record in records] == pytest.approx([40.0, 10.0, 0.0, 0.0], abs=0.6)
 
@@ -99,7 +90,7 @@ def test_another_number_of_workers():
     """After a reload to fewer workers, records begin anew: rows of other workers cannot be compared."""
     watch, smaller = Watched(70), Server(1, 4)
     watch.seconds(smaller, 90, lambda _: smaller.serve(1, 1, each=0.1))
-    records = watch.writer.records
+    records = watch.records
     assert [len(record.window.workers) for _, record in records] == [2, 1, 1]
     assert records[-1][1].window.workers[0].requests <= 90
 
@@ -110,7 +101,7 @@ def test_a_clock_that_is_set_back():
     object.__setattr__(watch.clock, "epoch", lambda: EPOCH + watch.now - 3600)
     watch.go_on(120)
     watch.watch.finish_minute()
-    records = watch.writer.records
+    records = watch.records
     assert sum(record.window.seconds for _, record in records) == pytest.approx(230.0)
     assert all(record.window.seconds > 0 for _, record in records)
     assert min(minute for minute, _ in records) < -50
@@ -140,7 +131,7 @@ def test_a_server_that_was_never_read_costs_nothing(monkeypatch):
     assert len(cuts) == 4
     kinds = [event.kind for minute in watch.writer.minutes for event in minute.events]
     assert sorted(kinds) == ["exporter_started", "server_down"]
-    assert watch.writer.records == []
+    assert watch.records == []
 
 
 def test_a_failing_writer_loses_no_sample():

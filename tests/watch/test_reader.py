@@ -97,23 +97,19 @@ async def test_documents_between_the_kernels_facts(tmp_path):
     assert outcomes[1].host is outcomes[2].host is outcomes[0].host
 
 
-def test_twenty_readers_are_one_connection():
+async def test_twenty_readers_are_one_connection():
     """Twenty simultaneous callers get one reading through one connection."""
-
-    async def run() -> None:
-        with counted(answering=False) as server:
-            reader = Reader("shop", Unix(server.address))
-            asking = [asyncio.create_task(reader.read()) for _ in range(20)]
-            await asyncio.to_thread(wait_until, lambda: server.clients)
-            asking += [asyncio.create_task(reader.read()) for _ in range(5)]
-            await asyncio.sleep(0)
-            server.may_answer.set()
-            outcomes = await asyncio.gather(*asking)
-            assert isinstance(outcomes[0], Reading)
-            assert all(outcome is outcomes[0] for outcome in outcomes)
-        assert server.clients == 1
-
-    asyncio.run(run())
+    with counted(answering=False) as server:
+        reader = Reader("shop", Unix(server.address))
+        asking = [asyncio.create_task(reader.read()) for _ in range(20)]
+        await asyncio.to_thread(wait_until, lambda: server.clients)
+        asking += [asyncio.create_task(reader.read()) for _ in range(5)]
+        await asyncio.sleep(0)
+        server.may_answer.set()
+        outcomes = await asyncio.gather(*asking)
+        assert isinstance(outcomes[0], Reading)
+        assert all(outcome is outcomes[0] for outcome in outcomes)
+    assert server.clients == 1
 
 
 def test_a_reading_says_when_it_was_taken():
@@ -153,18 +149,14 @@ def growing_by_less_than(megabytes: int) -> Iterator[None]:
         gc.enable()
 
 
-def test_no_document_is_kept():
+async def test_no_document_is_kept():
     """A read's bytes, which contain variables of requests, are freed; the next document is compared by hash."""
-
-    async def run() -> None:
-        with counted() as server:
-            server.answer = DOCUMENT + b" " * 2**20
-            with growing_by_less_than(1):
-                reader = Reader("shop", Unix(server.address))
-                for _ in range(3):
-                    assert isinstance(await reader.read(), Reading)
-
-    asyncio.run(run())
+    with counted() as server:
+        server.answer = DOCUMENT + b" " * 2**20
+        with growing_by_less_than(1):
+            reader = Reader("shop", Unix(server.address))
+            for _ in range(3):
+                assert isinstance(await reader.read(), Reading)
 
 
 @pytest.mark.parametrize(("size_cap", "reason"), [(2**19, "too_large"), (2**21, "not_json"), (2**22, "timeout")])
@@ -181,20 +173,6 @@ async def test_a_failed_read_holds_nothing(size_cap, reason):
         for _ in range(5):
             outcome = await reader.read()
             assert outcome.reason == reason
-
-
-async def test_a_server_that_is_back():
-    """The read after a failure brings a reading."""
-    with counted() as server:
-        server.answer = b"what?"
-
-        reader = Reader("shop", Unix(server.address), clock=MovableClock().clock)
-        failed = await reader.read()
-        assert failed.reason == "not_json"
-        server.answer = DOCUMENT
-        assert isinstance(await reader.read(), Reading)
-        assert reader.errors == {"not_json": 1}
-    assert server.clients == 2
 
 
 async def test_a_waiter_that_is_gone_does_not_end_the_read():
@@ -421,13 +399,6 @@ def test_routes_survive_a_reload(watched):
     assert totals.routes.by_route() == before, "the time of the reload is a gap"
     watched.read(busy("/export", last_spawn=9))
     assert totals.routes.by_route()["POST /export"] > before["POST /export"]
-
-
-def test_after_a_restart_of_the_exporter_names_begin_anew(watched, tmp_path):
-    """Nothing is stored: another watch knows no route."""
-    for _ in range(3):
-        named = watched.read(busy("/export"))
-    assert (named, Watched(tmp_path / "other").read(busy("/export"))) == ({0: "POST /export"}, {0: "other"})
 
 
 def test_a_request_without_variables_is_other(watched):

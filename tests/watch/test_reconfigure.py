@@ -11,34 +11,14 @@ from msgspec import structs
 
 from tests.support import bad_servers
 from tests.support.captured_documents import document
-from tests.watch.sampling import sampling, until
+from tests.watch.sampling import Written, sampling, until
 from tests.watch.test_fleet import listening
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import ServerConfig, make_server
 from uwsgi_headroom.config.settings import DEFAULT_SETTINGS, Settings
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.store.record import Minute
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
-
-
-class Written:
-    """A writer that keeps what it gets."""
-
-    def __init__(self) -> None:
-        self.minutes: list[Minute] = []
-        self.problem, self.size, self.dropped = "", 0, 0
-        self.path = "/nonexistent"
-
-    def put(self, minute: Minute) -> None:
-        self.minutes.append(minute)
-
-    def close(self, _seconds: float) -> None:
-        pass
-
-    def count(self, server: str) -> int:
-        """The number of minutes of a server that have a record."""
-        return sum(minute.server == server and bool(minute.record) for minute in self.minutes)
 
 
 def reconfigured(
@@ -199,15 +179,15 @@ async def test_sampling_follows_at_once():
             removed = fleet.watches()[1]
             await samples(removed, 5)
             before, earlier = fleet.watches()[0].integrals.totals.samples, -1
-            while written.count("gone") != earlier:  # a minute has ended meanwhile: the next one needs samples, too
-                earlier = written.count("gone")
+            while len(written.of("gone")) != earlier:  # a minute has ended meanwhile: the next one needs samples, too
+                earlier = len(written.of("gone"))
                 await samples(removed, removed.integrals.totals.samples + 3)
             await fleet.reconfigure([kept, make_server(api, name="api")], DEFAULT_SETTINGS)
             after = removed.integrals.totals.samples
             await samples(fleet.watches()[1], 2)
             await samples(fleet.watches()[0], before + 2)
             assert removed.integrals.totals.samples == after
-            assert written.count("gone") == earlier + 1
+            assert len(written.of("gone")) == earlier + 1
             assert not [task for task in asyncio.all_tasks() if task.get_name() == "sample gone"]
 
 

@@ -127,9 +127,17 @@ def shop():
         yield address
 
 
-def make_fleet(*patterns: str, named: tuple[str, ...] = ()) -> Fleet:
-    servers = [make_server(address, name=f"server{number}") for number, address in enumerate(named)]
-    return Fleet(servers, probe=ProbeConfig(tuple(parse_pattern(pattern, "test") for pattern in patterns)))
+class Sampled(Fleet):
+    """A fleet that samples from its making until it is closed."""
+
+    def __init__(self, *patterns: str, named: tuple[str, ...] = ()) -> None:
+        servers = [make_server(address, name=f"server{number}") for number, address in enumerate(named)]
+        super().__init__(servers, probe=ProbeConfig(tuple(parse_pattern(pattern, "test") for pattern in patterns)))
+        self.running = asyncio.create_task(self.run())
+
+    async def close(self) -> None:
+        self.running.cancel()
+        await super().close()
 
 
 async def ask(fleet: Fleet, target: str, *headers: tuple[bytes, bytes], query: str | None = None) -> Response:
@@ -171,7 +179,7 @@ async def test_answers_of_a_target_that_is_down(tmp_path):
         "localhost:1": "unreachable",  # a name that leads to loopback
     }
 
-    fleet = make_fleet("127.0.0.9:1", "localhost:1", f"{tmp_path}/*.stats")
+    fleet = Sampled("127.0.0.9:1", "localhost:1", f"{tmp_path}/*.stats")
     for target, reason in expected.items():
         response = await ask(fleet, target)
         body = bytes(response.body).decode()
@@ -186,7 +194,7 @@ def test_off_unless_configured():
     paths = [getattr(route, "path", "") for route in create_application(Fleet([])).routes]
     assert "/probe" not in paths
     assert "/metrics" in paths
-    assert make_route(make_fleet())
+    assert make_route(Fleet([], probe=ProbeConfig()))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +215,7 @@ def test_off_unless_configured():
     ],
 )
 async def test_parameters(query):
-    response = await ask(make_fleet(), "", query=query)
+    response = await ask(Sampled(), "", query=query)
     assert (response.status_code, bytes(response.body).decode()) == (400, metrics_route._USAGE)
 
 
@@ -223,7 +231,7 @@ async def test_many_probes_share_one_reading_and_its_rendering(monkeypatch):
     monkeypatch.setattr(metrics_route, "families", families)
 
     with counted_server() as server:
-        fleet = make_fleet(f"{Path(server.address).parent}/*")
+        fleet = Sampled(f"{Path(server.address).parent}/*")
         route = make_route(fleet)
         answers = await asyncio.gather(*(request(route, server.address) for _ in range(100)))
         assert {answer.status_code for answer in answers} == {200}
@@ -235,7 +243,7 @@ async def test_many_probes_share_one_reading_and_its_rendering(monkeypatch):
 
 async def test_formats(shop):
     """Text or OpenMetrics, compressed or not, as the client accepts."""
-    fleet = make_fleet(f"{Path(shop).parent}/*")
+    fleet = Sampled(f"{Path(shop).parent}/*")
     route = make_route(fleet)
     response = await request(route, shop, (b"accept", b"application/openmetrics-text"), (b"accept-encoding", b"gzip"))
     assert response.headers["content-encoding"] == "gzip"
@@ -250,7 +258,7 @@ async def test_formats(shop):
 
 async def test_a_full_house():
     """A sentence, and when to try again; configured servers are not affected."""
-    fleet = make_fleet("127.0.*.*:1", named=("file:///nowhere",))
+    fleet = Sampled("127.0.*.*:1", named=("file:///nowhere",))
     for number in range(MOST_PROBED):
         fleet.probed.find(f"127.0.0.{number}:1", [])
     response = await ask(fleet, "127.0.1.0:1")
@@ -272,7 +280,7 @@ async def test_an_error_about_a_target_is_that_targets_failure(monkeypatch, capl
 
     monkeypatch.setattr(metrics_route, "families", families)
 
-    fleet = make_fleet(f"{Path(shop).parent}/*")
+    fleet = Sampled(f"{Path(shop).parent}/*")
     for _ in range(2):
         body = bytes((await ask(fleet, shop)).body).decode()
         assert "\nprobe_success 0.0\n" in body
@@ -284,7 +292,7 @@ async def test_an_error_about_a_target_is_that_targets_failure(monkeypatch, capl
 
 async def test_cancelled_at_every_await(shop):
     """The next probe of the same target works."""
-    fleet = make_fleet(f"{Path(shop).parent}/*")
+    fleet = Sampled(f"{Path(shop).parent}/*")
     route = make_route(fleet)
 
     async def works():

@@ -4,6 +4,7 @@ time a worker can have added, and which requests ended without an answer."""
 from __future__ import annotations
 
 import math
+from operator import attrgetter
 from typing import NamedTuple
 
 from uwsgi_headroom.history.totals import INSTANT, CpuTotals, Totals
@@ -179,23 +180,22 @@ class Unanswered:
         self._pending = requests if requests > 0 and seconds <= INSTANT * requests else 0
 
 
+_get_counters = attrgetter(
+    *("requests", "running_time", "transmitted_bytes"),
+    *("static_requests", "routed_requests", "write_errors", "read_errors"),  # these explain why there was no answer
+)
+
+
 def _sum(workers: tuple[Worker, ...]) -> _Served | None:
     """What the workers have done; None if that is not known of each."""
     requests, calls, seconds, sent = 0, 0, 0.0, 0
     for worker in workers:
-        if (
-            worker.requests is None
-            or worker.running_time is None
-            or worker.transmitted_bytes is None
-            or worker.static_requests is None
-            or worker.routed_requests is None
-            or worker.write_errors is None
-            or worker.read_errors is None
-        ):
+        counters = _get_counters(worker)
+        if None in counters:
             return None
-        errors = (worker.exceptions or 0) + (worker.respawns or 0) + worker.write_errors + worker.read_errors
-        requests += worker.requests - worker.static_requests - worker.routed_requests - errors
+        served, running_time, sent_bytes, *explained = counters
+        requests += served - sum(explained) - (worker.exceptions or 0) - (worker.respawns or 0)
         calls += sum([app.requests or 0 for app in worker.apps])
-        seconds += worker.running_time
-        sent += worker.transmitted_bytes
+        seconds += running_time
+        sent += sent_bytes
     return _Served(requests, calls, seconds, sent) if workers else None

@@ -21,20 +21,25 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, zip_longest
 from operator import attrgetter, sub
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.history.derived import CpuUse, ServiceTime, Unanswered
 from uwsgi_headroom.history.named_hours import add_route_time
 from uwsgi_headroom.history.totals import Totals, WaitTotals, WorkerTotals
 from uwsgi_headroom.history.window import QUANTITIES, WORKER
-from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.backlogs import ListenOverflows
+from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.memory import OomKills
+from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import STATES, Backlog, LockUse, LoopUse, Setup, Waits, is_tcp
 from uwsgi_headroom.response_times.queue_waits import Left, QueueFollower
-from uwsgi_headroom.response_times.recorder import Completed, Queued, ResponseTimeRecorder
+from uwsgi_headroom.response_times.recorder import Completed, ResponseTimeRecorder
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import Worker
 
@@ -46,15 +51,15 @@ class Integrals:
 
     def __init__(self, bounds: Iterable[float] = (), threshold: float | None = None) -> None:
         self.totals = Totals()
-        self._before: Reading | None = None
-        self._levels: _Levels | None = None  # at the last sample
+        self._before: tuple[Reading, Snapshot] | None = None
+        self._levels = _NO_LEVELS  # at the last sample
         self._until: float | None = None  # the end of the time that is accounted for
-        self._broken = False
+        self._broken = True  # whether no sample precedes the next one without a failed read
         self._service_time = ServiceTime()
         self._cpu_use = CpuUse()
         self.response_times = ResponseTimeRecorder(bounds, threshold)
         self._removed = WorkerTotals(running_time=0.0)  # of workers that a reload has removed
-        self._completed = Completed(0, None, 0)
+        self._completed = Completed()
         self._queues: dict[str, Backlog] = {}  # at the last sample
         self._may_overflow = False  # whether a queue was full since the overflows were last read
         self._brims = False  # whether, at the last sample, a queue held one connection more than its limit
@@ -73,33 +78,34 @@ class Integrals:
     def add(self, reading: Reading, longest_step: float) -> None:
         """Add a sample. A reading of an emperor or router, or one not newer than the last outcome, adds nothing."""
         snapshot = reading.snapshot
-        before = self._before
         if not isinstance(snapshot, Snapshot) or (self._until is not None and reading.at <= self._until):
             return
-        totals = self.totals
-        earlier: tuple[Worker, ...] = (
-            before.snapshot.workers if before and isinstance(before.snapshot, Snapshot) else ()
-        )
-        at_rest = before is not None and reading.has_same_workers(before)
-        reloaded = not at_rest and is_reload(earlier, snapshot.workers)
+        totals, workers = self.totals, snapshot.workers
+        before, earlier = self._before or (replace(reading, host=HostFacts()), snapshot)  # the first grows by nothing
+        at_rest = reading.has_same_workers(before)
+        reloaded = not at_rest and is_reload(earlier.workers, workers)
         totals.reloads += reloaded
         # A document without workers (uWSGI has not created them yet) has no levels from which a step could begin.
-        same_slots = len(earlier) == len(snapshot.workers)
-        joined = same_slots and not self._broken and not reloaded
-        bridged = before is not None and joined and reading.at - before.at <= longest_step
-        step = reading.at - before.at if before and bridged else 0.0
+        joined = len(earlier.workers) == len(workers) and not self._broken and not reloaded
+        bridged = joined and reading.at - before.at <= longest_step
+        step = bridged * (reading.at - before.at)
         levels = self._levels
-        if levels is None or not (at_rest and bridged):
-            self._set_slots(len(snapshot.workers))
-            self._add_workers(earlier, snapshot.workers, reading, reloaded=reloaded)
-            levels = _find_levels(reading, snapshot.workers)
+        if not (at_rest and bridged):
+            self._set_slots(len(workers))
+            self._add_workers(earlier.workers, workers, before, reading, reloaded=reloaded)
+            levels = _find_levels(reading, workers)
             self._completed = _completed([self._removed, *totals.workers])
-        self._cpu_use.add(totals, reading, snapshot.workers, bridged=bridged)
-        self._service_time.note(reading, snapshot.workers)
-        if before is None or snapshot is not before.snapshot:
-            totals.configured = sum_if_all_known([worker.threads for worker in snapshot.workers])
-            totals.available = sum_if_all_known([worker.available_threads for worker in snapshot.workers])
-        _add_levels(totals, self._levels, levels, step)
+        self._cpu_use.add(totals, reading, workers, bridged=bridged)
+        self._service_time.note(reading, workers)
+        if snapshot is not earlier or reading.host.spooled is not before.host.spooled:
+            spooled = reading.host.spooled
+            totals.configured = sum_if_all_known([worker.threads for worker in workers])
+            totals.available = sum_if_all_known([worker.available_threads for worker in workers])
+            totals.spooled = sum_if_all_known(
+                [spooled.get(name) for name in {spooler.directory for spooler in snapshot.spoolers}]
+            )
+            _add_parts(totals, earlier, snapshot, reloaded=reloaded)
+        _add_levels(totals, self._levels if bridged else levels, levels, step)
         if bridged:
             totals.observed_seconds += step
             self._until = reading.at
@@ -107,13 +113,10 @@ class Integrals:
             self._gap_to(reading.at)
         self._add_queues(reading, step)
         self._add_idle_queue(reading.host.setup, levels, step)
-        _add_parts(totals, before, reading, reloaded=reloaded)
-        self._unanswered.add(totals, snapshot.workers, joined=joined)
-        self._add_overflows(before, reading)
-        _add_throttling(totals, before, reading)
-        _add_oom_kills(totals, before, reading)
-        _add_untracked(totals, before, reading)
-        _add_waits(totals, before, reading, step)
+        self._unanswered.add(totals, workers, joined=joined)
+        self._add_overflows(before.host.overflows, reading.host.overflows)
+        _add_kernel_counts(totals, before.host, reading.host)
+        _add_waits(totals, before.host.waits or _NO_WAITS, reading.host.waits or _NO_WAITS, reading.at, step)
         totals.routes = add_route_time(totals.routes, before, reading, step)
         if levels.available:
             ratio = min(1.0, levels.busy / levels.available)
@@ -122,29 +125,25 @@ class Integrals:
         left, accepted = self._follow_queues(reading, levels, step, reloaded=reloaded)
         self.response_times.add(
             reading,
-            snapshot.workers,
-            self._completed,
+            workers,
+            Completed(*self._completed[:4], self._queued, totals.refused, totals.reloads),
             joined=bridged,
-            queued=Queued(self._queued, totals.refused),
-            reloads=totals.reloads,
             left=left,
             accepted=accepted,
         )
         totals.response_times = self.response_times.totals
         self._add_misses()
         totals.samples += 1
-        self._before, self._levels, self._broken = reading, levels, False
+        self._before, self._levels, self._broken = (reading, snapshot), levels, False
 
     def add_partial(self, reading: Reading) -> None:
         """Add a sample between two others, of which response times alone take what it shows. One that does not follow
         the last sample without a failed read or a reload adds nothing."""
-        before, snapshot = self._before, reading.snapshot
-        if before is None or self._broken:
+        if self._before is None or self._broken or not isinstance(reading.snapshot, Snapshot):
             return
-        if isinstance(snapshot, Snapshot) and isinstance(before.snapshot, Snapshot):
-            then, workers = before.snapshot.workers, snapshot.workers
-            if len(then) == len(workers) and not is_reload(then, workers):
-                self.response_times.follow(reading, workers)
+        then, workers = self._before[1].workers, reading.snapshot.workers
+        if len(then) == len(workers) and not is_reload(then, workers):
+            self.response_times.follow(reading, workers)
 
     def _set_slots(self, number: int) -> None:
         """Have totals of this number of workers. Those of removed ones still count in the response times."""
@@ -158,22 +157,33 @@ class Integrals:
         del workers[number:]
 
     def _add_workers(
-        self, earlier: tuple[Worker, ...], workers: tuple[Worker, ...], reading: Reading, *, reloaded: bool
+        self,
+        earlier: tuple[Worker, ...],
+        workers: tuple[Worker, ...],
+        before: Reading,
+        reading: Reading,
+        *,
+        reloaded: bool,
     ) -> None:
-        """Add the growth of each worker's own figures since the last reading, of which `earlier` are the workers."""
-        before = self._before
-        for index, (total, now) in enumerate(zip(self.totals.workers, workers, strict=True)):
-            then = earlier[index] if index < len(earlier) else None
+        """Add the growth of each worker's own figures since the reading before, of which `earlier` are the workers."""
+        for total, then, now in zip_longest(self.totals.workers, earlier[: len(workers)], workers):
             # An unchanged document has the same Worker objects, and none of their figures has changed.
-            if before is not None and now is then and _is_as_before(now, before, reading):
+            if self.totals.samples and now is then and _is_as_before(now, before, reading):
                 continue
             _add_counters(total, then, now, reloaded, self._service_time.bound(now, reading.at))
-            if before and then and self._levels and not reloaded:
-                total.lost += _count_lost(then, now, self._levels.workers[index][0] or 0, before, reading)
-            _add_process(total, before, then, reading, now)
-            _add_memory_growth(total, then, now)
-            _add_residency(total, before, reading, now)
-            _note_known_since(total, reading, now)
+            is_new = then is None or now.pid != then.pid or now.last_spawn != then.last_spawn
+            if then and not reloaded:
+                total.lost += _count_lost(then, now, before, reading)
+            _add_process(total, before.host, reading, now.pid or 0, is_new=is_new)
+            if is_new:
+                total.peak_kilobytes = None
+            if now.resident_bytes is not None:
+                _add_memory_growth(total, now.resident_bytes // 1024)
+            if threads := reading.host.threads.get(now.pid or 0):
+                _add_residency(total, before.host.threads.get(now.pid or 0, {}), threads)
+            for name, since in _KNOWN_SINCE:
+                if (getattr(now, name) is None) != (getattr(total, since) is None):
+                    _note_since(total, since, reading.at, is_known=getattr(now, name) is not None)
 
     def _gap_to(self, at: float) -> None:
         if self._until is None:
@@ -258,15 +268,14 @@ class Integrals:
         counted = [int(number + _ROUNDING) for number in misses.total]
         totals.judged, totals.missed_slow, totals.missed_waited, totals.missed_lost, totals.missed_refused = counted
 
-    def _add_overflows(self, before: Reading | None, reading: Reading) -> None:
-        now, then = reading.host.overflows, before.host.overflows if before else None
-        if now:
-            grown = max(0, now.overflows - then.overflows) if then else 0
-            self.totals.overflows = (self.totals.overflows or 0) + grown
-            own = grown if then and (self._may_overflow or now.alone) else 0
-            self.totals.refused = (self.totals.refused or 0) + own
-            if now is not then:
-                self._may_overflow = False
+    def _add_overflows(self, then: ListenOverflows | None, now: ListenOverflows | None) -> None:
+        if now is None:
+            return
+        grown = max(0, now.overflows - (then or now).overflows)
+        own = grown * (self._may_overflow or bool(now.alone))
+        self.totals.overflows = (self.totals.overflows or 0) + grown
+        self.totals.refused = (self.totals.refused or 0) + own
+        self._may_overflow &= now is then
 
 
 def _is_one_free(setup: Setup | None, levels: _Levels, sockets: list[str]) -> bool:
@@ -276,33 +285,30 @@ def _is_one_free(setup: Setup | None, levels: _Levels, sockets: list[str]) -> bo
     return any(levels.free.intersection(setup.socket_holders.get(name, levels.free)) for name in sockets)
 
 
-def _add_throttling(totals: Totals, before: Reading | None, reading: Reading) -> None:
-    """Add the growth of the kernel's counts, which grow during a gap as well."""
-    now, then = reading.host.throttling, before.host.throttling if before else None
-    if now is None or now is then:
-        return
-    since = then if then and then.periods <= now.periods else now
-    totals.quota_periods = (totals.quota_periods or 0) + now.periods - since.periods
-    totals.throttled_periods = (totals.throttled_periods or 0) + now.throttled_periods - since.throttled_periods
-    totals.throttled_seconds = (totals.throttled_seconds or 0.0) + now.throttled_seconds - since.throttled_seconds
+def _add_kernel_counts(totals: Totals, then: HostFacts, now: HostFacts) -> None:
+    """Add the growth of the kernel's counts, which grow during a gap as well. Counts that fall have begun anew."""
+    quota, tracked, kills = now.throttling, now.tracked, now.oom_kills
+    if quota and quota is not then.throttling:
+        since = then.throttling or quota
+        if since.periods > quota.periods:
+            since = quota
+        totals.quota_periods = (totals.quota_periods or 0) + quota.periods - since.periods
+        totals.throttled_periods = (totals.throttled_periods or 0) + quota.throttled_periods - since.throttled_periods
+        totals.throttled_seconds = (totals.throttled_seconds or 0.0) + quota.throttled_seconds - since.throttled_seconds
+    if tracked and tracked is not then.tracked:
+        totals.untracked = (totals.untracked or 0) + max(0, tracked.dropped - (then.tracked or tracked).dropped)
+    if kills and kills is not then.oom_kills:
+        _add_oom_kills(totals, then.oom_kills or kills, kills)
 
 
-def _add_oom_kills(totals: Totals, before: Reading | None, reading: Reading) -> None:
-    """Add the growth of the kernel's count of its cgroup, which may be made anew, or of the host."""
-    now, then = reading.host.oom_kills, before.host.oom_kills if before else None
-    if now is None or now is then:
-        return
-    pairs = [(now.cgroup, then.cgroup), (now.host, then.host)] if then else [(now.cgroup, None), (now.host, None)]
-    count, earlier = next((pair for pair in pairs if pair[0] is not None), (None, None))
-    if count is not None:
-        grown = max(0, count - earlier) if earlier is not None else 0
+def _add_oom_kills(totals: Totals, then: OomKills, now: OomKills) -> None:
+    """Add the growth of the count of its cgroup, or of the host if that is not counted."""
+    before, after = then.cgroup, now.cgroup
+    if after is None:
+        before, after = then.host, now.host
+    if after is not None:
+        grown = 0 if before is None else max(0, after - before)
         totals.oom_kills = (totals.oom_kills or 0) + grown
-
-
-def _add_untracked(totals: Totals, before: Reading | None, reading: Reading) -> None:
-    now, then = reading.host.tracked, before.host.tracked if before else None
-    if now and now is not then:
-        totals.untracked = (totals.untracked or 0) + (max(0, now.dropped - then.dropped) if then else 0)
 
 
 _ROUNDING = 1e-6
@@ -338,6 +344,9 @@ class _Levels(NamedTuple):
         return any(accepting for _, accepting in self.workers)
 
 
+_NO_LEVELS = _Levels([], 0, 0, 0, 0, frozenset())
+
+
 def _find_levels(reading: Reading, workers: tuple[Worker, ...]) -> _Levels:
     """The levels of a reading whose document has these workers."""
     levels = [(reading.busy_threads(worker), worker.accepting) for worker in workers]
@@ -349,43 +358,40 @@ def _find_levels(reading: Reading, workers: tuple[Worker, ...]) -> _Levels:
     return _Levels(levels, sum([busy or 0 for busy, _ in levels]), sum(taken), available, starting, free)
 
 
-def _add_levels(totals: Totals, before: _Levels | None, now: _Levels, step: float) -> None:
+def _add_levels(totals: Totals, then: _Levels, now: _Levels, step: float) -> None:
     """Add the integral over the `step` seconds between two samples to the totals, by linear interpolation. A step of 0
     adds no time; it only turns totals that become known from None to 0."""
-    then = before.workers if before and step else now.workers
-    for total, (busy_then, up_then), (busy, up) in zip(totals.workers, then, now.workers, strict=True):
+    half = step / 2
+    for total, (busy_then, up_then), (busy, up) in zip(totals.workers, then.workers, now.workers, strict=True):
         if busy is not None:
-            area = step * (busy_then + busy) / 2 if busy_then is not None else 0.0
+            area = 0.0 if busy_then is None else half * (busy_then + busy)
             total.busy_seconds = (total.busy_seconds or 0.0) + area
-        total.up_seconds += step * (up_then + up) / 2
-    if before:
-        totals.full_seconds += step * (before.is_full + now.is_full) / 2
+        total.up_seconds += half * (up_then + up)
+    totals.full_seconds += half * (then.is_full + now.is_full)
     if now.workers:
-        none = not now.accepts and not (before or now).accepts
+        none = not now.accepts and not then.accepts
         totals.no_worker_seconds = (totals.no_worker_seconds or 0.0) + step * none
-        starting = step * ((before or now).starting + now.starting) / 2
-        totals.starting_seconds = (totals.starting_seconds or 0.0) + starting
-        handling = step * ((before or now).handling + now.handling) / 2
-        totals.handler_seconds = (totals.handler_seconds or 0.0) + handling
+        totals.starting_seconds = (totals.starting_seconds or 0.0) + half * (then.starting + now.starting)
+        totals.handler_seconds = (totals.handler_seconds or 0.0) + half * (then.handling + now.handling)
 
 
-def _add_parts(totals: Totals, before: Reading | None, reading: Reading, *, reloaded: bool) -> None:
+_PARTS = (
+    ("cache_full", attrgetter("caches"), attrgetter("name", "full")),
+    ("spooler_tasks", attrgetter("spoolers"), attrgetter("directory", "tasks")),
+)
+"""The totals of uWSGI's counters of its parts: the parts, and the name and counter of each."""
+
+
+def _add_parts(totals: Totals, then: Snapshot, now: Snapshot, *, reloaded: bool) -> None:
     """Add the growth of the counters of caches and spoolers, by their names. A counter that falls was reset, as by a
-    full reload or by a cache that was cleared."""
-    now, host = reading.snapshot, reading.host
-    then = before.snapshot if before else None
-    if not isinstance(now, Snapshot) or (before and now is then and host.spooled is before.host.spooled):
-        return
-    earlier = then if isinstance(then, Snapshot) else None
-    if now.caches:
-        full = _sum_by_name((cache.name, cache.full) for cache in now.caches)
-        known = _sum_by_name((cache.name, cache.full) for cache in earlier.caches) if earlier else full
-        totals.cache_full = (totals.cache_full or 0) + _grown(known, full, reloaded=reloaded)
-    if now.spoolers:
-        done = _sum_by_name((spooler.directory, spooler.tasks) for spooler in now.spoolers)
-        known = _sum_by_name((spooler.directory, spooler.tasks) for spooler in earlier.spoolers) if earlier else done
-        totals.spooler_tasks = (totals.spooler_tasks or 0) + _grown(known, done, reloaded=reloaded)
-    totals.spooled = sum_if_all_known([host.spooled.get(name) for name in {each.directory for each in now.spoolers}])
+    cache that was cleared; a name that is new counts from 0 only after a full reload."""
+    for name, get_parts, get_counter in _PARTS:
+        if not get_parts(now):
+            continue
+        after = _sum_by_name(map(get_counter, get_parts(now)))
+        before = dict.fromkeys(after, 0) if reloaded else _sum_by_name(map(get_counter, get_parts(then)))
+        grown = sum([max(0, number - before.get(part, number)) for part, number in after.items()])
+        setattr(totals, name, (getattr(totals, name) or 0) + grown)
 
 
 def _sum_by_name(pairs: Iterable[tuple[str, int | None]]) -> dict[str, int]:
@@ -393,12 +399,6 @@ def _sum_by_name(pairs: Iterable[tuple[str, int | None]]) -> dict[str, int]:
     for name, number in pairs:
         sums[name] = sums.get(name, 0) + (number or 0)
     return sums
-
-
-def _grown(then: Mapping[str, int], now: Mapping[str, int], *, reloaded: bool) -> int:
-    """The growth of counters by name; a name that is new counts from 0 only after a reload."""
-    base = {} if reloaded else then
-    return sum([max(0, number - base.get(name, 0 if reloaded else number)) for name, number in now.items()])
 
 
 def _completed(workers: Sequence[WorkerTotals]) -> Completed:
@@ -438,13 +438,14 @@ def _add_counters(
         total.running_time += min(most_running_time, _increase(then.running_time, now.running_time, reloaded))
 
 
-def _count_lost(then: Worker, now: Worker, busy: int, before: Reading, reading: Reading) -> int:
+def _count_lost(then: Worker, now: Worker, before: Reading, reading: Reading) -> int:
     """The requests in service at the last sample of a process that has ended since, minus those that it completed
     after the sample. uWSGI counts the requests of the next process separately. If more began than were completed or are
     in service, these are lost: requests too short for a sample to see."""
     ended = now.pid != then.pid or (reading.process_is_missing(now) and not before.process_is_missing(then))
     if not ended:
         return 0
+    busy = before.busy_threads(then) or 0
     completed = int(_increase(then.requests, now.requests, reloaded=False))
     of_successor = now.requests_since_spawn or 0 if now.pid and now.pid != then.pid else 0
     seen = max(0, busy - max(0, completed - of_successor))
@@ -467,119 +468,119 @@ def _increase(then: float | None, now: float | None, reloaded: bool) -> float:
     return 0 if then is None else max(0, now - then)
 
 
-def _add_process(
-    total: WorkerTotals, before: Reading | None, then: Worker | None, reading: Reading, now: Worker
-) -> None:
-    process = reading.host.processes.get(now.pid or 0)
+def _add_process(total: WorkerTotals, before: HostFacts, reading: Reading, pid: int, *, is_new: bool) -> None:
+    """Add the CPU time of a worker's process, and take its levels. is_new: whether the process has begun since the
+    reading before; of one that is known for the first time, what it used before is left out."""
+    process = reading.host.processes.get(pid)
+    times = _cpu_times(process)
+    is_known = reading.host.off is None and (process is None or times is not None)  # without a process it uses none
+    if is_known == (total.cpu_since is None):
+        _note_since(total, "cpu_since", reading.at, is_known=is_known)
+    if process is not None:
+        total.resident_bytes = process.resident_bytes or None  # a process that is ending has none
+        total.process_threads = process.threads
+    if times is None:
+        return
+    then = (0.0, 0.0, 0.0) if is_new else _cpu_times(before.processes.get(pid))
+    used, in_kernel, by_children = map(sub, times, then or times)
+    total.cpu_seconds = (total.cpu_seconds or 0.0) + max(0.0, used)
+    total.system_seconds = (total.system_seconds or 0.0) + max(0.0, min(in_kernel, used))
+    total.children_cpu_seconds += max(0.0, by_children)
+
+
+def _cpu_times(process: WorkerProcess | None) -> tuple[float, float, float] | None:
+    """CPU seconds of a process, those of them in the kernel, and those of its children; None if unknown."""
     if process is None:
-        return
-    total.resident_bytes = process.resident_bytes or None  # a process that is ending has none
-    total.process_threads = process.threads
-    seconds = _cpu_seconds(process)
-    if seconds is None:
-        return
-    used, children = 0.0, process.children_cpu_seconds or 0.0
-    used_by_children, in_kernel = 0.0, 0.0
-    if before is not None and (then is None or now.pid != then.pid or now.last_spawn != then.last_spawn):
-        used, used_by_children, in_kernel = seconds, children, process.cpu_system_seconds or 0.0  # a new process
-    elif before is not None and (earlier := before.host.processes.get(process.pid)):
-        known = _cpu_seconds(earlier)
-        used = 0.0 if known is None else max(0.0, seconds - known)
-        in_kernel = max(0.0, (process.cpu_system_seconds or 0.0) - (earlier.cpu_system_seconds or 0.0))
-        if earlier.children_cpu_seconds is not None:
-            used_by_children = max(0.0, children - earlier.children_cpu_seconds)
-    total.cpu_seconds = (total.cpu_seconds or 0.0) + used
-    total.system_seconds = (total.system_seconds or 0.0) + min(in_kernel, used)
-    total.children_cpu_seconds += used_by_children
+        return None
+    user, system = process.cpu_user_seconds, process.cpu_system_seconds
+    if user is None or system is None:
+        return None
+    return user + system, system, process.children_cpu_seconds or 0.0
 
 
-def _add_memory_growth(total: WorkerTotals, then: Worker | None, now: Worker) -> None:
+def _add_memory_growth(total: WorkerTotals, resident: int) -> None:
     """Add how far the memory of the present process, as uWSGI reports it after each request, rose above its highest.
+    resident: kilobytes.
 
     A process begins with what it has after its first request: a fork loads pages that it shared before. The sum of
     these rises is what was lost to a leak, however often a limit of memory ends the process.
     """
-    if then is None or then.pid != now.pid or then.last_spawn != now.last_spawn:
-        total.peak_kilobytes = None
-    if now.resident_bytes is None:
-        return
-    resident, peak = now.resident_bytes // 1024, total.peak_kilobytes
-    total.peak_kilobytes = resident if peak is None else max(peak, resident)
-    total.grown_kilobytes = (total.grown_kilobytes or 0) + (0 if peak is None else max(0, resident - peak))
+    peak = resident if total.peak_kilobytes is None else max(total.peak_kilobytes, resident)
+    total.grown_kilobytes = (total.grown_kilobytes or 0) + peak - (total.peak_kilobytes or peak)
+    total.peak_kilobytes = peak
 
 
-def _add_residency(total: WorkerTotals, before: Reading | None, reading: Reading, now: Worker) -> None:
+def _add_residency(total: WorkerTotals, then: Threads, now: Threads) -> None:
     """Attribute the CPU time of each thread since the last reading to the CPU on which it runs now."""
-    earlier = before.host.threads.get(now.pid or 0, {}) if before else {}
-    for thread, (cpu, seconds) in reading.host.threads.get(now.pid or 0, {}).items():
-        if thread in earlier:
-            used = max(0.0, seconds - earlier[thread][1])
+    for thread, (cpu, seconds) in now.items():
+        if thread in then:
+            used = max(0.0, seconds - then[thread][1])
             total.residency[cpu] = total.residency.get(cpu, 0.0) + used
-
-
-def _note_known_since(total: WorkerTotals, reading: Reading, now: Worker) -> None:
-    """Update the start of the time in which a worker's times are known. A slot without a living process uses no CPU."""
-    process = reading.host.processes.get(now.pid or 0)
-    cpu = reading.host.off is None and (process is None or _cpu_seconds(process) is not None)
-    total.cpu_since = _since(total.cpu_since, cpu, reading.at)
-    for name, since in _KNOWN_SINCE:
-        setattr(total, since, _since(getattr(total, since), getattr(now, name) is not None, reading.at))
 
 
 _KNOWN_SINCE = [(each.name, each.known) for each in WORKER if each.counter and each.known]
 """uWSGI's counters that a document may not have."""
 
 
-def _since(since: float | None, known: bool, at: float) -> float | None:
-    if not known:
-        return None
-    return at if since is None else since
+def _note_since(total: WorkerTotals, since: str, at: float, *, is_known: bool) -> None:
+    """Update the start of the time in which something is known of a worker, which the field `since` has."""
+    if not is_known or getattr(total, since) is None:
+        setattr(total, since, at if is_known else None)
 
 
-def _cpu_seconds(process: WorkerProcess) -> float | None:
-    user, system = process.cpu_user_seconds, process.cpu_system_seconds
-    return None if user is None or system is None else user + system
+_NO_WAITS = Waits(off="not looked at")
 
 
-_NONE = Waits(off="not looked at")
-
-
-def _add_waits(totals: Totals, before: Reading | None, reading: Reading, step: float) -> None:
+def _add_waits(totals: Totals, then: Waits, now: Waits, at: float, step: float) -> None:
     """Add the `step` seconds between two samples to the totals; 0 if the time between them is a gap."""
-    now = reading.host.waits
-    then = (before.host.waits if before else None) or _NONE
-    if now is not None and (now.file_lock or then.file_lock):
+    if now.file_lock or then.file_lock:
         _add_file_lock(totals, then.file_lock, now.file_lock, step)
-    if now is not None and now.loops is not None:
+    if now.loops is not None:
         _add_loops(totals.workers, then.loops or {}, now.loops, step)
-    if now is None or now.off is not None:
+    if now.off is not None:
         if totals.waits is not None:
             totals.waits.since = None
         return
     waits = totals.waits = totals.waits or WaitTotals()
     for name in now.backends:
         waits.backends.setdefault(name, 0.0)
-    _note_locks_read(totals.workers, now, reading.at)
+    for total in totals.workers:
+        _note_since(total, "lock_held_since", at, is_known=now.reads_locks)
+    totals.shared_connection_seconds = totals.shared_connection_seconds or 0.0
+    totals.output_blocked_seconds = totals.output_blocked_seconds or 0.0
     if waits.since is None or then.off is not None:
-        waits.since = reading.at
-        totals.shared_connection_seconds = totals.shared_connection_seconds or 0.0
-        totals.output_blocked_seconds = totals.output_blocked_seconds or 0.0
-        return
-    half = step / 2
+        waits.since = at
+    else:
+        _add_wait_levels(totals, waits, then, now, step)
+
+
+def _add_wait_levels(totals: Totals, waits: WaitTotals, then: Waits, now: Waits, step: float) -> None:
+    half, shared, output = step / 2, totals.shared_connection_seconds or 0.0, totals.output_blocked_seconds or 0.0
     waits.observed_seconds += step
-    waits.disagreement_seconds += half * (_disagreement(then) + _disagreement(now))
     for levels in (then, now):
+        waits.disagreement_seconds += half * abs(sum(levels.threads.values()) - levels.busy)
         for state, number in levels.threads.items():
             waits.seconds[_PLACES[state]] += half * number
         for name, number in levels.backends.items():
             waits.backends[name] = waits.backends.get(name, 0.0) + half * number
-        for worker_id, number in levels.interpreter_lock.items():
-            if worker_id <= len(totals.workers):
-                totals.workers[worker_id - 1].interpreter_lock_seconds += half * number
-    totals.shared_connection_seconds = (totals.shared_connection_seconds or 0.0) + half * (then.shared + now.shared)
-    totals.output_blocked_seconds = (totals.output_blocked_seconds or 0.0) + half * (then.output + now.output)
-    if now.locks and then.locks:
-        _add_locks(totals.workers, then.locks, now.locks, half)
+        for total, number in _by_worker(totals.workers, levels.interpreter_lock):
+            total.interpreter_lock_seconds += half * number
+    totals.shared_connection_seconds = shared + half * (then.shared + now.shared)
+    totals.output_blocked_seconds = output + half * (then.output + now.output)
+    if then.locks and now.locks:
+        both = {worker_id: (then.locks[worker_id], now.locks[worker_id]) for worker_id in then.locks.keys() & now.locks}
+        for total, uses in _by_worker(totals.workers, both):
+            total.lock_seconds += step
+            total.lock_waited_seconds += half * sum([use.waited for use in uses])
+            total.lock_held_seconds += half * sum([bool(use.held) for use in uses])
+
+
+_Of = TypeVar("_Of")
+
+
+def _by_worker(workers: Sequence[WorkerTotals], known: Mapping[int, _Of]) -> list[tuple[WorkerTotals, _Of]]:
+    """What is known of workers by their ids, without those that a reload has removed."""
+    return [(workers[worker_id - 1], each) for worker_id, each in known.items() if worker_id <= len(workers)]
 
 
 def _add_loops(
@@ -587,29 +588,8 @@ def _add_loops(
 ) -> None:
     for total in workers:
         total.loop_held_seconds = total.loop_held_seconds or 0.0
-    for loops in (then, now):
-        for worker_id, use in loops.items():
-            if use.held and worker_id <= len(workers):
-                total = workers[worker_id - 1]
-                total.loop_held_seconds = (total.loop_held_seconds or 0.0) + step / 2
-
-
-def _note_locks_read(workers: Sequence[WorkerTotals], waits: Waits, at: float) -> None:
-    for total in workers:
-        if waits.reads_locks != (total.lock_held_since is not None):
-            total.lock_held_since = at if waits.reads_locks else None
-
-
-def _add_locks(
-    workers: Sequence[WorkerTotals], then: Mapping[int, LockUse], now: Mapping[int, LockUse], half: float
-) -> None:
-    """Add the time between two samples, twice `half` seconds, for the workers whose lock is known in both."""
-    for worker_id in then.keys() & now.keys():
-        if worker_id <= len(workers):
-            total, both = workers[worker_id - 1], (then[worker_id], now[worker_id])
-            total.lock_seconds += 2 * half
-            total.lock_waited_seconds += half * sum([use.waited for use in both])
-            total.lock_held_seconds += half * sum([bool(use.held) for use in both])
+    for total, use in chain(_by_worker(workers, then), _by_worker(workers, now)):
+        total.loop_held_seconds = (total.loop_held_seconds or 0.0) + step / 2 * use.held
 
 
 def _add_file_lock(totals: Totals, then: LockUse | None, now: LockUse | None, step: float) -> None:
@@ -621,11 +601,6 @@ def _add_file_lock(totals: Totals, then: LockUse | None, now: LockUse | None, st
 
 
 _PLACES = {state: place for place, state in enumerate(STATES)}
-
-
-def _disagreement(waits: Waits) -> float:
-    """By how many threads the kernel and uWSGI's document differ."""
-    return abs(sum(waits.threads.values()) - waits.busy)
 
 
 LARGEST_RACE = 16

@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Mapping
+from itertools import chain, repeat
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history.hour import ROW_SECONDS
@@ -18,9 +19,7 @@ from uwsgi_headroom.routes import OTHER_ROUTE, ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 
 
-def add_route_time(
-    totals: RouteTotals | None, before: Reading | None, reading: Reading, step: float
-) -> RouteTotals | None:
+def add_route_time(totals: RouteTotals | None, before: Reading, reading: Reading, step: float) -> RouteTotals | None:
     """Add the `step` seconds between two samples; 0 if the time between them is a gap. Returns the totals, which are
     None until routes are first known."""
     now = reading.routes
@@ -28,11 +27,10 @@ def add_route_time(
         return totals
     totals = totals or RouteTotals()
     _note_names(totals, now)
-    then = before.routes if before else None
-    if before and then and step:
+    if before.routes and step:
         totals.observed_seconds += step
-        for levels, served in ((_count_by_route(before, then), then), (_count_by_route(reading, now), now)):
-            for number, threads in levels.items():
+        for each, served in ((before, before.routes), (reading, now)):
+            for number, threads in _count_by_route(each, served).items():
                 is_same = served.generations[number] == now.generations[number] and now.names[number]
                 totals.seconds[number if is_same else 0] += step / 2 * threads
     return totals
@@ -88,10 +86,10 @@ class RouteHour:
         """The routes in a window, to within a second; None if they are off or were not sampled."""
         if not self._times:
             return None
-        first = _row_at(self._times, self._rows, window.until - window.seconds)
-        last = (
-            _pack(self._latest) if window.until >= self._latest_at else _row_at(self._times, self._rows, window.until)
-        )
+        first = _row_at(self._times, self._rows, window.start)
+        last = _pack(self._latest)
+        if window.until < self._latest_at:
+            last = _row_at(self._times, self._rows, window.until)
         observed = last[0] - first[0]
         if observed <= 0:
             return None
@@ -115,13 +113,11 @@ def _pack(totals: RouteTotals) -> array[float]:
 def _compare(latest: RouteTotals, first: array[float], last: array[float]) -> dict[str, float]:
     """The growth of each route between two rows; of a number without a route, it is growth of `other`."""
     grown = dict.fromkeys(filter(None, latest.names), 0.0)
-    for number, end in enumerate(last):
-        start = first[number] if number < len(first) else 0.0
-        name = latest.names[number]
-        base = min(max(start, latest.bases[number]), end) if name else end
-        grown[OTHER_ROUTE] += base - start
-        if name:
-            grown[name] += end - base
+    starts = chain(first, repeat(0.0))
+    for name, base, start, end in zip(latest.names, latest.bases, starts, last, strict=False):
+        own = bool(name) * (end - min(max(start, base), end))
+        grown[name or OTHER_ROUTE] += own
+        grown[OTHER_ROUTE] += end - start - own
     return grown
 
 
@@ -172,8 +168,7 @@ class DestinationHour:
         """The thread seconds of each destination in a window, to within five seconds."""
         if not self._times:
             return {}
-        begin = window.until - window.seconds
-        first = self._rows[min(bisect_left(self._times, begin), len(self._rows) - 1)]
+        first = self._rows[min(bisect_left(self._times, window.start), len(self._rows) - 1)]
         last = self._totals if window.until >= self._latest_at else _row_at(self._times, self._rows, window.until)
         grown = {
             destination: last[place] - (first[place] if place < len(first) else 0.0)

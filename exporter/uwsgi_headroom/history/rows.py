@@ -87,8 +87,7 @@ _READERS = [
 
 def shape_of(totals: Totals) -> tuple[object, ...]:
     """What rows have in common that can be compared: the number of workers, their sockets and the backends."""
-    backends = totals.waits.backends if totals.waits else {}
-    return (len(totals.workers), *totals.queue_seconds, "backends", *backends)
+    return (len(totals.workers), *totals.queue_seconds, "backends", *(totals.waits or _NO_WAITS).backends)
 
 
 def pack_row(totals: Totals) -> Row:
@@ -112,7 +111,7 @@ def pack_row(totals: Totals) -> Row:
 def compare_rows(first: Row, last: Row, totals: Totals) -> Growth:
     """The growth between two rows of the same shape as the totals."""
     sockets = len(totals.queue_seconds)
-    layout = _lay_out(len(totals.workers), sockets, len(totals.waits.backends) if totals.waits else 0)
+    layout = _lay_out(len(totals.workers), sockets, len((totals.waits or _NO_WAITS).backends))
     early, late = layout.unpack(first), layout.unpack(last)
     doubles = layout.doubles
     grown: list[Any] = list(map(sub, late, early))
@@ -153,13 +152,13 @@ def _lay_out(workers: int, sockets: int, backends: int) -> _Layout:
     }
     places: dict[Quantity, slice] = {}
     sections: dict[tuple[Kind, float], slice] = {}
-    end = doubles = sockets
+    end = sockets
     for (kind, per_unit), section in _SECTIONS.items():
         start = end
         for quantity in section:
             places[quantity] = slice(end, end := end + sizes.get(quantity.of, 1))
         sections[kind, per_unit] = slice(start, end)
-        doubles = end if per_unit == DOUBLE else doubles
+    doubles = sections["time", DOUBLE].stop
     unpack = Struct(f"={doubles}d{end - doubles}I").unpack
     levels = [(place, per_unit) for (kind, per_unit), place in sections.items() if kind == "level"]
     shifts: dict[float, int] = {}  # from a level to its change, by how many of the level are one

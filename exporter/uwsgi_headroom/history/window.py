@@ -67,6 +67,11 @@ class Window(ServerCounts, frozen=True, kw_only=True):  # type: ignore[misc]  # 
     waits: WaitWindow | None = None
 
     @property
+    def start(self) -> float:
+        """The monotonic time of the window's beginning."""
+        return self.until - self.seconds
+
+    @property
     def missed(self) -> int | None:
         """Requests that missed the objective, for any reason."""
         return sum_if_all_known([self.missed_slow, self.missed_waited, self.missed_lost, self.missed_refused])

@@ -87,7 +87,7 @@ class _Memory(Struct):
 
 
 class Estimator:
-    """The estimate of one server's distribution. shares: the share of the requests in each bin; empty at first."""
+    """The estimate of one server's distribution. shares: of the requests in each bin; empty at first."""
 
     def __init__(self, bins: Bins) -> None:
         self.bins = bins

@@ -28,27 +28,27 @@ those of a gap."""
 
 
 class Completed(NamedTuple):
-    """Totals of a server: completed requests without static ones, the sum of their response times in seconds (None if
-    unknown), requests that were lost with their workers, and all completed requests, which have left a queue."""
+    """Totals of a server at one sample."""
 
-    requests: int
-    seconds: float | None
-    lost: int
-    with_static: int = 0
-
-
-class Queued(NamedTuple):
-    """Totals of the listen queues of a server: the integral of their length in seconds (None while no queue is
-    measured), and connections that were dropped because a queue of this server was full (None if unknown)."""
-
+    requests: int = 0
+    """Completed ones, without static files."""
     seconds: float | None = None
+    """The sum of their response times; None if unknown."""
+    lost: int = 0
+    """Requests that were lost with their workers."""
+    with_static: int = 0
+    """All completed requests: they have left a queue."""
+    queued: float | None = None
+    """The integral of the length of the listen queues in seconds; None while no queue is measured."""
     refused: int | None = None
+    """Connections that were dropped because a queue of this server was full; None if unknown."""
+    reloads: int = 0
 
 
 class ResponseTimeRecorder:
-    """The response times of one server. `totals` is None while uWSGI does not list threads: without them nothing is
-    known. `misses` counts what missed an objective; None without one. bounds: response times in seconds at which
-    requests are separated, besides those of the histogram; threshold: that of the objective, one of them."""
+    """The response times of one server. `totals` is None while uWSGI does not list threads. `misses` counts what missed
+    an objective; None without one. bounds: seconds at which requests are separated, besides those of the histogram;
+    threshold: that of the objective, one of them."""
 
     def __init__(self, bounds: Iterable[float] = (), threshold: float | None = None) -> None:
         self._bins = share_bins(tuple(bounds))
@@ -59,9 +59,7 @@ class ResponseTimeRecorder:
         self.history = BatchHistory(self._bins)
         self.wait_history = BatchHistory(self._bins)  # of the waits in listen queues: only batches in which there were
         self.totals: ResponseTimeTotals | None = None
-        self._until = Completed(0, None, 0)  # at the end of the last batch
-        self._queued = Queued()  # at the end of the last batch
-        self._reloads = 0  # at the end of the last batch
+        self._until = Completed()  # at the end of the last batch
         self._began = self._before = 0.0
         self._samples, self._sampled_seconds = 0, 0.0  # of the present batch, and the time before each but late ones
         self._joined_seconds = 0.0  # of the present batch, without gaps
@@ -75,14 +73,11 @@ class ResponseTimeRecorder:
         completed: Completed,
         *,
         joined: bool,
-        queued: Queued = Queued(),  # noqa: B008 - a constant
-        reloads: int = 0,
         left: Sequence[Left] = (),
         accepted: int = 0,
     ) -> None:
         """Add a sample. joined: whether this sample follows the last one without a gap and without a reload.
-        completed, queued, reloads: the totals until this sample. left: the requests that left a queue since the last
-        one, of `accepted` in all."""
+        left: the requests that left a queue since the last one, of `accepted` in all."""
         if any(worker.threads is None for worker in workers):
             self.totals = None
             return
@@ -91,7 +86,6 @@ class ResponseTimeRecorder:
         if self.totals is None:
             self.totals = ResponseTimeTotals(self._bins, [0.0] * len(self._bins), [0] * len(self._bins))
             self._until, self._began, joined = completed, reading.at, False
-            self._queued, self._reloads = queued, reloads
         step = self._take(reading, workers, joined=joined)
         if joined:
             self._waits.add(left, accepted)
@@ -99,7 +93,7 @@ class ResponseTimeRecorder:
             self._waits.unknown += accepted
         longest = max(BATCH_SECONDS, min(_LONGEST_BATCH_SECONDS, _BATCH_SAMPLES * step))
         if reading.at - self._began + min(step, longest) > longest:
-            self._end_batch(self.totals, reading.at, completed, queued, reloads)
+            self._end_batch(self.totals, reading.at, completed)
 
     def follow(self, reading: Reading, workers: tuple[Worker, ...]) -> None:
         """Add what a sample between two others shows, which follows the last one without a gap and without a reload."""
@@ -119,15 +113,10 @@ class ResponseTimeRecorder:
             self._observer.restart(reading, workers)
         return step
 
-    def _end_batch(
-        self, totals: ResponseTimeTotals, at: float, completed: Completed, queued: Queued, reloads: int
-    ) -> None:
-        requests = completed.requests - self._until.requests
-        seconds = None
-        if completed.seconds is not None and self._until.seconds is not None:
-            seconds = completed.seconds - self._until.seconds
-        lost = completed.lost - self._until.lost
-        elapsed = at - self._began
+    def _end_batch(self, totals: ResponseTimeTotals, at: float, now: Completed) -> None:
+        before, elapsed = self._until, at - self._began
+        requests, lost = now.requests - before.requests, now.lost - before.lost
+        seconds = None if now.seconds is None or before.seconds is None else now.seconds - before.seconds
         if self._samples:
             self._interval = self._sampled_seconds / self._samples
         interval = self._interval if self._interval < math.inf else elapsed
@@ -136,44 +125,35 @@ class ResponseTimeRecorder:
             batch = self._estimator.add(self._sightings, requests, seconds, elapsed, interval)
             totals.add(requests, batch)
         else:  # -1 if uWSGI has counted a static file, but not yet its request
-            completed = completed._replace(requests=self._until.requests)
+            now, requests = now._replace(requests=before.requests), 0
         totals.seconds += max(0.0, seconds or 0.0)  # a sum over other workers may be less by a rounding error
         totals.lost += lost
-        missed = self._count_misses(max(0, requests), batch, lost, elapsed, completed, queued, reloads)
-        self.history.add(at, elapsed, interval, max(0, requests), lost, batch, missed, seconds)
-        self._until, self._began, self._sightings = completed, at, Sightings()
-        self._queued, self._reloads = queued, reloads
+        self.history.add(
+            at, elapsed, interval, requests, lost, batch, self._count_misses(requests, batch, now, elapsed), seconds
+        )
+        self._until, self._began, self._sightings = now, at, Sightings()
         self._samples, self._sampled_seconds, self._joined_seconds = 0, 0.0, 0.0
         self._waits.end(self.wait_history, at, elapsed, interval)
         self._waits = BatchWaits(self._bins)
 
-    def _count_misses(
-        self,
-        requests: int,
-        batch: Division,
-        lost: int,
-        elapsed: float,
-        completed: Completed,
-        queued: Queued,
-        reloads: int,
-    ) -> Misses:
+    def _count_misses(self, requests: int, batch: Division, now: Completed, elapsed: float) -> Misses:
         if self.misses is None:
             return Misses()
-        refused = (queued.refused or 0) - (self._queued.refused or 0)
+        before = now.refused if self._until.refused is None else self._until.refused
         return self.misses.add(
             requests,
             batch.counts,
-            lost=lost,
-            refused=max(0, refused) if self._queued.refused is not None else 0,
-            waits=self._waits.shares() or [(self._queue_wait(elapsed, completed, queued) or 0.0, 1.0)],
+            lost=now.lost - self._until.lost,
+            refused=max(0, (now.refused or 0) - (before or 0)),
+            waits=self._waits.shares() or [(self._queue_wait(now, elapsed), 1.0)],
             overdue=self._observer.count_longer(self.misses.threshold),
-            joined=reloads == self._reloads,
+            joined=now.reloads == self._until.reloads,
         )
 
-    def _queue_wait(self, elapsed: float, completed: Completed, queued: Queued) -> float | None:
-        """Little's law on the listen queues in a batch, as in `analysis.littles_law`; None if it is unknown."""
-        left = completed.with_static - self._until.with_static
-        if queued.seconds is None or self._queued.seconds is None or not self._joined_seconds or left <= 0:
-            return None
-        length = max(0.0, queued.seconds - self._queued.seconds) / self._joined_seconds
+    def _queue_wait(self, now: Completed, elapsed: float) -> float:
+        """Little's law on the listen queues in a batch, as in `analysis.littles_law`; 0 if it is unknown."""
+        left = now.with_static - self._until.with_static
+        if now.queued is None or self._until.queued is None or not self._joined_seconds or left <= 0:
+            return 0.0
+        length = max(0.0, now.queued - self._until.queued) / self._joined_seconds
         return length * elapsed / left

@@ -48,8 +48,8 @@ class MissCounter:
     """Counts the misses of one server batch by batch. `total` never decreases. threshold: seconds; one of the bounds of
     the bins.
 
-    This is the one count: the metrics, the alerts on them, the API, the page and a report all take it from here. A
-    request has missed the objective if
+    The metrics, the alerts on them, the API, the page and a report all take this count. A request has missed the
+    objective if
 
     * it took longer in service than the threshold (`slow`). One that is still in service for longer has missed it
       already;
@@ -170,14 +170,6 @@ class Batch(NamedTuple):
     running: float | None = None
     """The sum of the response times, by uWSGI's own count in seconds; None if unknown."""
 
-    @property
-    def counts(self) -> array[float]:
-        return self.values[: len(self.values) // 2]
-
-    @property
-    def doubt(self) -> array[float]:
-        return self.values[len(self.values) // 2 :]
-
 
 class ResponseTimeWindow(Struct, frozen=True):
     """The requests of the batches that ended in some time."""
@@ -191,19 +183,22 @@ class ResponseTimeWindow(Struct, frozen=True):
     doubt: Sequence[float]
     """The variance of the number of requests in that bin and all below it."""
     running: float | None = None
-    """The sum of their response times, by uWSGI's own count in seconds; None if unknown."""
+    """As in `Batch`."""
 
 
 class SlowRequests(NamedTuple):
-    """Requests of some time, `seconds` long, by how they kept an objective (`misses`): how many were completed, or are
-    in service beyond the threshold; how many of these were slower (an expected number); how many were lost with their
-    workers; how many missed it because of the wait in the queue before; and how many were refused."""
+    """Requests of some time by how they kept an objective (`misses`)."""
 
     seconds: float
+    """The length of this time."""
     requests: int
+    """Completed, or in service beyond the threshold."""
     slower: float
+    """How many of these took longer; an expected number."""
     lost: int
+    """Lost with their workers."""
     waited: float = 0.0
+    """Those that missed it for the wait in the queue before."""
     refused: int = 0
 
 
@@ -226,8 +221,7 @@ class BatchHistory:
         misses: Misses = Misses(),  # noqa: B008 - a constant
         running: float | None = None,
     ) -> None:
-        """Add a batch, and forget those that are older than an hour. interval: the mean time between two samples;
-        running: the sum of the response times, None if unknown."""
+        """Add a batch, and forget those that are older than an hour."""
         places = [place for place, count in enumerate(division.counts) if count >= _LEAST] or [0]
         first, end = places[0], places[-1] + 1
         values = array("f", [*division.counts[first:end], *division.doubt[first:end]])

@@ -43,7 +43,7 @@ _APPLIED = frozenset(
 )
 
 _KEYS = {setting.field.rpartition(".")[2]: setting.key for setting in SETTINGS if setting.key}
-"""The key in the configuration file of each setting, by its field in `Config` or `Settings`."""
+"""The key in the configuration file of each setting, by its field."""
 
 _log = logging.getLogger(__name__)
 

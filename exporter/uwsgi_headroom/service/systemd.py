@@ -1,8 +1,7 @@
 """Connects the exporter with systemd: reports its state, feeds the watchdog, and takes listening sockets.
 
 * `ServiceManager` reports when the exporter serves, that its sampling goes on, and its state in a sentence. The
-  messages go to the datagram socket at NOTIFY_SOCKET, a path or `@` and an abstract name (sd_notify(3)). A failure
-  there neither raises nor waits.
+  messages go to the datagram socket at NOTIFY_SOCKET, a path or `@` and an abstract name (sd_notify(3)).
 * `take_sockets` takes the sockets that a socket unit has opened (sd_listen_fds(3)).
 """
 
@@ -65,7 +64,7 @@ class ServiceManager:
         self._send(RELOADING=1, MONOTONIC_USEC=time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000)
 
     def reloaded(self, problem: str) -> None:
-        """Report the end of a reload. problem: why it failed, shown until the next reload; "" if it succeeded."""
+        """Report the end of a reload. problem: why it failed; "" if it succeeded."""
         self._problem = problem
         self.ready()
 
@@ -105,7 +104,7 @@ def watchdog_seconds(environment: Mapping[str, str], pid: int) -> float | None:
 
 
 class Notifier:
-    """Sends messages to the datagram socket at an address; does nothing for "" and for addresses of other kinds.
+    """Sends messages to the datagram socket at an address; does nothing for addresses of other kinds.
 
     A message that the socket cannot take at once is lost, because the event loop must not wait.
     """
@@ -116,11 +115,6 @@ class Notifier:
         if address.startswith(("/", "@")):
             with contextlib.suppress(OSError):  # no descriptor is left
                 self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-
-    @property
-    def enabled(self) -> bool:
-        """Whether there is a socket to send to."""
-        return self._socket is not None
 
     def send(self, **state: object) -> None:
         """Send assignments as one message, such as `READY=1`."""

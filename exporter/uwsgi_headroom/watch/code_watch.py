@@ -22,7 +22,7 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import CodeLook
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.pace import CpuBudget, Pace
+from uwsgi_headroom.watch.pace import Pace
 from uwsgi_headroom.watch.reader import LogLimit, Reader
 
 _JITTER = 0.2
@@ -76,17 +76,15 @@ class CodeWatch:
         is_up: Callable[[], bool],
         setting: CodeSetting,
         monotonic: Callable[[], float],
-        budget: CpuBudget | None,
     ) -> None:
         self.setting = setting
         self.history = CodeHistory(setting.kept_seconds)
         self.pause = setting.seconds
         self._reader, self._pace, self._is_up = reader, pace, is_up
         self._monotonic = monotonic
-        self._turns = budget.looks if budget else asyncio.Semaphore()
         self._questions = Questions(monotonic, LOOKS, share=_MOST_SHARE)
         self._off: str | None = None
-        self._log_limit = LogLimit()
+        self._log = LogLimit(reader.name, _log, monotonic).log
 
     async def run(self) -> NoReturn:
         """Look again and again, by the latest reading, until cancelled."""
@@ -102,7 +100,7 @@ class CodeWatch:
 
     async def look(self) -> None:
         """Look once, if the server is up."""
-        async with self._turns:
+        async with self._pace.budget.looks:
             reading = self._reader.outcome
             if not isinstance(reading, Reading) or not self._is_up():
                 return
@@ -136,7 +134,6 @@ class CodeWatch:
         self._pace.note_cpu(look.seconds)
         self.pause = max(self.setting.seconds * self._pace.stretch, look.seconds / self.setting.most_cpu)
         self.history.add(self._monotonic(), look, _LONGEST_STEP * self.pause)
-        if look.off != self._off and look.off and self._log_limit.allows(self._monotonic()):
-            fields = {"server": self._reader.name, "detail": look.off, **self._log_limit.take_left_out()}
-            _log.info("the code is not visible", extra={"fields": fields})
+        if look.off and look.off != self._off:
+            self._log(logging.INFO, "the code is not visible", detail=look.off)
         self._off = look.off

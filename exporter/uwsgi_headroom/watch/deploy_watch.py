@@ -11,7 +11,9 @@ from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isnan, nan
 from operator import itemgetter
+from statistics import fmean
 from time import localtime, strftime
+from typing import NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -22,10 +24,9 @@ from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.routes import compute_routes
-from uwsgi_headroom.history.counts import sum_if_all_known
-from uwsgi_headroom.history.hour import History
+from uwsgi_headroom.history.counts import WorkerCounts, sum_if_all_known
 from uwsgi_headroom.history.totals import Totals
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.history.window import CodeWindow, Window
 from uwsgi_headroom.journal.events import Event, Journal
 from uwsgi_headroom.store.record import Record, merge_records
 
@@ -34,20 +35,25 @@ def make_batch(window: Window) -> Batch | None:
     """The batch of a window; None if the server was not read for most of it, or was reloaded in it."""
     if window.reloads or window.observed_seconds < window.seconds / 2:
         return None
-    workers = window.workers
-    grown = [worker.resident_growth for worker in workers if not worker.respawns and worker.resident_growth is not None]
+    grown = [worker.resident_growth for worker in window.workers if not worker.respawns]
+    return _sum(window.seconds, window.workers, window.exceptions, _mean(grown))
+
+
+def _sum(seconds: float, workers: Sequence[WorkerCounts], exceptions: int, grown: float | None = None) -> Batch:
     return Batch(
-        seconds=window.seconds,
+        seconds=seconds,
         requests=float(sum([worker.requests - worker.static_requests for worker in workers])),
         time=sum_if_all_known([worker.running_time for worker in workers]),
         cpu=sum_if_all_known([worker.cpu_seconds for worker in workers]),
-        errors=float(window.exceptions + sum([(worker.write_errors or 0) + worker.lost for worker in workers])),
-        grown=sum(grown) / len(grown) if grown else None,
+        errors=float(exceptions + sum([(worker.write_errors or 0) + worker.lost for worker in workers])),
+        grown=grown,
     )
 
 
-Room = tuple[float | None, float | None]
-"""The headroom until a limit, and until requests wait; None if it is not known."""
+def _mean(numbers: Sequence[int | None]) -> float | None:
+    """The mean of those that are known; None without any."""
+    known = [number for number in numbers if number is not None]
+    return fmean(known) if known else None
 
 
 def explain_records(records: Sequence[Record]) -> Side | None:
@@ -193,27 +199,25 @@ class WatchedDeploy(Struct):
 
 
 class DeployWatch:
-    """The deploys of one server. `latest` is the last one; None before the first. is_restored: whether there is nothing
-    to `restore`; until then, nothing is noted. known_reloads: how many of the journal are no news. find_room: returns
-    the headroom of the last seconds; explain: what explains a window with this headroom."""
+    """The deploys of one server. `latest` is the last one; None before the first. explain: returns what explains the
+    last seconds, but for the code; find_code: the code of a window, which is too large to be kept for a deploy that may
+    come. is_restored: whether there is nothing to `restore`; until then, nothing is noted. known_reloads: how many of
+    the journal are no news."""
 
     def __init__(
         self,
         journal: Journal,
-        history: History,
-        find_room: Callable[[float], Room],
-        explain: Callable[[Window, Room], Side],
+        explain: Callable[[float], Side | None],
+        find_code: Callable[[Window], CodeWindow | None],
         *,
         is_restored: bool = True,
     ) -> None:
-        self._journal, self._history = journal, history
-        self._find_room, self._explain_window = find_room, explain
+        self._journal, self._explain_last, self._find_code = journal, explain, find_code
         self._batches = Batches()
         self._added_at = float("-inf")
-        self._began: tuple[float, _Sums] | None = None
+        self._began: _Mark | None = None
         self.known_reloads = 0
-        self._usual: Window | None = None
-        self._room: Room = None, None
+        self._usual: Side | None = None
         self._restored: Side | None = None
         self._due_at = float("-inf")
         self.is_restored = is_restored
@@ -228,17 +232,13 @@ class DeployWatch:
             event = self._journal.latest_of("reload")
             if event:
                 self._begin(at, event)
-        if self._began is None:
-            self._began = at, _Sums.of(totals)
-            return
-        began, before = self._began
-        seconds = at - began
+        before, workers = self._began, totals.workers
+        seconds = at - before.sums.seconds if before else BATCH_SECONDS
         if seconds < BATCH_SECONDS:
             return
-        now = _Sums.of(totals)
-        self._began = at, now
-        batch = now.since(before, seconds)
-        if batch and seconds <= _LONGEST_SECONDS:
+        sums = _sum(at, workers, sum([worker.exceptions for worker in workers]))
+        self._began = _Mark(sums, tuple([(worker.respawns, worker.resident_bytes) for worker in workers]))
+        if before and seconds <= _LONGEST_SECONDS and (batch := self._began.batch_since(before)):
             self._add(at, batch)
 
     def restore(
@@ -259,8 +259,9 @@ class DeployWatch:
                 usual = [*usual, each][-_USUAL_MINUTES:]
         self._restored = explain_records(usual)
         if deploy := self.latest:
-            self._judge(deploy, None)
-            deploy.reported = deploy.judgement.status if reported else ""
+            self._judge(deploy)
+            if reported:
+                deploy.reported = deploy.judgement.status
             if now - deploy.at > AFTER_SECONDS and deploy.judgement.status in ("early", "unknown"):
                 self.latest = None
 
@@ -282,17 +283,18 @@ class DeployWatch:
             )
         else:
             self._batches.drop_last(min(_MOST_CHAIN, event.time - event.since))
-            before = self._batches if at - self._added_at <= STALE_SECONDS else Batches()
-            explains = self._explain(self._usual) if before else None
+            before, explains = self._batches, self._explain()
+            if not before or at - self._added_at > STALE_SECONDS:
+                before, explains = Batches(), None
             latest = WatchedDeploy(event.time, event.time, at, 1, before, self._added_at, explains, Start(at))
         self.latest, self._batches, self._began, self._usual = latest, Batches(), None, None
         self._restored, self._due_at = None, at
         latest.judgement = judge(Sides(list(latest.before)), Sides(()))
 
-    def _explain(self, window: Window | None) -> Side | None:
-        """What explains the time until now: a window, or what was restored as long as that is longer."""
-        if window and (self._restored is None or window.seconds >= LEAST_AFTER):
-            return self._explain_window(window, self._room)
+    def _explain(self) -> Side | None:
+        """What explains the time until now: what was seen, or what was restored as long as that is longer."""
+        if self._usual and (self._restored is None or self._usual.window.seconds >= LEAST_AFTER):
+            return replace(self._usual, code=self._find_code(self._usual.window))
         return self._restored
 
     def _add(self, at: float, batch: Batch) -> bool:
@@ -319,24 +321,22 @@ class DeployWatch:
         self._due_at = at + (LOOK_SECONDS if is_new else LATER_LOOK_SECONDS)
         began = deploy.start.ended_at if deploy else at - BEFORE_SECONDS
         if began is not None:
-            self._usual = self._history.window(min(BEFORE_SECONDS, at - began))
-            self._room = self._find_room(min(BEFORE_SECONDS, at - began))
+            self._usual = self._explain_last(min(BEFORE_SECONDS, at - began))
         if deploy is None or deploy.is_over:
             return
         if at - deploy.at > AFTER_SECONDS:
             deploy.is_over = True
             deploy.before = deploy.after = Batches()
             return
-        self._judge(deploy, self._usual)
+        self._judge(deploy)
         status = deploy.judgement.status
         if status in ("worse", "better", "same") and deploy.reported not in (status, "worse"):
             deploy.reported = status
             self._journal.add(time, "deploy_judged", deploy.describe(None))
 
-    def _judge(self, deploy: WatchedDeploy, window: Window | None) -> None:
-        """Judge a deploy. window: since its start has ended, None if that is not known."""
+    def _judge(self, deploy: WatchedDeploy) -> None:
         expected = 1.0
-        if deploy.start.ended_at is not None and (explains := self._explain(window)):
+        if deploy.start.ended_at is not None and (explains := self._explain()):
             deploy.explains_after = explains
             if then := deploy.explains_before:
                 expected = expect_time(then.window, explains.window)
@@ -356,41 +356,24 @@ class DeployWatch:
         return {subject: subject in worse for subject in SUBJECTS}
 
 
-class _Sums(Struct, frozen=True):
-    """What batches are the growth of."""
+class _Mark(NamedTuple):
+    """Where the totals were at the end of a batch: their sums, with the monotonic time as seconds, and for each worker
+    how often it was spawned anew, and its memory in bytes."""
 
-    requests: int
-    time: float | None
-    cpu: float | None
-    errors: int
+    sums: Batch
     workers: tuple[tuple[int, int | None], ...]
-    """For each worker, how often it was spawned anew, and its memory in bytes."""
 
-    @classmethod
-    def of(cls, totals: Totals) -> _Sums:
-        workers = totals.workers
-        return cls(
-            requests=sum([worker.requests - worker.static_requests for worker in workers]),
-            time=sum_if_all_known([worker.running_time for worker in workers]),
-            cpu=sum_if_all_known([worker.cpu_seconds for worker in workers]),
-            errors=sum([worker.exceptions + worker.write_errors + worker.lost for worker in workers]),
-            workers=tuple([(worker.respawns, worker.resident_bytes) for worker in workers]),
-        )
-
-    def since(self, before: _Sums, seconds: float) -> Batch | None:
-        """The batch of the seconds since then; None if the number of workers has changed, or a sum has fallen."""
-        if len(self.workers) != len(before.workers) or self.requests < before.requests:
+    def batch_since(self, before: _Mark) -> Batch | None:
+        """The batch since another mark; None if the number of workers has changed, or a sum has fallen."""
+        if len(self.workers) != len(before.workers) or self.sums.requests < before.sums.requests:
             return None
         grown = [
             now - then
             for (respawns, now), (earlier, then) in zip(self.workers, before.workers, strict=True)
             if respawns == earlier and now and then
         ]
-        return Batch(
-            seconds,
-            float(self.requests - before.requests),
-            None if self.time is None or before.time is None else max(0.0, self.time - before.time),
-            None if self.cpu is None or before.cpu is None else max(0.0, self.cpu - before.cpu),
-            float(max(0, self.errors - before.errors)),
-            sum(grown) / len(grown) if grown else None,
-        )
+        sums = [
+            None if now is None or then is None else max(0.0, now - then)
+            for now, then in zip(self.sums, before.sums, strict=True)
+        ]
+        return Batch._make(sums)._replace(grown=_mean(grown))

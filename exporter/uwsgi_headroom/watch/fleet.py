@@ -6,7 +6,6 @@ Servers that `/probe` asks for are in `probed`, and what the globs match in `glo
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -84,7 +83,7 @@ class Fleet:
         self._log_reader = LogReader(self.watches, self.clock.monotonic)
         self._progress = Progress(self.clock.monotonic, on_turn)
         self._changed = asyncio.Event()
-        self.probed = ProbedServers(probe.targets, self._watch_probed, self.clock, self.restarts) if probe else None
+        self.probed = ProbedServers(probe.targets, self._watch_probed, self.clock, self._changed.set) if probe else None
         self._paused = False
         self._kept: dict[object, Watch] = {}
         self._globbed = GlobbedServers(self._watch, settings.max_servers, self.clock, memory)
@@ -98,6 +97,10 @@ class Fleet:
     def watches(self) -> list[Watch]:
         """Return every watch: named ones in the order of the configuration, then those of the last `refresh`."""
         return self._named + self._globbed.watches()
+
+    def _sampled(self) -> list[Watch]:
+        """Return every watch, and those of addresses that probes ask for."""
+        return self.watches() + (self.probed.watches() if self.probed else [])
 
     def refresh(self) -> None:
         """Expand the globs: add new sockets, and forget sockets that have been gone for long and are not expected."""
@@ -144,7 +147,7 @@ class Fleet:
                     self._try_left_out()
                 if self.probed:
                     self.probed.forget_idle()
-                watches = self.watches()
+                watches = self._sampled()
                 for watch in watches:
                     if watch not in tasks or tasks[watch].done():
                         name = f"sample {watch.name}"
@@ -153,13 +156,14 @@ class Fleet:
                 for forgotten in tasks.keys() - set(watches):
                     tasks.pop(forgotten).cancel()
                 self._places.keep({watch.reader for watch in watches})
-                self._progress.end_turn(watches)
-                with contextlib.suppress(asyncio.TimeoutError):
+                self._progress.end_turn(self.watches())
+                try:
                     await within(GLOB_SECONDS, self._changed.wait())
+                except asyncio.TimeoutError:
+                    matches = await asyncio.to_thread(self._globbed.expand)  # a directory may be large, or slow
+                    if not self._paused and not self._changed.is_set():
+                        self._globbed.take(matches)
                 self._changed.clear()
-                matches = await asyncio.to_thread(self._globbed.expand)  # a directory may be large, or slow
-                if not self._paused and not self._changed.is_set():
-                    self._globbed.take(matches)
         finally:
             logs.cancel()
             restoring.cancel()
@@ -217,15 +221,16 @@ class Fleet:
 
     def fail(self, name: str, error: Exception) -> Observation | None:
         """Turn a bug in this package into a failed observation of a server; None if it is no longer watched."""
-        watch = next((watch for watch in self.watches() if watch.name == name), None)
-        return watch.failed_observation(watch.reader.fault(error)) if watch else None
+        for watch in self.watches():
+            if watch.name == name:
+                return watch.failed_observation(watch.reader.fault(error))
+        return None
 
     async def close(self) -> None:
         """End reads in flight, and write the rest of the history."""
-        if self.probed:
-            await self.probed.close()
+        ending = self.watches() + (self.probed.close() if self.probed else [])
         await self._end_trial()
-        await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
+        await asyncio.gather(*(watch.reader.close() for watch in ending))
         if self.writer:
             for watch in self.watches():
                 watch.finish_minute()
@@ -235,17 +240,17 @@ class Fleet:
         """End reads in flight, and start none until `resume`."""
         self._paused = True
         if self.probed:
-            await self.probed.pause()
+            self.probed.accepting = False
         await self._end_trial()
-        await asyncio.gather(*(watch.reader.pause() for watch in self.watches()))
+        await asyncio.gather(*(watch.reader.pause() for watch in self._sampled()))
 
     def resume(self) -> None:
         """Read again after a `pause`."""
         self._paused = False
-        for watch in self.watches():
+        for watch in self._sampled():
             watch.reader.resume()
         if self.probed:
-            self.probed.resume()
+            self.probed.accepting = True
 
     def _watch(self, name: str, address: Address, config: ServerConfig) -> Watch:
         kept = self._kept.pop(_identity(name, address, config.slo or self.settings.slo), None)

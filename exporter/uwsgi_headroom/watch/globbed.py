@@ -248,7 +248,8 @@ class GlobbedServers:
     def _forget(self, now: float) -> None:
         for path, server in list(self._servers.items()):
             if server.watch.state != "up" and is_ended(server.emperor, server.configuration):
-                server.absent_since = now if server.absent_since is None else server.absent_since
+                if server.absent_since is None:
+                    server.absent_since = now
                 if now - server.absent_since >= ENDED_SECONDS and server.watch.name not in server.entry.expect_names:
                     self._end(path, server, "its Emperor has ended it")
                 continue

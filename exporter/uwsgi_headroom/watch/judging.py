@@ -89,7 +89,9 @@ class Judge:
         """Judge the last reading if that is due, unless it was judged before. An internal error is noted as the
         server's fault."""
         now = self._clock.monotonic()
-        reading = self._find_reading() if now >= self._due_at else None
+        if now < self._due_at:
+            return
+        reading = self._find_reading()
         if reading is None or reading.at <= self._judged_at:
             return
         self._judged_at = reading.at

@@ -33,10 +33,8 @@ from uwsgi_headroom.watch.deploy_watch import (
 from uwsgi_headroom.watch.turns import ThreadTurns, run_in_thread
 
 if TYPE_CHECKING:
-    from uwsgi_headroom.watch.watch import Watch
-
-if TYPE_CHECKING:
     from uwsgi_headroom.store.writer import HistoryWriter
+    from uwsgi_headroom.watch.watch import Watch
 
 
 _LEAST_SECONDS = 0.5
@@ -65,8 +63,8 @@ class MinuteCutter:
         the present ones."""
         minute = int(epoch // MINUTES.seconds)
         if minute != self._minute:
-            # The clock may have been set back.
-            self._cut(at, epoch, minute if minute > self._minute else minute + 1, levels)
+            is_set_back = minute < self._minute
+            self._cut(at, epoch, minute + is_set_back, levels)
             self._minute = minute
         elif shape_of(self._integrals.totals) != self._shape:
             self._begin(at)
@@ -103,7 +101,7 @@ class MinuteCutter:
 
 def find_levels(reading: Reading | None, others_follow: bool | None, slo: Slo | None) -> Levels:
     """The levels at a reading; None before the first one."""
-    server = describe_server(reading) if reading else None
+    server = describe_server(reading)
     if server is None:
         return Levels(slo=slo)
     memory = server.memory
@@ -183,7 +181,7 @@ def _read(watch: Watch, now: float, load: tuple[float, float, bool] | None, turn
             missed = is_whole or not records or since > records[-1].until - _CLOCKS_SECONDS
             if missed and not any(event.time >= since - _CLOCKS_SECONDS for event in reloads):
                 unseen = since, until
-        times = [*(event.time for event in reloads), *(unseen[1:] if unseen else ())]
+        times = [*(event.time for event in reloads), *(unseen or ())[1:]]
         if not times:
             return _Found(records)
         first = last = times[-1]

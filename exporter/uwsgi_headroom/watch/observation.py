@@ -106,4 +106,4 @@ class Observation(Struct, frozen=True, dict=True):
         """The record of the reading; None without one, and for an emperor or a router."""
         if self.figures:
             return self.figures[0].server
-        return describe_server(self.outcome) if isinstance(self.outcome, Reading) else None
+        return describe_server(self.reading)

@@ -22,6 +22,7 @@ import asyncio
 import logging
 import math
 import random
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from statistics import mean, median
@@ -81,7 +82,7 @@ async def sample(reader: Reader, pace: Pace, lag: LoopLag) -> None:
 
 class Pace:
     """The pauses between the samples of one server. chance: returns random numbers, uniform from 0 to 1; budget:
-    of all servers."""
+    of all servers, without one its own."""
 
     def __init__(
         self,
@@ -89,14 +90,14 @@ class Pace:
         chance: Callable[[], float] = random.random,
         budget: CpuBudget | None = None,
     ) -> None:
-        self._budget = budget
+        self.budget = budget or CpuBudget(time.monotonic)
         self._wanted = 1 / samples_per_second
         self._chance = chance
         self._transfers: deque[tuple[float, float]] = deque(maxlen=_READS_REMEMBERED)  # (when, seconds)
         self._usual_seconds = 0.0  # the median of the transfers, once there are enough
         self._failures = 0
         self._spent = 0.0  # CPU seconds since the last pause
-        self._cost: float | None = None  # CPU seconds of a sample
+        self._cost = 0.0  # CPU seconds of a sample, 0 before the first
         self._gone_seconds = 0.0  # the sum of the pauses since nobody listens
 
     def set_rate(self, samples_per_second: float) -> None:
@@ -123,11 +124,11 @@ class Pace:
         return self._stretch(self._unstretched)
 
     def _stretch(self, interval: float) -> float:
-        if self._budget is None or not self._cost:
+        if not self._cost:
             return 1.0
         costly, longest = COSTLY
         most = (longest if self._cost >= costly else LONGEST_INTERVAL) / interval
-        cost = self._budget.cost
+        cost = self.budget.cost
         return max(1.0, min(most, (self._cost / cost) ** 2 if cost else most))
 
     @property
@@ -172,10 +173,10 @@ class Pace:
         return min(longest, first * 2.0 ** (min(self._failures, 10) - 1))
 
     def _add_cost(self, interval: float) -> None:
-        self._cost = self._spent if self._cost is None else self._cost + _COST_WEIGHT * (self._spent - self._cost)
+        cost = self._cost or self._spent
+        self._cost = cost + _COST_WEIGHT * (self._spent - cost)
         self._spent = 0.0
-        if self._budget:
-            self._budget.note(self, self._cost, interval)
+        self.budget.note(self, self._cost, interval)
 
     @property
     def _seconds(self) -> list[float]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NoReturn
 
 from msgspec import Struct
 
@@ -13,7 +10,6 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import TargetPattern, find_allowed
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.source import Address, Unix
-from uwsgi_headroom.watch.tasks import supervise
 from uwsgi_headroom.watch.watch import Watch
 
 MOST_PROBED = 50
@@ -29,26 +25,26 @@ class NoPlaceError(HeadroomError):
 
 class _Probed(Struct):
     watch: Watch
-    sampling: asyncio.Task[NoReturn]
     probed_at: float
 
 
 class ProbedServers:
-    """Makes and keeps the watch of every address that probes ask for. make_watch: makes one by name and address."""
+    """Makes and keeps the watch of every address that probes ask for. make_watch: makes one by name and address;
+    on_change: called when `watches` are others. `accepting`: whether further addresses may be watched."""
 
     def __init__(
         self,
         patterns: Sequence[TargetPattern],
         make_watch: Callable[[str, Address], Watch],
         clock: Clock,
-        restarts: Counter[str],
+        on_change: Callable[[], None],
     ) -> None:
         self._patterns = patterns
         self._make_watch = make_watch
         self._clock = clock
-        self._restarts = restarts
+        self._on_change = on_change
         self._probed: dict[Address, _Probed] = {}
-        self._accepting = True
+        self.accepting = True
 
     def watches(self) -> list[Watch]:
         """Return the watches that are kept, in the order of their first probe."""
@@ -58,7 +54,7 @@ class ProbedServers:
         """Return the watch of a target: that of `watches` with this name or address, or one that is kept here. None if
         the target is neither a name nor an address that a pattern allows. Raises NoPlaceError.
 
-        Does no I/O. A watch that is made here is sampled from then on.
+        Does no I/O. The fleet samples a watch that is made here from then on.
         """
         named = next((watch for watch in watches if watch.name == target), None)
         if named:
@@ -74,7 +70,7 @@ class ProbedServers:
         self.forget_idle()
         probed = self._probed.get(address)
         if probed is None:
-            if not self._accepting:
+            if not self.accepting:
                 raise NoPlaceError("the exporter is stopping")
             if len(self._probed) >= MOST_PROBED:
                 raise NoPlaceError(
@@ -83,39 +79,25 @@ class ProbedServers:
                 )
             # The target in its shortest form.
             name = address.path if isinstance(address, Unix) else str(address).removeprefix("tcp://")
-            watch = self._make_watch(name, address)
-            sampling = asyncio.create_task(supervise("sample", watch.sample, self._restarts), name=f"sample {name}")
-            probed = self._probed[address] = _Probed(watch, sampling, self._clock.monotonic())
+            probed = self._probed[address] = _Probed(self._make_watch(name, address), self._clock.monotonic())
+            self._on_change()
         probed.probed_at = self._clock.monotonic()
         return probed.watch
 
     def forget_idle(self) -> None:
-        """Stop sampling the addresses whose last probe was FORGET_SECONDS ago."""
+        """Forget the addresses whose last probe was FORGET_SECONDS ago."""
         now = self._clock.monotonic()
         for address, probed in list(self._probed.items()):
             if now - probed.probed_at >= FORGET_SECONDS:
                 self._forget(address)
 
     def _forget(self, address: Address) -> None:
-        probed = self._probed.pop(address, None)
-        if probed:
-            probed.sampling.cancel()
+        if self._probed.pop(address, None):
+            self._on_change()
 
-    async def pause(self) -> None:
-        """End reads in flight, and start none until `resume`."""
-        self._accepting = False
-        await asyncio.gather(*(watch.reader.pause() for watch in self.watches()))
-
-    def resume(self) -> None:
-        """Read again after a `pause`."""
-        self._accepting = True
-        for watch in self.watches():
-            watch.reader.resume()
-
-    async def close(self) -> None:
-        """End sampling and reads in flight, and keep no watch any more."""
-        self._accepting = False
-        for probed in self._probed.values():
-            probed.sampling.cancel()
-        await asyncio.gather(*(watch.reader.close() for watch in self.watches()))
+    def close(self) -> list[Watch]:
+        """Keep no watch any more, and make none. Returns those that there were."""
+        watches = self.watches()
+        self.accepting = False
         self._probed.clear()
+        return watches

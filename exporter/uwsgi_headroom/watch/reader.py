@@ -119,7 +119,7 @@ class Reader:
         self._in_flight: asyncio.Task[Reading | ReadError] | None = None
         self._decoded: tuple[int, stats.AnySnapshot] | None = None
         self.faults: set[object] = set()
-        self._log_limit = LogLimit()
+        self._log = LogLimit(name, _log, self._clock.monotonic).log
         self._closed = False
         self._not_paused = asyncio.Event()
         self._not_paused.set()
@@ -244,10 +244,17 @@ class Reader:
 
     def _find_master(self) -> int | None:
         """The process here that served the last reading, if it still runs."""
-        facts = self._whole.host if self._whole else None
-        if facts is None or facts.master_pid is None or facts.identity is None:
+        if self._whole is None:
             return None
-        return facts.master_pid if is_running(facts.master_pid, facts.identity.started) else None
+        pid, identity = self._whole.host.master_pid, self._whole.host.identity
+        if pid is None or identity is None or not is_running(pid, identity.started):
+            return None
+        return pid
+
+    @property
+    def error(self) -> ReadError | None:
+        """Why the last attempt failed; None unless it did."""
+        return self.outcome if isinstance(self.outcome, ReadError) else None
 
     @property
     def is_reloading(self) -> bool:
@@ -286,35 +293,28 @@ class Reader:
         if outcome.host.off and (not isinstance(before, Reading) or before.host.off != outcome.host.off):
             self._log(logging.INFO, "no process facts", detail=outcome.host.off)
 
-    def _log(self, level: int, message: str, **fields: object) -> None:
-        if self._log_limit.allows(self._clock.monotonic()):
-            fields = {"server": self.name, **fields, **self._log_limit.take_left_out()}
-            _log.log(level, message, extra={"fields": fields})
-
 
 LINES, SECONDS = 5, 60.0
 """At most this many lines in this many seconds."""
 
 
 class LogLimit:
-    """Decides whether a line may be logged. `left_out` counts the lines left out since the last logged line."""
+    """Logs lines about one server, but no more than that. The next line says how many were left out before it."""
 
-    def __init__(self) -> None:
-        self.left_out = 0
+    def __init__(self, server: str, logger: logging.Logger, monotonic: Callable[[], float]) -> None:
+        self._server, self._logger, self._monotonic = server, logger, monotonic
+        self._left_out = 0
         self._written: deque[float] = deque(maxlen=LINES)
 
-    def allows(self, at: float) -> bool:
-        """Whether one more line may be logged at this monotonic instant; if so, counts that line as logged."""
+    def log(self, level: int, message: str, **fields: object) -> None:
+        at = self._monotonic()
         if len(self._written) == LINES and at - self._written[0] < SECONDS:
-            self.left_out += 1
-            return False
+            self._left_out += 1
+            return
         self._written.append(at)
-        return True
-
-    def take_left_out(self) -> dict[str, object]:
-        """Take the field that reports in the next line how many lines were left out; empty if none."""
-        left_out, self.left_out = self.left_out, 0
-        return {"left_out": left_out} if left_out else {}
+        if self._left_out:
+            fields["left_out"], self._left_out = self._left_out, 0
+        self._logger.log(level, message, extra={"fields": {"server": self._server, **fields}})
 
 
 class RouteNamer:

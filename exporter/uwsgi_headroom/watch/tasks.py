@@ -92,8 +92,9 @@ class Progress:
                 noted.since += gap
         for watch in watches:
             earlier = before.get(watch)
-            same = earlier is not None and earlier.number == watch.reader.attempts
-            self._attempts[watch] = earlier if earlier and same else _Attempts(watch.reader.attempts, now)
+            if earlier is None or earlier.number != watch.reader.attempts:
+                earlier = _Attempts(watch.reader.attempts, now)
+            self._attempts[watch] = earlier
         return [
             watch.name
             for watch, noted in self._attempts.items()

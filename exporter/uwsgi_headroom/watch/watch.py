@@ -29,7 +29,7 @@ from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.named_hours import DestinationHour, RouteHour
 from uwsgi_headroom.history.totals import copy_totals
-from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.history.window import CodeWindow, Window
 from uwsgi_headroom.journal.recorder import Recorder
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading, describe_server
@@ -41,7 +41,7 @@ from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
-from uwsgi_headroom.watch.deploy_watch import DeployWatch, Room
+from uwsgi_headroom.watch.deploy_watch import DeployWatch
 from uwsgi_headroom.watch.judging import (
     JUDGED_WINDOW,
     LEAST_SECONDS,
@@ -131,9 +131,7 @@ class Watch:
         self.limits = LimitHour()
         self.backends = BackendWatch()
         self.recorder = Recorder()
-        self.deploys = DeployWatch(
-            self.recorder.journal, self.history, self._find_room, self.explain, is_restored=writer is None
-        )
+        self.deploys = DeployWatch(self.recorder.journal, self._explain_last, self._code_of, is_restored=writer is None)
         self.writer = writer
         self._minutes = (
             MinuteCutter(name, writer, self.integrals, self.routes, self.recorder.journal) if writer else None
@@ -143,12 +141,11 @@ class Watch:
         self._outcome_at = float("-inf")
         self._failing_since: float | None = None
         self._is_down = False
-        self._outage: tuple[float, Outage] | None = None  # with the monotonic time of its end
+        self._outage: tuple[float, Outage | None] = float("-inf"), None  # with the monotonic time of its end
         self.holds_findings = True
         self.reading: Reading | None = None
         self._lag = lag or LoopLag(self._clock.monotonic)
         self.judge = Judge(self._find_judgeable, self._judge, self.reader, self.pace, self._clock)
-        self._budget = budget
         self._is_sampled = False
         self._looking: asyncio.Task[NoReturn] | None = None
         self.code: CodeWatch | None = None
@@ -156,19 +153,17 @@ class Watch:
 
     def set_log(self, path: str) -> None:
         """Read uWSGI's log at this path from here on; "" for none."""
-        if path == (self.log.path if self.log else ""):
-            return
-        self.log = UwsgiLog(path) if path else None
+        if self.log is None or self.log.path != path:
+            self.log = UwsgiLog(path) if path else None
 
     def set_code(self, setting: CodeSetting | None) -> None:
         """Look at the server's code in this way from here on; None: do not."""
-        if setting == (self.code.setting if self.code else None):
+        if self.code and self.code.setting == setting:
             return
         parts = self.reader, self.pace, lambda: self.state == "up"
-        self.code = CodeWatch(*parts, setting, self._clock.monotonic, self._budget) if setting else None
-        if self._looking:
-            self._looking.cancel()
-        self._looking = self._begin_looking() if self._is_sampled else None
+        self.code = CodeWatch(*parts, setting, self._clock.monotonic) if setting else None
+        self._end_looking()
+        self._begin_looking()
 
     def take_log(self, batch: LogBatch) -> None:
         if self.log:
@@ -178,28 +173,30 @@ class Watch:
         """Read the server on its own timer, and judge it and look at its code beside that, until cancelled."""
         judging = asyncio.create_task(self.judge.run(), name=f"judge {self.name}")
         self._is_sampled = True
-        self._looking = self._begin_looking()
+        self._begin_looking()
         try:
             await sample(self.reader, self.pace, self._lag)
         finally:
             self._is_sampled = False
             judging.cancel()
-            if self._looking:
-                self._looking.cancel()
+            self._end_looking()
 
-    def _begin_looking(self) -> asyncio.Task[NoReturn] | None:
-        return asyncio.create_task(self.code.run(), name=f"look at {self.name}") if self.code else None
+    def _begin_looking(self) -> None:
+        if self.code and self._is_sampled:
+            self._looking = asyncio.create_task(self.code.run(), name=f"look at {self.name}")
+
+    def _end_looking(self) -> None:
+        if self._looking:
+            self._looking.cancel()
+        self._looking = None
 
     @property
     def state(self) -> State:
         """Whether the server is up now."""
-        outcome = self.reader.outcome
-        failed = isinstance(outcome, ReadError)
-        if isinstance(outcome, ReadError) and outcome.reason in GONE:
-            return "down"
-        if self._is_fresh(self._clock.monotonic()):
+        error = self.reader.error
+        if self._is_fresh(self._clock.monotonic()) and (error is None or error.reason not in GONE):
             return "up"
-        return "down" if failed else "stale"
+        return "down" if error else "stale"
 
     def _is_fresh(self, now: float) -> bool:
         fresh_seconds = max(FRESH_SECONDS, _FRESH_INTERVALS * self.pace.interval)
@@ -208,8 +205,7 @@ class Watch:
     @property
     def error(self) -> ReadError | None:
         """Why the server is down; None while it is not."""
-        outcome = self.reader.outcome
-        return outcome if isinstance(outcome, ReadError) and self.state == "down" else None
+        return self.reader.error if self.state == "down" else None
 
     def observe(self, windows: Sequence[float]) -> Observation:
         """Return the current observation, with figures of these windows (in seconds). Does no I/O.
@@ -255,42 +251,37 @@ class Watch:
         server = describe_server(reading)
         if server is None:
             return []
-        windows_known = (self.history.window(seconds) for seconds in windows)
-        others_follow = self.other_programs.others_follow
-        every = [
-            compute_figures(
-                window,
-                self._with_log(server, reading, window),
-                others_follow,
-                times := self.response_times(window),
-                self.routes.of(window),
-                self.stuck_seconds,
-                self.outage_within(window),
-                self.backends.slices,
-                destinations=self.destinations.of(window),
-                queue_waits=self._queue_waits(window, times),
-                code=self.code.history.of(window.until - window.seconds, window.until) if self.code else None,
-            )
-            for window in windows_known
-            if window
-        ]
-        every = [correct_headroom(figures) for figures in every]
+        return [self._figures(server, reading, window) for window in map(self.history.window, windows) if window]
+
+    def _figures(self, server: ServerRecord, reading: Reading, window: Window) -> Figures:
+        times = self.response_times(window)
+        figures = compute_figures(
+            window,
+            self._with_log(server, reading, window),
+            self.other_programs.others_follow,
+            times,
+            self.routes.of(window),
+            self.stuck_seconds,
+            self.outage_within(window),
+            self.backends.slices,
+            destinations=self.destinations.of(window),
+            queue_waits=self._queue_waits(window, times),
+            code=self._code_of(window),
+        )
+        figures = correct_headroom(figures)
         if not self._objective:
-            return every
-        return [
-            replace(
-                figures,
-                objective=self._objective.judge(
-                    figures.flow, self.pace.interval, threads_known=figures.configured is not None
-                ),
-            )
-            for figures in every
-        ]
+            return figures
+        threads_known = figures.configured is not None
+        objective = self._objective.judge(figures.flow, self.pace.interval, threads_known=threads_known)
+        return replace(figures, objective=objective)
+
+    def _code_of(self, window: Window) -> CodeWindow | None:
+        return self.code.history.of(window.start, window.until) if self.code else None
 
     def _with_log(self, server: ServerRecord, reading: Reading, window: Window) -> ServerRecord:
         """Add what the log said in a window, or how to read it."""
         if self.log:
-            log = self.log.record(window.until - window.seconds, window.until)
+            log = self.log.record(window.start, window.until)
         elif path := reading.host.setup.log_path if reading.host.setup else "":
             log = LogRecord(off="it is not configured", turn_on=f"--log {shlex.quote(f'{self.name}={path}')}")
         else:
@@ -307,39 +298,39 @@ class Watch:
 
     def _find_judgeable(self) -> Reading | None:
         """The last reading, if the server is up, and was for long enough."""
-        reading, now = self.reading, self._clock.monotonic()
-        up_seconds = now - self._outage[0] if self._outage else float("inf")
+        reading, up_seconds = self.reading, self._clock.monotonic() - self._outage[0]
         if reading is None or self.state != "up" or up_seconds < LEAST_SECONDS:
             return None
-        is_young = isinstance(reading.snapshot, Snapshot) and self.history.seconds < LEAST_SECONDS
-        return None if is_young else reading
+        if isinstance(reading.snapshot, Snapshot) and self.history.seconds < LEAST_SECONDS:
+            return None
+        return reading
 
     def _judge(self, reading: Reading) -> None:
         judge_reading(self.recorder, self.limits, reading, self.figures(reading, (JUDGED_WINDOW,)))
         self.deploys.judge_if_due(reading.at, reading.time)
 
-    def _find_room(self, seconds: float) -> Room:
-        """The headroom of the last seconds."""
-        figures = self.figures(self.reading, [seconds]) if self.reading else []
-        if not figures:
-            return None, None
-        usable = figures[0].usable
-        return figures[0].headroom.factor, usable.factor if usable else None
-
-    def explain(self, window: Window, room: Room = (None, None)) -> Side:
+    def explain(self, window: Window) -> Side:
         """Return what explains a window of the hour in memory."""
         times = compute_percentiles(self.response_times(window), compute_flow(window).response_time)
-        code = self.code.history.of(window.until - window.seconds, window.until) if self.code else None
-        return Side(window, times, compute_routes(self.routes.of(window)), code, *room)
+        return Side(window, times, compute_routes(self.routes.of(window)), self._code_of(window))
+
+    def _explain_last(self, seconds: float) -> Side | None:
+        """Return what explains the last seconds, but for the code, with their headroom."""
+        reading, window = self.reading, self.history.window(seconds)
+        server = describe_server(reading)
+        if not (reading and server and window):
+            return None
+        figures = self._figures(server, reading, window)
+        usable = figures.usable.factor if figures.usable else None
+        return Side(window, figures.response_times, figures.routes, None, figures.headroom.factor, usable)
 
     def outage_within(self, window: Window) -> Outage | None:
         """Return the last outage, if it ended in the time that was asked for."""
-        if self._outage is None or self._outage[0] < window.until - window.asked:
-            return None
-        return self._outage[1]
+        ended, outage = self._outage
+        return outage if ended >= window.until - window.asked else None
 
     def response_times(self, window: Window) -> ResponseTimeWindow | None:
-        return self.integrals.response_times.history.window(window.until - window.seconds, window.until)
+        return self.integrals.response_times.history.window(window.start, window.until)
 
     def _queue_waits(self, window: Window, known: ResponseTimeWindow | None) -> ResponseTimeWindow | None:
         """Return the requests of a window by how long they waited in a listen queue; None if none was seen waiting.
@@ -349,7 +340,7 @@ class Watch:
         if known and timed > 0:
             requests = round(requests * min(1.0, known.requests / timed))
         history = self.integrals.response_times.wait_history
-        return count_all(history, window.until - window.seconds, window.until, requests)
+        return count_all(history, window.start, window.until, requests)
 
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
         if isinstance(outcome, Reading) and outcome.partial:
@@ -358,7 +349,8 @@ class Watch:
         self._outcome_at = at
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)
-            self._failing_since = at if self._failing_since is None else self._failing_since
+            if self._failing_since is None:
+                self._failing_since = at
             self._is_down |= outcome.reason in GONE or not self._is_fresh(at)
         else:
             before, self.reading = self.reading, outcome
@@ -400,10 +392,11 @@ class Watch:
         return replace(levels, limited_by=self.limits.at(self._outcome_at))
 
     def _keep_journal(self, at: float, outcome: Reading | ReadError) -> None:
-        self.recorder.begin(outcome.time if isinstance(outcome, Reading) else self._clock.epoch())
-        if isinstance(outcome, ReadError):
-            if outcome.reason in GONE or not self._is_fresh(at):
-                self.recorder.down(self._clock.epoch(), outcome)
+        if isinstance(outcome, Reading):
+            self.recorder.begin(outcome.time)
+            self.recorder.read(outcome, self.integrals.totals)
+            self.deploys.note(outcome.at, self.integrals.totals)
             return
-        self.recorder.read(outcome, self.integrals.totals)
-        self.deploys.note(outcome.at, self.integrals.totals)
+        self.recorder.begin(self._clock.epoch())
+        if outcome.reason in GONE or not self._is_fresh(at):
+            self.recorder.down(self._clock.epoch(), outcome)
