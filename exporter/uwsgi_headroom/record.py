@@ -368,6 +368,9 @@ class Waits(Struct, frozen=True):
     """The event loops of workers with coroutines, by worker id, that something holds or held; None if unknown."""
 
 
+NO_WAITS = Waits()
+
+
 class Line(NamedTuple):
     """A line of code that a thread is in. callee: the function of a library that the line has called, such as `psycopg2
     execute`; empty if it called none. All are empty, and the line 0, for a thread that runs no Python code."""
@@ -596,6 +599,16 @@ class ServerRecord(Struct, frozen=True):
     """None without a limit, or if it is not known."""
     log: LogRecord | None = None
     """Of the window that ends at this instant; None if nothing is known of a log."""
+
+    @property
+    def cpu_count(self) -> float | None:
+        """How many CPUs the workers may use, by `cpus`."""
+        return self.cpus.count if self.cpus else None
+
+    @property
+    def sample(self) -> Waits:
+        """What the threads wait for at this instant; nothing if that is switched off."""
+        return self.waits or NO_WAITS
 
     @property
     def messages(self) -> Mapping[str, LogMessage]:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.balance import compute_balance
-from uwsgi_headroom.analysis.capacity import LEAST_LOAD, LIMITS, Headroom, compute_headroom, compute_shares
+from uwsgi_headroom.analysis.capacity import LEAST_LOAD, LIMITS, Headroom, Load, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.locks import LockFigures
@@ -18,7 +18,8 @@ ALWAYS = [limit for limit in LIMITS if limit != "lock"]
 
 
 def headroom_of(of: Window, threads: int | None = 32, cpus: float | None = 8.0, **more: object) -> Headroom:
-    return compute_headroom(compute_flow(of), compute_balance(of), threads, cpus, compute_shares(of.cpu), **more)
+    flow, balance, cpu = compute_flow(of), compute_balance(of), compute_shares(of.cpu)
+    return compute_headroom(Load(flow=flow, balance=balance, threads=threads, cpus=cpus, cpu=cpu, **more))
 
 
 def test_one_hot_worker_of_four():

@@ -14,11 +14,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
-from uwsgi_headroom.analysis.littles_law import add_wait
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.repairman import Model, Times, find_times, flow_equivalent
 from uwsgi_headroom.analysis.what_if.cautions import list_cautions
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed, Setting
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.record import State
 
 Resource = Literal["threads", "interpreters", "cpu", "lock"]
@@ -45,7 +45,7 @@ class AtLoad(Struct, frozen=True, kw_only=True):
     @property
     def total_time(self) -> float | None:
         """Mean seconds from the arrival in the listen queue to the response."""
-        return add_wait(self.response_time, self.queue_wait)
+        return sum_if_all_known([self.response_time, self.queue_wait])
 
 
 class Prediction(Struct, frozen=True, kw_only=True):
