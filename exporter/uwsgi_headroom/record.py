@@ -507,6 +507,10 @@ class Memory(Struct, frozen=True, gc=False):
         """Whether per_worker is exact, not an upper bound."""
         return self.source == "uss"
 
+    def has_room(self, more: int) -> bool | None:
+        """Whether so many more workers fit into what is available; None if only an upper bound says no."""
+        return max(0, more) * self.per_worker <= self.available or (False if self.is_exact else None)
+
 
 class CacheRecord(Struct, frozen=True, gc=False):
     """A cache of uWSGI. Sizes are in items; None if unknown."""

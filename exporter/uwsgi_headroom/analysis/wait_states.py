@@ -58,7 +58,7 @@ class WaitFigures(Struct, frozen=True):
 
     def share(self, state: State) -> float:
         """The share of the threads' time in a state, 0 to 1."""
-        return self.threads.get(state, 0.0) / self.total if self.total else 0.0
+        return ratio(self.threads.get(state), self.total) or 0.0
 
 
 def of_request(waits: WaitFigures, seconds: float | None) -> str:
@@ -72,7 +72,7 @@ def list_gaps(server: ServerRecord) -> tuple[str, ...]:
     """Why it is unknown, at all or in part, what the threads wait for, as sentences; empty if it is known."""
     if server.waits is None:
         return (server.processes_off or "off: run the exporter with --waits true",)
-    return (server.waits.off,) if server.waits.off else server.waits.gaps
+    return (*filter(None, [server.waits.off]), *server.waits.gaps)
 
 
 def main_backend(waits: WaitFigures) -> str | None:
@@ -136,8 +136,8 @@ def _count_lasting(flow: Flow, threads: float, old: int) -> float:
     """The mean number of threads whose requests were not completed; those are certain that lasted all the time."""
     if flow.littles_law is None:
         return 0.0
-    beside = max(0.0, threads - flow.littles_law)
-    return max(float(old), beside) if threads >= LASTING * flow.littles_law else min(float(old), beside)
+    either = float(old), max(0.0, threads - flow.littles_law)
+    return max(either) if threads >= LASTING * flow.littles_law else min(either)
 
 
 MOSTLY_FILES = 0.5
@@ -165,8 +165,8 @@ MOSTLY = 0.5
 
 def wait_for_websockets(server: ServerRecord) -> bool:
     """Whether most of the threads that wait for clients wait for what these send after a request, as WebSockets."""
-    waits = server.waits
-    return waits is not None and waits.websockets > 0 and waits.websockets >= MOSTLY * waits.threads.get("client", 0.0)
+    waiting = server.sample.websockets
+    return waiting > 0 and waiting >= MOSTLY * server.sample.threads.get("client", 0.0)
 
 
 AT_WORK = 0.1
@@ -175,7 +175,7 @@ AT_WORK = 0.1
 
 def count_websockets(server: ServerRecord) -> int:
     """The number of requests that last because their clients stay, at most."""
-    return int((1 + AT_WORK) * server.waits.websockets) if server.waits else 0
+    return int((1 + AT_WORK) * server.sample.websockets)
 
 
 LOCK_SEEN = 0.05

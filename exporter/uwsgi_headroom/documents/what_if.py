@@ -8,7 +8,8 @@ from uwsgi_headroom.analysis.what_if import predict
 from uwsgi_headroom.analysis.what_if.measured import Measured
 from uwsgi_headroom.analysis.what_if.predict import Check, Prediction, Resource
 from uwsgi_headroom.same_fields import copy_fields
-from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, percent
+from uwsgi_headroom.words.formats import amount, duration, percent
+from uwsgi_headroom.words.template import fill
 
 
 class WhatIf(Struct, frozen=True, kw_only=True):
@@ -155,15 +156,24 @@ def _compare(what: str, predicted: str, observed: str, error: float) -> str:
     return f"a {what} of {predicted}, {where}" + ("" if abs(error) < 0.005 else f" the {observed} observed")
 
 
+NO_ROOM = (
+    "{setting}: {more:more worker} of [bound? at most ]{size:bytes} [bound? may][not bound? do] not fit into the "
+    "{available:bytes} available."
+)
+
+
 def describe_memory(prediction: Prediction, measured: Measured) -> str | None:
     """Why the workers of a setting do not fit into memory, or may not; None if they fit, or if that is unknown."""
-    each, available = measured.memory_per_worker, measured.memory_available
-    more = prediction.setting.processes - measured.running.processes
-    if each is None or available is None or prediction.fits:
+    memory, more = measured.memory, prediction.setting.processes - measured.running.processes
+    if memory is None or prediction.fits:
         return None
-    most = "" if measured.memory_is_exact else "at most "
-    fit = "do not fit" if measured.memory_is_exact else "may not fit"
-    return (
-        f"{prediction.setting}: {counted(more, 'more worker')} of {most}{byte_size(each)} {fit} into the "
-        f"{byte_size(available)} available."
+    return fill(
+        NO_ROOM,
+        {
+            "setting": str(prediction.setting),
+            "more": more,
+            "bound": not memory.is_exact,
+            "size": memory.per_worker,
+            "available": memory.available,
+        },
     )

@@ -26,6 +26,7 @@ from uwsgi_headroom.analysis.what_if.measured import (
 from uwsgi_headroom.analysis.what_if.predict import WhatIf, calibrate, predict_settings
 from uwsgi_headroom.documents.what_if import build_what_if, describe_memory
 from uwsgi_headroom.numbers import percentile
+from uwsgi_headroom.record import Memory
 
 FACTORS = tuple(1 + 0.8 * (number / 100 - 1) for number in range(201))
 WORK = Work(locked=0.012, unlocked=0.0, waiting=0.12, factors=FACTORS)
@@ -172,16 +173,16 @@ def test_what_limits_a_setting(setting, limit, most):
 @pytest.mark.parametrize(
     ("available", "exact", "processes", "fits", "words"),
     [
-        (1e9, True, 8, True, None),
-        (3e8, True, 8, False, "8x1: 4 more workers of 100 MB do not fit into the 300 MB available."),
-        (3e8, False, 8, None, "8x1: 4 more workers of at most 100 MB may not fit into the 300 MB available."),
-        (0.0, True, 4, True, None),
-        (None, True, 8, None, None),
+        (10**9, True, 8, True, None),
+        (3 * 10**8, True, 8, False, "8x1: 4 more workers of 100 MB do not fit into the 300 MB available."),
+        (3 * 10**8, False, 8, None, "8x1: 4 more workers of at most 100 MB may not fit into the 300 MB available."),
+        (0, True, 4, True, None),
     ],
 )
 def test_memory(available, processes, fits, words, *, exact):
     """More workers must fit into the available memory; with an upper bound for one, they may fit all the same."""
-    measured = replace(_measured(), memory_per_worker=1e8, memory_available=available, memory_is_exact=exact)
+    memory = Memory(10**8, "uss" if exact else "anonymous", 4 * 10**8, available, "host")
+    measured = replace(_measured(), memory=memory)
     (prediction,) = _predict(measured, Setting(processes, 1)).predictions
     assert (prediction.memory, prediction.fits) == (processes * 1e8, fits)
     assert describe_memory(prediction, measured) == words

@@ -20,6 +20,7 @@ from uwsgi_headroom.analysis.what_if.cautions import list_cautions
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed, Setting
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.record import State
+from uwsgi_headroom.same_fields import given
 
 Resource = Literal["threads", "interpreters", "cpu", "lock"]
 
@@ -57,7 +58,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     limit: Resource
     at: tuple[AtLoad, ...]
     """In the order of the loads that were asked for."""
-    memory: float | None
+    memory: int | None
     """Bytes that all workers take together; None if unknown."""
     fits: bool | None
     """Whether the memory available now is enough; None if unknown."""
@@ -126,8 +127,9 @@ class Server(Struct, frozen=True):
 
     def chain(self, setting: Setting, rate: float) -> Sequence[tuple[float, float]]:
         """The flow-equivalent server of a setting, beside the other programs at this rate."""
-        shares = self.measured.shares if setting == self.measured.running else ()
-        shares = shares if len(shares) == setting.processes else ()
+        shares = self.measured.shares
+        if setting != self.measured.running or len(shares) != setting.processes:
+            shares = ()
         return flow_equivalent(self.beside_others(rate), setting.processes, setting.threads, shares)
 
     def find_most(self, setting: Setting) -> float:
@@ -230,8 +232,8 @@ def calibrate(measured: Measured) -> Server:
             serial_is_shared=lock is not None and lock.scope == "file",
         ),
         from_waits=from_waits,
-        others=0.0 if measured.others_follow else others,
-        others_per_request=others / window.throughput if measured.others_follow else 0.0,
+        others=others * (not measured.others_follow),
+        others_per_request=others * measured.others_follow / window.throughput,
         spread=spread,
     )
     if waits and from_waits:
@@ -285,18 +287,14 @@ def predict_setting(server: Server, setting: Setting, loads: Sequence[float]) ->
     """Predict one setting at these multiples of the peak load."""
     most, measured = server.find_most(setting), server.measured
     full = _describe_use(server, setting, most, Times(setting.in_all / most, 0.0, server.chain(setting, most)[-1][1]))
-    each, available = measured.memory_per_worker, measured.memory_available
-    more, fits = setting.processes - measured.running.processes, None
-    if each is not None and available is not None:
-        fits = more <= 0 or more * each <= available
-        fits = None if not (fits or measured.memory_is_exact) else fits
+    memory, more = measured.memory, setting.processes - measured.running.processes
     return Prediction(
         setting=setting,
         most_throughput=most,
         limit=next((name for name, least in USED_UP.items() if full[name] >= least), "threads"),  # type: ignore[misc]
         at=tuple(_describe_load(server, setting, load, most, full) for load in loads),
-        memory=each and setting.processes * each,
-        fits=fits,
+        memory=given(memory, lambda memory: setting.processes * memory.per_worker),
+        fits=given(memory, lambda memory: memory.has_room(more)),
     )
 
 
