@@ -11,10 +11,9 @@ from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import Server as SimulatedServer
 from uwsgi_headroom.analysis.deploys import explanation
 from uwsgi_headroom.analysis.deploys.explanation import Part
-from uwsgi_headroom.analysis.deploys.judgement import Batch, Change, Judgement, Sides, judge
+from uwsgi_headroom.analysis.deploys.judgement import Batch, Change, Judgement, Sides, find_usual, is_usual, judge
 from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room, describe_usual
-from uwsgi_headroom.analysis.deploys.spread import Side, compare, find_boundary, from_normal
-from uwsgi_headroom.analysis.deploys.usual import find_usual, is_usual
+from uwsgi_headroom.analysis.deploys.spread import Amounts, compare, find_boundary, from_normal
 from uwsgi_headroom.history.window import CodeWindow, LineUse, WaitWindow
 from uwsgi_headroom.record import Line
 
@@ -69,13 +68,13 @@ def test_batches_that_resemble_their_neighbours_are_joined():
             pairs.append((10 * (1 + level) + random.gauss(0, 0.5), 10.0))
         return pairs
 
-    difference = compare(Side(drifting(4800), relative=True), Side(drifting(4800), relative=True))
+    difference = compare(Amounts(drifting(4800), relative=True), Amounts(drifting(4800), relative=True))
     assert difference
     assert difference.joined >= 8
     # The variance of the mean of a first-order process of 0.95 is 39 times that of as many independent numbers.
     independent = 2 * (0.06**2 / (1 - 0.95**2) + 0.05**2) / 4800
     assert 10 * independent < sum(difference.variances) < 80 * independent
-    assert compare(Side(drifting(60), relative=True), Side(drifting(60), relative=True)) is None
+    assert compare(Amounts(drifting(60), relative=True), Amounts(drifting(60), relative=True)) is None
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,19 @@ from time import localtime, strftime
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.deploys.explanation import Part, Side, expect_time, list_parts, list_routes
-from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, State, Status, Subject, judge
+from uwsgi_headroom.analysis.deploys.judgement import (
+    DAYS,
+    Batch,
+    Judgement,
+    Sides,
+    State,
+    Status,
+    Subject,
+    find_usual,
+    is_usual,
+    judge,
+)
 from uwsgi_headroom.analysis.deploys.sentence import describe, describe_usual
-from uwsgi_headroom.analysis.deploys.usual import DAYS, find_usual, is_usual
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import HistoryFileError

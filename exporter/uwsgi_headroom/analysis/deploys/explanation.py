@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import copysign
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -67,8 +68,9 @@ def list_routes(before: Side, after: Side) -> tuple[Part, ...]:
 
     def find(side: Side) -> dict[str, float]:
         time = compute_flow(side.window).response_time
-        routes = side.routes if time is not None else None
-        return {route: (time or 0.0) * routes.share(route) for route in routes.threads} if routes else {}
+        if side.routes is None or time is None:
+            return {}
+        return {route: time * side.routes.share(route) for route in side.routes.threads}
 
     return _compare(find(before), find(after))
 
@@ -113,7 +115,7 @@ def _name_function(part: Part, before: Mapping[tuple[str, str], float], after: M
         for name, function in {**before, **after}
         if name == part.name and function
     }
-    function = max(growths, key=lambda each: growths[each] * (1 if part.growth > 0 else -1), default="")
+    function = max(growths, key=lambda each: growths[each] * copysign(1.0, part.growth), default="")
     if not before or not after or not function or growths[function] / (part.growth or 1.0) < _MOST_OF_PART:
         return part
     return part._replace(function=function, function_growth=growths[function])
@@ -131,13 +133,12 @@ def expect_time(before: Window, after: Window) -> float:
     waits = compute_waits(before, then)
     if waits is None or not waits.total or not then.throughput or not now.throughput:
         return 1.0
-    taken = cpu.own_seconds + (cpu.others_seconds or 0.0) if cpu else 0.0
     served = [worker for worker in before.workers if worker.requests and worker.cpu_seconds is not None]
     computed = sum((worker.cpu_seconds or 0.0) * worker.requests for worker in served)  # each by its requests
-    uses = (
-        ratio(taken, taken + cpu.idle_seconds) if cpu else None,
-        ratio(computed, before.seconds * sum(worker.requests for worker in served)),
-    )
+    uses = [None, ratio(computed, before.seconds * sum(worker.requests for worker in served))]
+    if cpu:
+        taken = cpu.own_seconds + (cpu.others_seconds or 0.0)
+        uses[0] = ratio(taken, taken + cpu.idle_seconds)
     load, factor = now.throughput / then.throughput, 1.0
     for state, use in zip(_CONTENDED, uses, strict=True):
         if use:

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from math import ceil
 
 from uwsgi_headroom.analysis.deploys.explanation import Part, Side, name_growth
-from uwsgi_headroom.analysis.deploys.judgement import Change, Judgement
-from uwsgi_headroom.analysis.deploys.usual import DAYS, UsualTime, is_usual
+from uwsgi_headroom.analysis.deploys.judgement import DAYS, Change, Judgement, UsualTime, is_usual
 from uwsgi_headroom.words.formats import duration, factor, percent, short_function, signed_duration
 from uwsgi_headroom.words.states import WAITS
 from uwsgi_headroom.words.template import Facts, fill
