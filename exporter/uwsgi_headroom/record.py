@@ -258,16 +258,9 @@ Output = Literal["standard output", "standard error", "standard output and error
 """The outputs of a process that may be pipes; the last one if both are the same pipe."""
 
 
-class StartWait(NamedTuple):
-    """What the main thread of a worker waits for that does not accept requests yet."""
-
-    state: State
-    address: str = ""
-    """Of the other end of its connection; empty if it waits for none, or if that is not known."""
-
-
-class LoopHold(NamedTuple):
-    """What holds the event loop of a worker with coroutines."""
+class Hold(NamedTuple):
+    """What holds the event loop of a worker with coroutines, or the main thread of one that does not accept requests
+    yet."""
 
     state: State
     address: str = ""
@@ -279,7 +272,7 @@ class LoopHold(NamedTuple):
 class LoopUse(NamedTuple):
     """The event loop of a worker with coroutines at one instant, if something has held it since the worker's start."""
 
-    hold: LoopHold
+    hold: Hold
     """What holds it most, as of the last samples of a held loop."""
     held: bool
     """Whether something holds it now."""
@@ -447,7 +440,7 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     """Whole epoch seconds."""
     starting: float | None = None
     """Seconds since it was spawned, while it does not accept requests yet."""
-    start_wait: StartWait | None = None
+    start_wait: Hold | None = None
     """What it waits for meanwhile, as of the last look; None if that is not known."""
     requests_per_life: float | None = None
     """Requests that the processes of the slot that ended have completed, on average; None if none has ended since
@@ -628,17 +621,10 @@ class Outage(Struct, frozen=True, gc=False):
     """Epoch seconds."""
 
 
-class ThrottledVassal(Struct, frozen=True, gc=False):
-    """A vassal that fails to start."""
-
-    name: str
-    seconds: float | None
-    """The wait before the next attempt; None if unknown."""
-    attempts: int | None
-    """Attempts so far; None if unknown."""
-
-
 class EmperorRecord(Struct, frozen=True):
     vassals: int
     """The number that run."""
-    throttled: tuple[ThrottledVassal, ...]
+    throttled: tuple[str, ...]
+    """The names of those that fail to start."""
+    longest: float | None
+    """The longest wait in seconds before the next attempt; None if unknown."""

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits.thread_wait import Decision, Wait, remember
-from uwsgi_headroom.record import LoopHold, LoopUse, State
+from uwsgi_headroom.record import Hold, LoopUse, State
 from uwsgi_headroom.stats.server import Worker
 
 COMPUTES_SECONDS = 1.0
@@ -45,7 +45,7 @@ class _Loop(Struct):
     blocked: bool = False
     held: bool = False
     longest: tuple[float, float] = (0.0, float("-inf"))
-    holds: Counter[LoopHold] = field(default_factory=Counter)
+    holds: Counter[Hold] = field(default_factory=Counter)
 
 
 class Loops:
@@ -86,7 +86,7 @@ class Loops:
                 "connection" if decision.connecting else "file" if wait.file else ""
             )
             state: State = "cpu" if decision.result == "running" else decision.result
-            remember(loop.holds, LoopHold(state, decision.address, how), _REMEMBERED)
+            remember(loop.holds, Hold(state, decision.address, how), _REMEMBERED)
 
     def rest(self, active: Collection[int], now: float) -> None:
         """Note that the workers other than these, by PID, serve no request."""
