@@ -57,6 +57,9 @@ class LoadLimit(Struct, frozen=True):
     """Whether it was seen; otherwise it did not cross up to this multiple."""
 
 
+Level = Literal["fast", "slow"]
+
+
 class ObjectiveFigures(Struct, frozen=True):
     """How an objective is kept."""
 
@@ -69,7 +72,7 @@ class ObjectiveFigures(Struct, frozen=True):
     """None unless the load varied enough."""
 
     @property
-    def level(self) -> Literal["fast", "slow"] | None:
+    def level(self) -> Level | None:
         """How fast the budget burns in every window; None if it is not judged, or kept."""
         if self.unjudged or len(self.windows) < len(BURN_WINDOWS):
             return None
@@ -79,8 +82,10 @@ class ObjectiveFigures(Struct, frozen=True):
             for burn, asked in zip(self.windows, BURN_WINDOWS, strict=True)
             if burn.rate is not None
         ]
-        least = min(rates) if len(rates) == len(self.windows) else 0.0
-        return "fast" if least >= FAST_BURN else "slow" if least >= SLOW_BURN else None
+        if len(rates) < len(self.windows):
+            return None
+        levels: tuple[tuple[Level, float], ...] = ("fast", FAST_BURN), ("slow", SLOW_BURN)
+        return next((level for level, least in levels if min(rates) >= least), None)
 
 
 def judge_objective(
@@ -94,8 +99,10 @@ def judge_objective(
     for each in windows:
         requests = each.requests + each.lost + each.refused
         bad = each.slower + each.waited + each.lost + each.refused
-        share = min(1.0, bad / requests) if requests >= FEWEST_REQUESTS else None
-        rate = None if share is None else round(share / (1 - slo.objective), 9)  # 0.99 has no exact form
+        share = rate = None
+        if requests >= FEWEST_REQUESTS:
+            share = min(1.0, bad / requests)
+            rate = round(share / (1 - slo.objective), 9)  # 0.99 has no exact form
         burns.append(Burn(each.seconds, requests, each.slower, each.lost, each.waited, each.refused, share, rate))
     return ObjectiveFigures(slo, tuple(burns), unjudged, load_limit)
 
@@ -120,11 +127,13 @@ def find_load_limit(minutes: Iterable[SlowRequests], load: float | None) -> Load
         return None
     slower = [(group.slower + group.waited) / group.requests for group in groups]
     over = [share > 1 - _SHARE for share in slower]
-    first = over.index(True) if any(over) else len(over)
+    first = [*over, True].index(True)
     if first == 0 or not all(over[first:]):
         return None  # slow at low load, or at a load, but not at a higher one: load is not the cause
+    if first == len(over) and loads[-1] < load:
+        return None
     if first == len(over):
-        return LoadLimit(loads[-1] / load, reached=False) if loads[-1] >= load else None
+        return LoadLimit(loads[-1] / load, reached=False)
     part = (1 - _SHARE - slower[first - 1]) / (slower[first] - slower[first - 1])
     below = loads[first - 1]
     return LoadLimit((below + part * (loads[first] - below)) / load, reached=True)

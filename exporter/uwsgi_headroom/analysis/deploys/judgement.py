@@ -194,12 +194,11 @@ def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: boo
         before, after = Sides(before.batches, 0.8 * step), Sides(after.batches, 0.8 * step)
     requests, seconds = (round(before.requests), round(after.requests)), (before.seconds, after.seconds)
     judgement = Judgement("early", requests=requests, seconds=seconds, expected=expected)
-    if before.seconds < LEAST_BEFORE:
+    if before.seconds < LEAST_BEFORE or before.requests < FEWEST_REQUESTS:
         minutes: Facts = {"minutes": f"{before.seconds / 60:.0f}", "of": f"{LEAST_BEFORE / 60:.0f}"}
-        return replace(judgement, status="unknown", reason=fill(TOO_SHORT, minutes))
-    if before.requests < FEWEST_REQUESTS:
-        numbers: Facts = {"number": f"{before.requests:.0f}", "least": FEWEST_REQUESTS}
-        return replace(judgement, status="unknown", reason=fill(TOO_FEW, numbers))
+        is_short = before.seconds < LEAST_BEFORE
+        known = minutes | {"short": is_short, "number": f"{before.requests:.0f}", "least": FEWEST_REQUESTS}
+        return replace(judgement, status="unknown", reason=fill(TOO_LITTLE, known))
     changes = [change for subject in SUBJECTS if (change := _judge_subject(subject, before, after, expected))]
     for place, change in enumerate(changes):
         if overloaded and (change.subject, change.state) == ("time", "better"):  # the end of an overload brings it
@@ -222,11 +221,15 @@ def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: boo
         return replace(judgement, status="unknown", reason=fill(UNLIKE, facts))
     if bound is not None and any(change.state == "better" for change in changes):
         return replace(judgement, status="better")
-    return replace(judgement, status="same") if bound is not None and bound <= ENOUGH else judgement
+    if bound is not None and bound <= ENOUGH:
+        return replace(judgement, status="same")
+    return judgement
 
 
-TOO_SHORT = "only {minutes} of the {of} min before this time are known"
-TOO_FEW = "there were only {number} requests before this time, and {least} are needed"
+TOO_LITTLE = (
+    "[short? only {minutes} of the {of} min before this time are known]"
+    "[not short? there were only {number} requests before this time, and {least} are needed]"
+)
 UNLIKE = (
     "the load is [less? {less}][not less? {times} times] the load before, and times are compared up to a factor of "
     "{most}"

@@ -64,7 +64,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     """Whether the memory available now is enough; None if unknown."""
 
 
-class Check(Struct, frozen=True, kw_only=True):
+class Check(Struct, frozen=True):
     """The model against what was observed. Errors are relative: 0.1 is 10 % above; None: not observed, or fitted."""
 
     observed: Observed
@@ -202,8 +202,10 @@ def is_full(setting: Setting, observed: Observed) -> bool:
 
 def own_waiting(waits: Mapping[State, float], response_time: float, lock: LockFigures | None = None) -> float:
     """Seconds of waiting of a mean request, without what it waits for while it holds the lock of the application."""
-    others = ("cpu", *QUEUEING, *(("lock",) if lock else ()))
-    own = fsum(seconds for state, seconds in waits.items() if state not in others)
+    left_out = {"cpu", *QUEUEING}
+    if lock:
+        left_out.add("lock")
+    own = fsum(seconds for state, seconds in waits.items() if state not in left_out)
     return response_time * own / fsum(waits.values())
 
 
@@ -215,7 +217,7 @@ def calibrate(measured: Measured) -> Server:
     waiting = own_waiting(waits, response_time, lock) if waits and from_waits else max(0.0, response_time - cpu)
     if cpu + waiting < _LEAST_DEMAND * response_time:
         waiting = response_time
-    serial = lock.seconds if lock else 0.0
+    serial = (lock and lock.seconds) or 0.0
     # More of the CPU time cannot be under the locks than they can be held.
     locked = min(cpu, MOST_LOCK_LOAD * measured.running.processes / window.throughput)
     others, spread = measured.others if isfinite(measured.others) else 0.0, 1.0
@@ -236,9 +238,11 @@ def calibrate(measured: Measured) -> Server:
         others_per_request=others * measured.others_follow / window.throughput,
         spread=spread,
     )
-    if waits and from_waits:
-        return server if lock else _fit_lock(server, waits.get("interpreter_lock", 0.0))
-    return _fit_waiting(server, response_time)
+    if not waits or not from_waits:
+        return _fit_waiting(server, response_time)
+    if lock:
+        return server
+    return _fit_lock(server, waits.get("interpreter_lock", 0.0))
 
 
 def _known(measured: Measured) -> tuple[float, float]:
@@ -326,12 +330,10 @@ def _check(server: Server) -> Check:
     measured, setting = server.measured, server.measured.running
     is_peak = measured.peak is not None and measured.peak.response_time is not None
     observed = measured.busiest if is_peak else measured.window
-    most, time, full = server.find_most(setting), server.observe(observed).service, is_full(setting, observed)
-    known = observed.response_time if is_peak or server.from_waits else None
-    return Check(
-        observed=observed,
-        throughput=most if full else min(most, observed.throughput),
-        response_time=time,
-        throughput_error=most / observed.throughput - 1 if full or most < observed.throughput else None,
-        response_time_error=time / known - 1 if known else None,
-    )
+    most, time = server.find_most(setting), server.observe(observed).service
+    check = Check(observed, min(most, observed.throughput), time, None, None)
+    if is_full(setting, observed) or most < observed.throughput:
+        check = replace(check, throughput=most, throughput_error=most / observed.throughput - 1)
+    if (is_peak or server.from_waits) and observed.response_time:
+        check = replace(check, response_time_error=time / observed.response_time - 1)
+    return check
