@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.config.slo import INTERVALS, Slo
 from uwsgi_headroom.response_times.totals import SlowRequests
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.template import fill
 
 FAST_BURN, SLOW_BURN = 14.4, 6.0
@@ -33,20 +34,21 @@ _LEAST_VARIATION = 1.25
 _FEWEST_MINUTES, _GROUPS = 12, 6
 
 
-class Burn(Struct, frozen=True):
-    """The use of the error budget over a window. slow, waited, lost, refused: bad requests, and why."""
+class Burn(Struct, frozen=True, kw_only=True):
+    """The use of the error budget over the last `seconds`. slow, waited, lost, refused: bad requests, each counted
+    once. slow: they took longer in service than the threshold, or have already been in service for longer; waited: too
+    slow only together with their wait in the listen queue; lost: with their worker; refused: dropped at a full TCP
+    queue of this server. slow and waited are expected numbers. share: of bad requests; rate: how many times as fast as
+    the objective permits. share and rate are null below 100 requests."""
 
     seconds: float
-    """Its length."""
     requests: int
     slow: float
     lost: int
-    waited: float
-    refused: int
+    waited: float = 0.0
+    refused: int = 0
     share: float | None
-    """The share of bad requests; None with too few requests."""
     rate: float | None
-    """The burn rate; None with too few requests."""
 
 
 class LoadLimit(Struct, frozen=True):
@@ -103,7 +105,7 @@ def judge_objective(
         if requests >= FEWEST_REQUESTS:
             share = min(1.0, bad / requests)
             rate = round(share / (1 - slo.objective), 9)  # 0.99 has no exact form
-        burns.append(Burn(each.seconds, requests, each.slower, each.lost, each.waited, each.refused, share, rate))
+        burns.append(copy_fields(Burn, each, requests=requests, slow=each.slower, share=share, rate=rate))
     return ObjectiveFigures(slo, tuple(burns), unjudged, load_limit)
 
 

@@ -18,35 +18,30 @@ from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.repairman import Model, Times, find_times, flow_equivalent
 from uwsgi_headroom.analysis.what_if.cautions import list_cautions
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed, Setting
-from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.record import State
 from uwsgi_headroom.same_fields import given
 
 Resource = Literal["threads", "interpreters", "cpu", "lock"]
 
 
-class AtLoad(Struct, frozen=True, kw_only=True):
-    """A setting under one load. threads, interpreters, cpu, lock: the fraction of each in use, 0 to 1."""
+class PredictedLoad(Struct, frozen=True, kw_only=True):
+    """A setting under one load. load: as a multiple of the peak; throughput: the requests per second that arrive.
+    sustained: whether it serves them all; if not, times are null, because the queue grows without end; they are null
+    too if `peak_is_floor`, because more requests would arrive. response_time: mean time in service; queue_wait: mean
+    time in the listen queue; total_time: both together. threads, interpreters, cpu, lock: utilization, 0 to 1, of the
+    threads, the interpreter locks, the CPUs (with the use by other programs) and the locks of the application; if the
+    load is not sustained, at the highest throughput."""
 
     load: float
-    """As a multiple of the peak."""
     throughput: float
-    """The requests per second that arrive."""
     sustained: bool
-    """Whether the setting serves all of them. If not, or if more was offered than was completed, no times are given."""
     response_time: float | None = None
-    """Mean seconds in service."""
     queue_wait: float | None = None
-    """Mean seconds in the listen queue."""
+    total_time: float | None = None
     threads: float
     interpreters: float
     cpu: float
-    lock: float
-
-    @property
-    def total_time(self) -> float | None:
-        """Mean seconds from the arrival in the listen queue to the response."""
-        return sum_if_all_known([self.response_time, self.queue_wait])
+    lock: float = 0.0
 
 
 class Prediction(Struct, frozen=True, kw_only=True):
@@ -56,7 +51,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     most_throughput: float
     """Requests per second, at which `limit` is used up."""
     limit: Resource
-    at: tuple[AtLoad, ...]
+    at: tuple[PredictedLoad, ...]
     """In the order of the loads that were asked for."""
     memory: int | None
     """Bytes that all workers take together; None if unknown."""
@@ -302,15 +297,18 @@ def predict_setting(server: Server, setting: Setting, loads: Sequence[float]) ->
     )
 
 
-def _describe_load(server: Server, setting: Setting, load: float, most: float, full: Mapping[str, float]) -> AtLoad:
+def _describe_load(
+    server: Server, setting: Setting, load: float, most: float, full: Mapping[str, float]
+) -> PredictedLoad:
     rate = load * server.measured.busiest.throughput
     if rate > MOST_LOAD * most:
-        return AtLoad(load=load, throughput=rate, sustained=False, **full)
+        return PredictedLoad(load=load, throughput=rate, sustained=False, **full)
     times = server.find_times(setting, rate)
-    at = AtLoad(load=load, throughput=rate, sustained=True, **_describe_use(server, setting, rate, times))
+    at = PredictedLoad(load=load, throughput=rate, sustained=True, **_describe_use(server, setting, rate, times))
     if server.measured.offered_at_least is not None:
         return at
-    return replace(at, response_time=times.service, queue_wait=times.queue_wait)
+    service, wait = times.service, times.queue_wait
+    return replace(at, response_time=service, queue_wait=wait, total_time=service + wait)
 
 
 def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -> dict[str, float]:
