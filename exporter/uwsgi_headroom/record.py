@@ -16,10 +16,8 @@ from msgspec import Struct, field
 
 
 class Backlog(Struct, frozen=True):
-    """The connections waiting in a listen queue, and its limit; or None for both, and the reason.
-
-    `queue` may exceed `limit` by one: a full queue holds one more connection than its limit.
-    """
+    """The connections waiting in a listen queue, and its limit; or None for both, and the reason. A full queue holds
+    one more connection than its limit."""
 
     queue: int | None
     limit: int | None
@@ -27,8 +25,7 @@ class Backlog(Struct, frozen=True):
 
     @property
     def is_full(self) -> bool:
-        """Whether the queue is at its limit, so that the next connection, or the one after it, is refused (UNIX) or
-        dropped (TCP)."""
+        """Whether one of the next two connections is refused (UNIX) or dropped (TCP)."""
         return self.queue is not None and bool(self.limit) and self.queue >= (self.limit or 0)
 
 
@@ -126,8 +123,8 @@ class Options(Struct, frozen=True):
     @property
     def configuration_file(self) -> str:
         """The file that is the application's own: the last one that no distribution installed; empty if unknown."""
-        names = [name for name in self.configuration_files if not name.startswith(DISTRIBUTIONS_FILES)]
-        return names[-1] if names else ""
+        own = (name for name in reversed(self.configuration_files) if not name.startswith(DISTRIBUTIONS_FILES))
+        return next(own, "")
 
 
 def spell_option(field_name: str) -> str:
@@ -137,10 +134,6 @@ def spell_option(field_name: str) -> str:
 
 DISTRIBUTIONS_FILES = "/usr/share/"
 """Where Debian's package keeps the file that it gives to every uWSGI before the application's own."""
-
-
-AdviceSeverity = Literal["warning", "info"]
-"""How a rule of the review of settings speaks. warning: this setting will cause trouble; info: it may."""
 
 
 ConcurrencyKind = Literal["threads", "async", "single"]
@@ -172,12 +165,8 @@ UNKNOWN = Setup(Options(), None, None, None, None)
 
 
 class TrackedConnections(NamedTuple):
-    """The kernel's table of tracked connections at one moment, which firewalls and containers need.
-
-    When it is full, the kernel drops packets that begin a connection: clients, and connections to backends, try again
-    after a second and more. Each network namespace has its own count; see nf_conntrack-sysctl.rst in the kernel's
-    documentation.
-    """
+    """The kernel's table of tracked connections at one moment, which firewalls and containers need. When it is full,
+    the kernel drops packets that begin a connection (nf_conntrack-sysctl.rst in the kernel's documentation)."""
 
     entries: int
     most: int
@@ -610,7 +599,7 @@ class ServerRecord(Struct, frozen=True):
     @property
     def messages(self) -> Mapping[str, LogMessage]:
         """Of uWSGI's log, by their codes; empty if nothing is known of a log."""
-        return self.log.messages if self.log else {}
+        return (self.log or LogRecord()).messages
 
 
 class Outage(Struct, frozen=True, gc=False):

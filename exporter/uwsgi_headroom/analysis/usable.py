@@ -22,7 +22,7 @@ of the threads is 1 at least. The same holds for what they wait for in service, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import exp, inf, log, sqrt
 from operator import mul
@@ -143,14 +143,10 @@ def variation(window: ResponseTimeWindow | None) -> float:
     """The factor (1 + cv²) / 2 of response times by bin; 1, as of exponential ones, if they are too few or short."""
     if window is None or window.requests < LEAST_REQUESTS:
         return 1.0
-    return variation_of(window.counts, window.bins.middles, RESOLUTION * window.interval / 2)
-
-
-def variation_of(counts: Sequence[float], middles: Sequence[float], least: float) -> float:
-    """The same of numbers of requests by bin. middles: of the bins; least: the mean that is long enough, in seconds."""
-    seconds = list(map(mul, counts, middles))
-    number, total, squares = sum(counts), sum(seconds), sum(map(mul, seconds, middles))
-    if not number or total < least * number or not total:
+    middles = window.bins.middles
+    seconds = list(map(mul, window.counts, middles))
+    number, total, squares = sum(window.counts), sum(seconds), sum(map(mul, seconds, middles))
+    if not total or total < RESOLUTION * window.interval / 2 * number:
         return 1.0
     squared: float = squares * number / (total * total) - 1
     return (1 + min(MOST_VARIATION, max(0.0, squared))) / 2
