@@ -129,17 +129,6 @@ def test_a_fitted_model_claims_no_error():
     assert check.response_time_error == pytest.approx(truth / 0.2 - 1, abs=0.1)
 
 
-def test_computing_outside_the_lock_is_found():
-    """If threads wait little for the lock although they compute a lot, another number of threads helps as well as of
-    processes."""
-    work = Work(locked=0.01, unlocked=0.03, waiting=0.02)
-    measured = _measured(work, Setting(1, 8), 40.0)
-    (prediction,) = _predict(measured, Setting(1, 16)).predictions
-    assert prediction.most_throughput == pytest.approx(2 / 0.04, rel=0.1)
-    locked = _predict(replace(measured, waits=None, cpu_per_request=0.04), Setting(1, 16)).predictions[0]
-    assert locked.most_throughput < 0.85 * prediction.most_throughput
-
-
 @pytest.mark.parametrize("locked", [0.01, 0.02])
 def test_the_part_under_the_lock_is_measured(locked):
     """The observed wait for the lock says how much of the 40 ms of CPU time a request spends under it, to a tenth."""
