@@ -155,7 +155,7 @@ class Setup(Struct, frozen=True):
     mapped: bool | None
     """Whether some worker does not take requests from every socket (`map-socket`); None if unknown."""
     log_path: str = ""
-    """The file of uWSGI's log, or `journal:UNIT`; empty if it is not known, or no file that this user can see."""
+    """The file of uWSGI's log, or `journal:UNIT`; empty if unknown, or no file that this user can see."""
     why_unknown: str = ""
     """Why nothing of this is known, for an operator; empty if it is."""
 
@@ -253,7 +253,7 @@ class Hold(NamedTuple):
 
     state: State
     address: str = ""
-    """Of the other end of its connection; empty if it waits for none, or if that is not known."""
+    """Of the other end of its connection; empty if it waits for none, or if unknown."""
     how: Literal["", "connection", "file"] = ""
     """Whether the connection is not made yet, or the lock is that of a file."""
 
@@ -341,7 +341,7 @@ class Waits(Struct, frozen=True):
     """Whether it is read if the locks are held."""
     file_lock_holder: int | None = None
     """The PID of the process for which threads wait that want the lock of a file; 0 if that process has ended, and one
-    that it started still has the open file, and so the lock; None if no thread waits, or if it is not known."""
+    that it started still has the open file, and so the lock; None if no thread waits, or if unknown."""
     uwsgi_lock_holder: LockHolder | None = None
     """None if it is no mule, or not known."""
     file_lock: LockUse | None = None
@@ -376,7 +376,7 @@ class CodeSight(NamedTuple):
     """None if its stack could not be read."""
     state: State
     address: str
-    """Of the backend or name server, as in `ss`; empty if it waits for none, or if that is not known."""
+    """Of the backend or name server, as in `ss`; empty if it waits for none, or if unknown."""
     part: float
     """How much of the thread is in this state, as far as is known: the parts of a thread are 1 together."""
     inside: Line | None = None
@@ -430,7 +430,7 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     starting: float | None = None
     """Seconds since it was spawned, while it does not accept requests yet."""
     start_wait: Hold | None = None
-    """What it waits for meanwhile, as of the last look; None if that is not known."""
+    """What it waits for meanwhile, as of the last look; None if unknown."""
     requests_per_life: float | None = None
     """Requests that the processes of the slot that ended have completed, on average; None if none has ended since
     uWSGI's start, or if it is unknown."""
@@ -582,7 +582,7 @@ class ServerRecord(Struct, frozen=True):
     tracked: TrackedConnections | None = None
     """Of the network namespace, if it is the exporter's; None if connections are not tracked, too."""
     tasks: Tasks | None = None
-    """None without a limit, or if it is not known."""
+    """None without a limit, or if unknown."""
     log: LogRecord | None = None
     """Of the window that ends at this instant; None if nothing is known of a log."""
 

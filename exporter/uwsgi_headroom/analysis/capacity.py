@@ -33,7 +33,6 @@ from statistics import correlation, fmean, pstdev
 from typing import Literal, get_args
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.demand import SocketDemand
@@ -132,7 +131,7 @@ class Load(Struct, frozen=True, kw_only=True):
         if cpu is None:
             return ratio(sum_if_all_known([worker.interpreter_load for worker in self.balance.active]), cpus)
         used = cpu.own + ((cpu.own and self.others_follow and cpu.others) or 0.0)
-        return ratio(used, usable_beside_others(replace(cpu, own=used), cpus)) or 0.0
+        return ratio(used, usable_beside_others(used, cpu.idle, cpus)) or 0.0
 
 
 def compute_headroom(load: Load, *, lock_is_seen: bool = False, held_up: bool = False) -> Headroom:
@@ -157,12 +156,15 @@ def compute_headroom(load: Load, *, lock_is_seen: bool = False, held_up: bool = 
         return Headroom({}, None, None, idle=tuple(known), no_requests=True)
     used = sorted((1 / use, limit) for limit, use in known.items() if use >= LEAST_LOAD)
     by_limit, causes = {limit: factor for factor, limit in used}, list_causes(cpu)
-    room = Headroom(by_limit, find_first(by_limit, causes), find_ceiling(by_limit, causes))
-    if (lock or lock_is_seen) and "lock" not in known:
-        room = replace(room, unknown=("lock",))
-    far = tuple(limit for limit in known if limit not in by_limit)
-    # Requests that wait for something else take threads, and no CPU.
-    return replace(room, far=far) if "threads" in known else replace(room, idle=far)
+    far, is_known = tuple([limit for limit in known if limit not in by_limit]), "threads" in known
+    return Headroom(
+        by_limit=by_limit,
+        first=find_first(by_limit, causes),
+        ceiling=find_ceiling(by_limit, causes),
+        far=far * is_known,
+        idle=far * (not is_known),  # requests that wait for something else take threads, and no CPU
+        unknown=("lock",) if (lock or lock_is_seen) and "lock" not in known else (),
+    )
 
 
 def _most(values: Iterable[float | None]) -> float | None:
@@ -189,9 +191,9 @@ def find_ceiling(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Lim
     return find_first({limit: by_limit[limit] for limit in by_limit if limit != "hottest_interpreter"}, causes)
 
 
-def usable_beside_others(cpu: CpuShares, usable: float) -> float:
+def usable_beside_others(own: float, idle: float, usable: float) -> float:
     """The CPUs that the workers can use beside other programs, which keep what they use but for LEAST_OWN."""
-    return max(cpu.own + cpu.idle, LEAST_OWN * usable)
+    return max(own + idle, LEAST_OWN * usable)
 
 
 class CpuShares(Struct, frozen=True, gc=False):

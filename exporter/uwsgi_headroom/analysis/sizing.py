@@ -215,7 +215,7 @@ def measure(figures: Figures) -> Model | None:
         waiting = own_waiting(waits, flow.response_time)
     usable = figures.server.cpu_count or inf
     if figures.cpu and usable < inf:
-        usable = usable_beside_others(figures.cpu, usable)
+        usable = usable_beside_others(figures.cpu.own, figures.cpu.idle, usable)
     model = Model(computing, waiting or flow.response_time * (not computing), usable)
     if not each or (flow.observed or 0.0) < SATURATED * (figures.ceiling or inf):
         return model

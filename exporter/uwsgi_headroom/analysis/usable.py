@@ -126,7 +126,7 @@ def _of_resources(load: Load, limits: Mapping[Limit, float], allowed: float) -> 
     if not used or not throughput:
         return
     if load.cpu:
-        cpus = usable_beside_others(load.cpu, load.cpus or 0.0)
+        cpus = usable_beside_others(load.cpu.own, load.cpu.idle, load.cpus or 0.0)
     if "cpu" in limits and cpus:
         yield Queue("cpu", max(1, round(cpus)), 1 / limits["cpu"], used / throughput)
     others = (round(load.threads or 0) / len(active) - 1) / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,18 +13,17 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from uwsgi_headroom.analysis.deploys.explanation import DeployPart
-from uwsgi_headroom.analysis.deploys.judgement import DeployChange
 from uwsgi_headroom.check.exporter_client import ApiError, ExporterPage, get_document, parse_page
 from uwsgi_headroom.config.defaults import LISTEN_ADDRESS
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.documents.deploys import Comparison
+from uwsgi_headroom.documents.deploys import Comparison, Deploy
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.source import Http, parse_address
 from uwsgi_headroom.terminal_text import escape_text, print_lines, wrap
-from uwsgi_headroom.words.formats import byte_size, counted, duration, factor, fine_percent, listed, signed_duration
+from uwsgi_headroom.words.formats import byte_size, duration, fine_percent, listed, signed_duration
+from uwsgi_headroom.words.template import fill
 
 _MOST_NAMES = 10
 
@@ -124,30 +123,36 @@ def _render(found: Comparison) -> Iterator[str]:
         yield from wrap(found.usual.sentence, _WIDTH)
     yield ""
     for name, side in (("before", deploy.before), ("after", deploy.after)):
-        more = [f"{counted(side.requests, 'request')} in {duration(side.seconds)}"]
-        more += [f"{side.throughput:.1f} requests/s"] if side.throughput is not None else []
-        more += [f"p95 {duration(side.p95)}"] if side.p95 is not None else []
-        more += [f"queue wait {duration(side.queue_wait)}"] if side.queue_wait is not None else []
-        more += [f"headroom {factor(side.headroom)}"] if side.headroom is not None else []
-        more += [f"{factor(side.usable)} until requests wait"] if side.usable is not None else []
-        yield from wrap(", ".join(more), _WIDTH, f"{name:8} ", " " * 9)
+        known = msgspec.structs.asdict(side) | {"rate": side.throughput is not None and f"{side.throughput:.1f}"}
+        yield from wrap(fill(_SIDE, known), _WIDTH, f"{name:8} ", " " * 9)
     if deploy.changes:
         yield ""
-        yield from _list_changes(deploy.changes)
+        yield from _list_changes(deploy)
     for title, parts in (("A mean request", deploy.parts), ("By route", deploy.routes)):
         if parts:
             yield ""
             yield f"{title}:"
-            yield from _list_parts(parts)
+        width = min(_LONGEST, max([len(escape_text(part.name)) for part in parts], default=0))
+        for part in parts:
+            text = f"  {escape_text(part.name)[:_LONGEST]:{width}} {duration(part.before):>8} → {duration(part.after)}"
+            if part.function:
+                text = f"{text:{width + 22}} {signed_duration(part.function_growth)} in {escape_text(part.function)}"
+            yield text
 
 
 _WIDTH, _LONGEST = 80, 50
 
+_SIDE = (
+    "{requests:request} in {seconds:duration}[rate? , {rate} requests/s][p95? , p95 {p95:duration}]"
+    "[queue_wait? , queue wait {queue_wait:duration}][headroom? , headroom {headroom:factor}]"
+    "[usable? , {usable:factor} until requests wait]"
+)
+
 _NAMES = {"time": "time", "cpu": "CPU time", "errors": "errors", "memory": "memory"}
 
 
-def _list_changes(changes: Sequence[DeployChange]) -> Iterator[str]:
-    for change in changes:
+def _list_changes(deploy: Deploy) -> Iterator[str]:
+    for change in deploy.changes:
         name, state = _NAMES[change.subject], "" if change.state == "unclear" else f"  {change.state}"
         if change.subject in ("time", "cpu"):
             span = f"{100 * change.low:+.0f} to {100 * change.high:+.0f} %"
@@ -157,12 +162,3 @@ def _list_changes(changes: Sequence[DeployChange]) -> Iterator[str]:
         else:
             before, after = (byte_size(max(0.0, 60 * each)) for each in (change.before, change.after))
             yield f"{name:8} {before:>8} → {after:8} a minute in a mean worker{state}"
-
-
-def _list_parts(parts: Sequence[DeployPart]) -> Iterator[str]:
-    width = min(_LONGEST, max(len(escape_text(part.name)) for part in parts))
-    for part in parts:
-        text = f"  {escape_text(part.name)[:_LONGEST]:{width}} {duration(part.before):>8} → {duration(part.after)}"
-        if part.function:
-            text = f"{text:{width + 22}} {signed_duration(part.function_growth)} in {escape_text(part.function)}"
-        yield text

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.findings import first_act
-from uwsgi_headroom.analysis.what_if.predict import PredictedLoad
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.request import WORST_FIRST, Threshold, Thresholds, find_worst
 from uwsgi_headroom.check.worker_table import render_plain
@@ -280,16 +279,16 @@ def _what_if(document: WhatIf) -> Iterator[str]:
 def _row(row: PredictedSetting) -> str:
     name = f"{row.setting}{'*' if row.is_observed else ''}"
     memory = "-" if row.memory is None else byte_size(row.memory)
-    times = "".join(_TIME.format(_total_time(at)) for at in row.loads)
+    times = "".join(_TIME.format(_write_time(at.total_time, at.sustained)) for at in row.loads)
     return (
         _HEAD.format(name, amount(row.most_throughput), LIMIT_WORDS[row.limit].short) + times + _MEMORY.format(memory)
     )
 
 
-def _total_time(at: PredictedLoad) -> str:
-    if not at.sustained:
+def _write_time(seconds: float | None, is_sustained: bool) -> str:
+    if not is_sustained:
         return _TOO_MUCH
-    return _NOT_KNOWN if at.total_time is None else fit_duration(at.total_time, 7)
+    return _NOT_KNOWN if seconds is None else fit_duration(seconds, 7)
 
 
 def count_statuses(judged: Sequence[Server]) -> str:

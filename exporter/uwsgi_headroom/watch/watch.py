@@ -255,7 +255,6 @@ class Watch:
         server = describe_server(reading)
         if server is None:
             return []
-        windows_known = (self.history.window(seconds) for seconds in windows)
         every = [
             compute_figures(
                 Known(
@@ -272,7 +271,7 @@ class Watch:
                     self.code.history.of(window.until - window.seconds, window.until) if self.code else None,
                 )
             )
-            for window in windows_known
+            for window in map(self.history.window, windows)
             if window
         ]
         every = [correct_headroom(figures) for figures in every]
