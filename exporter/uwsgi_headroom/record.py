@@ -157,7 +157,7 @@ class Setup(Struct, frozen=True):
     log_path: str = ""
     """The file of uWSGI's log, or `journal:UNIT`; empty if unknown, or no file that this user can see."""
     why_unknown: str = ""
-    """Why nothing of this is known, for an operator; empty if it is."""
+    """Why nothing is known; empty if it is."""
 
 
 UNKNOWN = Setup(Options(), None, None, None, None)
@@ -192,7 +192,7 @@ class RoleUse(NamedTuple):
     cpu_seconds: float
     """Since the first look; it never decreases."""
     cpus: float | None
-    """CPUs in use on average between the last two looks; None at the first one."""
+    """CPUs in use on average between the last two looks; None at the first."""
     resident_bytes: int
 
 
@@ -302,7 +302,7 @@ class Waits(Struct, frozen=True):
     """What the request threads of a server wait for at one instant."""
 
     off: str | None = None
-    """Why that is unknown, as a sentence for an operator; then nothing else is set but `file_lock`, `loops` and
+    """Why that is unknown, as a sentence; then nothing else is set but `file_lock`, `loops` and
     `needs_right`: whether another user of this host, such as root, could see it."""
     needs_right: bool = False
     threads: Mapping[State, float] = field(default_factory=dict)
@@ -334,7 +334,7 @@ class Waits(Struct, frozen=True):
     busy: int = 0
     """Threads with a request in service according to uWSGI's document, which is read a moment earlier."""
     gaps: tuple[str, ...] = ()
-    """Why threads are `unknown`, as sentences for an operator."""
+    """Why threads are `unknown`, as sentences."""
     locks: Mapping[int, LockUse] = field(default_factory=dict)
     """Of each worker in which a lock of the application is known, by worker id: the one that is used most."""
     reads_locks: bool = False
@@ -388,7 +388,7 @@ class CodeLook(Struct, frozen=True):
     """The lines of code that the busy threads of a server are in at one instant."""
 
     off: str | None = None
-    """Why nothing is known, as a sentence for an operator; then there are no sights."""
+    """Why nothing is known, as a sentence; then there are no sights."""
     sights: tuple[CodeSight, ...] = ()
     changed: int = 0
     """Threads that are left out, because each waited for something else after its stack was read."""
@@ -418,7 +418,7 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     open_fds: int | None = None
     """Open files and sockets of its process."""
     most_fds: int | None = None
-    """How many it may have open; None if that is not limited."""
+    """How many it may have open; None if unlimited."""
     local_pid: int | None = None
     """The same process on the exporter's side of a PID namespace; None unless it is proven to be a worker."""
     ended: bool = False
@@ -426,9 +426,9 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     has_application: bool = False
     """Whether uWSGI has loaded an application in it."""
     last_spawn: int | None = None
-    """Whole epoch seconds."""
+    """Epoch seconds."""
     starting: float | None = None
-    """Seconds since it was spawned, while it does not accept requests yet."""
+    """Seconds since its spawn, while it accepts no requests yet."""
     start_wait: Hold | None = None
     """What it waits for meanwhile, as of the last look; None if unknown."""
     requests_per_life: float | None = None
@@ -501,7 +501,7 @@ class CacheRecord(Struct, frozen=True, gc=False):
     items: int | None
     max_items: int | None
     full: int | None
-    """How many items it refused because it was full, since uWSGI's start."""
+    """Items refused because it was full, since uWSGI's start."""
 
 
 class SpoolerRecord(Struct, frozen=True, gc=False):
@@ -562,7 +562,7 @@ class ServerRecord(Struct, frozen=True):
     caches: tuple[CacheRecord, ...] = ()
     spoolers: tuple[SpoolerRecord, ...] = ()
     processes_off: str | None = None
-    """Why nothing is known of the workers' processes, as a sentence for an operator; None if they are known."""
+    """Why nothing is known of the workers' processes, as a sentence; None if they are known."""
     master_affinity: tuple[int, ...] | None = None
     """The CPUs that the master may run on, which its workers inherit."""
     cpus: Cpus | None = None
