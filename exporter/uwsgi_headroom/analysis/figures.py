@@ -84,12 +84,12 @@ class Figures(Struct, frozen=True):
 
     def share(self, state: State) -> float:
         """The share of the threads' time in a state; 0 if it is not known what they wait for."""
-        return self.waits.share(state) if self.waits else 0.0
+        return (self.waits and self.waits.share(state)) or 0.0
 
     @property
     def destinations(self) -> tuple[DestinationFigures, ...]:
         """What the threads wait for outside of the server; empty if unknown."""
-        return self.waits.destinations if self.waits else ()
+        return (self.waits and self.waits.destinations) or ()
 
     @property
     def longest_wait(self) -> tuple[Flow, str]:

@@ -104,7 +104,7 @@ def _share_cpus(mean: float, variance: float, slower: float, cpus: float) -> flo
     if machines <= cpus:
         return 1.0
     odds = part / max(_RARE, 1 - part) / slower
-    present, used = _repair(few, odds, cpus) if few else (0.0, 0.0)
+    present, used = _repair(few, odds, cpus)
     if some:
         present_of_more, used_of_more = _repair(few + 1, odds, cpus)
         present += some * (present_of_more - present)
