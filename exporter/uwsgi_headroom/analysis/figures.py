@@ -194,8 +194,9 @@ def _find_lasting(known: Known) -> tuple[float, int]:
     stuck = [age for age in ages if age >= known.stuck_seconds]
     if not seconds:
         return 0.0, 0
-    counts = len(stuck) > count_websockets(server)
-    return counts * sum([min(1.0, age / seconds) for age in stuck]), sum([age >= seconds for age in ages])
+    if len(stuck) <= count_websockets(server):
+        stuck = []
+    return sum([min(1.0, age / seconds) for age in stuck]), sum([age >= seconds for age in ages])
 
 
 def _find_pool(window: Window, sample: Waits, waits: WaitFigures | None) -> LockFigures | None:

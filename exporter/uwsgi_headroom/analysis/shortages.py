@@ -65,7 +65,7 @@ def find_cpu_of_own_threads(figures: Figures) -> float:
         return 0.0
     used = sum(list_loads(figures))
     rest = used - figures.waits.threads.get("cpu", 0.0)
-    return rest * (rest >= max(OWN_THREADS, MOSTLY * used))
+    return rest if rest >= max(OWN_THREADS, MOSTLY * used) else 0.0
 
 
 def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) -> bool:

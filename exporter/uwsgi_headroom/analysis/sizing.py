@@ -216,7 +216,7 @@ def measure(figures: Figures) -> Model | None:
     usable = figures.server.cpu_count or inf
     if figures.cpu and usable < inf:
         usable = usable_beside_others(figures.cpu.own, figures.cpu.idle, usable)
-    model = Model(computing, waiting or flow.response_time * (not computing), usable)
+    model = Model(computing, waiting if computing + waiting else flow.response_time, usable)
     if not each or (flow.observed or 0.0) < SATURATED * (figures.ceiling or inf):
         return model
     served = flow.throughput / model.most_throughput(processes, each)

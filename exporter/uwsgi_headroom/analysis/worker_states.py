@@ -254,5 +254,5 @@ def count_workers_with_own_sockets(setup: Setup) -> int | None:
         return None
     alone, sharing = set[int](), set[int]()
     for workers in setup.socket_holders.values():
-        (sharing, alone)[len(workers) == 1].update(workers)
+        (alone if len(workers) == 1 else sharing).update(workers)
     return len(alone - sharing)

@@ -229,7 +229,7 @@ def calibrate(measured: Measured) -> Server:
             serial_is_shared=lock is not None and lock.scope == "file",
         ),
         from_waits=from_waits,
-        others=others * (not measured.others_follow),
+        others=0.0 if measured.others_follow else others,
         others_per_request=others * measured.others_follow / window.throughput,
         spread=spread,
     )
