@@ -26,7 +26,7 @@ DOORS = {
     "analysis": """advice backends balance bottlenecks capacity demand figures findings littles_law locks objective
         percentiles repairman routes settings shortages usable verdict wait_states
         worker_states what_if.measured what_if.predict
-        deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.limits
+        deploys.explanation deploys.judgement deploys.sentence findings.evenness findings.limits
         findings.queue findings.workers""",
     "arguments": "commands completion parser",
     "check": "command compare_command exporter_client failure pids reports request tables",

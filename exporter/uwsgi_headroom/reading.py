@@ -25,11 +25,11 @@ from uwsgi_headroom.record import (
     Options,
     ServerRecord,
     SpoolerRecord,
-    ThrottledVassal,
     WorkerRecord,
     WorkerState,
 )
 from uwsgi_headroom.routes import ServedRoutes
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Worker
 
@@ -116,11 +116,11 @@ def describe_server(reading: Reading | None) -> ServerRecord | None:
     snapshot, host = reading.snapshot, reading.host
     # Each directory once: uWSGI lists it as often as it has processes (`spooler-processes`).
     spoolers = Counter(spooler.directory for spooler in snapshot.spoolers)
-    return ServerRecord(
+    return copy_fields(
+        ServerRecord,
+        reading,
+        host,
         workers=tuple([_describe_worker(reading, worker) for worker in snapshot.workers]),
-        address=reading.address,
-        time=reading.time,
-        document_bytes=reading.document_bytes,
         version=snapshot.version,
         mounted=max([len(worker.apps) for worker in snapshot.workers], default=None),
         is_vassal=host.identity is not None and host.identity.emperor_pid is not None,
@@ -129,17 +129,11 @@ def describe_server(reading: Reading | None) -> ServerRecord | None:
         caches=tuple([CacheRecord(each.name, each.items, each.max_items, each.full) for each in snapshot.caches]),
         spoolers=tuple([SpoolerRecord(name, number, host.spooled.get(name)) for name, number in spoolers.items()]),
         processes_off=host.off,
-        master_affinity=host.master_affinity,
         cpus=Cpus(host.cpus.count, host.cpus.limited_by) if host.cpus else None,
         quota=host.throttling.quota if host.throttling else None,
         memory=describe_memory(host.memory),
         setup=host.setup or UNKNOWN,
-        waits=host.waits,
-        roles=host.roles,
-        shared_connections=host.shared_connections,
         queues=reading.listen_queues(),
-        tracked=host.tracked,
-        tasks=host.tasks,
     )
 
 
@@ -147,9 +141,11 @@ def _describe_worker(reading: Reading, worker: Worker) -> WorkerRecord:
     process = reading.host.processes.get(worker.pid or 0)
     ended = reading.process_is_missing(worker)
     routes = reading.routes
-    return WorkerRecord(
-        worker_id=worker.worker_id,
+    return copy_fields(
+        WorkerRecord,
+        process,
         state=_describe_state(worker),
+        worker_id=worker.worker_id,
         threads=worker.threads,
         pid=worker.pid or None,
         local_pid=reading.host.local_pid(worker.pid) if worker.pid else None,
@@ -162,11 +158,6 @@ def _describe_worker(reading: Reading, worker: Worker) -> WorkerRecord:
         start_wait=reading.host.starts.get(worker.worker_id) if worker.state == "starting" else None,
         requests_per_life=_requests_per_life(worker),
         ending=None if ended else _find_ending(reading, worker, process),
-        is_stopped=process is not None and process.is_stopped,
-        affinity=process.affinity if process else None,
-        low_bytes=process.low_bytes if process else None,
-        open_fds=process.open_fds if process else None,
-        most_fds=process.most_fds if process else None,
         ages={}
         if ended
         else {thread: start and max(0.0, reading.time - start) for thread, start in worker.serving.items()},
@@ -226,8 +217,6 @@ def describe_memory(facts: MemoryFacts | None) -> Memory | None:
 
 
 def describe_emperor(snapshot: EmperorSnapshot) -> EmperorRecord:
-    throttled = (
-        ThrottledVassal(each.name, each.throttle_level and each.throttle_level / 1000, each.attempt)
-        for each in snapshot.blacklist
-    )
-    return EmperorRecord(len(snapshot.vassals), tuple(throttled))
+    waits = [(each.throttle_level or 0) / 1000 for each in snapshot.blacklist]
+    names = tuple([each.name for each in snapshot.blacklist])
+    return EmperorRecord(len(snapshot.vassals), names, max(waits, default=0.0) or None)

@@ -16,10 +16,8 @@ from msgspec import Struct, field
 
 
 class Backlog(Struct, frozen=True):
-    """The connections waiting in a listen queue, and its limit; or None for both, and the reason.
-
-    `queue` may exceed `limit` by one: a full queue holds one more connection than its limit.
-    """
+    """The connections waiting in a listen queue, and its limit; or None for both, and the reason. A full queue holds
+    one more connection than its limit."""
 
     queue: int | None
     limit: int | None
@@ -27,8 +25,7 @@ class Backlog(Struct, frozen=True):
 
     @property
     def is_full(self) -> bool:
-        """Whether the queue is at its limit, so that the next connection, or the one after it, is refused (UNIX) or
-        dropped (TCP)."""
+        """Whether one of the next two connections is refused (UNIX) or dropped (TCP)."""
         return self.queue is not None and bool(self.limit) and self.queue >= (self.limit or 0)
 
 
@@ -126,8 +123,8 @@ class Options(Struct, frozen=True):
     @property
     def configuration_file(self) -> str:
         """The file that is the application's own: the last one that no distribution installed; empty if unknown."""
-        names = [name for name in self.configuration_files if not name.startswith(DISTRIBUTIONS_FILES)]
-        return names[-1] if names else ""
+        own = (name for name in reversed(self.configuration_files) if not name.startswith(DISTRIBUTIONS_FILES))
+        return next(own, "")
 
 
 def spell_option(field_name: str) -> str:
@@ -137,10 +134,6 @@ def spell_option(field_name: str) -> str:
 
 DISTRIBUTIONS_FILES = "/usr/share/"
 """Where Debian's package keeps the file that it gives to every uWSGI before the application's own."""
-
-
-AdviceSeverity = Literal["warning", "info"]
-"""How a rule of the review of settings speaks. warning: this setting will cause trouble; info: it may."""
 
 
 ConcurrencyKind = Literal["threads", "async", "single"]
@@ -162,9 +155,9 @@ class Setup(Struct, frozen=True):
     mapped: bool | None
     """Whether some worker does not take requests from every socket (`map-socket`); None if unknown."""
     log_path: str = ""
-    """The file of uWSGI's log, or `journal:UNIT`; empty if it is not known, or no file that this user can see."""
+    """The file of uWSGI's log, or `journal:UNIT`; empty if unknown, or no file that this user can see."""
     why_unknown: str = ""
-    """Why nothing of this is known, for an operator; empty if it is."""
+    """Why nothing is known; empty if it is."""
 
 
 UNKNOWN = Setup(Options(), None, None, None, None)
@@ -172,12 +165,8 @@ UNKNOWN = Setup(Options(), None, None, None, None)
 
 
 class TrackedConnections(NamedTuple):
-    """The kernel's table of tracked connections at one moment, which firewalls and containers need.
-
-    When it is full, the kernel drops packets that begin a connection: clients, and connections to backends, try again
-    after a second and more. Each network namespace has its own count; see nf_conntrack-sysctl.rst in the kernel's
-    documentation.
-    """
+    """The kernel's table of tracked connections at one moment, which firewalls and containers need. When it is full,
+    the kernel drops packets that begin a connection (nf_conntrack-sysctl.rst in the kernel's documentation)."""
 
     entries: int
     most: int
@@ -203,7 +192,7 @@ class RoleUse(NamedTuple):
     cpu_seconds: float
     """Since the first look; it never decreases."""
     cpus: float | None
-    """CPUs in use on average between the last two looks; None at the first one."""
+    """CPUs in use on average between the last two looks; None at the first."""
     resident_bytes: int
 
 
@@ -258,20 +247,13 @@ Output = Literal["standard output", "standard error", "standard output and error
 """The outputs of a process that may be pipes; the last one if both are the same pipe."""
 
 
-class StartWait(NamedTuple):
-    """What the main thread of a worker waits for that does not accept requests yet."""
+class Hold(NamedTuple):
+    """What holds the event loop of a worker with coroutines, or the main thread of one that does not accept requests
+    yet."""
 
     state: State
     address: str = ""
-    """Of the other end of its connection; empty if it waits for none, or if that is not known."""
-
-
-class LoopHold(NamedTuple):
-    """What holds the event loop of a worker with coroutines."""
-
-    state: State
-    address: str = ""
-    """Of the other end of its connection; empty if it waits for none, or if that is not known."""
+    """Of the other end of its connection; empty if it waits for none, or if unknown."""
     how: Literal["", "connection", "file"] = ""
     """Whether the connection is not made yet, or the lock is that of a file."""
 
@@ -279,7 +261,7 @@ class LoopHold(NamedTuple):
 class LoopUse(NamedTuple):
     """The event loop of a worker with coroutines at one instant, if something has held it since the worker's start."""
 
-    hold: LoopHold
+    hold: Hold
     """What holds it most, as of the last samples of a held loop."""
     held: bool
     """Whether something holds it now."""
@@ -320,7 +302,7 @@ class Waits(Struct, frozen=True):
     """What the request threads of a server wait for at one instant."""
 
     off: str | None = None
-    """Why that is unknown, as a sentence for an operator; then nothing else is set but `file_lock`, `loops` and
+    """Why that is unknown, as a sentence; then nothing else is set but `file_lock`, `loops` and
     `needs_right`: whether another user of this host, such as root, could see it."""
     needs_right: bool = False
     threads: Mapping[State, float] = field(default_factory=dict)
@@ -352,20 +334,23 @@ class Waits(Struct, frozen=True):
     busy: int = 0
     """Threads with a request in service according to uWSGI's document, which is read a moment earlier."""
     gaps: tuple[str, ...] = ()
-    """Why threads are `unknown`, as sentences for an operator."""
+    """Why threads are `unknown`, as sentences."""
     locks: Mapping[int, LockUse] = field(default_factory=dict)
     """Of each worker in which a lock of the application is known, by worker id: the one that is used most."""
     reads_locks: bool = False
     """Whether it is read if the locks are held."""
     file_lock_holder: int | None = None
     """The PID of the process for which threads wait that want the lock of a file; 0 if that process has ended, and one
-    that it started still has the open file, and so the lock; None if no thread waits, or if it is not known."""
+    that it started still has the open file, and so the lock; None if no thread waits, or if unknown."""
     uwsgi_lock_holder: LockHolder | None = None
     """None if it is no mule, or not known."""
     file_lock: LockUse | None = None
     """The lock of a file that is used most by all workers together; None if none is known."""
     loops: Mapping[int, LoopUse] | None = None
     """The event loops of workers with coroutines, by worker id, that something holds or held; None if unknown."""
+
+
+NO_WAITS = Waits()
 
 
 class Line(NamedTuple):
@@ -391,7 +376,7 @@ class CodeSight(NamedTuple):
     """None if its stack could not be read."""
     state: State
     address: str
-    """Of the backend or name server, as in `ss`; empty if it waits for none, or if that is not known."""
+    """Of the backend or name server, as in `ss`; empty if it waits for none, or if unknown."""
     part: float
     """How much of the thread is in this state, as far as is known: the parts of a thread are 1 together."""
     inside: Line | None = None
@@ -403,7 +388,7 @@ class CodeLook(Struct, frozen=True):
     """The lines of code that the busy threads of a server are in at one instant."""
 
     off: str | None = None
-    """Why nothing is known, as a sentence for an operator; then there are no sights."""
+    """Why nothing is known, as a sentence; then there are no sights."""
     sights: tuple[CodeSight, ...] = ()
     changed: int = 0
     """Threads that are left out, because each waited for something else after its stack was read."""
@@ -433,7 +418,7 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     open_fds: int | None = None
     """Open files and sockets of its process."""
     most_fds: int | None = None
-    """How many it may have open; None if that is not limited."""
+    """How many it may have open; None if unlimited."""
     local_pid: int | None = None
     """The same process on the exporter's side of a PID namespace; None unless it is proven to be a worker."""
     ended: bool = False
@@ -441,11 +426,11 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     has_application: bool = False
     """Whether uWSGI has loaded an application in it."""
     last_spawn: int | None = None
-    """Whole epoch seconds."""
+    """Epoch seconds."""
     starting: float | None = None
-    """Seconds since it was spawned, while it does not accept requests yet."""
-    start_wait: StartWait | None = None
-    """What it waits for meanwhile, as of the last look; None if that is not known."""
+    """Seconds since its spawn, while it accepts no requests yet."""
+    start_wait: Hold | None = None
+    """What it waits for meanwhile, as of the last look; None if unknown."""
     requests_per_life: float | None = None
     """Requests that the processes of the slot that ended have completed, on average; None if none has ended since
     uWSGI's start, or if it is unknown."""
@@ -504,6 +489,10 @@ class Memory(Struct, frozen=True, gc=False):
         """Whether per_worker is exact, not an upper bound."""
         return self.source == "uss"
 
+    def has_room(self, more: int) -> bool | None:
+        """Whether so many more workers fit into what is available; None if only an upper bound says no."""
+        return max(0, more) * self.per_worker <= self.available or (False if self.is_exact else None)
+
 
 class CacheRecord(Struct, frozen=True, gc=False):
     """A cache of uWSGI. Sizes are in items; None if unknown."""
@@ -512,7 +501,7 @@ class CacheRecord(Struct, frozen=True, gc=False):
     items: int | None
     max_items: int | None
     full: int | None
-    """How many items it refused because it was full, since uWSGI's start."""
+    """Items refused because it was full, since uWSGI's start."""
 
 
 class SpoolerRecord(Struct, frozen=True, gc=False):
@@ -573,7 +562,7 @@ class ServerRecord(Struct, frozen=True):
     caches: tuple[CacheRecord, ...] = ()
     spoolers: tuple[SpoolerRecord, ...] = ()
     processes_off: str | None = None
-    """Why nothing is known of the workers' processes, as a sentence for an operator; None if they are known."""
+    """Why nothing is known of the workers' processes, as a sentence; None if they are known."""
     master_affinity: tuple[int, ...] | None = None
     """The CPUs that the master may run on, which its workers inherit."""
     cpus: Cpus | None = None
@@ -593,14 +582,24 @@ class ServerRecord(Struct, frozen=True):
     tracked: TrackedConnections | None = None
     """Of the network namespace, if it is the exporter's; None if connections are not tracked, too."""
     tasks: Tasks | None = None
-    """None without a limit, or if it is not known."""
+    """None without a limit, or if unknown."""
     log: LogRecord | None = None
     """Of the window that ends at this instant; None if nothing is known of a log."""
 
     @property
+    def cpu_count(self) -> float | None:
+        """How many CPUs the workers may use, by `cpus`."""
+        return self.cpus.count if self.cpus else None
+
+    @property
+    def sample(self) -> Waits:
+        """What the threads wait for at this instant; nothing if that is switched off."""
+        return self.waits or NO_WAITS
+
+    @property
     def messages(self) -> Mapping[str, LogMessage]:
         """Of uWSGI's log, by their codes; empty if nothing is known of a log."""
-        return self.log.messages if self.log else {}
+        return (self.log or LogRecord()).messages
 
 
 class Outage(Struct, frozen=True, gc=False):
@@ -611,17 +610,10 @@ class Outage(Struct, frozen=True, gc=False):
     """Epoch seconds."""
 
 
-class ThrottledVassal(Struct, frozen=True, gc=False):
-    """A vassal that fails to start."""
-
-    name: str
-    seconds: float | None
-    """The wait before the next attempt; None if unknown."""
-    attempts: int | None
-    """Attempts so far; None if unknown."""
-
-
 class EmperorRecord(Struct, frozen=True):
     vassals: int
     """The number that run."""
-    throttled: tuple[ThrottledVassal, ...]
+    throttled: tuple[str, ...]
+    """The names of those that fail to start."""
+    longest: float | None
+    """The longest wait in seconds before the next attempt; None if unknown."""

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from tests.support import promtool
 from tests.support.simulated_server import Server
-from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
@@ -55,7 +55,7 @@ def tell_story(rng: random.Random, name: str) -> Story:
     window = history.window(WINDOW)
     assert window
     assert reading
-    return Story(labels, scrapes, compute_figures(window, describe_server(reading), None))
+    return Story(labels, scrapes, compute_figures(Known(window, describe_server(reading))))
 
 
 def _scrape(seen: Observation, labels: dict[str, str]) -> Iterator[tuple[str, float]]:

@@ -6,7 +6,7 @@ from msgspec.structs import fields, replace
 
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.history.window import Window
@@ -31,8 +31,8 @@ def describe(server: Server | None = None, **known: object) -> ServerRecord:
 
 
 def figures_of(of: Window, record: ServerRecord | Server | None = None, **more: object) -> Figures:
-    """The figures of a window that ends with this reading. more: what else `compute_figures` takes."""
-    return compute_figures(of, record if isinstance(record, ServerRecord) else describe(record), **more)
+    """The figures of a window that ends with this reading. more: what else is `Known`."""
+    return compute_figures(Known(of, record if isinstance(record, ServerRecord) else describe(record), **more))
 
 
 def judge(of: Window, record: ServerRecord | Server | None = None, **more: object) -> dict[str, Finding]:

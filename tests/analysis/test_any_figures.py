@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from tests.frozen.judgement import WINDOWS, decode_given, read_lines
 from uwsgi_headroom.analysis.backends import Saturation
 from uwsgi_headroom.analysis.capacity import REACHED
-from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, correct_headroom
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES, first_act
 from uwsgi_headroom.analysis.littles_law import noticed_wait
@@ -67,7 +67,7 @@ def make_figures(of: Random) -> Figures:
         setup=replace(server.setup, options=options),
     )
     more = {name: each for name, each in one.items() if name not in ("window", "server", "objective")}
-    made = compute_figures(seen, known, **more)
+    made = compute_figures(Known(seen, known, **more))
     saturation = Saturation("", few=1.0, few_seconds=0.05, low=13.0, many=12.0, many_seconds=0.3, high=38.0)
     return replace(made, saturation=saturation) if of.random() < 0.3 else made
 

@@ -28,7 +28,7 @@ def minute(
     return replace(window(60, *rows, **queues), queue_full_seconds=dict.fromkeys(queues, full), **more)
 
 
-ALL_KNOWN = {"is_floor": False, "queue_was_full": False, "refused_attempts": 0}
+ALL_KNOWN = {"is_floor": False, "queue_was_full": False, "retrying": 0}
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ ALL_KNOWN = {"is_floor": False, "queue_was_full": False, "refused_attempts": 0}
         (minute(2.0, 3.0, full=1.0, reloads=1), {"is_floor": True}),
         (
             minute(8.0, 100.0, full=30.0),
-            {"is_floor": True, "queue_was_full": True, "refused_attempts": None, "retrying": 0},
+            {"is_floor": True, "queue_was_full": True, "retrying": 0},
         ),
         # At a TCP queue each drop begins a wait of a second or more: ten clients or more wait to try again.
-        (minute(8.0, 40.0, socket=TCP, full=30.0, overflows=600), {"refused_attempts": 10.0, "retrying": 10.0}),
-        (minute(8.0, 40.0, socket=TCP, full=30.0), {"refused_attempts": None}),
+        (minute(8.0, 40.0, socket=TCP, full=30.0, overflows=600), {"retrying": 10.0}),
+        (minute(8.0, 40.0, socket=TCP, full=30.0), {"retrying": 0}),
         # Without an overflow nobody was turned away; those of other listeners are not those of this server.
         (minute(4.0, 1.0, socket=TCP, full=2.0, overflows=0), {"is_floor": False, "queue_was_full": False}),
-        (minute(4.0, 1.0, socket=TCP, overflows=600), {"refused_attempts": 0}),
+        (minute(4.0, 1.0, socket=TCP, overflows=600), {"retrying": 0}),
     ],
 )
 def test_offered_work(of, expected):

@@ -6,8 +6,8 @@ from itertools import accumulate
 import pytest
 from msgspec.structs import replace
 
+from tests.analysis.judging import figures_of
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.figures import compute_figures
 from uwsgi_headroom.analysis.locks import LEAST_USE, compute_lock
 from uwsgi_headroom.history.window import Window, WorkerWindow
 from uwsgi_headroom.record import ServerRecord, WorkerRecord
@@ -109,6 +109,6 @@ def test_figures_say_that_there_is_a_lock(one, waits, unknown):
     """Also where its limit is not known."""
     of = window(60, one, waits=waits and {"lock": waits, "sleep": 1 - waits})
     server = ServerRecord(workers=(WorkerRecord(1, "accepting", 8),))
-    assert compute_figures(of, server).headroom.unknown == unknown
-    known = compute_figures(window(60, locked(1, 600, 0.8), waits={"lock": 2.0, "sleep": 1.0}), server).headroom
+    assert figures_of(of, server).headroom.unknown == unknown
+    known = figures_of(window(60, locked(1, 600, 0.8), waits={"lock": 2.0, "sleep": 1.0}), server).headroom
     assert (known.first, known.by_limit["lock"], known.unknown) == ("lock", pytest.approx(1.25), ())

@@ -66,16 +66,6 @@ def test_chance_is_rare():
     assert followers <= 3
 
 
-rates = st.floats(0, 1e6)
-
-
-@given(st.lists(st.tuples(rates, rates), max_size=60), st.floats(0.01, 100), st.floats(0.01, 100))
-def test_any_figures_have_an_answer(pairs, scale, other_scale):
-    """Any measured figures have an answer, and constant others never follow."""
-    assert follow_requests(pairs) in (None, True, False)
-    assert follow_requests([(rate * scale, other_scale) for rate, _ in pairs]) is not True
-
-
 @given(st.integers(0, 1000), st.floats(0.001, 10), st.floats(0.001, 10))
 def test_followers_follow_at_any_scale(seed, scale, cost):
     """A fixed CPU cost of others per request is found at any rate."""

@@ -11,7 +11,7 @@ from tests.analysis.judging import describe, figures_of
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.advice import advise_capacity
-from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.sizing import count_needed_threads, more_processes, more_threads
 from uwsgi_headroom.analysis.usable import erlang_wait
@@ -187,7 +187,7 @@ def test_counted_refusals_bound_how_many_arrive(refused, factor, threads):
     many attempts, whatever keeps the queue full. Many retries bound nothing. The retries are the reserve for growth."""
     of = minute(2, 8.0, 41.0, full=57.0, overflows=refused, refused=refused)
     of_tcp = replace(figures(of, SMALL).server, queues={TCP: Backlog(41, 40, None)})
-    overloaded = compute_figures(of, of_tcp)
+    overloaded = figures_of(of, of_tcp)
     assert more_threads(overloaded, 4).threads == threads
     assert f"with retries, requests arrive {factor} times as fast as" in advise_capacity(overloaded).change
 

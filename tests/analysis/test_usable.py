@@ -57,13 +57,6 @@ def test_erlangs_wait(threads, offered, seconds, wait):
     assert erlang_wait(threads, offered, seconds) == pytest.approx(wait, abs=0.001)
 
 
-@given(st.floats(0.001, 0.999), st.floats(0.001, 100))
-def test_one_thread_is_exact(use, seconds):
-    """With one thread the mean wait is u / (1 - u) service times at a utilization of u, and the other way round."""
-    assert erlang_wait(1, use, seconds) == pytest.approx(use / (1 - use) * seconds)
-    assert highest_utilization(1, use / (1 - use)) == pytest.approx(use)
-
-
 @given(st.integers(1, 2000), st.floats(1e-4, 1e4))
 def test_the_wait_at_the_utilization_is_the_one_asked_for(threads, wait):
     """At the utilization found, the mean wait is as asked, within a hundredth; or the threads are as good as full."""
@@ -71,14 +64,6 @@ def test_the_wait_at_the_utilization_is_the_one_asked_for(threads, wait):
     assert 0 < use <= 1
     if use < 0.9999:
         assert erlang_wait(threads, use * threads, 1.0) == pytest.approx(wait, rel=0.01)
-
-
-@pytest.mark.parametrize(("threads", "use"), [(4, 0.65), (8, 0.79), (32, 0.93)])
-def test_a_quarter_of_the_service_time(threads, use):
-    """The wait is a quarter of the service time at a utilization of 0.65 with 4 threads, and of 0.93 with 32."""
-    assert highest_utilization(threads, 0.25) == pytest.approx(use, abs=0.005)
-    found = figures_of(sleeping(10, 0.1), threads=threads).usable
-    assert (found.first, found.factor) == ("threads", pytest.approx(use * threads, rel=0.01))
 
 
 def test_threshold_of_a_noticed_wait():
@@ -131,12 +116,6 @@ def test_measured_waits_in_service():
     assert found["little"].factor > 1
     assert found["much"].factor == 1
     assert found["much"].first != "threads"
-
-
-def test_nothing_known():
-    """Without requests, or on a nearly idle server, there is no usable headroom."""
-    assert figures_of(window(60, worker(1, 0, busy=0.0))).usable is None
-    assert figures_of(sleeping(0.1, 0.05), threads=8).usable is None
 
 
 def times(*seconds: float, requests: int = 1000, interval: float = 0.2) -> ResponseTimeWindow:

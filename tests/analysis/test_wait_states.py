@@ -43,44 +43,30 @@ def test_the_parts_add_up_to_the_mean_response_time(stuck, static):
 
 
 @pytest.mark.parametrize(
-    ("one", "waits", "beside", "per_request"),
+    ("one", "waits", "beside", "lasting", "per_request"),
     [
-        (worker(1, 100, each=0.4), WAITS, {}, {"cpu": 0.1, "backend": 0.3}),
-        (worker(1, 100, each=None), WAITS, {}, {"cpu": 0.1, "backend": 0.3}),  # running time is not known
-        (worker(1, 0), WAITS, {}, None),
+        (worker(1, 100, each=0.4), WAITS, {}, 0, {"cpu": 0.1, "backend": 0.3}),
+        (worker(1, 100, each=None), WAITS, {}, 0, {"cpu": 0.1, "backend": 0.3}),  # running time is not known
+        (worker(1, 0), WAITS, {}, 4, None),
         # A hundredth of a thread was for the only request that uWSGI times.
-        (worker(1, 100, each=0.1, static=99), WAITS, {}, None),
+        (worker(1, 100, each=0.1, static=99), WAITS, {}, 3.99, None),
         # Stuck threads are not in a mean request; their most likely state is that of most threads.
-        (worker(1, 100, each=0.1), WAITS, {"stuck": 3.0}, {"cpu": 0.1, "backend": 0}),
-        (worker(1, 100, each=0.1), WAITS, {"stuck": 9.0}, None),
+        (worker(1, 100, each=0.1), WAITS, {"stuck": 3.0}, 3, {"cpu": 0.1, "backend": 0}),
+        (worker(1, 100, each=0.1), WAITS, {"stuck": 9.0}, 4, None),
         # Long polls: ten threads wait, and those that were completed occupied half a thread, and slept.
-        (worker(1, 100, each=0.05), seen(lock=100.0, sleep=5.0), {}, {"lock": 0, "sleep": 0.05}),
+        (worker(1, 100, each=0.05), seen(lock=100.0, sleep=5.0), {}, 10, {"lock": 0, "sleep": 0.05}),
         # WebSockets lend their state to no request. A hundredth of the threads' time says nothing of what others do.
-        (worker(1, 30, each=0.05), seen(client=140.0, sleep=1.5), {"old": 14}, None),
-        (worker(1, 300, each=0.05), seen(client=140.0, sleep=15.0), {"old": 14}, {"client": 0, "sleep": 0.05}),
+        (worker(1, 30, each=0.05), seen(client=140.0, sleep=1.5), {"old": 14}, 14, None),
+        (worker(1, 300, each=0.05), seen(client=140.0, sleep=15.0), {"old": 14}, 14, {"client": 0, "sleep": 0.05}),
         # Half a thread by Little's law, 0.3 in the samples.
-        (worker(1, 100, each=0.05), seen(client=40.0, sleep=3.0), {"old": 4}, {"client": 0, "sleep": 0.05}),
+        (worker(1, 100, each=0.05), seen(client=40.0, sleep=3.0), {"old": 4}, 4, {"client": 0, "sleep": 0.05}),
     ],
 )
-def test_what_a_mean_request_does(one, waits, beside, per_request):
+def test_what_a_mean_request_does(one, waits, beside, lasting, per_request):
     """Threads that hold requests which do not end are beside it, and where too little is left, nothing is said."""
     found = waits_of(one, waits, **beside)
+    assert (found.lasting, found.stuck) == pytest.approx((lasting, min(4, beside.get("stuck", 0))))
     assert found.per_request == (per_request and pytest.approx(per_request))
-
-
-@pytest.mark.parametrize(
-    ("one", "waits", "beside", "expected"),
-    [
-        (worker(1, 100, each=0.1), WAITS, {"stuck": 9.0}, (4, 4)),
-        (worker(1, 100, each=0.05), seen(lock=100.0, sleep=5.0), {}, (0, 10)),
-        (worker(1, 30, each=0.05), seen(client=140.0, sleep=1.5), {"old": 14}, (0, 14)),
-        (worker(1, 100, each=0.05), seen(client=40.0, sleep=3.0), {"old": 4}, (0, 4)),
-    ],
-)
-def test_threads_that_are_stuck_or_last(one, waits, beside, expected):
-    """They are counted."""
-    found = waits_of(one, waits, **beside)
-    assert (found.stuck, found.lasting) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("old", "slept"), [(0, 0.025), (2, 0.05), (9, 0.05)])

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests.frozen.form import decode, encode, type_hints
 from uwsgi_headroom.analysis.backends import ALL, Saturation
-from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, correct_headroom
 from uwsgi_headroom.analysis.verdict import worst_status
 
@@ -33,8 +33,8 @@ class FrozenSlices:
 
 
 def decode_given(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The input of the judge: arguments of `compute_figures`, and `objective`. Others no longer exist."""
-    hints = {**type_hints(compute_figures), "objective": type_hints(Figures)["objective"]}
+    """The input of the judge: what is `Known`, and `objective`. Others no longer exist."""
+    hints = {**type_hints(Known), "objective": type_hints(Figures)["objective"]}
     return {name: decode(hints[name], each) for name, each in given.items() if name in hints and name != "backends"}
 
 
@@ -44,7 +44,7 @@ def find_figures(given: Mapping[str, Any]) -> Figures:
     objective = taken.pop("objective", None)
     if "backends" in given:
         taken["backends"] = FrozenSlices(given["backends"])
-    return replace(correct_headroom(compute_figures(**taken)), objective=objective)
+    return replace(correct_headroom(compute_figures(Known(**taken))), objective=objective)
 
 
 @cache

@@ -5,13 +5,14 @@ writes a file of its own, with one line of JSON for each judgement.
 """
 
 import atexit
-import inspect
 import json
 import os
 import runpy
 import sys
 from collections.abc import Sequence
 from typing import Any
+
+from msgspec.structs import asdict
 
 from tests.frozen.form import encode
 from uwsgi_headroom.analysis import figures as computing
@@ -28,12 +29,11 @@ EACH = 2
 _inputs: list[tuple[Any, dict[str, Any]]] = []
 _lines: list[dict[str, Any]] = []
 _compute, _collect = computing.compute_figures, finding.collect_findings
-_signature = inspect.signature(_compute)
 
 
-def _watch_compute(*arguments: Any, **named: Any) -> Any:
-    figures = _compute(*arguments, **named)
-    _inputs.append((figures, dict(_signature.bind(*arguments, **named).arguments)))
+def _watch_compute(known: computing.Known) -> Any:
+    figures = _compute(known)
+    _inputs.append((figures, asdict(known)))
     del _inputs[:-KEPT]
     return figures
 

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.fuzz.mutations import tell_story
 from uwsgi_headroom import stats
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.check.reports import render_json, render_lines, render_list, render_report
 from uwsgi_headroom.check.request import Threshold, Thresholds
 from uwsgi_headroom.clock import Clock
@@ -49,6 +50,7 @@ class Story:
         self._clock = Clock(monotonic=lambda: self._now, epoch=lambda: 1.7e9 + self._now)
         self._watch = Watch("story", File("/story.json"), clock=self._clock)
         self._host = Host(clock=self._clock.monotonic)
+        self._known: list[float] = []
         self.readable = 0
         self._routes = RouteNamer(Templates()) if number % 2 else None
 
@@ -71,6 +73,7 @@ class Story:
             snapshot = stats.decode(body, self._routes.templates if self._routes else None)
         except StatsError as error:
             self._watch._record(self._now, error)
+            self._assert_each_second_counts_once()
             _assert_refusal(error)
             return None
         self.readable += 1
@@ -81,11 +84,21 @@ class Story:
         routes = self._routes.find_routes(snapshot, self._now) if self._routes else None
         reading = Reading(self._now, self._clock.epoch(), 0.001, 0.001, len(body), snapshot, host, routes)
         self._watch._record(self._now, reading)
+        if isinstance(snapshot, Snapshot):
+            self._assert_each_second_counts_once()
         _assert_totals_grow(before, self._watch.integrals.totals)
         return reading
 
+    def _assert_each_second_counts_once(self) -> None:
+        """The time since the first attempt to read the server was observed, or is a gap."""
+        self._known.append(self._now)
+        totals = self._watch.integrals.totals
+        assert math.isclose(totals.observed_seconds + totals.gap_seconds, self._now - self._known[0], abs_tol=1e-6)
+
     def _look_at_all_faces(self, reading: Reading) -> None:
         figures = self._watch.figures(reading, WINDOWS)
+        for each in figures:
+            _assert_figures(each)
         observation = self._watch.observe(WINDOWS)
         if self._watch.state == "up":
             assert observation.reading is reading
@@ -118,6 +131,23 @@ def _assert_totals_grow(before: Totals, after: Totals) -> None:
             assert math.isfinite(getattr(now, name) or 0.0), name
     for name, area in after.queue_seconds.items():
         assert area >= before.queue_seconds.get(name, 0.0) >= 0
+
+
+def _assert_figures(found: Figures) -> None:
+    """Shares and ratios are within their bounds, and the headroom is that of a limit."""
+    balance, window = found.balance, found.window
+    active = sum(worker.active for worker in balance.workers)
+    assert window.seconds > 0
+    assert window.observed_seconds <= window.seconds + 1e-3
+    assert all(worker.share is None or 0 <= worker.share <= 1 for worker in balance.workers)
+    assert balance.hot_ratio is None or 1 - 1e-9 <= balance.hot_ratio <= active + 1e-9
+    assert balance.fairness is None or 1 / active - 1e-9 <= balance.fairness <= 1 + 1e-9
+    assert balance.noise_floor is None or balance.noise_floor >= 1
+    assert balance.cost is None or 0 <= balance.cost <= 1
+    assert found.headroom.factor == min(found.headroom.by_limit.values(), default=None)
+    assert all(0 < factor < math.inf for factor in found.headroom.by_limit.values())
+    times = (found.flow.queue_wait, found.flow.response_time, found.flow.observed, found.demand.at_once)
+    assert all(0 <= number < math.inf for number in times if number is not None)
 
 
 def _assert_metrics(observations: list) -> None:

@@ -16,7 +16,7 @@ from tools.scenarios.checking import Seen, differences
 from tools.scenarios.rows import ROWS
 from tools.scenarios.run import counted, vary
 from tools.scenarios.scenario import Load, Scenario
-from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.figures import Known, compute_figures
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.analysis.verdict import worst_status
 from uwsgi_headroom.history.window import Window
@@ -156,7 +156,7 @@ def see(row: Scenario, seed: int) -> Seen:
     waiting = round(window.queue_seconds[SOCKET] / window.seconds)
     server = Server(processes=row.server.processes, threads=row.server.threads, queue=waiting, cpus=64.0)
     reading = server.read(1000.0)
-    figures = compute_figures(window, describe_server(reading))
+    figures = compute_figures(Known(window, describe_server(reading)))
     findings = collect_findings(figures)
     return Seen(
         outcome="ok" if (status := worst_status(findings)) == "ok" else status,

@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import Metric
 from tests.support.captured_documents import NAMES, document
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.deploys.judgement import Subject
-from uwsgi_headroom.analysis.figures import compute_figures
+from uwsgi_headroom.analysis.figures import Known, compute_figures
 from uwsgi_headroom.analysis.findings import Held
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes
@@ -221,7 +221,7 @@ def watched(observation: Observation) -> Observation:
         {},
         integrals.totals,
         observation.pace,
-        [replace(compute_figures(window, server), response_times=response_times, queue_waits=response_times)],
+        [replace(compute_figures(Known(window, server)), response_times=response_times, queue_waits=response_times)],
         others_follow=False,
         slo=slo,
     )

@@ -10,7 +10,7 @@ from tests.analysis.test_diagnosis import full
 from tests.analysis.test_findings import AT
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
-from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.findings import ROWS, SEVERITIES, Finding, collect_findings
 from uwsgi_headroom.analysis.findings.hold import HOLD_SECONDS, Hold
 from uwsgi_headroom.analysis.findings.kind import Kind
@@ -24,7 +24,7 @@ def figures_of(waits: dict[State, float] | None = None, queued: float = 0.0, **m
     rows = full(waits, queued=queued, **more)
     server = describe_server(reading)
     assert server
-    return compute_figures(rows, server)
+    return compute_figures(Known(rows, server))
 
 
 def look(hold: Hold, findings: list[Finding], at: float, *, is_whole: bool = True) -> list[Finding]:

@@ -26,7 +26,7 @@ Memory limits how many workers can be added; it stands last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import inf, sqrt
 from statistics import correlation, fmean, pstdev
@@ -48,9 +48,6 @@ Resource = Literal["hottest_interpreter", "interpreters", "threads", "cpu", "loc
 LIMITS: tuple[Resource, ...] = get_args(Resource)
 Limit = Literal[Resource, "other"]
 """`other`: what requests wait for is none of these (see `OtherLimit`)."""
-
-ONE_INTERPRETER = 1.0
-"""CPUs that one worker's interpreter can use: CPython's global lock lets one thread run at a time."""
 
 REACHED = 0.85
 """A limit counts as reached at or above this utilization. Eight threads that always computed used 0.86 to 0.94 of a CPU
@@ -111,57 +108,67 @@ class Headroom(Struct, frozen=True, gc=False):
         return not {"cpu", "threads"} <= {*self.by_limit, *self.far, *self.idle}
 
 
-def compute_headroom(  # noqa: PLR0913 - each is known or unknown by itself
-    flow: Flow,
-    balance: Balance,
-    available_threads: float | None,
-    usable_cpus: float | None,
-    cpu: CpuShares | None = None,
-    others_follow: bool | None = None,
-    by_socket: Sequence[SocketDemand] = (),
-    lock: LockFigures | None = None,
-    *,
-    lock_is_seen: bool = False,
-    held_up: bool = False,
-) -> Headroom:
-    """The headroom of a server at the load of a window. others_follow: whether the CPU use of other programs grows with
-    the requests. by_socket: of sockets that only some workers serve. lock_is_seen: whether requests wait for a lock;
-    held_up: or for none of the limits."""
-    loads = [worker.interpreter_load for worker in balance.active]
-    hottest, used = max((load for load in loads if load is not None), default=None), sum_if_all_known(loads)
-    concurrency = flow.observed if flow.observed is not None else flow.littles_law
-    of_all, sockets = _find_use(concurrency, available_threads or None), [socket.used for socket in by_socket]
+class Load(Struct, frozen=True, kw_only=True):
+    """The load of a server in a window, and what it has to serve it. None: unknown."""
+
+    flow: Flow
+    balance: Balance
+    threads: float | None
+    """That can serve."""
+    cpus: float | None
+    """That the workers can use."""
+    cpu: CpuShares | None = None
+    others_follow: bool | None = None
+    """Whether the CPU use of other programs grows with the requests."""
+    by_socket: Sequence[SocketDemand] = ()
+    """Of sockets that only some workers serve."""
+    lock: LockFigures | None = None
+
+    @property
+    def cpu_use(self) -> float | None:
+        """The part in use of the CPUs that the server, and the other programs that grow with it, can use."""
+        cpu, cpus = self.cpu, self.cpus or 0.0
+        if cpu is None:
+            return ratio(sum_if_all_known([worker.interpreter_load for worker in self.balance.active]), cpus)
+        used = cpu.own + ((cpu.own and self.others_follow and cpu.others) or 0.0)
+        return ratio(used, usable_beside_others(used, cpu.idle, cpus)) or 0.0
+
+
+def compute_headroom(load: Load, *, lock_is_seen: bool = False, held_up: bool = False) -> Headroom:
+    """The headroom of a server. lock_is_seen: whether requests wait for a lock; held_up: or for none of the limits."""
+    flow, cpu, lock = load.flow, load.cpu, load.lock
+    loads = [worker.interpreter_load for worker in load.balance.active]
+    of_threads = [ratio(flow.concurrency, load.threads or 0.0), *[socket.used for socket in load.by_socket]]
     uses: dict[Limit, float | None] = {
-        "hottest_interpreter": _find_use(hottest, ONE_INTERPRETER),
-        "interpreters": _find_use(used, ONE_INTERPRETER * len(loads)),
-        "threads": max([each for each in (of_all, *sockets) if each is not None], default=None),
-        "cpu": _find_use(used, usable_cpus or None)
-        if cpu is None
-        else _find_use(*_cpu_room(cpu, usable_cpus or 0.0, others_follow=bool(others_follow))),
-        "lock": lock.use if lock and lock.is_known else None,
+        "hottest_interpreter": _most(loads),
+        "interpreters": ratio(sum_if_all_known(loads), len(loads)),
+        "threads": _most(of_threads),
+        "cpu": load.cpu_use,
+        "lock": (lock and lock.is_known and lock.use) or None,
     }
+    known = {limit: use for limit, use in uses.items() if use is not None}
+    most = max(known.values(), default=0.0)
     # Threads that are free while requests wait do not serve: they are no headroom.
-    is_free = (uses["threads"] or 0.0) < REACHED
-    known_limits = tuple(limit for limit, use in uses.items() if use is not None)
-    most = max(filter(None, uses.values()), default=0.0)
+    is_free = known.get("threads", 0.0) < REACHED
     if is_free and (is_standing(flow) or (held_up and most < REACHED)):
-        return Headroom({}, None, None, idle=known_limits)
-    if not flow.requests and (not concurrency or most < LEAST_LOAD):
-        return Headroom({}, None, None, idle=known_limits, no_requests=True)
-    known = sorted((1 / use, limit) for limit, use in uses.items() if use is not None and use >= LEAST_LOAD)
-    by_limit = {limit: factor for factor, limit in known}
-    causes = list_causes(cpu)
-    far = tuple(limit for limit, use in uses.items() if use is not None and use < LEAST_LOAD)
-    # Requests that wait for something else take threads, and no CPU.
-    is_known = uses["threads"] is not None
+        return Headroom({}, None, None, idle=tuple(known))
+    if not flow.requests and (not flow.concurrency or most < LEAST_LOAD):
+        return Headroom({}, None, None, idle=tuple(known), no_requests=True)
+    used = sorted((1 / use, limit) for limit, use in known.items() if use >= LEAST_LOAD)
+    by_limit, causes = {limit: factor for factor, limit in used}, list_causes(cpu)
+    far, is_known = tuple([limit for limit in known if limit not in by_limit]), "threads" in known
     return Headroom(
         by_limit=by_limit,
         first=find_first(by_limit, causes),
         ceiling=find_ceiling(by_limit, causes),
-        far=far if is_known else (),
-        idle=() if is_known else far,
-        unknown=("lock",) if not (lock and lock.is_known) and (lock or lock_is_seen) else (),
+        far=far * is_known,
+        idle=far * (not is_known),  # requests that wait for something else take threads, and no CPU
+        unknown=("lock",) if (lock or lock_is_seen) and "lock" not in known else (),
     )
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    return max((each for each in values if each is not None), default=None)
 
 
 _CAUSES: tuple[Limit, ...] = ("cpu", "interpreters", "hottest_interpreter", "lock", "other", "threads")
@@ -184,15 +191,9 @@ def find_ceiling(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Lim
     return find_first({limit: by_limit[limit] for limit in by_limit if limit != "hottest_interpreter"}, causes)
 
 
-def _cpu_room(cpu: CpuShares, usable: float, *, others_follow: bool) -> tuple[float, float]:
-    """The CPUs that the server, and the other programs that grow with it, use now, and those that they can use."""
-    used = cpu.own + cpu.others if others_follow and cpu.own and cpu.others is not None else cpu.own
-    return used, max(used + cpu.idle, LEAST_OWN * usable)
-
-
-def usable_beside_others(cpu: CpuShares, usable: float) -> float:
+def usable_beside_others(own: float, idle: float, usable: float) -> float:
     """The CPUs that the workers can use beside other programs, which keep what they use but for LEAST_OWN."""
-    return _cpu_room(cpu, usable, others_follow=False)[1]
+    return max(own + idle, LEAST_OWN * usable)
 
 
 class CpuShares(Struct, frozen=True, gc=False):
@@ -207,12 +208,8 @@ def compute_shares(cpu: CpuWindow | None) -> CpuShares | None:
     """The mean CPU use in a window; None if unknown."""
     if cpu is None or not cpu.measured_seconds:
         return None
-    others = cpu.others_seconds
-    return CpuShares(
-        own=cpu.own_seconds / cpu.measured_seconds,
-        idle=cpu.idle_seconds / cpu.measured_seconds,
-        others=None if others is None else others / cpu.measured_seconds,
-    )
+    seconds = cpu.measured_seconds
+    return CpuShares(cpu.own_seconds / seconds, cpu.idle_seconds / seconds, ratio(cpu.others_seconds, seconds))
 
 
 SLICE_SECONDS = 60.0
@@ -283,7 +280,3 @@ def fits(memory: Memory | None, more_processes: int) -> str:
     if room >= more_processes:
         return fill(FIT, facts)
     return fill(SOME_FIT if room else NONE_FITS, facts)
-
-
-def _find_use(used: float | None, capacity: float | None) -> float | None:
-    return None if used is None or capacity is None else ratio(used, capacity) or 0.0

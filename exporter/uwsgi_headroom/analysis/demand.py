@@ -71,32 +71,28 @@ class Demand(Struct, frozen=True):
     """Whether more was offered than was seen: a queue was full, or all threads were busy."""
     queue_was_full: bool
     """Whether a queue turned clients away for a part of the window."""
-    refused_attempts: float | None
-    """Attempts per second that found a TCP queue full, retries included; 0 unless a queue was full, None if unknown."""
+    retrying: float = 0.0
+    """The mean number of refused clients that wait to try again, at least, by Little's law: as far as the attempts that
+    found a TCP queue full are counted, retries included."""
     by_socket: tuple[SocketDemand, ...] = ()
     """Of the sockets that only some of the workers serve."""
-
-    @property
-    def retrying(self) -> float:
-        """The mean number of refused clients that wait to try again, at least, by Little's law."""
-        return (self.refused_attempts or 0.0) * RETRY_SECONDS
 
 
 def compute_demand(window: Window, server: ServerRecord, flow: Flow, threads: int | None) -> Demand:
     """The offered work in a window. threads: the most that can serve, `count_ceiling`; None if unknown."""
-    busy, setup = flow.observed if flow.observed is not None else flow.littles_law, server.setup
+    busy, setup = flow.concurrency, server.setup
     full = [name for name in window.queue_full_seconds if was_full(window, name)]
     accepting = {worker.worker_id: worker.threads for worker in server.workers if worker.state == "accepting"}
-    holders = setup.socket_holders if setup.mapped else None
-    by_socket = split_by_socket(window, holders, accepting, server.queues) if holders else ()
+    holders = (setup.mapped and setup.socket_holders) or {}
+    by_socket = split_by_socket(window, holders, accepting, server.queues)
     may_wait = flow.queue_length is None or shows_a_limit(flow)
     cut_off = bool(threads) and busy is not None and busy >= SATURATED * (threads or 0) and may_wait
-    is_counted = window.overflows is not None and any(map(is_tcp, full))
+    refused = any(map(is_tcp, full)) and ratio(window.overflows, window.seconds)
     return Demand(
-        at_once=None if busy is None else busy + (flow.queue_length or 0.0),
+        at_once=sum_if_all_known([busy, flow.queue_length or 0.0]),
         is_floor=bool(full) or cut_off or any(socket.is_floor for socket in by_socket),
         queue_was_full=bool(full),
-        refused_attempts=(ratio(window.overflows or 0, window.seconds) if is_counted else None) if full else 0.0,
+        retrying=(refused or 0.0) * RETRY_SECONDS,
         by_socket=by_socket,
     )
 

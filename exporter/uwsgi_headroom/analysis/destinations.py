@@ -196,12 +196,12 @@ def find_own(destinations: Sequence[DestinationFigures]) -> DestinationFigures |
 
 def join_labels(destinations: Sequence[DestinationFigures]) -> str:
     """The labels as part of a sentence: `A`, `A and B`, `A, B and C`; `backends` if none is known."""
-    labels = list(dict.fromkeys(each.label for each in destinations))
+    labels = list(dict.fromkeys(each.label for each in destinations)) or [UNKNOWN]
     if len(labels) > MOST_LABELS:
         labels = [*labels[: MOST_LABELS - 1], "others"]
-    if UNKNOWN in labels:
-        labels = [*(label for label in labels if label != UNKNOWN), "other backends"] if len(labels) > 1 else labels
-    return listed(labels) if labels else UNKNOWN
+    if len(labels) > 1 and UNKNOWN in labels:
+        labels = [*(label for label in labels if label != UNKNOWN), "other backends"]
+    return listed(labels)
 
 
 HANGING = 0.25

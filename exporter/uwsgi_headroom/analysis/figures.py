@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.backends import BackendSlices, Saturation, find_saturated
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
-from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, compute_headroom, compute_shares
+from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, Load, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.demand import Demand, compute_demand, find_longest_wait
-from uwsgi_headroom.analysis.destinations import DestinationFigures
+from uwsgi_headroom.analysis.destinations import DestinationFigures, divide
 from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio, shows_a_limit, waits_beside_free
 from uwsgi_headroom.analysis.locks import LockFigures, compute_lock, compute_pool
 from uwsgi_headroom.analysis.objective import ObjectiveFigures
@@ -24,8 +24,9 @@ from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window, WorkerWindow
-from uwsgi_headroom.record import WORKING, Destination, Outage, ServerRecord, State, WorkerRecord
+from uwsgi_headroom.record import WORKING, Destination, Outage, ServerRecord, State, Waits, WorkerRecord
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+from uwsgi_headroom.same_fields import given
 
 GROWTH = 1.5
 """`Figures.growth`, unless the load of another server may come in addition."""
@@ -83,12 +84,12 @@ class Figures(Struct, frozen=True):
 
     def share(self, state: State) -> float:
         """The share of the threads' time in a state; 0 if it is not known what they wait for."""
-        return self.waits.share(state) if self.waits else 0.0
+        return (self.waits and self.waits.share(state)) or 0.0
 
     @property
     def destinations(self) -> tuple[DestinationFigures, ...]:
         """What the threads wait for outside of the server; empty if unknown."""
-        return self.waits.destinations if self.waits else ()
+        return (self.waits and self.waits.destinations) or ()
 
     @property
     def longest_wait(self) -> tuple[Flow, str]:
@@ -101,102 +102,107 @@ class Figures(Struct, frozen=True):
         return max((worker.threads or 0 for worker in self.server.workers), default=0)
 
 
-def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
-    window: Window,
-    server: ServerRecord,
-    others_follow: bool | None = None,
-    response_times: ResponseTimeWindow | None = None,
-    routes: RouteWindow | None = None,
-    stuck_seconds: float = STUCK_SECONDS,
-    outage: Outage | None = None,
-    backends: BackendSlices | None = None,
-    *,
-    wait_factor: float | None = None,
-    destinations: Mapping[Destination, float] | None = None,
-    queue_waits: ResponseTimeWindow | None = None,
-    code: CodeWindow | None = None,
-) -> Figures:
-    """The figures of a window that ends with this record of a server. others_follow: whether the CPU use of other
-    programs grows with the requests. response_times, routes, code, queue_waits: of the window. backends: of the last
-    hour. wait_factor: see `variation`. destinations: the thread seconds of each."""
-    workers, cpus = server.workers, server.cpus
+class Known(Struct, frozen=True):
+    """What is known of a window of a server, besides what is known of the server at its end."""
+
+    window: Window
+    server: ServerRecord
+    others_follow: bool | None = None
+    """Whether the CPU use of other programs grows with the requests."""
+    response_times: ResponseTimeWindow | None = None
+    routes: RouteWindow | None = None
+    stuck_seconds: float = STUCK_SECONDS
+    outage: Outage | None = None
+    backends: BackendSlices | None = None
+    """Of the last hour."""
+    destinations: Mapping[Destination, float] | None = None
+    """The thread seconds of each."""
+    queue_waits: ResponseTimeWindow | None = None
+    code: CodeWindow | None = None
+
+
+def compute_figures(known: Known) -> Figures:
+    """The figures of a window."""
+    window, server = known.window, known.server
+    workers, sample = server.workers, server.sample
     seconds, polling = window.observed_seconds, find_polling(window, server)
     if polling:  # they would use this CPU time with any load
-        known = [replace(each, cpu_seconds=None) if each.worker_id in polling else each for each in window.workers]
-        window = replace(window, workers=tuple(known), cpu=None)
+        used = {each.worker_id: each.cpu_seconds for each in window.workers} | dict.fromkeys(polling)
+        rows = [replace(each, cpu_seconds=used[each.worker_id]) for each in window.workers]
+        window = replace(window, workers=tuple(rows), cpu=None)
     presence = _find_presence(window, workers)
     ceiling = count_ceiling(workers, presence)
-    flow, balance, cpu = compute_flow(window, server.queues), compute_balance(window), compute_shares(window.cpu)
-    handlers = mean_handlers(window, server)
-    serving = ceiling and max(1, round(ceiling - handlers))
-    demand = compute_demand(window, server, flow, serving)
-    ages = [age for worker in workers for age in worker.ages.values() if age is not None]
-    stuck = [min(1.0, age / seconds) for age in ages if age >= stuck_seconds] if seconds else []
-    stuck_threads = sum(stuck) if len(stuck) > count_websockets(server) else 0.0
-    old = sum(age >= seconds for age in ages) if seconds else 0
-    own = [*server.queues, *(server.setup.options.http or ())]
-    waits = compute_waits(window, flow, stuck_threads, destinations, server.waits, own, old)
-    lock = _compute_lock(window, server, waits)
+    flow = compute_flow(window, server.queues)
+    threads = ceiling and max(ceiling - mean_handlers(window, server), LEAST_SERVING)
+    demand = compute_demand(window, server, flow, max(1, round(threads)) if threads else None)
+    waits = compute_waits(window, flow, *_find_lasting(known))
+    if waits:
+        of = waits.backends, sample.addresses, waits.threads, waits.per_request
+        own = [*server.queues, *(server.setup.options.http or ())]
+        waits = replace(waits, nap=sample.nap, destinations=divide(known.destinations or {}, *of, own))
     present = [worker.threads and worker.threads * presence.get(worker.worker_id, 0.0) for worker in workers]
     is_seen = waits is not None and waits.share("lock") >= LOCK_SEEN
-    is_held_up = sum_if_all_known([each.available_threads for each in workers]) == 0 or waits_beside_free(window, flow)
-    usable_cpus, reload_wait = cpus.count if cpus else None, find_reload_wait(workers, window)
+    lock = (is_seen and _find_pool(window, sample, waits)) or compute_lock(window)
+    reload_wait = find_reload_wait(workers, window)
+    available = sum_if_all_known([worker.available_threads for worker in workers])
+    load = Load(
+        flow=flow,
+        balance=compute_balance(window),
+        threads=threads,
+        cpus=server.cpu_count,
+        cpu=compute_shares(window.cpu),
+        others_follow=known.others_follow,
+        by_socket=demand.by_socket,
+        lock=lock,
+    )
     headroom = compute_headroom(
-        flow,
-        balance,
-        ceiling and max(ceiling - handlers, LEAST_SERVING),
-        usable_cpus,
-        cpu,
-        others_follow,
-        demand.by_socket,
-        lock,
-        lock_is_seen=is_seen and not (server.waits and server.waits.holder in ("thread", "nobody")),
-        held_up=shows_a_limit(flow) and is_held_up,
+        load,
+        lock_is_seen=is_seen and sample.holder not in ("thread", "nobody"),
+        held_up=shows_a_limit(flow) and (available == 0 or waits_beside_free(window, flow)),
     )
     return Figures(
         window=window,
         server=server,
         flow=flow,
-        balance=balance,
+        balance=load.balance,
         headroom=headroom,
-        usable=compute_usable(
-            flow,
-            headroom,
-            balance,
-            serving,
-            usable_cpus,
-            cpu,
-            by_socket=demand.by_socket,
-            lock=lock,
-            wait_factor=variation(response_times) if wait_factor is None else wait_factor,
-            waits=waits,
-        ),
+        usable=compute_usable(load, headroom, variation(known.response_times), waits),
         demand=demand,
         configured=sum_if_all_known([worker.threads for worker in workers]),
-        available=0 if reload_wait else sum_if_all_known([worker.available_threads for worker in workers]),
+        available=0 if reload_wait else available,
         reload_wait=reload_wait,
         ceiling=ceiling,
-        cpu=cpu,
+        cpu=load.cpu,
         waits=waits,
         lock=lock,
-        saturation=find_saturated(waits, backends),
-        response_times=compute_percentiles(response_times, flow.response_time),
-        queue_waits=compute_percentiles(queue_waits),
-        routes=compute_routes(routes),
-        code=code,
-        stuck_seconds=stuck_seconds,
-        outage=outage,
+        saturation=find_saturated(waits, known.backends),
+        response_times=compute_percentiles(known.response_times, flow.response_time),
+        queue_waits=compute_percentiles(known.queue_waits),
+        routes=compute_routes(known.routes),
+        code=known.code,
+        stuck_seconds=known.stuck_seconds,
+        outage=known.outage,
         polling=polling,
         threads=sum_if_all_known(present) if seconds else None,
     )
 
 
-def _compute_lock(window: Window, server: ServerRecord, waits: WaitFigures | None) -> LockFigures | None:
-    pools, pool = server.waits.pools if server.waits else {}, None
-    if pools and waits and waits.share("lock") >= LOCK_SEEN:
-        busy = sum(waits.threads.get(state, 0.0) for state in WORKING)
-        pool = compute_pool(window, max(pools.values()), busy)
-    return pool or compute_lock(window)
+def _find_lasting(known: Known) -> tuple[float, int]:
+    """The mean number of threads with stuck requests, and the threads with requests that are older than the window."""
+    seconds, server = known.window.observed_seconds, known.server
+    ages = [age for worker in server.workers for age in worker.ages.values() if age is not None]
+    stuck = [age for age in ages if age >= known.stuck_seconds]
+    if not seconds:
+        return 0.0, 0
+    if len(stuck) <= count_websockets(server):
+        stuck = []
+    return sum([min(1.0, age / seconds) for age in stuck]), sum([age >= seconds for age in ages])
+
+
+def _find_pool(window: Window, sample: Waits, waits: WaitFigures | None) -> LockFigures | None:
+    if not sample.pools or not waits:
+        return None
+    return compute_pool(window, max(sample.pools.values()), sum(waits.threads.get(state, 0.0) for state in WORKING))
 
 
 def _find_presence(window: Window, workers: Sequence[WorkerRecord]) -> Mapping[int, float]:
@@ -248,7 +254,7 @@ def count_ceiling(workers: Sequence[WorkerRecord], up: Mapping[int, float] | Non
         return 1.0 if worker.state in ("accepting", "reserve") else min(1.0, (up or {}).get(worker.worker_id, 0.0))
 
     threads = sum_if_all_known([worker.threads and worker.threads * part(worker) for worker in workers])
-    return None if threads is None else ceil(threads)
+    return given(threads, ceil)
 
 
 POLL_FULL, POLL_AT_TIMES = 0.9, 0.1

@@ -38,14 +38,14 @@ class Flow(Struct, frozen=True, gc=False):
     """Whether queue_wait is a lower bound: the wait up to now of requests that were completed or still wait."""
 
     @property
+    def concurrency(self) -> float | None:
+        """The mean number in service: as observed, else by the law."""
+        return self.littles_law if self.observed is None else self.observed
+
+    @property
     def total_time(self) -> float | None:
         """What users wait, in seconds: the time in service, and the wait in the listen queue before it."""
-        return add_wait(self.response_time, self.queue_wait)
-
-
-def add_wait(response_time: float | None, queue_wait: float | None) -> float | None:
-    """The time in service and the wait before it, in seconds; None unless both are known."""
-    return None if response_time is None or queue_wait is None else response_time + queue_wait
+        return sum_if_all_known([self.response_time, self.queue_wait])
 
 
 def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) -> Flow:
@@ -85,15 +85,12 @@ def response_time(workers: Iterable[WorkerWindow]) -> float | None:
 
 def queue_wait(window: Window, requests: int) -> float | None:
     """Little's law on the listen queues. Samples cover observed_seconds, but requests cover the whole window."""
-    length = queue_length(window)
-    return None if length is None or not window.seconds else ratio(length, requests / window.seconds)
+    return ratio(queue_length(window), ratio(requests, window.seconds) or 0.0)
 
 
 def queue_length(window: Window) -> float | None:
     """The mean number of connections in all listen queues; None if no queue is measured."""
-    if not window.queue_seconds:
-        return None
-    return ratio(sum(window.queue_seconds.values()), window.observed_seconds)
+    return ratio(sum_if_all_known([*window.queue_seconds.values()]), window.observed_seconds)
 
 
 def ratio(part: float | None, whole: float) -> float | None:

@@ -73,8 +73,10 @@ def _of_shared(window: Window, use: float) -> LockFigures | None:
 def compute_pool(window: Window, size: int, busy: float) -> LockFigures | None:
     """The figures of a pool of connections that each worker has. busy: the mean number of threads with one."""
     requests, observed = sum(worker.requests for worker in window.workers), window.observed_seconds
-    up = sum(min(1.0, worker.up_seconds / observed) for worker in window.workers) if observed else 0.0
-    if requests < LEAST_REQUESTS or observed < LEAST_SECONDS or not up or not busy:
+    if requests < LEAST_REQUESTS or observed < LEAST_SECONDS:
+        return None
+    up = sum(min(1.0, worker.up_seconds / observed) for worker in window.workers)
+    if not up or not busy:
         return None
     use, throughput = min(1.0, busy / (size * up)), requests / window.seconds
     limit = throughput / use
@@ -84,9 +86,10 @@ def compute_pool(window: Window, size: int, busy: float) -> LockFigures | None:
 def _of_workers(window: Window) -> LockFigures | None:
     observed = window.observed_seconds
     known = [worker for worker in window.workers if worker.requests and _is_enough(worker.lock_seconds, window)]
-    throughput = sum(worker.requests for worker in known) / window.seconds if known else 0.0
-    if throughput * window.seconds < LEAST_REQUESTS:
+    requests = sum(worker.requests for worker in known)
+    if requests < LEAST_REQUESTS:
         return None
+    throughput = requests / window.seconds
     ranges = [_use_of(worker) for worker in known]
     least, most = (sum(each) for each in zip(*ranges, strict=True))
     if not least:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uwsgi_headroom.record import LogMessage, LogRecord, ServerRecord
+from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.uwsgi_log.messages import SIGNALS, advise, describe, name_signal
 from uwsgi_headroom.words.formats import numbered
 from uwsgi_headroom.words.template import Facts, Private, fill
@@ -67,13 +68,16 @@ def see_log(server: ServerRecord, why: str, codes: Sequence[str]) -> str:
 
 
 def _quote(code: str, message: LogMessage) -> str:
-    worker = message.workers[0] if len(message.workers) == 1 else None
-    signal = message.signals[0] if len(message.signals) == 1 else None
-    clause = describe(code, worker, signal, message.limit)
+    clause = describe(code, _only(message.workers), _only(message.signals), message.limit)
     if len(message.workers) > 1:
         clause = clause.replace("a worker was", f"{numbered('worker', message.workers)} were")
     facts: Facts = {"clause": clause, "place": bool(message.agreed) and message.place, "count": message.count}
     return fill("{clause}[place?  ({place})], {count:times}", facts)
+
+
+def _only(numbers: Sequence[int]) -> int | None:
+    """The number, if there is one alone."""
+    return numbers[0] if len(numbers) == 1 else None
 
 
 def is_proven(server: ServerRecord, code: str) -> bool:
@@ -84,17 +88,17 @@ def is_proven(server: ServerRecord, code: str) -> bool:
 
 def proven_signal(server: ServerRecord) -> str:
     """The signal that ended workers, if it is one alone, and proven: ` by signal 11 (SIGSEGV)`; else empty."""
-    signals = _find_signals(server.log or LogRecord(), is_proven=True)
-    return f" by signal {name_signal(signals[0])}" if len(signals) == 1 else ""
+    signal = _only(_find_signals(server.log or LogRecord(), is_proven=True))
+    return given(signal, lambda signal: f" by signal {name_signal(signal)}") or ""
 
 
 def _find_signals(log: LogRecord, *, is_proven: bool = False) -> Sequence[int]:
     """The signals that the log names for ends of workers, with those that uWSGI itself catches."""
     signals = set[int]()
-    for code, caught in (("segmentation_fault", 11), ("floating_point_exception", 8), ("killed_by_signal", None)):
+    for code, caught in (("segmentation_fault", [11]), ("floating_point_exception", [8]), ("killed_by_signal", [])):
         message = log.messages.get(code)
         if message is not None and (message.agreed or not is_proven):
-            signals.update((caught,) if caught else message.signals)
+            signals.update(caught or message.signals)
     return sorted(signals)
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.config.slo import INTERVALS, Slo
 from uwsgi_headroom.response_times.totals import SlowRequests
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.template import fill
 
 FAST_BURN, SLOW_BURN = 14.4, 6.0
@@ -33,20 +34,21 @@ _LEAST_VARIATION = 1.25
 _FEWEST_MINUTES, _GROUPS = 12, 6
 
 
-class Burn(Struct, frozen=True):
-    """The use of the error budget over a window. slow, waited, lost, refused: bad requests, and why."""
+class Burn(Struct, frozen=True, kw_only=True):
+    """The use of the error budget over the last `seconds`. slow, waited, lost, refused: bad requests, each counted
+    once. slow: they took longer in service than the threshold, or have already been in service for longer; waited: too
+    slow only together with their wait in the listen queue; lost: with their worker; refused: dropped at a full TCP
+    queue of this server. slow and waited are expected numbers. share: of bad requests; rate: how many times as fast as
+    the objective permits. share and rate are null below 100 requests."""
 
     seconds: float
-    """Its length."""
     requests: int
     slow: float
     lost: int
-    waited: float
-    refused: int
+    waited: float = 0.0
+    refused: int = 0
     share: float | None
-    """The share of bad requests; None with too few requests."""
     rate: float | None
-    """The burn rate; None with too few requests."""
 
 
 class LoadLimit(Struct, frozen=True):
@@ -55,6 +57,9 @@ class LoadLimit(Struct, frozen=True):
     multiple: float
     reached: bool
     """Whether it was seen; otherwise it did not cross up to this multiple."""
+
+
+Level = Literal["fast", "slow"]
 
 
 class ObjectiveFigures(Struct, frozen=True):
@@ -69,7 +74,7 @@ class ObjectiveFigures(Struct, frozen=True):
     """None unless the load varied enough."""
 
     @property
-    def level(self) -> Literal["fast", "slow"] | None:
+    def level(self) -> Level | None:
         """How fast the budget burns in every window; None if it is not judged, or kept."""
         if self.unjudged or len(self.windows) < len(BURN_WINDOWS):
             return None
@@ -79,8 +84,10 @@ class ObjectiveFigures(Struct, frozen=True):
             for burn, asked in zip(self.windows, BURN_WINDOWS, strict=True)
             if burn.rate is not None
         ]
-        least = min(rates) if len(rates) == len(self.windows) else 0.0
-        return "fast" if least >= FAST_BURN else "slow" if least >= SLOW_BURN else None
+        if len(rates) < len(self.windows):
+            return None
+        levels: tuple[tuple[Level, float], ...] = ("fast", FAST_BURN), ("slow", SLOW_BURN)
+        return next((level for level, least in levels if min(rates) >= least), None)
 
 
 def judge_objective(
@@ -94,9 +101,11 @@ def judge_objective(
     for each in windows:
         requests = each.requests + each.lost + each.refused
         bad = each.slower + each.waited + each.lost + each.refused
-        share = min(1.0, bad / requests) if requests >= FEWEST_REQUESTS else None
-        rate = None if share is None else round(share / (1 - slo.objective), 9)  # 0.99 has no exact form
-        burns.append(Burn(each.seconds, requests, each.slower, each.lost, each.waited, each.refused, share, rate))
+        share = rate = None
+        if requests >= FEWEST_REQUESTS:
+            share = min(1.0, bad / requests)
+            rate = round(share / (1 - slo.objective), 9)  # 0.99 has no exact form
+        burns.append(copy_fields(Burn, each, requests=requests, slow=each.slower, share=share, rate=rate))
     return ObjectiveFigures(slo, tuple(burns), unjudged, load_limit)
 
 
@@ -120,11 +129,13 @@ def find_load_limit(minutes: Iterable[SlowRequests], load: float | None) -> Load
         return None
     slower = [(group.slower + group.waited) / group.requests for group in groups]
     over = [share > 1 - _SHARE for share in slower]
-    first = over.index(True) if any(over) else len(over)
+    first = [*over, True].index(True)
     if first == 0 or not all(over[first:]):
         return None  # slow at low load, or at a load, but not at a higher one: load is not the cause
+    if first == len(over) and loads[-1] < load:
+        return None
     if first == len(over):
-        return LoadLimit(loads[-1] / load, reached=False) if loads[-1] >= load else None
+        return LoadLimit(loads[-1] / load, reached=False)
     part = (1 - _SHARE - slower[first - 1]) / (slower[first] - slower[first - 1])
     below = loads[first - 1]
     return LoadLimit((below + part * (loads[first] - below)) / load, reached=True)

@@ -104,7 +104,7 @@ def _share_cpus(mean: float, variance: float, slower: float, cpus: float) -> flo
     if machines <= cpus:
         return 1.0
     odds = part / max(_RARE, 1 - part) / slower
-    present, used = _repair(few, odds, cpus) if few else (0.0, 0.0)
+    present, used = _repair(few, odds, cpus)
     if some:
         present_of_more, used_of_more = _repair(few + 1, odds, cpus)
         present += some * (present_of_more - present)
@@ -202,14 +202,14 @@ def _solve(model: Model, processes: int, threads: int, groups: Sequence[tuple[fl
 def _others(mean: float, variance: float, requests: int, threads: int) -> list[float]:
     """For 0, 1, ... requests of one worker: the logarithm of how likely the others have the rest: a binomial."""
     part = 1 - variance / mean
-    part = part if abs(part) > _RARE else _RARE
+    if abs(part) <= _RARE:
+        part = _RARE
     most = mean / part
     found = [0.0]
-    for rest in range(requests - 1, requests - threads - 1, -1):
-        # from rest + 1 of the others to rest
-        ratio = (most - rest) / (rest + 1) * part / (1 - part) if rest >= 0 else 0.0
-        found.append(found[-1] - log(max(_RARE, ratio)) if rest >= 0 else -inf)
-    return found
+    for rest in range(requests - 1, max(-1, requests - threads - 1), -1):
+        ratio = (most - rest) / (rest + 1) * part / (1 - part)  # from rest + 1 of the others to rest
+        found.append(found[-1] - log(max(_RARE, ratio)))
+    return found + [-inf] * (threads + 1 - len(found))
 
 
 def _sum(groups: Sequence[tuple[float, int]], values: Sequence[float]) -> float:

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.routes import OTHER_ROUTE
-from uwsgi_headroom.words.formats import duration, percent
+from uwsgi_headroom.same_fields import given
+from uwsgi_headroom.words.formats import duration
+from uwsgi_headroom.words.template import fill
 
 
 class RouteFigures(Struct, frozen=True):
@@ -22,7 +25,7 @@ class RouteFigures(Struct, frozen=True):
 
     def share(self, route: str) -> float:
         """The share of a route in the busy threads, 0 to 1."""
-        return self.threads.get(route, 0.0) / self.total if self.total else 0.0
+        return ratio(self.threads.get(route), self.total) or 0.0
 
 
 def compute_routes(window: RouteWindow | None) -> RouteFigures | None:
@@ -46,6 +49,9 @@ def oldest(ages: list[float | None]) -> float | None:
     return max((age for age in ages if age is not None), default=None)
 
 
+ROUTE = " `{route}` holds {share:percent} of all busy threads[age? ; its oldest request is {age} old]."
+
+
 def describe_route(routes: RouteFigures | None, server: ServerRecord, route: str | None = None) -> str:
     """A sentence about a route, or the one that holds most threads, with a space before it; empty without a name."""
     if routes is None:
@@ -55,8 +61,7 @@ def describe_route(routes: RouteFigures | None, server: ServerRecord, route: str
     if route == OTHER_ROUTE or not routes.share(route):
         return ""
     age = oldest(find_ages(server).get(route, []))
-    old = "" if age is None else f"; its oldest request is {duration(age)} old"
-    return f" `{route}` holds {percent(routes.share(route))} of all busy threads{old}."
+    return fill(ROUTE, {"route": route, "share": routes.share(route), "age": given(age, duration)})
 
 
 def describe_stuck_route(routes: RouteFigures | None, server: ServerRecord, least_seconds: float) -> str:
@@ -66,5 +71,5 @@ def describe_stuck_route(routes: RouteFigures | None, server: ServerRecord, leas
         for route, ages in find_ages(server).items()
         if route != OTHER_ROUTE
     }
-    route = max(stuck, key=lambda name: stuck[name], default=None)
-    return describe_route(routes, server, route) if route and stuck[route] else ""
+    most = max((route for route in stuck if stuck[route]), key=stuck.__getitem__, default=OTHER_ROUTE)
+    return describe_route(routes, server, most)

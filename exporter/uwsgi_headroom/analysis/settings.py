@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import inf
+from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME, AdviceSeverity, Options, ServerRecord, spell_option
+from uwsgi_headroom.record import DEFAULT_MIN_LIFETIME, Options, ServerRecord, spell_option
 from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.template import Fact, fill, names_in
 
@@ -238,7 +239,7 @@ class Advice(Struct, frozen=True, kw_only=True):
 
     rule: str
     when: Callable[[Case], object] = lambda _: False
-    severity: AdviceSeverity = "info"
+    severity: Literal["warning", "info"] = "info"
     warns: Callable[[Case], object] = lambda _: False
     title: str
     reason: str = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import inf
 
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
@@ -9,6 +10,7 @@ from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.record import State
 
 CPU_FULL = 0.90
 """CPU is scarce if the workers use at least this fraction of the usable CPUs."""
@@ -59,9 +61,11 @@ OWN_THREADS = 0.2
 
 def find_cpu_of_own_threads(figures: Figures) -> float:
     """The CPUs that threads use which serve no request, if that is most of what the workers use; else 0."""
+    if figures.waits is None or not are_waits_known(figures):
+        return 0.0
     used = sum(list_loads(figures))
-    rest = used - (figures.waits.threads.get("cpu", 0.0) if figures.waits else used)
-    return rest if are_waits_known(figures) and rest >= max(OWN_THREADS, MOSTLY * used) else 0.0
+    rest = used - figures.waits.threads.get("cpu", 0.0)
+    return rest if rest >= max(OWN_THREADS, MOSTLY * used) else 0.0
 
 
 def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) -> bool:
@@ -71,15 +75,15 @@ def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) 
     waits = figures.waits
     if waits is None:
         return False
-    share = waits.share("cpu_wait")
-    cpu, cpus = figures.cpu, figures.server.cpus
-    is_full = cpu is not None and cpus is not None and is_hardly_any_idle(cpu.idle, cpus.count)
+    share, cpu, cpus = waits.share("cpu_wait"), figures.cpu, figures.server.cpu_count
+    is_full = cpu is not None and cpus is not None and is_hardly_any_idle(cpu.idle, cpus)
     starved = share >= SOME_WAIT and (is_full or is_throttled)
     if starved and (mean_load(figures) or 0.0) < INTERPRETERS_FULL:
-        is_own = cpu is not None and cpus is not None and cpu.own >= MOSTLY_OWN * cpus.count
         # Threads that serve no request hold the lock as well.
         running = max(waits.share("cpu"), sum(list_loads(figures)) / waits.total)
-        share += waits.share("interpreter_lock") * (1.0 if is_own else share / (share + running))
+        if cpu is not None and cpus is not None and cpu.own >= MOSTLY_OWN * cpus:
+            running = 0.0
+        share += waits.share("interpreter_lock") * share / (share + running)
     return share >= part
 
 
@@ -125,21 +129,24 @@ on it is what the holder does, if it is a pipe or a disk: others may be on their
 
 def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:
     """What the thread waits for that holds the lock for which others wait: one backend, if all the rest wait for it."""
-    main = next(iter(figures.destinations), None)
-    return main if main and main.address and main.threads >= SOLE * _count_holders(figures) else None
+    least = SOLE * _count_holders(figures)
+    return next((each for each in figures.destinations[:1] if each.address and each.threads >= least), None)
 
 
 def _count_holders(figures: Figures) -> float:
-    waits, now = figures.waits, figures.server.waits
-    is_known = waits and waits.share("lock") >= LOCKED and now and now.holder == "request"
-    return waits.total - waits.threads.get("lock", 0.0) if waits and is_known else inf
+    waits = figures.waits
+    if waits is None or waits.share("lock") < LOCKED or figures.server.sample.holder != "request":
+        return inf
+    return waits.total - waits.threads.get("lock", 0.0)
 
 
 def name_wait_of_holder(figures: Figures) -> str:
     """The same as words, also where it is a pipe or a disk, which all processes may share; empty if it is not known."""
-    main, threads = find_wait_of_holder(figures), figures.waits.threads if figures.waits else {}
-    shared = [f"a {state}" for state in ("pipe", "disk") if threads.get(state, 0.0) >= MAIN * _count_holders(figures)]
-    return main.label if main else "".join(shared[:1])
+    threads: Mapping[State, float] = (figures.waits and figures.waits.threads) or {}
+    shared: Sequence[State] = ("pipe", "disk")
+    names = [main.label for main in [find_wait_of_holder(figures)] if main]
+    names += [f"a {state}" for state in shared if threads.get(state, 0.0) >= MAIN * _count_holders(figures)]
+    return next(iter(names), "")
 
 
 def is_lock_bound(figures: Figures) -> bool:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.capacity import count_more_workers, usable_beside_others
 from uwsgi_headroom.analysis.demand import SATURATED, count_refused, was_full
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.littles_law import noticed_wait, shows_a_limit
+from uwsgi_headroom.analysis.littles_law import noticed_wait, ratio, shows_a_limit
 from uwsgi_headroom.analysis.repairman import Model
 from uwsgi_headroom.analysis.shortages import LOCKED
 from uwsgi_headroom.analysis.usable import erlang_wait
@@ -145,7 +145,7 @@ def count_needed_threads(figures: Figures) -> float | None:
         if overload is not None:
             at_once = _expect(figures, overload) * (figures.ceiling or 0)
         return max(at_once / RESERVE, in_bursts)
-    offered = flow.observed if flow.observed is not None else flow.littles_law or 0.0
+    offered = flow.concurrency or 0.0
     needed = max(1, ceil(figures.growth * offered / RESERVE))
     if flow.response_time:
         allowed = noticed_wait(flow.response_time)
@@ -177,8 +177,8 @@ def find_overload(figures: Figures) -> float | None:
     at_once = (demand.at_once or 0.0) + demand.retrying
     if UNSURE * overload * figures.ceiling >= at_once:
         return None
-    refused, served = count_refused(window, figures.server.queues), figures.flow.throughput
-    return min(overload, 1 + refused / served) if refused is not None and served else overload
+    refused = ratio(count_refused(window, figures.server.queues), figures.flow.throughput or 0.0)
+    return min(overload, 1 + (inf if refused is None else refused))
 
 
 UNSURE = 1.2
@@ -196,7 +196,7 @@ def count_at_once_in_bursts(figures: Figures) -> float:
     flow, threads, window = figures.flow, figures.ceiling, figures.window
     if not threads or flow.observed is None or not flow.response_time or not shows_a_limit(flow):
         return 0.0
-    busy = window.full_seconds / window.observed_seconds if window.observed_seconds else 0.0
+    busy = ratio(window.full_seconds, window.observed_seconds) or 0.0
     expected = erlang_wait(threads, flow.observed, flow.response_time)
     if busy < LEAST_BUSY or (flow.queue_wait or 0.0) <= BURSTY * expected:
         return 0.0
@@ -205,17 +205,17 @@ def count_at_once_in_bursts(figures: Figures) -> float:
 
 def measure(figures: Figures) -> Model | None:
     """The model of a server; None if its throughput or its response time is unknown."""
-    flow, processes, cpus, each = figures.flow, len(figures.server.workers), figures.server.cpus, figures.threads_each
+    flow, processes, each = figures.flow, len(figures.server.workers), figures.threads_each
     if not flow.response_time or not flow.throughput or not processes:
         return None
     cpu = sum_if_all_known([worker.cpu_seconds for worker in figures.window.workers])
-    computing = min(cpu / flow.requests, flow.response_time) if cpu else 0.0
+    computing = min(ratio(cpu, flow.requests) or 0.0, flow.response_time)
     waits, waiting = (figures.waits and figures.waits.per_request) or {}, flow.response_time - computing
     if any(waits.values()):
         waiting = own_waiting(waits, flow.response_time)
-    usable = cpus.count if cpus else inf
-    if cpus and figures.cpu:
-        usable = usable_beside_others(figures.cpu, cpus.count)
+    usable = figures.server.cpu_count or inf
+    if figures.cpu and usable < inf:
+        usable = usable_beside_others(figures.cpu.own, figures.cpu.idle, usable)
     model = Model(computing, waiting if computing + waiting else flow.response_time, usable)
     if not each or (flow.observed or 0.0) < SATURATED * (figures.ceiling or inf):
         return model

@@ -22,7 +22,7 @@ of the threads is 1 at least. The same holds for what they wait for in service, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from math import exp, inf, log, sqrt
 from operator import mul
@@ -30,15 +30,12 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.balance import Balance
-from uwsgi_headroom.analysis.capacity import ONE_INTERPRETER, CpuShares, Headroom, Limit, usable_beside_others
-from uwsgi_headroom.analysis.demand import SocketDemand, find_longest_wait
-from uwsgi_headroom.analysis.littles_law import Flow, judge_waiting, noticed_wait, ratio
-from uwsgi_headroom.analysis.locks import LockFigures
+from uwsgi_headroom.analysis.capacity import Headroom, Limit, Load, usable_beside_others
+from uwsgi_headroom.analysis.demand import find_longest_wait
+from uwsgi_headroom.analysis.littles_law import judge_waiting, noticed_wait, ratio
 from uwsgi_headroom.analysis.percentiles import RESOLUTION
 from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.history.counts import sum_if_all_known
-from uwsgi_headroom.record import State
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
 LEAST_REQUESTS = 100
@@ -68,107 +65,88 @@ class Queue(NamedTuple):
     variation: float = 1.0
 
 
-def compute_usable(  # noqa: PLR0913 - each is known or unknown by itself
-    flow: Flow,
-    room: Headroom,
-    balance: Balance,
-    threads: int | None,
-    cpus: float | None,
-    cpu: CpuShares | None = None,
-    *,
-    by_socket: Sequence[SocketDemand] = (),
-    lock: LockFigures | None = None,
-    wait_factor: float = 1.0,
-    waits: WaitFigures | None = None,
-) -> Usable | None:
-    """The usable headroom at the load of a window; None if the headroom or the response time is not known. threads: the
-    most that can serve; wait_factor: see `variation`; the other arguments are as for `compute_headroom`."""
+def compute_usable(load: Load, room: Headroom, wait_factor: float, waits: WaitFigures | None) -> Usable | None:
+    """The usable headroom; None if the headroom or the response time is not known. wait_factor: see `variation`."""
+    flow, limits = load.flow, room.by_limit
     if room.factor is None or not flow.response_time or not flow.throughput:
         return None
-    waiting = None  # for a CPU, an interpreter, or the lock that is a limit; another may be what a request asks for
-    if waits is not None and waits.per_request is not None:
-        states: tuple[State, ...] = ("cpu_wait", "interpreter_lock", *(("lock",) if "lock" in room.by_limit else ()))
-        waiting = sum([waits.per_request.get(state, 0.0) for state in states])
-    # The wait for a thread is beside the response time, and is compared with all of it; these waits are in it.
-    in_queue, in_service = noticed_wait(flow.response_time), noticed_wait(flow.response_time - (waiting or 0.0))
-    judged = judge_waiting(find_longest_wait(flow, by_socket)[0])
-    usable_cpus = cpus if cpu is None else usable_beside_others(cpu, cpus or 0.0)
-    factors = dict(room.by_limit)
-    for queue in (
-        *_of_threads(flow, room, balance, threads, by_socket, wait_factor),
-        *_of_resources(flow, room, balance, threads, usable_cpus, in_service),
-        *([Queue("lock", 1, 1 / room.by_limit["lock"], lock.seconds)] if lock and "lock" in room.by_limit else ()),
-    ):
-        allowed = in_queue if queue.limit == "threads" else in_service
+    # The wait for a thread is beside the response time, and is compared with all of it; the others are in it.
+    waiting = _wait_for_limits(waits, limits)
+    in_service = noticed_wait(flow.response_time - (waiting or 0.0))
+    judged = judge_waiting(find_longest_wait(flow, load.by_socket)[0])
+    # The wait that is allowed, and the least factor.
+    outside = noticed_wait(flow.response_time), float(judged == "none")
+    inside = in_service, float(waiting is not None and waiting < in_service)
+    factors = dict(limits)
+    for queue in (*_of_threads(load, limits, wait_factor), *_of_resources(load, limits, in_service)):
+        allowed, least = outside if queue.limit == "threads" else inside
         used = highest_utilization(queue.servers, _round(allowed / (queue.seconds * queue.variation)))
-        factor = used / queue.use
-        if judged == "none" if queue.limit == "threads" else waiting is not None and waiting < in_service:
-            factor = max(1.0, factor)
-        factors[queue.limit] = min(factor, factors[queue.limit])
+        factors[queue.limit] = min(max(least, used / queue.use), factors[queue.limit])
     first = min(factors, key=factors.__getitem__)
-    factor = factors[first]
-    if factor > 1 and judged not in (None, "none"):
+    if factors[first] > 1 and judged not in (None, "none"):
         return Usable(1.0, "threads" if "threads" in factors else first)
-    inside = [limit for limit in factors if limit != "threads"]
-    if factor > 1 and inside and waiting is not None and waiting >= in_service:
-        return Usable(1.0, min(inside, key=factors.__getitem__))
-    return Usable(factor, first)
+    waited_for = [limit for limit in factors if limit != "threads"]
+    if factors[first] > 1 and waited_for and waiting is not None and waiting >= in_service:
+        return Usable(1.0, min(waited_for, key=factors.__getitem__))
+    return Usable(factors[first], first)
 
 
-def _of_threads(
-    flow: Flow,
-    room: Headroom,
-    balance: Balance,
-    threads: int | None,
-    by_socket: Sequence[SocketDemand],
-    wait_factor: float,
-) -> Iterator[Queue]:
-    if "threads" not in room.by_limit or not flow.response_time:
+def _wait_for_limits(waits: WaitFigures | None, limits: Mapping[Limit, float]) -> float | None:
+    """Seconds that a mean request waits for a CPU, an interpreter, or a lock that is a limit; None if unknown. Another
+    lock may be what a request asks for."""
+    if waits is None or waits.per_request is None:
+        return None
+    each = waits.per_request
+    waiting = each.get("cpu_wait", 0.0) + each.get("interpreter_lock", 0.0)
+    return waiting + ("lock" in limits) * each.get("lock", 0.0)
+
+
+def _of_threads(load: Load, limits: Mapping[Limit, float], wait_factor: float) -> Iterator[Queue]:
+    if "threads" not in limits or not load.flow.response_time:
         return
-    if threads and not by_socket:
-        yield Queue("threads", threads, 1 / room.by_limit["threads"], flow.response_time, wait_factor)
-    times = {worker.worker_id: (worker.requests, worker.response_time or 0.0) for worker in balance.workers}
-    for socket in by_socket:
+    if load.threads and not load.by_socket:
+        threads, use = max(1, round(load.threads)), 1 / limits["threads"]
+        yield Queue("threads", threads, use, load.flow.response_time, wait_factor)
+    times = {worker.worker_id: (worker.requests, worker.response_time or 0.0) for worker in load.balance.workers}
+    for socket in load.by_socket:
         served = [times[worker_id] for worker_id in socket.workers if worker_id in times]
         requests = sum(count for count, _ in served)
-        seconds = ratio(sum(count * each for count, each in served), requests) or 0.0
+        seconds = ratio(sum(count * each for count, each in served), requests)
         if socket.busy and seconds:
             yield Queue("threads", socket.threads, socket.used, seconds, wait_factor)
 
 
-def _of_resources(
-    flow: Flow, room: Headroom, balance: Balance, threads: int | None, cpus: float | None, allowed: float
-) -> Iterator[Queue]:
-    """CPUs and interpreters. Of n threads that always compute, each waits for n - 1 at most, and half on average."""
-    active = balance.active
-    used = sum_if_all_known([worker.interpreter_load for worker in active])
-    if not used or not flow.throughput:
+def _of_resources(load: Load, limits: Mapping[Limit, float], allowed: float) -> Iterator[Queue]:
+    """Locks, CPUs and interpreters. Of n threads that always compute, each waits for n - 1 at most, and half on
+    average."""
+    if load.lock and "lock" in limits:
+        yield Queue("lock", 1, 1 / limits["lock"], load.lock.seconds)
+    active, throughput = load.balance.active, load.flow.throughput
+    used, cpus = sum_if_all_known([worker.interpreter_load for worker in active]), load.cpus
+    if not used or not throughput:
         return
-    seconds = used / flow.throughput
-    if "cpu" in room.by_limit and cpus:
-        yield Queue("cpu", max(1, round(cpus)), 1 / room.by_limit["cpu"], seconds)
-    each = (threads or 0) / len(active)
-    if "interpreters" in room.by_limit and (each - 1) / 2 * seconds >= allowed:
-        yield Queue("interpreters", len(active), 1 / room.by_limit["interpreters"], seconds)
+    if load.cpu:
+        cpus = usable_beside_others(load.cpu.own, load.cpu.idle, load.cpus or 0.0)
+    if "cpu" in limits and cpus:
+        yield Queue("cpu", max(1, round(cpus)), 1 / limits["cpu"], used / throughput)
+    others = (round(load.threads or 0) / len(active) - 1) / 2
+    if "interpreters" in limits and others * used / throughput >= allowed:
+        yield Queue("interpreters", len(active), 1 / limits["interpreters"], used / throughput)
     hottest = max(active, key=lambda worker: worker.interpreter_load or 0.0)
-    if "hottest_interpreter" in room.by_limit and hottest.share and hottest.interpreter_load:
-        seconds = hottest.interpreter_load / (hottest.share * flow.throughput)
-        if (each - 1) / 2 * seconds >= allowed:
-            yield Queue("hottest_interpreter", 1, hottest.interpreter_load / ONE_INTERPRETER, seconds)
+    if "hottest_interpreter" in limits and hottest.share and hottest.interpreter_load:
+        seconds = hottest.interpreter_load / (hottest.share * throughput)
+        if others * seconds >= allowed:
+            yield Queue("hottest_interpreter", 1, hottest.interpreter_load, seconds)
 
 
 def variation(window: ResponseTimeWindow | None) -> float:
     """The factor (1 + cv²) / 2 of response times by bin; 1, as of exponential ones, if they are too few or short."""
     if window is None or window.requests < LEAST_REQUESTS:
         return 1.0
-    return variation_of(window.counts, window.bins.middles, RESOLUTION * window.interval / 2)
-
-
-def variation_of(counts: Sequence[float], middles: Sequence[float], least: float) -> float:
-    """The same of numbers of requests by bin. middles: of the bins; least: the mean that is long enough, in seconds."""
-    seconds = list(map(mul, counts, middles))
-    number, total, squares = sum(counts), sum(seconds), sum(map(mul, seconds, middles))
-    if not number or total < least * number or not total:
+    middles = window.bins.middles
+    seconds = list(map(mul, window.counts, middles))
+    number, total, squares = sum(window.counts), sum(seconds), sum(map(mul, seconds, middles))
+    if not total or total < RESOLUTION * window.interval / 2 * number:
         return 1.0
     squared: float = squares * number / (total * total) - 1
     return (1 + min(MOST_VARIATION, max(0.0, squared))) / 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from uwsgi_headroom.analysis.capacity import Headroom, Limit, OtherLimit
+from uwsgi_headroom.analysis.capacity import Headroom, Limit
 from uwsgi_headroom.analysis.findings.kind import Finding
 from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.words.formats import factor
@@ -22,12 +22,7 @@ server that uses them itself is `cpu_bound`."""
 
 def gives_out(limit: Limit, slots: str = "threads") -> str:
     """What happens at a limit, as a clause."""
-    return f"{slots} run out" if limit == "threads" else LIMITS[limit].outcome
-
-
-def name_other(hard: float | None, other: OtherLimit) -> str:
-    """The headroom of a server that something else than its resources limits, to follow the word."""
-    return f"{'not known' if hard is None else factor(hard)}: {other.why}"
+    return LIMITS[limit].outcome.replace("threads", slots)
 
 
 WITH_MORE, ALREADY = "requests wait with more load", "requests wait already"
@@ -38,20 +33,21 @@ def usable_clause(usable: float | None, hard: float | None, *, waiting: bool = F
     """The usable headroom as a clause, beside the headroom (`hard`); empty if unknown or the same."""
     if usable is None or hard is None or factor(usable) == factor(hard):
         return ""
-    if usable > 1:
-        return f"{factor(usable)} until requests wait"
-    return ALREADY if waiting else WITH_MORE
+    rows = (usable > 1, f"{factor(usable)} until requests wait"), (waiting, ALREADY), (True, WITH_MORE)
+    return next(text for holds, text in rows if holds)
 
 
 def worst_status(findings: Sequence[Finding]) -> Status:
     """The severity of the worst finding; ok if no finding is worse than info."""
-    severities = {finding.severity for finding in findings} - {"info"}
-    return "critical" if "critical" in severities else "warning" if severities else "ok"
+    severities = {finding.severity for finding in findings}
+    bad: tuple[Status, ...] = ("critical", "warning")
+    return next((status for status in bad if status in severities), "ok")
 
 
 ROOM = "Headroom [most? at most ]{hard:factor}: {first} first{unseen}."
 ROOM_LEFT = "Headroom [most? at most ]{until}; {hard:factor} until {first}{unseen}."
-NO_ROOM_LEFT = "{until}; headroom [most? at most ]{hard:factor} until {first}{unseen}."
+NO_ROOM_LEFT = "{begin}; headroom [most? at most ]{hard:factor} until {first}{unseen}."
+OTHER = "Headroom [known? {hard:factor}][not known? not known]: {why}."
 CPU_TAKEN = "No CPU is idle: other programs use the rest, and more load competes with them."
 IDLE = "Nearly idle: headroom over 100x{unseen}."
 NO_REQUESTS = "No requests yet: headroom not known."
@@ -69,17 +65,16 @@ def verdict_sentence(
     unseen = " (busy threads are not visible from here)" * room.is_upper_bound
     if "cpu" not in {*room.by_limit, *room.far, *room.idle}:
         unseen = " (CPU is not visible from here)" * room.is_upper_bound
+    facts: Facts = {"hard": room.factor, "most": room.is_upper_bound, "unseen": unseen}
     if room.other and room.first in (None, "other"):
-        return f"Headroom {name_other(room.factor, room.other)}."
+        return fill(OTHER, facts | {"known": room.factor is not None, "why": room.other.why})
     if room.first is None or room.factor is None:
-        if room.far and not room.no_requests:
-            return fill(IDLE, {"unseen": unseen})
-        return NO_REQUESTS if room.no_requests else THREADS_HIDDEN if room.idle else ALL_HIDDEN
+        known = (room.no_requests, NO_REQUESTS), (room.far, IDLE), (room.idle, THREADS_HIDDEN)
+        return fill(next((text for holds, text in known if holds), ALL_HIDDEN), facts)
     if room.first == "cpu" and room.factor <= NO_ROOM:
         return CPU_TAKEN
-    until = usable_clause(usable.factor if usable else None, room.factor)
-    row = ROOM if usable is None or not until else ROOM_LEFT if usable.factor > 1 else NO_ROOM_LEFT
-    until = until.capitalize() if row is NO_ROOM_LEFT else until
-    first = gives_out(room.first, slots)
-    facts: Facts = {"hard": room.factor, "first": first, "until": until, "most": room.is_upper_bound, "unseen": unseen}
-    return fill(row, facts)
+    left = (usable and usable.factor) or None
+    until = usable_clause(left, room.factor)
+    rows = (not until, ROOM), ((left or 0.0) > 1, ROOM_LEFT), (True, NO_ROOM_LEFT)
+    facts |= {"first": gives_out(room.first, slots), "until": until, "begin": until.capitalize()}
+    return fill(next(text for holds, text in rows if holds), facts)

@@ -6,16 +6,16 @@ nearly a whole CPU is saturated. That is wrong for work that a library does with
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from math import inf
+from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
-from uwsgi_headroom.analysis.destinations import DestinationFigures, divide
+from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.littles_law import Flow, ratio
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import Destination, ServerRecord, State, Waits
+from uwsgi_headroom.record import ServerRecord, State
 from uwsgi_headroom.words.formats import duration
 
 
@@ -58,7 +58,7 @@ class WaitFigures(Struct, frozen=True):
 
     def share(self, state: State) -> float:
         """The share of the threads' time in a state, 0 to 1."""
-        return self.threads.get(state, 0.0) / self.total if self.total else 0.0
+        return ratio(self.threads.get(state), self.total) or 0.0
 
 
 def of_request(waits: WaitFigures, seconds: float | None) -> str:
@@ -72,7 +72,7 @@ def list_gaps(server: ServerRecord) -> tuple[str, ...]:
     """Why it is unknown, at all or in part, what the threads wait for, as sentences; empty if it is known."""
     if server.waits is None:
         return (server.processes_off or "off: run the exporter with --waits true",)
-    return (server.waits.off,) if server.waits.off else server.waits.gaps
+    return (*filter(None, [server.waits.off]), *server.waits.gaps)
 
 
 def main_backend(waits: WaitFigures) -> str | None:
@@ -81,56 +81,47 @@ def main_backend(waits: WaitFigures) -> str | None:
     return next((name for name, threads in waits.backends.items() if threads and threads >= least), None)
 
 
-def compute_waits(
-    window: Window,
-    flow: Flow,
-    stuck: float = 0.0,
-    destinations: Mapping[Destination, float] | None = None,
-    now: Waits | None = None,
-    own: Collection[str] = (),
-    old: int = 0,
-) -> WaitFigures | None:
+def compute_waits(window: Window, flow: Flow, stuck: float = 0.0, old: int = 0) -> WaitFigures | None:
     """The figures of a window; None unless the kernel said for all of it what the threads wait for. stuck: mean number
-    of threads with stuck requests. destinations: the thread seconds of each. now: the last sample. old: the threads
-    whose requests last."""
+    of threads with stuck requests. old: the threads whose requests last."""
     waits = window.waits
     if waits is None:
         return None
-    threads = {state: seconds / waits.observed_seconds for state, seconds in waits.seconds.items()}
-    backends = {name: seconds / waits.observed_seconds for name, seconds in waits.backends.items()}
-    total, requests = sum(threads.values()), flow.requests
-    stuck = min(stuck, total)
+    seconds, requests = waits.observed_seconds, flow.requests
+    threads = {state: each / seconds for state, each in waits.seconds.items()}
+    total = sum(threads.values())
+    stuck = lasting = min(stuck, total)
     # What the threads do may be mostly that of static files, which have no part in the mean response time.
     files = sum(worker.static_requests for worker in window.workers)
-    timed = inf if flow.littles_law is None else flow.littles_law
-    are_files = files >= max(1, MOSTLY_FILES * requests) and timed < (1 - MOSTLY_FILES) * (flow.observed or 0.0)
-    lasting = stuck if are_files else min(total, max(stuck, _count_lasting(flow, total, old)))
+    is_timed = flow.littles_law is not None and flow.littles_law < (1 - MOSTLY_FILES) * (flow.observed or 0.0)
+    are_files = is_timed and files >= max(1, MOSTLY_FILES * requests)
+    if not are_files:
+        lasting = min(total, max(stuck, _count_lasting(flow, total, old)))
     moving = _without_lasting(threads, lasting)
     is_hidden = lasting > 0 and total - lasting <= _LEAST_MOVING * total
     loses_many = sum(worker.lost for worker in window.workers) >= MANY_LOST * requests
-    per_thread = None
-    if flow.throughput and not (is_hidden or are_files or (lasting > stuck and loses_many)):
-        is_timed = flow.response_time is not None and sum(moving.values()) > 0
-        per_thread = (flow.response_time or 0.0) / sum(moving.values()) if is_timed else 1 / flow.throughput
-    # Of the backends, the same part is without stuck requests as of all threads that wait for one.
-    unstuck = moving.get("backend", 0.0) / threads["backend"] if threads.get("backend") else 1.0
-    per_request, of_backends = None, None
-    if per_thread is not None:
-        per_request = {state: number * per_thread for state, number in moving.items()}
-        of_backends = {name: number * unstuck * per_thread for name, number in backends.items()}
-    return WaitFigures(
+    found = WaitFigures(
         threads=threads,
-        backends=backends,
-        per_request=per_request,
-        backends_per_request=of_backends,
+        backends={name: each / seconds for name, each in waits.backends.items()},
+        per_request=None,
+        backends_per_request=None,
         total=total,
-        disagreement=ratio(waits.disagreement_seconds, waits.observed_seconds) or 0.0,
+        disagreement=ratio(waits.disagreement_seconds, seconds) or 0.0,
         stuck=stuck,
         lasting=lasting,
-        shared=(window.shared_connection_seconds or 0.0) / waits.observed_seconds,
-        output=(window.output_blocked_seconds or 0.0) / waits.observed_seconds,
-        nap=now.nap if now else None,
-        destinations=divide(destinations or {}, backends, now.addresses if now else {}, threads, per_request, own),
+        shared=(window.shared_connection_seconds or 0.0) / seconds,
+        output=(window.output_blocked_seconds or 0.0) / seconds,
+    )
+    if not flow.throughput or is_hidden or are_files or (lasting > stuck and loses_many):
+        return found
+    each = ratio(flow.response_time, sum(moving.values()))
+    each = 1 / flow.throughput if each is None else each
+    # Of the backends, the same part is without stuck requests as of all threads that wait for one.
+    unstuck = each * (ratio(moving.get("backend"), threads.get("backend", 0.0)) or 0.0)
+    return replace(
+        found,
+        per_request={state: number * each for state, number in moving.items()},
+        backends_per_request={name: number * unstuck for name, number in found.backends.items()},
     )
 
 
@@ -145,8 +136,8 @@ def _count_lasting(flow: Flow, threads: float, old: int) -> float:
     """The mean number of threads whose requests were not completed; those are certain that lasted all the time."""
     if flow.littles_law is None:
         return 0.0
-    beside = max(0.0, threads - flow.littles_law)
-    return max(float(old), beside) if threads >= LASTING * flow.littles_law else min(float(old), beside)
+    either = float(old), max(0.0, threads - flow.littles_law)
+    return max(either) if threads >= LASTING * flow.littles_law else min(either)
 
 
 MOSTLY_FILES = 0.5
@@ -174,8 +165,8 @@ MOSTLY = 0.5
 
 def wait_for_websockets(server: ServerRecord) -> bool:
     """Whether most of the threads that wait for clients wait for what these send after a request, as WebSockets."""
-    waits = server.waits
-    return waits is not None and waits.websockets > 0 and waits.websockets >= MOSTLY * waits.threads.get("client", 0.0)
+    waiting = server.sample.websockets
+    return waiting > 0 and waiting >= MOSTLY * server.sample.threads.get("client", 0.0)
 
 
 AT_WORK = 0.1
@@ -184,7 +175,7 @@ AT_WORK = 0.1
 
 def count_websockets(server: ServerRecord) -> int:
     """The number of requests that last because their clients stay, at most."""
-    return int((1 + AT_WORK) * server.waits.websockets) if server.waits else 0
+    return int((1 + AT_WORK) * server.sample.websockets)
 
 
 LOCK_SEEN = 0.05

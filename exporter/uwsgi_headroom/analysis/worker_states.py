@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from uwsgi_headroom.analysis.figures import Figures, count_ceiling
-from uwsgi_headroom.analysis.littles_law import is_standing
+from uwsgi_headroom.analysis.littles_law import is_standing, ratio
 from uwsgi_headroom.analysis.wait_states import count_websockets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
+from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.words.formats import name_pids
 from uwsgi_headroom.words.template import Private
 
@@ -44,11 +45,11 @@ def end(server: ServerRecord, workers: Iterable[WorkerRecord]) -> str:
 
 def find_outside_holder(server: ServerRecord) -> int | None:
     """The PID of the process that holds the lock for which requests wait, if it is known to be no worker."""
-    if server.waits and server.waits.uwsgi_lock_holder:
-        return server.waits.uwsgi_lock_holder.pid
-    holder = server.waits.file_lock_holder if server.waits else None
-    pids = {worker.local_pid for worker in server.workers if worker.pid}
-    return None if holder in pids or None in pids else holder
+    if server.sample.uwsgi_lock_holder:
+        return server.sample.uwsgi_lock_holder.pid
+    pids = {None, *[worker.local_pid for worker in server.workers if worker.pid]}
+    holder = server.sample.file_lock_holder
+    return holder if holder not in pids else None
 
 
 def print_pids(figures: Figures, workers: Sequence[int]) -> str:
@@ -64,8 +65,8 @@ def part_away(figures: Figures) -> float | None:
     if not options.complete or options.cheaper:
         return None
     up = [worker.up_seconds for worker in figures.window.workers]
-    observed = figures.window.observed_seconds * len(up)
-    return None if not observed else max(0.0, 1 - sum(up) / observed)
+    part = ratio(sum(up), figures.window.observed_seconds * len(up))
+    return given(part, lambda part: max(0.0, 1 - part))
 
 
 def find_without_application(server: ServerRecord) -> tuple[list[WorkerRecord], list[WorkerRecord]] | None:
@@ -117,8 +118,8 @@ def count_lost(figures: Figures) -> int:
 
 def mean_life(figures: Figures) -> float:
     """How many seconds a worker lives on average; infinite if none ended."""
-    respawns = count_respawns(figures)
-    return figures.window.seconds * len(figures.window.workers) / respawns if respawns > 0 else math.inf
+    lived = figures.window.seconds * len(figures.window.workers)
+    return ratio(lived, count_respawns(figures)) or math.inf
 
 
 def find_unexplained_ends(figures: Figures) -> Ends:
@@ -127,8 +128,9 @@ def find_unexplained_ends(figures: Figures) -> Ends:
     reloaded = len(ended) == len(figures.window.workers) > 1 and len({times for _, times, _ in ended}) == 1
     limits = (options.max_requests, options.max_worker_lifetime, options.reload_on_rss, options.reload_on_as)
     is_limited = not options.complete or any((*limits, options.evil_reload_on_rss, options.ends_workers))
-    is_reload = reloaded or are_reloaded(figures, ended)
-    return [] if is_limited or is_reload or scales(figures) or figures.window.harakiris else ended
+    if is_limited or reloaded or are_reloaded(figures, ended) or scales(figures) or figures.window.harakiris:
+        return []
+    return ended
 
 
 def are_reloaded(figures: Figures, ended: Ends) -> bool:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.balance import compute_balance
-from uwsgi_headroom.analysis.capacity import LIMITS, compute_headroom, compute_shares
+from uwsgi_headroom.analysis.capacity import LIMITS, Load, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.demand import SocketDemand, split_by_socket
 from uwsgi_headroom.analysis.littles_law import STEADY, Flow, compute_flow, ratio, waits_beside_free
 from uwsgi_headroom.analysis.locks import compute_lock
@@ -324,17 +324,17 @@ def _append(to: History, record: Record) -> None:
     put(to.concurrency.observed, rates.observed)
     to.threads.configured.append(window.configured if is_covered else None)
     to.threads.available.append(window.available if is_covered else None)
-    room = compute_headroom(
-        rates,
-        shares,
-        window.available,
-        levels.cpus,
-        compute_shares(window.cpu),
-        levels.others_follow,
-        _split_by_socket(record),
+    load = Load(
+        flow=rates,
+        balance=shares,
+        threads=window.available,
+        cpus=levels.cpus,
+        cpu=compute_shares(window.cpu),
+        others_follow=levels.others_follow,
+        by_socket=_split_by_socket(record),
         lock=compute_lock(window),
-        held_up=waits_beside_free(window, rates),
     )
+    room = compute_headroom(load, held_up=waits_beside_free(window, rates))
     factors = {} if levels.limited_by else room.by_limit
     put(to.headroom.factor, min(factors.values(), default=None))
     for limit in LIMITS:

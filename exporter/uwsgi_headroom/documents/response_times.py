@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.objective import ObjectiveFigures
+from uwsgi_headroom.analysis.objective import Burn, Level, ObjectiveFigures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes as Figures
 from uwsgi_headroom.same_fields import copy_fields
 
@@ -33,23 +31,6 @@ class ResponseTimes(Struct, frozen=True, kw_only=True):
     percentiles: tuple[Percentile, ...]
 
 
-class Burn(Struct, frozen=True, kw_only=True):
-    """The use of the error budget over the last `seconds`. slow, waited, lost, refused: bad requests, each counted
-    once. slow: they took longer in service than the threshold, or have already been in service for longer; waited: too
-    slow only together with their wait in the listen queue; lost: with their worker; refused: dropped at a full TCP
-    queue of this server. slow and waited are expected numbers. share: of bad requests; rate: how many times as fast as
-    the objective permits. share and rate are null below 100 requests."""
-
-    seconds: float
-    requests: int
-    slow: float
-    lost: int
-    waited: float = 0.0
-    refused: int = 0
-    share: float | None
-    rate: float | None
-
-
 class Objective(Struct, frozen=True, kw_only=True):
     """The service level objective of the server: a share `objective` of the requests should finish within `threshold`
     seconds. windows: the short one (5 minutes) and the long one (1 hour). level: how fast the error budget burns in all
@@ -63,7 +44,7 @@ class Objective(Struct, frozen=True, kw_only=True):
     threshold: float
     objective: float
     windows: tuple[Burn, ...]
-    level: Literal["fast", "slow"] | None
+    level: Level | None
     unjudged: str | None
     queue_wait: float | None
     load_multiple: float | None
@@ -89,7 +70,7 @@ def build_objective(figures: ObjectiveFigures, queue_wait: float | None) -> Obje
     return Objective(
         threshold=figures.slo.threshold,
         objective=figures.slo.objective,
-        windows=tuple(copy_fields(Burn, burn) for burn in figures.windows),
+        windows=figures.windows,
         level=figures.level,
         unjudged=figures.unjudged,
         queue_wait=queue_wait,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.window import Window
@@ -74,7 +74,7 @@ def judge(records: Sequence[Record]) -> Figures:
     """The figures of some quarters of one server together, which are in the order of time."""
     whole = merge_records(records)
     return compute_figures(
-        whole.window, _describe(whole), whole.levels.others_follow, whole.response_times, whole.routes
+        Known(whole.window, _describe(whole), whole.levels.others_follow, whole.response_times, whole.routes)
     )
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom import source
 from uwsgi_headroom.analysis.deploys.explanation import Side
-from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, correct_headroom
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
@@ -256,17 +256,19 @@ class Watch:
     def _figures(self, server: ServerRecord, reading: Reading, window: Window) -> Figures:
         times = self.response_times(window)
         figures = compute_figures(
-            window,
-            self._with_log(server, reading, window),
-            self.other_programs.others_follow,
-            times,
-            self.routes.of(window),
-            self.stuck_seconds,
-            self.outage_within(window),
-            self.backends.slices,
-            destinations=self.destinations.of(window),
-            queue_waits=self._queue_waits(window, times),
-            code=self._code_of(window),
+            Known(
+                window,
+                self._with_log(server, reading, window),
+                self.other_programs.others_follow,
+                times,
+                self.routes.of(window),
+                self.stuck_seconds,
+                self.outage_within(window),
+                self.backends.slices,
+                self.destinations.of(window),
+                self._queue_waits(window, times),
+                self._code_of(window),
+            )
         )
         figures = correct_headroom(figures)
         if not self._objective:

@@ -26,6 +26,7 @@ from uwsgi_headroom.analysis.what_if.measured import (
 from uwsgi_headroom.analysis.what_if.predict import WhatIf, calibrate, predict_settings
 from uwsgi_headroom.documents.what_if import build_what_if, describe_memory
 from uwsgi_headroom.numbers import percentile
+from uwsgi_headroom.record import Memory
 
 FACTORS = tuple(1 + 0.8 * (number / 100 - 1) for number in range(201))
 WORK = Work(locked=0.012, unlocked=0.0, waiting=0.12, factors=FACTORS)
@@ -128,17 +129,6 @@ def test_a_fitted_model_claims_no_error():
     assert check.response_time_error == pytest.approx(truth / 0.2 - 1, abs=0.1)
 
 
-def test_computing_outside_the_lock_is_found():
-    """If threads wait little for the lock although they compute a lot, another number of threads helps as well as of
-    processes."""
-    work = Work(locked=0.01, unlocked=0.03, waiting=0.02)
-    measured = _measured(work, Setting(1, 8), 40.0)
-    (prediction,) = _predict(measured, Setting(1, 16)).predictions
-    assert prediction.most_throughput == pytest.approx(2 / 0.04, rel=0.1)
-    locked = _predict(replace(measured, waits=None, cpu_per_request=0.04), Setting(1, 16)).predictions[0]
-    assert locked.most_throughput < 0.85 * prediction.most_throughput
-
-
 @pytest.mark.parametrize("locked", [0.01, 0.02])
 def test_the_part_under_the_lock_is_measured(locked):
     """The observed wait for the lock says how much of the 40 ms of CPU time a request spends under it, to a tenth."""
@@ -172,16 +162,16 @@ def test_what_limits_a_setting(setting, limit, most):
 @pytest.mark.parametrize(
     ("available", "exact", "processes", "fits", "words"),
     [
-        (1e9, True, 8, True, None),
-        (3e8, True, 8, False, "8x1: 4 more workers of 100 MB do not fit into the 300 MB available."),
-        (3e8, False, 8, None, "8x1: 4 more workers of at most 100 MB may not fit into the 300 MB available."),
-        (0.0, True, 4, True, None),
-        (None, True, 8, None, None),
+        (10**9, True, 8, True, None),
+        (3 * 10**8, True, 8, False, "8x1: 4 more workers of 100 MB do not fit into the 300 MB available."),
+        (3 * 10**8, False, 8, None, "8x1: 4 more workers of at most 100 MB may not fit into the 300 MB available."),
+        (0, True, 4, True, None),
     ],
 )
 def test_memory(available, processes, fits, words, *, exact):
     """More workers must fit into the available memory; with an upper bound for one, they may fit all the same."""
-    measured = replace(_measured(), memory_per_worker=1e8, memory_available=available, memory_is_exact=exact)
+    memory = Memory(10**8, "uss" if exact else "anonymous", 4 * 10**8, available, "host")
+    measured = replace(_measured(), memory=memory)
     (prediction,) = _predict(measured, Setting(processes, 1)).predictions
     assert (prediction.memory, prediction.fits) == (processes * 1e8, fits)
     assert describe_memory(prediction, measured) == words

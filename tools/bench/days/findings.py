@@ -25,7 +25,7 @@ from tests.support import promtool
 from tools.bench.days.course import MARKS, STEP, Course, Hurt, simulate_also
 from tools.bench.days.healthy import QUEUE, Array
 from uwsgi_headroom.analysis.capacity import follow_requests
-from uwsgi_headroom.analysis.figures import Figures, compute_figures
+from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, Hold, collect_findings, hold
 from uwsgi_headroom.analysis.findings.evenness import LOADED
 from uwsgi_headroom.analysis.findings.kind import PAGE_AFTER
@@ -180,12 +180,8 @@ class _Judge:
         if window is None:
             return None
         recent = outage is not None and outage.end >= now - DEFAULT_WINDOWS[0]
-        figures = compute_figures(
-            window,
-            self._server(mark),
-            self._others_follow(mark),
-            outage=Outage(outage.end - outage.start, EPOCH + outage.end) if outage and recent else None,
-        )
+        away = Outage(outage.end - outage.start, EPOCH + outage.end) if outage and recent else None
+        figures = compute_figures(Known(window, self._server(mark), self._others_follow(mark), outage=away))
         return self._with_objective(figures, window, mark) if self.day.threshold else figures
 
     def _total(self, mark: int) -> Totals:

@@ -1,19 +1,21 @@
 """Judges a deploy: each quantity beside what it was before, and whether it is known by now.
 
 Time and CPU time per request, errors per request, and how fast the memory of a worker grows. Their permitted errors add
-up to one false "worse" in 200 deploys (Bonferroni), for all looks at a deploy together (`spread`).
+up to one false "worse" in 200 deploys (Bonferroni), for all looks at a deploy together (`spread`). What is usual, the
+time of a request at the same hour of the days before, judges nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import expm1, inf, log, sqrt
+from math import expm1, fsum, inf, log, sqrt
+from statistics import fmean, stdev
 from typing import Literal, NamedTuple, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.deploys.spread import FEWEST_BATCHES, Pair, Side, compare, find_boundary, from_normal
+from uwsgi_headroom.analysis.deploys.spread import FEWEST_BATCHES, Amounts, Pair, compare, find_boundary, from_normal
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.words.template import Facts, fill
 
@@ -85,9 +87,10 @@ Status = Literal["worse", "better", "same", "early", "unknown"]
 """same: changes above `Judgement.bound` are excluded. early: more requests are needed. unknown: see `reason`."""
 
 
-class Change(Struct, frozen=True):
-    """One quantity on both sides. before, after: seconds per request, errors per request, or bytes a second of a mean
-    worker. low, high: what the change is between; of times in parts of `before`, else in the quantity's own unit."""
+class DeployChange(Struct, frozen=True):
+    """One quantity before and after: seconds per request (time, cpu), errors per request, or bytes a second of a mean
+    worker (memory). low, high: the bounds of the change, for time and cpu as a fraction of `before`, else in the same
+    unit. state: whether it is certain."""
 
     subject: Subject
     before: float
@@ -101,7 +104,7 @@ class Judgement(Struct, frozen=True):
     """What a deploy changed. requests, seconds: before and after. expected: the factor of time by the load alone."""
 
     status: Status
-    changes: tuple[Change, ...] = ()
+    changes: tuple[DeployChange, ...] = ()
     requests: tuple[int, int] = (0, 0)
     seconds: tuple[float, float] = (0.0, 0.0)
     expected: float = 1.0
@@ -111,12 +114,12 @@ class Judgement(Struct, frozen=True):
     """About how many requests after the deploy exclude a change of ENOUGH; None if no number does."""
     reason: str = ""
 
-    def of(self, subject: Subject) -> Change | None:
+    def of(self, subject: Subject) -> DeployChange | None:
         """The change of a quantity; None if it is not known."""
         return next((change for change in self.changes if change.subject == subject), None)
 
     @property
-    def worse(self) -> tuple[Change, ...]:
+    def worse(self) -> tuple[DeployChange, ...]:
         return tuple(change for change in self.changes if change.state == "worse")
 
 
@@ -137,23 +140,23 @@ class Sides:
         self.least = least
         self.seconds = sum([batch.seconds for batch in batches])
         self.requests = sum([batch.requests for batch in batches])
-        self._sides: dict[Subject, Side | None] = {}
+        self._sides: dict[Subject, Amounts | None] = {}
 
     @property
     def load(self) -> float:
         """Requests a second."""
         return ratio(self.requests, self.seconds) or 0.0
 
-    def of(self, subject: Subject) -> Side | None:
-        """The side of a quantity; None if that is not known for nearly all of the time."""
+    def of(self, subject: Subject) -> Amounts | None:
+        """The amounts of a quantity; None if that is not known for nearly all of the time."""
         if subject not in self._sides:
             pairs = [(batch.seconds, *_PAIRS[subject](batch)) for batch in self.batches]
             known = [(seconds, (amount, weight)) for seconds, amount, weight in pairs if amount is not None]
             # A worker that was just replaced has no growth. Of other quantities, the first minute of an exporter has
             # none.
             is_known = sum([seconds for seconds, _ in known]) >= _KNOWN * self.seconds or subject == "memory"
-            joined = _join_to(max(self.least, MEMORY_SECONDS if subject == "memory" else 0.0), known)
-            self._sides[subject] = Side(joined, relative=subject in _SPENT) if joined and is_known else None
+            joined = _join_to(max(self.least, MEMORY_SECONDS * (subject == "memory")), known)
+            self._sides[subject] = Amounts(joined, relative=subject in _SPENT) if joined and is_known else None
         return self._sides[subject]
 
     @property
@@ -166,10 +169,11 @@ class Sides:
                 return seconds
         return 0.0
 
-    def half(self, place: int) -> Sides:
-        """The first half of the batches (0), or the second one (1)."""
+    @property
+    def halves(self) -> tuple[Sides, Sides]:
+        """The first half of the batches, and the second one."""
         middle = len(self.batches) // 2
-        return Sides(self.batches[middle:] if place else self.batches[:middle], self.least)
+        return Sides(self.batches[:middle], self.least), Sides(self.batches[middle:], self.least)
 
 
 def _join_to(least: float, pairs: Sequence[tuple[float, Pair]]) -> list[Pair]:
@@ -189,22 +193,13 @@ def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: boo
     step = max(before.step, after.step)
     if step > _FINE_SECONDS:  # both sides get batches of one length; a minute of a history file may be a second short
         before, after = Sides(before.batches, 0.8 * step), Sides(after.batches, 0.8 * step)
-    judgement = Judgement(
-        "early",
-        requests=(round(before.requests), round(after.requests)),
-        seconds=(before.seconds, after.seconds),
-        expected=expected,
-    )
+    requests, seconds = (round(before.requests), round(after.requests)), (before.seconds, after.seconds)
+    judgement = Judgement("early", requests=requests, seconds=seconds, expected=expected)
     if before.seconds < LEAST_BEFORE or before.requests < FEWEST_REQUESTS:
-        text = TOO_SHORT if before.seconds < LEAST_BEFORE else TOO_FEW
-        minutes, number = f"{before.seconds / 60:.0f}", f"{before.requests:.0f}"
-        facts: Facts = {
-            "minutes": minutes,
-            "of": f"{LEAST_BEFORE / 60:.0f}",
-            "number": number,
-            "least": FEWEST_REQUESTS,
-        }
-        return replace(judgement, status="unknown", reason=fill(text, facts))
+        minutes: Facts = {"minutes": f"{before.seconds / 60:.0f}", "of": f"{LEAST_BEFORE / 60:.0f}"}
+        is_short = before.seconds < LEAST_BEFORE
+        known = minutes | {"short": is_short, "number": f"{before.requests:.0f}", "least": FEWEST_REQUESTS}
+        return replace(judgement, status="unknown", reason=fill(TOO_LITTLE, known))
     changes = [change for subject in SUBJECTS if (change := _judge_subject(subject, before, after, expected))]
     for place, change in enumerate(changes):
         if overloaded and (change.subject, change.state) == ("time", "better"):  # the end of an overload brings it
@@ -214,20 +209,28 @@ def judge(before: Sides, after: Sides, expected: float = 1.0, *, overloaded: boo
         return replace(judgement, status="worse")
     spent = [subject for subject in _SPENT if before.of(subject)]
     bounds = [change.high for change in changes if change.subject in spent]
-    bound = max(bounds) if len(bounds) == len(spent) > 0 else None
+    bound = max(bounds, default=None) if len(bounds) == len(spent) else None
     needed = max([_find_needed(subject, before, after) for subject in spent], default=inf)
     judgement = replace(judgement, bound=bound, needed=None if needed == inf else round(needed))
     if not is_like_load(before, after) and after.requests >= FEWEST_REQUESTS and after.seconds >= LEAST_AFTER:
         factor = ratio(after.load, before.load) or inf
-        facts = {"less": factor < 1 and f"{100 * factor:.0f} %", "times": f"{factor:.1f}", "most": f"{LIKE_LOAD:g}"}
+        facts: Facts = {
+            "less": factor < 1 and f"{100 * factor:.0f} %",
+            "times": f"{factor:.1f}",
+            "most": f"{LIKE_LOAD:g}",
+        }
         return replace(judgement, status="unknown", reason=fill(UNLIKE, facts))
     if bound is not None and any(change.state == "better" for change in changes):
         return replace(judgement, status="better")
-    return replace(judgement, status="same") if bound is not None and bound <= ENOUGH else judgement
+    if bound is not None and bound <= ENOUGH:
+        return replace(judgement, status="same")
+    return judgement
 
 
-TOO_SHORT = "only {minutes} of the {of} min before this time are known"
-TOO_FEW = "there were only {number} requests before this time, and {least} are needed"
+TOO_LITTLE = (
+    "[short? only {minutes} of the {of} min before this time are known]"
+    "[not short? there were only {number} requests before this time, and {least} are needed]"
+)
 UNLIKE = (
     "the load is [less? {less}][not less? {times} times] the load before, and times are compared up to a factor of "
     "{most}"
@@ -239,17 +242,16 @@ def is_like_load(before: Sides, after: Sides) -> bool:
     return before.load <= LIKE_LOAD * after.load and after.load <= LIKE_LOAD * before.load
 
 
-def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: float) -> Change | None:
+def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: float) -> DeployChange | None:
     if subject == "memory":
         return _judge_memory(before, after)
     if after.seconds < LEAST_AFTER or after.requests < FEWEST_REQUESTS:
         return None
-    one, other = before.of(subject), after.of(subject)
-    difference = compare(one, other) if one and other else None
-    if difference is None or one is None or other is None:
+    difference = compare(before.of(subject), after.of(subject))
+    if difference is None:
         return None
-    allowed = log(expected) if subject == "time" else 0.0
-    boundary = find_boundary(1 / (1 / one.weight + 1 / other.weight), _TUNED_REQUESTS, ERRORS[subject])
+    one, other = difference.before, difference.after
+    boundary = find_boundary(difference.information, _TUNED_REQUESTS, ERRORS[subject])
     margin = from_normal(boundary, difference.freedom) * difference.error  # of the estimate, at all looks together
     low, high = difference.estimate - margin, difference.estimate + margin
     state: State = "unclear"
@@ -259,47 +261,43 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: floa
             state = "worse"
         elif high < 0 and -difference.estimate >= SMALLEST[subject]:
             state = "better"
-        return Change(subject, one.ratio, other.ratio, low, high, state)
-    least = log(1 + SMALLEST[subject])
+        return DeployChange(subject, one.ratio, other.ratio, low, high, state)
+    least, allowed = log(1 + SMALLEST[subject]), log(expected) * (subject == "time")
     more, less = max(0.0, allowed), min(0.0, allowed)
     if is_like_load(before, after):
         if low > more and difference.estimate - more >= least:
             state = "worse"
         elif high < less and less - difference.estimate >= least:
             state = "better"
-    return Change(subject, one.ratio, other.ratio, expm1(low), expm1(high), state)
+    return DeployChange(subject, one.ratio, other.ratio, expm1(low), expm1(high), state)
 
 
-def _judge_memory(before: Sides, after: Sides) -> Change | None:
+def _judge_memory(before: Sides, after: Sides) -> DeployChange | None:
     """The steady growth of a mean worker's memory, which besides fills up with the logarithm of its age."""
-    one, first, later = before.of("memory"), after.half(0).of("memory"), after.half(1).of("memory")
-    difference = compare(one, later) if one and later else None
-    if difference is None or one is None or later is None or first is None:
+    first, later = (half.of("memory") for half in after.halves)
+    difference = compare(before.of("memory"), later)
+    if difference is None or first is None:
         return None
+    was, now = difference.before.ratio, difference.after.ratio
     middle = _FILLS_SECONDS + after.seconds / 2
     part = log((_FILLS_SECONDS + after.seconds) / middle) / log(middle / _FILLS_SECONDS)
-    steady = (later.ratio - part * first.ratio) / (1 - part)
+    steady = (now - part * first.ratio) / (1 - part)
     # The first half is about as uncertain as the second.
     error = sqrt(difference.variances[0] + difference.variances[1] * (1 + part**2) / (1 - part) ** 2)
-    boundary = find_boundary(1 / (1 / one.weight + 1 / later.weight), _TUNED_SECONDS, ERRORS["memory"])
+    boundary = find_boundary(difference.information, _TUNED_SECONDS, ERRORS["memory"])
     margin = from_normal(boundary, difference.freedom) * error
-    low, high = steady - one.ratio - margin, steady - one.ratio + margin
-    is_worse = low > 0 and steady - one.ratio >= _LEAST_GROWTH
-    return Change("memory", one.ratio, steady, low, high, "worse" if is_worse else "unclear")
+    low, high = steady - was - margin, steady - was + margin
+    is_worse = low > 0 and steady - was >= _LEAST_GROWTH
+    return DeployChange("memory", was, steady, low, high, "worse" if is_worse else "unclear")
 
 
 def _find_needed(subject: Subject, before: Sides, after: Sides) -> float:
     """About how many requests after a deploy exclude a change of ENOUGH; infinite if no number does."""
-    one, other = before.of(subject), after.of(subject)
-    if one is None:
+    one = before.of(subject)
+    difference = compare(one, after.of(subject)) or compare(one, one)
+    if difference is None or one is None:
         return inf
-    difference = compare(one, other) if other else None
-    if difference is None or other is None:
-        other = one
-        difference = compare(one, one)
-    if difference is None:
-        return inf
-    unit = difference.variances[1] * other.weight
+    unit = difference.variances[1] * difference.after.weight
     number = float(FEWEST_REQUESTS)
     while number < 1e6:
         boundary = find_boundary(1 / (1 / one.weight + 1 / number), _TUNED_REQUESTS, ERRORS[subject])
@@ -308,3 +306,52 @@ def _find_needed(subject: Subject, before: Sides, after: Sides) -> float:
             return max(number, seconds * before.load)
         number *= 1.1
     return inf
+
+
+DAYS = 14
+"""Days whose same hour is usual: Prometheus keeps 15 unless it is set otherwise."""
+
+_FEWEST_DAYS = 3
+
+_USUAL = 1.96
+"""Standard errors of a day's difference from the mean of the others that are usual, with as many days as one likes. The
+alert's are more: it looks at each hour of each day."""
+
+
+class UsualTime(NamedTuple):
+    """Seconds of a mean request at the same hour of other days, and of two of these. whole: whether all are known."""
+
+    days: int
+    mean: float
+    low: float
+    high: float
+    whole: bool
+    margin: float
+    """How far a day without a change is from `mean`, nineteen times of twenty."""
+
+
+def find_usual(days: Sequence[Sequence[Batch]]) -> UsualTime | None:
+    """What is usual, from the batches of the same hour, yesterday's first; None with too few days."""
+    means, last = [], 0
+    for day, batches in enumerate(days, 1):
+        pairs = [(batch.time, batch.requests) for batch in batches if batch.time is not None]
+        requests = fsum([requests for _, requests in pairs])
+        if requests >= FEWEST_REQUESTS:
+            means.append(fsum([time for time, _ in pairs]) / requests)
+            last = day
+    if len(means) < _FEWEST_DAYS:
+        return None
+    number = len(means)
+    margin = from_normal(_USUAL, number - 1) * sqrt(1 + 1 / number) * stdev(means)
+    return UsualTime(number, fmean(means), min(means), max(means), last == number, margin)
+
+
+def is_usual(usual: UsualTime, judgement: Judgement) -> bool:
+    """Whether a change of the time of a request leads to what is usual now, from what is not."""
+    change = judgement.of("time")
+    if change is None or change.state == "unclear":
+        return False
+    before, after = change.before - usual.mean, change.after - usual.mean
+    if change.state == "better":
+        before, after = -before, -after
+    return before < -usual.margin and after <= usual.margin

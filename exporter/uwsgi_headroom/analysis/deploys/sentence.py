@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 
-from uwsgi_headroom.analysis.deploys.explanation import Part, Side, name_growth
-from uwsgi_headroom.analysis.deploys.judgement import Change, Judgement
-from uwsgi_headroom.analysis.deploys.usual import DAYS, UsualTime, is_usual
+from uwsgi_headroom.analysis.deploys.explanation import DeployPart, Side, name_growth
+from uwsgi_headroom.analysis.deploys.judgement import DAYS, DeployChange, Judgement, State, Subject, UsualTime, is_usual
 from uwsgi_headroom.words.formats import duration, factor, percent, short_function, signed_duration
 from uwsgi_headroom.words.states import WAITS
 from uwsgi_headroom.words.template import Facts, fill
@@ -24,12 +23,16 @@ SINCE = "Since {since}[ago?  ({ago} ago)] "
 UNKNOWN = "nothing can be said: {reason}."
 SAME = "there is no change above {bound:percent} in the time or CPU time of a request."
 EARLY = "it is too early: {early}."
-NONE_DONE = "no request was completed since then"
-NONE_COMPARED = "the first minute and the first 100 requests are not compared"
-NEVER_KNOWN = "the requests before it differ too much from each other to compare {done:request}"
-DIFFER = "so far, {done:request} differ too much from each other"
+NONE = (
+    "[seconds? no request was completed since then]"
+    "[not seconds? the first minute and the first 100 requests are not compared]"
+)
+NOT_KNOWN = (
+    "[ever? so far, {done:request} differ too much from each other]"
+    "[not ever? the requests before it differ too much from each other to compare {done:request}]"
+)
 OF_ABOUT = "{done} of about {needed} requests"
-ROOM = " Headroom {changed}."
+ROOM = "[changed?  Headroom {changed}.]"
 MEMORY = "memory grows {growth:bytes} a minute in a mean worker"
 ERRORS = "{after:fine_percent} of the requests fail or lose their answer, and {before:fine_percent} did before"
 SPENT = (
@@ -42,10 +45,16 @@ USUAL = (
     "took {mean:duration} (between {low:duration} and {high:duration}).[usual?  The change is as on other days.]"
 )
 
-_LONGER, _SHORTER = {"time": "longer", "cpu": "more CPU time"}, {"time": "less", "cpu": "less CPU time"}
+_PLAIN: Mapping[Subject, str] = {"memory": MEMORY, "errors": ERRORS}
+_WORDS: Mapping[tuple[State, Subject], str] = {
+    ("worse", "time"): "longer",
+    ("worse", "cpu"): "more CPU time",
+    ("better", "time"): "less",
+    ("better", "cpu"): "less CPU time",
+}
 
 
-def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequence[Part] = ()) -> str:
+def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequence[DeployPart] = ()) -> str:
     """What a deploy changed. since: such as `the reload at 14:02`; ago: seconds since then, or None."""
     opening = fill(SINCE, {"since": since, "ago": ago is not None and duration(max(1.0, ago))})
     if judgement.status == "unknown":
@@ -65,63 +74,68 @@ def describe_room(judgement: Judgement, before: Side | None, after: Side | None)
     if judgement.status not in ("worse", "better") or before is None or after is None:
         return ""
     rooms = ("until requests wait", before.usable, after.usable), ("until a limit", before.headroom, after.headroom)
-    sign = -1 if judgement.status == "worse" else 1
+    sign = {"worse": -1, "better": 1}[judgement.status]
     changed = [
         f"{factor(then)} → {factor(now)} {name}"
         for name, then, now in rooms
         if then and now and sign * (now / then - 1) >= _NOTED_ROOM
     ]
-    return fill(ROOM, {"changed": ", ".join(changed)}) if changed else ""
+    return fill(ROOM, {"changed": ", ".join(changed)})
 
 
 def _too_early(judgement: Judgement) -> str:
     done, needed = judgement.requests[1], judgement.needed
     if not done:
-        return NONE_DONE if judgement.seconds[1] else NONE_COMPARED
+        return fill(NONE, {"seconds": judgement.seconds[1] > 0})
     if needed is None or done >= needed:
-        return fill(NEVER_KNOWN if needed is None else DIFFER, {"done": done})
+        return fill(NOT_KNOWN, {"done": done, "ever": needed is not None})
     unit = int(10.0 ** max(0, len(str(needed)) - 2))  # to two digits
     return fill(OF_ABOUT, {"done": done, "needed": ceil(needed / unit) * unit})
 
 
-def _describe_change(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
+def _describe_change(change: DeployChange, judgement: Judgement, parts: Sequence[DeployPart]) -> str:
     facts: Facts = {"before": change.before, "after": change.after, "growth": 60 * change.after}
-    if change.subject in ("memory", "errors"):
-        return fill(MEMORY if change.subject == "memory" else ERRORS, facts)
+    if change.subject in _PLAIN:
+        return fill(_PLAIN[change.subject], facts)
     low, high = sorted((abs(change.low), abs(change.high)))
-    why = _name_cpu if change.subject == "cpu" else _explain_time
     return fill(
         SPENT,
         {
             **facts,
             "size": abs(change.after / change.before - 1),
-            "word": (_LONGER if change.state == "worse" else _SHORTER)[change.subject],
+            "word": _WORDS[change.state, change.subject],
             "low": percent(low).removesuffix(" %"),
             "high": high,
-            "why": why(change, judgement, parts),
+            "why": _REASONS[change.subject](change, judgement, parts),
         },
     )
 
 
-def _explain_time(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
+def _explain_time(change: DeployChange, judgement: Judgement, parts: Sequence[DeployPart]) -> str:
     reasons = [", ".join(fill(PART, _describe(part)) for part in name_growth(parts, change.after - change.before))]
     if abs(judgement.expected - 1) >= _NOTED:
         reasons.append(f"load alone would make {signed_duration((judgement.expected - 1) * change.before)}")
     return "; ".join(filter(None, reasons))
 
 
-def _describe(part: Part) -> Facts:
+def _describe(part: DeployPart) -> Facts:
     growths = {"growth": signed_duration(part.growth), "of_function": signed_duration(part.function_growth)}
     return {"name": part.name, "function": short_function(part.function), **growths}
 
 
-def _name_cpu(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
+def _name_cpu(change: DeployChange, judgement: Judgement, parts: Sequence[DeployPart]) -> str:
     """The function in which the CPU time changed; empty if it is not known, or the parts of the time name it."""
     if any(each.subject == "time" and each.state == change.state for each in judgement.changes):
         return ""
     grown = (part for part in parts if part.name == WAITS["cpu"].name and part.function)
     found = (part for part in grown if part.growth * (change.after - change.before) > 0)
     return "".join(fill("`{function}` {of_function}", _describe(part)) for part in found)
+
+
+_REASONS: Mapping[Subject, Callable[[DeployChange, Judgement, Sequence[DeployPart]], str]] = {
+    "time": _explain_time,
+    "cpu": _name_cpu,
+}
 
 
 def describe_usual(usual: UsualTime, judgement: Judgement) -> str:

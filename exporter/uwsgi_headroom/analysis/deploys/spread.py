@@ -13,6 +13,8 @@ from operator import mul
 
 from msgspec import Struct
 
+from uwsgi_headroom.analysis.littles_law import ratio
+
 
 def find_boundary(information: float, tuned: float, error: float) -> float:
     """The number of standard errors that a difference stays below at all times with a probability of 1 - `error` if
@@ -52,7 +54,7 @@ class Residuals(Struct, frozen=True):
     correlation: float
 
 
-class Side:
+class Amounts:
     """The batches of one side that have any weight. relative: whether their spread grows with the amount per weight."""
 
     def __init__(self, pairs: Sequence[Pair], *, relative: bool) -> None:
@@ -60,8 +62,8 @@ class Side:
         self.relative = relative
         self.count = len(pairs)
         self.weight = fsum([weight for _, weight in pairs])
-        self.ratio = fsum([amount for amount, _ in pairs]) / self.weight if pairs else 0.0
-        unit = (self.ratio or 1.0) if relative else 1.0
+        self.ratio = ratio(fsum([amount for amount, _ in pairs]), self.weight) or 0.0
+        unit = (relative and self.ratio) or 1.0
         self._last = [(amount - self.ratio * weight) / unit for amount, weight in pairs]
         self._joined = [_describe(self._last)]
 
@@ -76,12 +78,14 @@ class Side:
 def _describe(residuals: Sequence[float]) -> Residuals:
     squares = fsum([residual * residual for residual in residuals])
     products = fsum(map(mul, residuals, residuals[1:]))
-    return Residuals(len(residuals), squares, products / squares if squares else 0.0)
+    return Residuals(len(residuals), squares, ratio(products, squares) or 0.0)
 
 
 class Difference(Struct, frozen=True):
     """How much an amount per unit of weight differs: the logarithm of the ratio if relative, else the difference."""
 
+    before: Amounts
+    after: Amounts
     estimate: float
     variances: tuple[float, float]
     freedom: float
@@ -91,13 +95,18 @@ class Difference(Struct, frozen=True):
     def error(self) -> float:
         return sqrt(fsum(self.variances))
 
+    @property
+    def information(self) -> float:
+        """How much is known of it, in the unit of the weights."""
+        return 1 / (1 / self.before.weight + 1 / self.after.weight)
 
-def compare(before: Side, after: Side) -> Difference | None:
-    """Compares two sides. None if a side has fewer than FEWEST_BATCHES that do not depend on each other, or, if they
-    are relative, no amount. The side with fewer batches counts as spread no less than both together."""
-    sides = before, after
-    if before.relative and min(side.ratio for side in sides) <= 0:
+
+def compare(before: Amounts | None, after: Amounts | None) -> Difference | None:
+    """Compares two sides. None if a side is not known, has fewer than FEWEST_BATCHES that do not depend on each other,
+    or, if they are relative, no amount. The side with fewer batches counts as spread no less than both together."""
+    if before is None or after is None or (before.relative and min(before.ratio, after.ratio) <= 0):
         return None
+    sides = before, after
     doublings, correlation = _find_doublings(sides)
     residuals = [side.residuals(doublings) for side in sides]
     counts = [each.count for each in residuals]
@@ -113,15 +122,14 @@ def compare(before: Side, after: Side) -> Difference | None:
         variances.append((1 + 2 * correlation) * square / side.weight)
     # The degrees of freedom of a sum of variances (Satterthwaite 1946, Welch 1947).
     below = fsum([variance**2 / (count - 1) for variance, count in zip(variances, counts, strict=True)])
-    return Difference(
-        estimate=log(after.ratio / before.ratio) if before.relative else after.ratio - before.ratio,
-        variances=(variances[0], variances[1]),
-        freedom=fsum(variances) ** 2 / below if below > 0 else sum(counts) - 2.0,
-        joined=2**doublings,
-    )
+    estimate = after.ratio - before.ratio
+    if before.relative:
+        estimate = log(after.ratio / before.ratio)
+    freedom = ratio(fsum(variances) ** 2, below) or sum(counts) - 2.0
+    return Difference(before, after, estimate, (variances[0], variances[1]), freedom, joined=2**doublings)
 
 
-def _find_doublings(sides: Sequence[Side]) -> tuple[int, float]:
+def _find_doublings(sides: Sequence[Amounts]) -> tuple[int, float]:
     """How often batches are joined, and the correlation of neighbours that is left."""
     doublings = 0
     while True:

@@ -397,8 +397,8 @@ def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
     if throttled := record.throttled:
         yield VASSALS_THROTTLED.found(
             throttled=len(throttled),
-            names=Private(listed([vassal.name for vassal in throttled], MOST_NAMED), "them"),
-            longest=max(vassal.seconds or 0.0 for vassal in throttled) or None,
+            names=Private(listed(throttled, MOST_NAMED), "them"),
+            longest=record.longest,
             running=record.vassals,
         )
 

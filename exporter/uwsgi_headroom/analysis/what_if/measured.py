@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from itertools import product
-from math import ceil, isfinite
+from math import ceil, inf
 
 from msgspec import Struct
 
@@ -13,14 +13,15 @@ from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.demand import Demand
 from uwsgi_headroom.analysis.destinations import find_own
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.littles_law import Flow
+from uwsgi_headroom.analysis.littles_law import Flow, ratio
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes
 from uwsgi_headroom.analysis.shortages import LOCKED, tries_again
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.history.counts import sum_if_all_known
-from uwsgi_headroom.record import State
+from uwsgi_headroom.record import Memory, State
+from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.words.template import fill
 
 MOST_PROCESSES = 1024
@@ -111,7 +112,7 @@ class Observed(Struct, frozen=True, kw_only=True):
 
 
 class Measured(Struct, frozen=True, kw_only=True):
-    """One server, observed in one setting. memory_per_worker, memory_available: bytes; None if unknown."""
+    """One server, observed in one setting."""
 
     setting: Setting
     """As configured; with cheaper mode, the ceiling of processes."""
@@ -127,16 +128,13 @@ class Measured(Struct, frozen=True, kw_only=True):
     """Seconds of a mean request in each state, from `WaitFigures.per_request`; None if unknown."""
     lock: LockFigures | None = None
     """Of the application's lock; None if none was seen, or its limit is not known."""
-    workers_up: float | None = None
-    """Mean number of workers that accepted requests; None: all. Less than `setting.processes` with cheaper."""
+    workers_up: float = inf
+    """Mean number of workers that accepted requests. Less than `setting.processes` with cheaper."""
     others: float = 0.0
     """CPUs used by other programs."""
     others_follow: bool = False
     """Whether their use grows with the requests."""
-    memory_per_worker: float | None = None
-    memory_available: float | None = None
-    memory_is_exact: bool = True
-    """False if a worker may take less."""
+    memory: Memory | None = None
     cheaper: bool = False
     """Whether cheaper mode starts and stops workers."""
     mapped: bool = False
@@ -158,9 +156,9 @@ class Measured(Struct, frozen=True, kw_only=True):
     @property
     def running(self) -> Setting:
         """The setting with the mean number of processes that were up."""
-        if self.workers_up is None or not isfinite(self.workers_up):
-            return self.setting
-        return Setting(min(max(1, round(self.workers_up)), self.setting.processes), self.setting.threads)
+        if self.workers_up < CHEAPER * self.setting.processes:
+            return Setting(max(1, round(self.workers_up)), self.setting.threads)
+        return self.setting
 
 
 CHEAPER = 0.98
@@ -176,22 +174,19 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
         raise CannotPredictError(unknown)
     workers, server, observed = figures.window.workers, figures.server, figures.window.observed_seconds
     cpu = sum_if_all_known([worker.cpu_seconds for worker in workers])
-    up = sum(worker.up_seconds for worker in workers) / observed if observed else len(workers)
-    memory = server.memory
+    up = ratio(sum(worker.up_seconds for worker in workers), observed)
     return Measured(
         setting=Setting(len(workers), max(1, round((figures.configured or 0) / len(workers)))),
-        cpus=server.cpus.count if server.cpus else 0.0,
+        cpus=server.cpu_count or 0.0,
         window=describe_flow(figures.flow, figures.response_times, figures.demand),
         peak=peak,
-        cpu_per_request=cpu / figures.flow.requests if cpu is not None and figures.flow.requests else None,
-        waits=figures.waits.per_request if figures.waits else None,
+        cpu_per_request=ratio(cpu, figures.flow.requests),
+        waits=(figures.waits and figures.waits.per_request) or None,
         lock=figures.lock if figures.lock and figures.lock.is_known else None,
-        workers_up=up if up < CHEAPER * len(workers) else None,
-        others=(figures.cpu.others or 0.0) if figures.cpu else 0.0,
+        workers_up=inf if up is None else up,
+        others=(figures.cpu and figures.cpu.others) or 0.0,
         others_follow=bool(others_follow),
-        memory_per_worker=memory.per_worker if memory else None,
-        memory_available=memory.available if memory else None,
-        memory_is_exact=memory is None or memory.is_exact,
+        memory=server.memory,
         cheaper=bool(server.setup.options.cheaper),
         mapped=bool(server.setup.mapped),
         shares=find_uneven_shares(figures.balance),
@@ -243,11 +238,11 @@ def describe_flow(flow: Flow, response_times: ResponseTimes | None, demand: Dema
     """The observation of a window. Raises CannotPredictError if no request was completed."""
     if not flow.requests or not flow.throughput:
         raise CannotPredictError("No request was completed, so there is nothing to predict from.")
-    known = response_times.percentiles if response_times else {}
+    p95 = (response_times and response_times.percentiles.get(0.95)) or None
     return Observed(
         throughput=flow.throughput,
         response_time=flow.response_time,
-        p95=known[0.95].seconds if 0.95 in known else None,
+        p95=given(p95, lambda each: each.seconds),
         concurrency=flow.observed,
         requests=flow.requests,
         offered_at_least=(demand.at_once or 0.0) if demand.is_floor else None,

@@ -14,38 +14,34 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
-from uwsgi_headroom.analysis.littles_law import add_wait
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.repairman import Model, Times, find_times, flow_equivalent
 from uwsgi_headroom.analysis.what_if.cautions import list_cautions
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed, Setting
 from uwsgi_headroom.record import State
+from uwsgi_headroom.same_fields import given
 
 Resource = Literal["threads", "interpreters", "cpu", "lock"]
 
 
-class AtLoad(Struct, frozen=True, kw_only=True):
-    """A setting under one load. threads, interpreters, cpu, lock: the fraction of each in use, 0 to 1."""
+class PredictedLoad(Struct, frozen=True, kw_only=True):
+    """A setting under one load. load: as a multiple of the peak; throughput: the requests per second that arrive.
+    sustained: whether it serves them all; if not, times are null, because the queue grows without end; they are null
+    too if `peak_is_floor`, because more requests would arrive. response_time: mean time in service; queue_wait: mean
+    time in the listen queue; total_time: both together. threads, interpreters, cpu, lock: utilization, 0 to 1, of the
+    threads, the interpreter locks, the CPUs (with the use by other programs) and the locks of the application; if the
+    load is not sustained, at the highest throughput."""
 
     load: float
-    """As a multiple of the peak."""
     throughput: float
-    """The requests per second that arrive."""
     sustained: bool
-    """Whether the setting serves all of them. If not, or if more was offered than was completed, no times are given."""
     response_time: float | None = None
-    """Mean seconds in service."""
     queue_wait: float | None = None
-    """Mean seconds in the listen queue."""
+    total_time: float | None = None
     threads: float
     interpreters: float
     cpu: float
-    lock: float
-
-    @property
-    def total_time(self) -> float | None:
-        """Mean seconds from the arrival in the listen queue to the response."""
-        return add_wait(self.response_time, self.queue_wait)
+    lock: float = 0.0
 
 
 class Prediction(Struct, frozen=True, kw_only=True):
@@ -55,15 +51,15 @@ class Prediction(Struct, frozen=True, kw_only=True):
     most_throughput: float
     """Requests per second, at which `limit` is used up."""
     limit: Resource
-    at: tuple[AtLoad, ...]
+    at: tuple[PredictedLoad, ...]
     """In the order of the loads that were asked for."""
-    memory: float | None
+    memory: int | None
     """Bytes that all workers take together; None if unknown."""
     fits: bool | None
     """Whether the memory available now is enough; None if unknown."""
 
 
-class Check(Struct, frozen=True, kw_only=True):
+class Check(Struct, frozen=True):
     """The model against what was observed. Errors are relative: 0.1 is 10 % above; None: not observed, or fitted."""
 
     observed: Observed
@@ -126,8 +122,9 @@ class Server(Struct, frozen=True):
 
     def chain(self, setting: Setting, rate: float) -> Sequence[tuple[float, float]]:
         """The flow-equivalent server of a setting, beside the other programs at this rate."""
-        shares = self.measured.shares if setting == self.measured.running else ()
-        shares = shares if len(shares) == setting.processes else ()
+        shares = self.measured.shares
+        if setting != self.measured.running or len(shares) != setting.processes:
+            shares = ()
         return flow_equivalent(self.beside_others(rate), setting.processes, setting.threads, shares)
 
     def find_most(self, setting: Setting) -> float:
@@ -200,8 +197,10 @@ def is_full(setting: Setting, observed: Observed) -> bool:
 
 def own_waiting(waits: Mapping[State, float], response_time: float, lock: LockFigures | None = None) -> float:
     """Seconds of waiting of a mean request, without what it waits for while it holds the lock of the application."""
-    others = ("cpu", *QUEUEING, *(("lock",) if lock else ()))
-    own = fsum(seconds for state, seconds in waits.items() if state not in others)
+    left_out = {"cpu", *QUEUEING}
+    if lock:
+        left_out.add("lock")
+    own = fsum(seconds for state, seconds in waits.items() if state not in left_out)
     return response_time * own / fsum(waits.values())
 
 
@@ -213,7 +212,7 @@ def calibrate(measured: Measured) -> Server:
     waiting = own_waiting(waits, response_time, lock) if waits and from_waits else max(0.0, response_time - cpu)
     if cpu + waiting < _LEAST_DEMAND * response_time:
         waiting = response_time
-    serial = lock.seconds if lock else 0.0
+    serial = (lock and lock.seconds) or 0.0
     # More of the CPU time cannot be under the locks than they can be held.
     locked = min(cpu, MOST_LOCK_LOAD * measured.running.processes / window.throughput)
     others, spread = measured.others if isfinite(measured.others) else 0.0, 1.0
@@ -231,12 +230,14 @@ def calibrate(measured: Measured) -> Server:
         ),
         from_waits=from_waits,
         others=0.0 if measured.others_follow else others,
-        others_per_request=others / window.throughput if measured.others_follow else 0.0,
+        others_per_request=others * measured.others_follow / window.throughput,
         spread=spread,
     )
-    if waits and from_waits:
-        return server if lock else _fit_lock(server, waits.get("interpreter_lock", 0.0))
-    return _fit_waiting(server, response_time)
+    if not waits or not from_waits:
+        return _fit_waiting(server, response_time)
+    if lock:
+        return server
+    return _fit_lock(server, waits.get("interpreter_lock", 0.0))
 
 
 def _known(measured: Measured) -> tuple[float, float]:
@@ -285,30 +286,29 @@ def predict_setting(server: Server, setting: Setting, loads: Sequence[float]) ->
     """Predict one setting at these multiples of the peak load."""
     most, measured = server.find_most(setting), server.measured
     full = _describe_use(server, setting, most, Times(setting.in_all / most, 0.0, server.chain(setting, most)[-1][1]))
-    each, available = measured.memory_per_worker, measured.memory_available
-    more, fits = setting.processes - measured.running.processes, None
-    if each is not None and available is not None:
-        fits = more <= 0 or more * each <= available
-        fits = None if not (fits or measured.memory_is_exact) else fits
+    memory, more = measured.memory, setting.processes - measured.running.processes
     return Prediction(
         setting=setting,
         most_throughput=most,
         limit=next((name for name, least in USED_UP.items() if full[name] >= least), "threads"),  # type: ignore[misc]
         at=tuple(_describe_load(server, setting, load, most, full) for load in loads),
-        memory=each and setting.processes * each,
-        fits=fits,
+        memory=given(memory, lambda memory: setting.processes * memory.per_worker),
+        fits=given(memory, lambda memory: memory.has_room(more)),
     )
 
 
-def _describe_load(server: Server, setting: Setting, load: float, most: float, full: Mapping[str, float]) -> AtLoad:
+def _describe_load(
+    server: Server, setting: Setting, load: float, most: float, full: Mapping[str, float]
+) -> PredictedLoad:
     rate = load * server.measured.busiest.throughput
     if rate > MOST_LOAD * most:
-        return AtLoad(load=load, throughput=rate, sustained=False, **full)
+        return PredictedLoad(load=load, throughput=rate, sustained=False, **full)
     times = server.find_times(setting, rate)
-    at = AtLoad(load=load, throughput=rate, sustained=True, **_describe_use(server, setting, rate, times))
+    at = PredictedLoad(load=load, throughput=rate, sustained=True, **_describe_use(server, setting, rate, times))
     if server.measured.offered_at_least is not None:
         return at
-    return replace(at, response_time=times.service, queue_wait=times.queue_wait)
+    service, wait = times.service, times.queue_wait
+    return replace(at, response_time=service, queue_wait=wait, total_time=service + wait)
 
 
 def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -> dict[str, float]:
@@ -328,12 +328,10 @@ def _check(server: Server) -> Check:
     measured, setting = server.measured, server.measured.running
     is_peak = measured.peak is not None and measured.peak.response_time is not None
     observed = measured.busiest if is_peak else measured.window
-    most, time, full = server.find_most(setting), server.observe(observed).service, is_full(setting, observed)
-    known = observed.response_time if is_peak or server.from_waits else None
-    return Check(
-        observed=observed,
-        throughput=most if full else min(most, observed.throughput),
-        response_time=time,
-        throughput_error=most / observed.throughput - 1 if full or most < observed.throughput else None,
-        response_time_error=time / known - 1 if known else None,
-    )
+    most, time = server.find_most(setting), server.observe(observed).service
+    check = Check(observed, min(most, observed.throughput), time, None, None)
+    if is_full(setting, observed) or most < observed.throughput:
+        check = replace(check, throughput=most, throughput_error=most / observed.throughput - 1)
+    if (is_peak or server.from_waits) and observed.response_time:
+        check = replace(check, response_time_error=time / observed.response_time - 1)
+    return check

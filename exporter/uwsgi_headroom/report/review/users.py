@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.littles_law import add_wait
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.report.quarters import (
     STEP,
     Absent,
@@ -227,7 +227,7 @@ def write(users: Users) -> Iterator[Block]:
 
 def _times(name: str, felt: Felt, names: Sequence[str]) -> tuple[str, ...]:
     percentiles = [doc.show(duration, felt.percentiles.get(each)) for each in names]
-    both = add_wait(felt.mean, felt.queue_wait)
+    both = sum_if_all_known([felt.mean, felt.queue_wait])
     return (name, *percentiles, *(doc.show(duration, each) for each in (felt.mean, felt.queue_wait, both)))
 
 
