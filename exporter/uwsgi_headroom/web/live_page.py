@@ -10,8 +10,9 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from graphlib import TopologicalSorter
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
@@ -32,74 +33,40 @@ from uwsgi_headroom.web.request_values import compressible_response, register_te
 from uwsgi_headroom.web.shared_builds import Body, SharedBuilds
 from uwsgi_headroom.words.states import SERVER_STATES
 
-_IMPORT = re.compile(r'import (?:\{ (?P<names>[\w$, ]+) \}|\* as (?P<whole>[\w$]+)) from "\./(?P<module>\w+)\.js";')
-_EXPORT = re.compile(r"export (?=(?:const|(?:async )?function|class) (?P<name>[\w$]+))")
-_OTHER = re.compile(r"\s*(?:import|export)\b|.*\bimport\s*[(.]")
+_IMPORT = re.compile(
+    r'^import (?:\{ (?P<names>[\w$, ]+) \}|\* as (?P<whole>[\w$]+)) from "\./(?P<module>\w+)\.js";$', re.MULTILINE
+)
+_EXPORT = re.compile(r"^export (?=(?:const|(?:async )?function|class) ([\w$]+))", re.MULTILINE)
 _COMMENT = re.compile(r"^ *(?://.*|/\*\*(?:[^*]|\*(?!/))*\*/ *)\n", re.MULTILINE)
 
 
-def join(modules: Mapping[str, str], first: str = "main") -> str:
-    """Join the modules that the first one needs. modules: their text, by name. Raises ValueError where a module does
-    not follow the rule, or imports what is not there.
+def join(modules: Mapping[str, str]) -> str:
+    """Join modules to one script. modules: their text, by name. Raises CycleError if they import each other.
 
     The exporter does it once, when the page is first requested, so there is no build step. A module becomes a function
     that runs once, after those that it imports, and returns what it exports. Names of modules stay apart, and the code
-    stays as it is written, but for comments that fill lines. For that, a module follows a rule, which `join` enforces:
+    stays as it is written, but for comments that fill lines. For that, a module follows rules, which a test checks:
 
     * imports are `import { one, other as name } from "./module.js";` or `import * as name from "./module.js";`, on a
       line;
     * exports are `export const`, `export function`, `export async function` or `export class`, at the beginning of a
       line;
-    * no module imports itself, directly or through others;
     * within a text over several lines, no line begins like a comment.
     """
-    exports: dict[str, list[str]] = {}
-    return "".join(_wrap(name, modules[name], exports) for name in _order(modules, first))
+    needed = {name: [found["module"] for found in _IMPORT.finditer(text)] for name, text in modules.items()}
+    return "".join(_wrap(name, modules[name]) for name in TopologicalSorter(needed).static_order())
 
 
-def _order(modules: Mapping[str, str], first: str) -> list[str]:
-    """List modules, each after those that it imports."""
-    ordered: list[str] = []
-
-    def visit(name: str, importers: tuple[str, ...]) -> None:
-        if name in importers:
-            raise ValueError(f"modules import each other: {', '.join(importers[importers.index(name) :])}")
-        if name not in modules:
-            raise ValueError(f"{importers[-1] if importers else 'the page'} imports {name}, which is missing")
-        if name not in ordered:
-            for found in _IMPORT.finditer(modules[name]):
-                visit(found["module"], (*importers, name))
-            ordered.append(name)
-
-    visit(first, ())
-    return ordered
+def _wrap(name: str, text: str) -> str:
+    """Make a function of a module."""
+    exported = ", ".join(_EXPORT.findall(text))
+    body = _EXPORT.sub("", _IMPORT.sub(_bind, _COMMENT.sub("", text)))
+    return f"const ${name} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
 
 
-def _wrap(name: str, text: str, exports: dict[str, list[str]]) -> str:
-    """Make a function of a module. exports: of the modules so far, to which it adds its own."""
-    own = exports[name] = []
-    lines = list(_rewrite(name, _COMMENT.sub("", text), exports))
-    returned = f"return {{ {', '.join(own)} }};\n" if own else ""
-    return f"const ${name} = (() => {{\n{''.join(lines)}{returned}}})();\n"
-
-
-def _rewrite(name: str, text: str, exports: dict[str, list[str]]) -> Iterator[str]:
-    for line in text.splitlines(keepends=True):
-        if found := _IMPORT.fullmatch(line.rstrip("\n")):
-            wanted = [each.partition(" as ")[0].strip() for each in (found["names"] or "").split(",")]
-            if found["names"] and (missing := set(wanted) - set(exports[found["module"]])):
-                raise ValueError(
-                    f"{name} imports {', '.join(sorted(missing))}, which {found['module']} does not export"
-                )
-            names = found["whole"] or f"{{ {found['names'].replace(' as ', ': ')} }}"
-            yield f"const {names} = ${found['module']};\n"
-        elif found := _EXPORT.match(line):
-            exports[name].append(found["name"])
-            yield line[found.end() :]
-        elif _OTHER.match(line):
-            raise ValueError(f"{name}: the page's script cannot have this line: {line.strip()}")
-        else:
-            yield line
+def _bind(found: re.Match[str]) -> str:
+    names = found["whole"] or f"{{ {found['names'].replace(' as ', ': ')} }}"
+    return f"const {names} = ${found['module']};"
 
 
 HEADERS = {
