@@ -25,7 +25,7 @@ from uwsgi_headroom.watch.turns import run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds, request_values
 from uwsgi_headroom.web.metrics_route import fleet_state
-from uwsgi_headroom.web.request_values import RefusedError, compressible_response, register_text_convertor
+from uwsgi_headroom.web.request_values import RefusedError, register_text_convertor
 from uwsgi_headroom.web.shared_builds import Body, Build, BuildKind, EventStreams, SharedBuilds
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
@@ -37,7 +37,6 @@ _JOURNALS = BuildKind("journals", rest=1.0, most=bounds.MOST_HISTORIES, seconds=
 _PREDICTIONS = BuildKind("predictions", rest=2.0, most=bounds.MOST_PREDICTIONS, seconds=60.0)
 _COMPARISONS = BuildKind("comparisons", rest=1.0, most=bounds.MOST_HISTORIES, seconds=15.0)
 
-_LEAST_BYTES_TO_COMPRESS = 8192  # bytes
 _LEAST_SECONDS = 2.0
 _POINTS = 240
 
@@ -65,13 +64,10 @@ def routes(fleet: Fleet, streams: EventStreams, builds: SharedBuilds) -> list[Ro
     return [Route(path, endpoint) for path, endpoint in endpoints.items()]
 
 
-def refuse(request: Request, error: RefusedError) -> Response:
+def refuse(error: RefusedError) -> Response:
     """Answer a refused request with a document that says why."""
     body = msgspec.json.encode(schema.Problem(error=str(error)))
-    answer = compressible_response(request, body, HEADERS, "application/json", status=error.status, least_bytes=8192)
-    if error.status == 503:
-        answer.headers["Retry-After"] = str(request_values.RETRY_SECONDS)
-    return answer
+    return Response(body, error.status, {**HEADERS, **error.headers}, "application/json")
 
 
 class _Api:
@@ -276,7 +272,7 @@ class _Api:
     async def _answer(
         self, request: Request, kind: BuildKind, key: object, state: Callable[[], object], make: Build
     ) -> Response:
-        return await _respond(request, await self._builds.get(kind, key, state, make, request))
+        return await self._builds.respond(request, kind, key, state, make, HEADERS, "application/json")
 
     def _describe(self, watch: Watch, window: float) -> schema.Server:
         return build.build_server(watch, self._fleet.clock, window, self._fleet.settings.windows)
@@ -286,7 +282,7 @@ class _Api:
 
 
 async def _respond(request: Request, answer: Body) -> Response:
-    return await answer.respond(request, HEADERS, "application/json", least_bytes=_LEAST_BYTES_TO_COMPRESS)
+    return await answer.respond(request, HEADERS, "application/json")
 
 
 def _longest_history(watch: Watch) -> float:

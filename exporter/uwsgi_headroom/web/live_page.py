@@ -17,7 +17,6 @@ from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -29,7 +28,7 @@ from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web.api_routes import DOCUMENTS
 from uwsgi_headroom.web.metrics_route import fleet_state
-from uwsgi_headroom.web.request_values import compressible_response, register_text_convertor
+from uwsgi_headroom.web.request_values import register_text_convertor
 from uwsgi_headroom.web.shared_builds import Body, SharedBuilds
 from uwsgi_headroom.words.states import SERVER_STATES
 
@@ -78,7 +77,6 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 MEDIA_TYPE = "text/html; charset=utf-8"
-LEAST_BYTES_TO_COMPRESS = 8192
 
 
 def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
@@ -93,8 +91,7 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
             return _encode(render_page(servers, len(servers), alone=len(servers) == 1))
 
         await fleet.wait_for_first(watches)
-        answer = await builds.get(DOCUMENTS, "page", fleet_state(fleet), make, request)
-        return await _respond(request, answer)
+        return await builds.respond(request, DOCUMENTS, "page", fleet_state(fleet), make, HEADERS, MEDIA_TYPE)
 
     async def one(request: Request) -> Response:
         watches = fleet.watches()
@@ -108,7 +105,7 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
 
         await fleet.wait_for_first([watch])
         state = lambda: (watch.reader.attempts, len(watches))  # noqa: E731
-        return await _respond(request, await builds.get(DOCUMENTS, ("page", watch), state, make, request))
+        return await builds.respond(request, DOCUMENTS, ("page", watch), state, make, HEADERS, MEDIA_TYPE)
 
     async def icon(_request: Request) -> Response:
         return RedirectResponse(url("icon.svg"))
@@ -124,10 +121,6 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
 async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
     windows = fleet.settings.windows
     return await build.build_servers(watches, fleet.clock, windows[0], windows)
-
-
-async def _respond(request: Request, answer: Body) -> Response:
-    return await answer.respond(request, HEADERS, MEDIA_TYPE, least_bytes=LEAST_BYTES_TO_COMPRESS)
 
 
 def _encode(text: str) -> bytes:
@@ -223,29 +216,16 @@ FOLDER = Path(__file__).with_name("static")
 PATH = "/static/{version}/{name:path}"
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_PERMANENTLY = "public, max-age=31536000, immutable"
-
-
-class Asset(Struct, frozen=True):
-    """A file, plain and compressed."""
-
-    plain: bytes
-    compressed: bytes
-    media_type: str
 
 
 @cache
-def load_assets() -> dict[str, Asset]:
+def load_assets() -> dict[str, Body]:
     """Read every served file, by its path below the folder, and join the modules to the script."""
     modules = sorted(FOLDER.glob("*.js"))
     script = join({path.stem: path.read_text("utf-8") for path in modules}).encode()
     paths = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in _TYPES and path not in modules]
     files = {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in paths}
-    return {name: _asset(name, plain) for name, plain in {SCRIPT: script, **files}.items()}
-
-
-def _asset(name: str, plain: bytes) -> Asset:
-    return Asset(plain, gzip.compress(plain, 9, mtime=0), _TYPES[Path(name).suffix])
+    return {name: Body(plain, gzip.compress(plain, 9, mtime=0)) for name, plain in {SCRIPT: script, **files}.items()}
 
 
 @cache
@@ -264,16 +244,17 @@ def url(name: str) -> str:
 
 async def serve_asset(request: Request) -> Response:
     """Serve a file. A path with another version, from a page of another exporter, gets the current file."""
-    asset = load_assets().get(request.path_params["name"])
+    name = request.path_params["name"]
+    asset = load_assets().get(name)
     if asset is None:
         return PlainTextResponse("no such file\n", 404)
-    same = request.path_params["version"] == version()
+    caching = {version(): "public, max-age=31536000, immutable"}
     headers = {
-        "Cache-Control": _PERMANENTLY if same else "no-cache",
+        "Cache-Control": caching.get(request.path_params["version"], "no-cache"),
         "ETag": f'"{version()}"',
         "Vary": "Accept-Encoding",
         "X-Content-Type-Options": "nosniff",
     }
     if f'"{version()}"' in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    return compressible_response(request, asset.plain, headers, asset.media_type, compressed=asset.compressed)
+    return await asset.respond(request, headers, _TYPES[Path(name).suffix])

@@ -112,10 +112,8 @@ async def _show(
         return render(target).encode("utf-8", "replace")
 
     key = "runbook", name, server, watch, worker, exporter
-    answer = await builds.get(_RUNBOOKS, key, lambda: watch and watch.reader.attempts, make, request)
-    return await answer.respond(
-        request, live_page.HEADERS, live_page.MEDIA_TYPE, least_bytes=live_page.LEAST_BYTES_TO_COMPRESS
-    )
+    state = lambda: watch and watch.reader.attempts  # noqa: E731
+    return await builds.respond(request, _RUNBOOKS, key, state, make, live_page.HEADERS, live_page.MEDIA_TYPE)
 
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")

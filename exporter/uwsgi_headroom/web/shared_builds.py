@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.request_values import RETRY_SECONDS, RefusedError, accepts_gzip, compress, compressible_response
+from uwsgi_headroom.web.request_values import RETRY_SECONDS, PiecewiseResponse, RefusedError, accepts_gzip, compress
 
 AGAIN = 3.0
 """A new answer every four times as long as its build takes, at most: so one document that many clients request takes a
@@ -55,39 +55,38 @@ class BuildKind(Struct, frozen=True):
     seconds: float
 
 
+_LEAST_BYTES = 8192
+"""From this size on, compression saves a packet."""
+
+
 class Body:
-    """The body of a response, compressed once for all clients that accept gzip."""
+    """The body of a response, compressed once for all clients that accept gzip. compressed: its gzip; empty before."""
 
-    def __init__(self, plain: bytes) -> None:
-        self.plain = plain
-        self._compressed: asyncio.Future[bytes] | None = None
+    def __init__(self, plain: bytes, compressed: bytes = b"") -> None:
+        self.plain, self.compressed = plain, compressed
+        self._compressing: asyncio.Task[None] | None = None
 
-    async def compress(self) -> bytes:
-        """Return the body in gzip. A large one is compressed in a thread, as zlib releases Python's lock."""
-        if self._compressed is None:
-            if len(self.plain) >= _LARGE_BYTES:
-                self._compressed = asyncio.ensure_future(asyncio.to_thread(compress, self.plain))
-            else:
-                self._compressed = asyncio.get_running_loop().create_future()
-                self._compressed.set_result(compress(self.plain))
-        return await asyncio.shield(self._compressed)
+    async def respond(self, request: Request, headers: Mapping[str, str], media_type: str | None = None) -> Response:
+        """Make a response. headers: must contain `Vary: Accept-Encoding` and, without a media type, `Content-Type`."""
+        is_worth = self.compressed or len(self.plain) >= _LEAST_BYTES
+        if not is_worth or not accepts_gzip(request.headers.get("accept-encoding", "")):
+            return PiecewiseResponse(self.plain, 200, headers, media_type)
+        if not self.compressed:
+            self._compressing = self._compressing or asyncio.create_task(self._compress(), name="gzip")
+            await asyncio.shield(self._compressing)
+        return PiecewiseResponse(self.compressed, 200, {**headers, "Content-Encoding": "gzip"}, media_type)
 
-    async def respond(
-        self, request: Request, headers: Mapping[str, str], media_type: str | None = None, *, least_bytes: int = 0
-    ) -> Response:
-        """Make a response, as `compressible_response` does."""
-        is_large = len(self.plain) >= least_bytes
-        wants_gzip = is_large and accepts_gzip(request.headers.get("accept-encoding", ""))
-        compressed = await self.compress() if wants_gzip else None
-        return compressible_response(
-            request, self.plain, headers, media_type, compressed=compressed, least_bytes=least_bytes
-        )
+    async def _compress(self) -> None:
+        """Compress a large body in a thread, as zlib releases Python's lock."""
+        if len(self.plain) >= _LARGE_BYTES:
+            self.compressed = await asyncio.to_thread(compress, self.plain)
+        else:
+            self.compressed = compress(self.plain)
 
     @property
     def size(self) -> int:
         """Bytes in memory."""
-        is_compressed = self._compressed is not None and self._compressed.done() and not self._compressed.exception()
-        return len(self.plain) + (len(self._compressed.result()) if self._compressed and is_compressed else 0)
+        return len(self.plain) + len(self.compressed)
 
 
 class _Kept(Struct, frozen=True):
@@ -155,6 +154,19 @@ class SharedBuilds:
         if isinstance(result, RefusedError):  # an exception that several requests raise would grow
             raise RefusedError(result.status, str(result))
         return result
+
+    async def respond(
+        self,
+        request: Request,
+        kind: BuildKind,
+        key: Hashable,
+        state: Callable[[], object],
+        build: Build,
+        headers: Mapping[str, str],
+        media_type: str | None = None,
+    ) -> Response:
+        """Respond with the answer that `get` returns."""
+        return await (await self.get(kind, key, state, build, request)).respond(request, headers, media_type)
 
     def close(self) -> None:
         """Cancel every build, and refuse all later ones, because the exporter is stopping."""
