@@ -280,7 +280,7 @@ class _WebConfigFile(YamlNodes):
             key=self._file_or_text(given, "key"),
             client_ca=self._file_or_text(given, "client_ca") or None,
             client_auth=client_auth,
-            allowed_sans=sans and frozenset(map(self._string, self._list(sans))),
+            allowed_sans=frozenset(map(self._string, self._list(sans))) if sans else None,
             least_version=least,
             most_version=most,
             ciphers=ciphers,
