@@ -205,32 +205,28 @@ def test_the_exporter_is_gone(page, state):
 
 
 @pytest.mark.parametrize(
-    ("headroom", "shown", "none"),
+    ("headroom", "parts", "shown", "none"),
     [
-        ({"factor": 3.94, "first": "threads"}, ["3.9x", "headroom, first limit: threads"], False),
+        ({"factor": 3.94}, ["3.9x", ", then threads run out"], ["3.9x", "headroom, then threads run out"], False),
         (
-            {"factor": 24.2, "first": "cpu", "is_upper_bound": True},
-            ["24x", "headroom at most, first limit: CPUs"],
+            {"factor": None, "far": ["cpu"]},
+            ["over 100x", ": nearly idle"],
+            ["over 100x", "headroom: nearly idle"],
             False,
         ),
-        ({"factor": None, "first": None, "far": ["threads", "cpu"]}, [">100x", "headroom"], False),
-        ({"factor": None, "first": None, "far": []}, None, False),
-        ({"factor": 1.08, "first": "cpu"}, ["1.1x", "headroom, first limit: CPUs"], True),
-        ({"factor": 1.04, "first": "cpu"}, ["no", "headroom left"], True),
-        ({"factor": 1.5, "first": "threads", "usable": 0.9}, ["no", "headroom left"], True),
-        ({"factor": 3.2, "first": "cpu", "usable": 2.9}, ["2.9x", "headroom, until requests wait"], False),
-        (
-            {"factor": 3.2, "first": "cpu", "usable": 1.0, "status": "ok"},
-            ["3.2x", "headroom, first limit: CPUs"],
-            False,
-        ),
+        ({"factor": None, "other": {}}, ["not known", ": a limit"], ["?", "headroom: a limit"], False),
+        ({"factor": None}, ["not known"], None, False),
+        ({"factor": 1.08}, ["1.1x"], ["1.1x", "headroom"], True),
+        ({"factor": 1.04}, ["1.0x"], ["no", "headroom left"], True),
+        ({"factor": 1.5, "usable": 0.9}, ["1.5x"], ["no", "headroom left"], True),
+        ({"factor": 3.2, "usable": 1.0, "status": "ok"}, ["3.2x"], ["3.2x", "headroom"], False),
     ],
 )
-def test_the_big_number(page, headroom, shown, none):
-    """The headroom has its name and its limit, or is left out if it is not known."""
+def test_the_big_number(page, headroom, parts, shown, none):
+    """The headroom as its line has it; that there is none, as no status makes it look like any."""
     status = headroom.pop("status", "warning")
-    known = {"far": [], "is_upper_bound": False, "usable": None, **headroom}
-    seen = banner(page, {"kind": "server", "status": status, "headroom": known})
+    lines = [line("verdict", "Well."), line("headroom", *parts)]
+    seen = banner(page, {"kind": "server", "status": status, "headroom": {"far": [], **headroom}, "lines": lines})
     assert (seen["headroom"], seen["none"]) == (shown, none)
 
 

@@ -101,29 +101,11 @@ def test_the_parts_of_a_request(page):
     assert [seconds for _, seconds in shown] == pytest.approx([0.01, 0.015, 0.03, 0.005, 0.02])
 
 
-@pytest.mark.parametrize(
-    ("known", "unknown", "sentence"),
-    [
-        (True, [], ""),
-        (False, [], ""),
-        (False, [("waits", "grant A")], "Not known what requests wait for: grant A."),
-        (False, [("processes", "grant B")], "Not known what requests wait for: grant B."),
-        (False, [("waits", "grant A"), ("processes", "grant B")], "Not known what requests wait for: grant A."),
-        (True, [("waits", "one"), ("waits", "two")], "Some of the time is unknown: one; two."),
-        (True, [("residency", "off"), ("queue", "no")], ""),
-    ],
-)
-def test_why_it_is_not_known(page, known, unknown, sentence):
-    """The sentence says what to grant; without the processes, that is what they need."""
-    document = json.dumps({"waits": {} if known else None, "unknown": [{"what": a, "why": b} for a, b in unknown]})
-    assert part(page, "waits.js", f"({{ missing }}) => missing({document})") == sentence
-
-
 def test_new_slices_are_appended(page):
     """New slices extend each band, also if waits become unknown, known again, and a backend is new."""
     script = """async ({ History }) => {
         const slice = (time, cpu, backends) => ({
-            time: [time], throughput: [0], response_time: [0], queue_wait: [0], concurrency: { observed: [1] },
+            step: 2, time: [time], throughput: [0], response_time: [0], queue_wait: [0], concurrency: { observed: [1] },
             threads: {}, headroom: {}, sockets: [], workers: [], response_times: { shares: [], seconds: [] },
             waits: { states: ["cpu"], threads: [[cpu]], backend_names: Object.keys(backends),
                      backends: Object.values(backends).map((threads) => [threads]) },
@@ -220,12 +202,14 @@ def test_what_requests_do(page):
             const reason = chart.node.querySelector(".chart + .hint");
             return [lines.map((line) => line.textContent), reason.hidden ? null : reason.textContent];
         }};
-        const refused = {{ waits: null, unknown: [{{ what: "waits", why: "grant it" }}] }};
-        return [show({unknown}, refused), show({known}, {{ waits: {{}}, unknown: [] }}), show({history({})}, refused)];
+        const things = ["waits", "processes", "queue"];
+        const lines = things.map((what) => ({{ code: "unknown", parts: [what, ": grant it"] }}));
+        const servers = [{{ waits: null, lines }}, {{ waits: {{}}, lines: [] }}, {{ waits: {{}}, lines }}];
+        return [{unknown}, {known}, {history({})}].map((history, at) => show(history, servers[at]));
     }}"""
-    why = "Not known what requests wait for: grant it."
+    why = "Not known: waits: grant it."
     assert part(page, "stack.js", script) == [
-        [["in service 5.00", "in the queue 30.0", "threads 4"], why],
+        [["in service 5.00", "in the queue 30.0", "threads 4"], f"{why} Not known: processes: grant it."],
         [["CPU 1.00", f"{HOSTILE} 1.00", "backend 2.00", "in service 0.00", "threads 4", "configured 8"], None],
         [["threads "], why],
     ]
@@ -302,8 +286,8 @@ ROUTES = (
 
 def test_the_table_comes_and_goes(page):
     """Most busy threads come first, with a bar for the share; while routes are off there is no panel."""
-    script = f"""({{ table }}) => {{
-        const panel = table(), server = JSON.parse(heard);
+    script = f"""({{ routes }}) => {{
+        const panel = routes(), server = JSON.parse(heard);
         return [null, {msgspec.json.encode(ROUTES[::-1]).decode()}, [], null].map((routes) => {{
             panel.now({{ ...server, routes }});
             if (panel.node.hidden) return null;
@@ -313,7 +297,7 @@ def test_the_table_comes_and_goes(page):
             return rows.length ? rows : none.textContent;
         }});
     }}"""
-    assert part(page, "routes.js", script) == [
+    assert part(page, "busy.js", script) == [
         None,
         [
             ["POST /export", "6.10", "61 %", "6", "14 s", "0.610"],
@@ -355,7 +339,7 @@ def test_routes_over_time(page):
             chart.node.querySelector("img"),
         ];
     }}"""
-    assert part(page, "routes.js", script) == [
+    assert part(page, "busy.js", script) == [
         None,
         [f"{ROUTE_SHOWN} 3.00", "GET /a 1.00"],
         True,
@@ -374,7 +358,7 @@ def test_many_routes_over_time(page):
         return [stack.map((band) => band.name), sums, new Set(stack.map((band) => band.colour)).size];
     }}"""
     names = [*(f"GET /{number}" for number in range(49, 41, -1)), "42 more routes"]
-    assert part(page, "routes.js", script) == [names, [50 * 51 / 2, 50, 0], 9]
+    assert part(page, "busy.js", script) == [names, [50 * 51 / 2, 50, 0], 9]
 
 
 def test_a_route_does_not_turn_its_figure_around(page):
@@ -429,35 +413,33 @@ CODE = Code(
 
 
 def test_the_panel_comes_and_goes(page):
-    """Each line has its time, its share, what its threads do, and a bar in the colours of the wait states, as long as
-    its share; while code is off there is no panel."""
+    """Each line has its time, its share and what its threads do; while code is off there is no panel."""
     script = f"""({{ code }}) => {{
         const panel = code(), server = JSON.parse(heard);
         const shown = [null, {msgspec.json.encode(CODE).decode()},
                 {msgspec.json.encode(Code(why="no right")).decode()}].map((known) => {{
             panel.now({{ ...server, code: known }});
             if (panel.node.hidden) return null;
-            const rows = [...panel.node.querySelectorAll("ol > li")].map((row) => [
-                row.firstChild.textContent, row.querySelector(".parts").style.width,
-                [...row.querySelectorAll(".part")].map((each) =>
-                    [each.style.getPropertyValue("--swatch"), each.style.getPropertyValue("--part")])]);
-            return [rows, panel.node.querySelector("ol + .hint").textContent];
+            const table = panel.node.querySelector(".scroll"), rest = panel.node.lastChild.textContent;
+            const rows = [...table.querySelectorAll("tbody tr")];
+            return [table.hidden ? null : rows.map((row) => [...row.cells].map((cell) => cell.textContent)), rest];
         }});
         return [...shown, panel.node.querySelector("img")];
     }}"""
-    assert part(page, "code.js", script) == [
+    assert part(page, "busy.js", script) == [
         None,
         [
             [
                 [
-                    f"{HOSTILE} (shop/orders.py:3), in psycopg2 execute 60 ms, 60 % backend 10.0.0.5:5432, CPU",
-                    "100%",
-                    [["var(--wait-backend)", "0.7500"], ["var(--wait-cpu)", "0.2500"]],
+                    f"{HOSTILE} (shop/orders.py:3), in psycopg2 execute",
+                    "60 ms",
+                    "60 %",
+                    "backend 10.0.0.5:5432, CPU",
                 ],
-                ["outside of Python code 30 ms, 30 % CPU wait", "50%", [["var(--wait-cpu-wait)", "1.0000"]]],
+                ["outside of Python code", "30 ms", "30 %", "CPU wait"],
             ],
-            "8.0 % in other lines, 2.0 % not readable",
+            "1,200 samples of busy threads in 5 min; 8.0 % in other lines; 2.0 % not readable",
         ],
-        [[], "Not known: no right."],
+        [None, "Not known: no right."],
         None,
     ]

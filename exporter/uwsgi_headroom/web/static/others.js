@@ -91,6 +91,5 @@ export function router() {
 
 function lists(tables, parts) {
   const nodes = tables.map(([title, explanation, table]) => panel(title, explanation, table.node));
-  nodes.forEach((node) => node.classList.add("wide"));
   return { nodes, now: (document) => parts(document).forEach((items, at) => tables[at][2].show(items)) };
 }

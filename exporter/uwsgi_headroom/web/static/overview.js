@@ -3,7 +3,6 @@
 import { help, recall, remember } from "./controls.js";
 import { el, mark, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
-import { amount } from "./headline.js";
 import { Stream } from "./stream.js";
 import { Table } from "./table.js";
 import { LIMITS, STATES, STATUS } from "./words.js";
@@ -28,7 +27,7 @@ export function show(main) {
   let servers = [];
   let patterns = [];
   const stream = new Stream((list) => {
-    patterns = list.patterns ?? [];
+    ({ patterns } = list);
     say(host, list.host ? `${STATUS.warning[0]} ${list.host}` : "");
     servers = list.servers.map((server, place) => ({ ...server, place, shared: Boolean(list.host && server.of_host) }));
     mark(main, "data-time", list.time);
@@ -147,7 +146,7 @@ const sharedTone = (server) => (server.shared ? "shared" : null);
 /** The factor by which load can grow; unknown for a server that is down. */
 function growth(server) {
   if (server.state === "down") return format.NOT_KNOWN;
-  const factor = amount({ factor: server.headroom, far: server.far });
+  const factor = server.headroom === null && server.far.length ? ">100x" : format.factor(server.headroom);
   const sign = roomTone(server) ? `${STATUS[roomTone(server)][0]} ` : "";
   return sign + (server.is_upper_bound && server.headroom !== null ? `≤ ${factor}` : factor);
 }

@@ -130,9 +130,8 @@ function remark({ time, step, range, blank }) {
   return remarks.join(" ");
 }
 
-/** How far back the charts of a document reach, and why its history is not written; empty for an exporter without files. */
+/** How far back the charts of a document reach, and why its history is not written. */
 export function about({ kept_history: kept, time: now }) {
-  if (kept === undefined) return "";
   if (!kept) return "Charts reach back one hour; with --history FILE, the exporter keeps up to two years.";
   const since = kept.since === null ? "" : `History since ${dated(kept.since)} (${duration(now - kept.since)}).`;
   if (kept.problem) return `${since} The history is not written: ${kept.problem}.`.trim();

@@ -48,15 +48,6 @@ export function heights(stack) {
   return sums;
 }
 
-/** A sentence that says why it is unknown what requests wait for, and what to grant; empty if it is known. */
-export function missing({ waits, unknown }) {
-  const why = (what) => unknown.filter((entry) => entry.what === what).map((entry) => entry.why);
-  const reasons = why("waits");
-  if (!waits && !reasons.length) reasons.push(...why("processes")); // threads of unknown processes cannot be seen
-  if (!reasons.length) return "";
-  return `${waits ? "Some of the time is unknown" : "Not known what requests wait for"}: ${reasons.join("; ")}.`;
-}
-
 /** Every part that there may be. Named backends come before what they leave of `backend`; taken: the keys of those. */
 function slots(backends) {
   const named = [...backends].sort(NATURAL.compare).map((name, at) => ({

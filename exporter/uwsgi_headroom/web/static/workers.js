@@ -24,7 +24,6 @@ export function overTime(timeline) {
     "one row per worker",
     el("div", { class: "rows" }, strip("Busy threads", busy, "all threads busy"), strip("Interpreter load", load, "a whole CPU")),
   );
-  node.classList.add("wide");
   return {
     node,
     past(history, { workers }) {
@@ -68,7 +67,6 @@ export function table() {
   });
   const node = panel("Workers", "", figures.node);
   const hint = node.querySelector(".hint");
-  node.classList.add("tall");
   return {
     node,
     apart: true,
@@ -111,7 +109,6 @@ function even(balance) {
 export function details() {
   const figures = new Table("Worker details", DETAILS, { key: (worker) => worker.worker_id });
   const node = folding("Worker details", "counts are since the last full reload", figures.node);
-  node.classList.add("wide", "tall");
   node.open = false;
   let newest = [];
   const show = () => node.open && figures.show(newest); // many cells, which nobody sees while it is folded

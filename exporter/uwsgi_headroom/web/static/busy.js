@@ -1,10 +1,12 @@
-// The routes that hold the busy threads: a table, and a stack over time. How many requests a route has is not known.
+// What holds the busy threads: the routes, in a table and as a stack over time, and the lines of code. How many requests
+// a route has is not known.
 
 import { Lines } from "./charts.js";
-import { panel } from "./dom.js";
+import { el, panel, say } from "./dom.js";
 import * as format from "./format.js";
 import { areas } from "./stack.js";
 import { Table } from "./table.js";
+import { WAITS } from "./words.js";
 
 const MOST_BANDS = 8; // more are too thin to see
 const LEAST_THREADS = 0.005; // less than this is written as 0
@@ -14,10 +16,9 @@ const UNKNOWN = "the share of the requests is not known";
 const HEIGHT = 240;
 
 /** The newest figures of each route. */
-export function table() {
-  const figures = new Table("Routes", COLUMNS, { key: (route) => route.route, by: 1, down: true, remembered: "routes", none: "No thread was busy." });
+export function routes() {
+  const figures = new Table("Routes", ROUTES, { key: (route) => route.route, by: 1, down: true, remembered: "routes", none: "No thread was busy." });
   const node = panel("Busy threads by route", `mean over the window, and requests in service now; ${UNKNOWN}`, figures.node);
-  node.classList.add("low");
   node.hidden = true;
   return {
     node,
@@ -29,7 +30,7 @@ export function table() {
   };
 }
 
-const COLUMNS = [
+const ROUTES = [
   { head: "Route", left: true, wraps: true, value: (route) => route.route, text: (route) => route.route },
   { head: "Busy threads", title: "mean over the window", value: (route) => route.threads, text: (route) => format.threads(route.threads) },
   { head: "Share", title: "of all busy threads", value: (route) => route.share, text: (route) => format.percent(route.share), part: (route) => route.share },
@@ -37,11 +38,59 @@ const COLUMNS = [
   { head: "Oldest", title: "age of the oldest request in service", value: (route) => route.oldest_seconds, text: (route) => format.duration(route.oldest_seconds) },
 ];
 
+const MOST_LINES = 10; // at once
+const LEAST_PART = 0.2; // of a line's time, from which on a state is named
+const LEAST_REST = 0.005;
+
+/** The lines of code in which requests spend their time, and what they do there. */
+export function code() {
+  const figures = new Table("Lines of code", LINES, { key: (line) => JSON.stringify([line.function, line.file, line.line, line.callee]), by: 2, down: true, none: "No thread was busy.", most: MOST_LINES });
+  const rest = el("p", { class: "hint" });
+  const node = panel("Where in the code", "the mean time of a request in service, by line", figures.node, rest);
+  node.hidden = true;
+  return {
+    node,
+    apart: true,
+    now({ code: known }) {
+      node.hidden = !known;
+      if (!known) return;
+      figures.node.hidden = known.why !== null;
+      figures.show(known.lines);
+      say(rest, known.why === null ? left(known) : `Not known: ${known.why}.`);
+    },
+  };
+}
+
+/** From how many samples the lines are, and what is not in them. */
+function left({ lines, unread, changed, threads, seconds }) {
+  const known = lines.reduce((sum, line) => sum + line.share, 0);
+  const parts = [[threads ? 1 - known - unread : 0, "in other lines"], [unread, "not readable"], [changed, "dropped"]];
+  const rest = parts.filter(([part]) => part > LEAST_REST).map(([part, what]) => `; ${format.percent(part)} ${what}`);
+  return `${format.many(Math.round(threads), "sample")} of busy threads in ${format.duration(seconds)}${rest.join("")}`;
+}
+
+const LINES = [
+  { head: "Line", left: true, wraps: true, value: place, text: place, hint: (line) => line.file },
+  { head: "Time", title: "of a mean request", value: (line) => line.per_request, text: (line) => format.duration(line.per_request) },
+  { head: "Share", title: "of all busy threads", value: (line) => line.share, text: (line) => format.percent(line.share), part: (line) => line.share },
+  { head: "Doing", title: "what its threads mostly wait for", left: true, wraps: true, value: doing, text: doing },
+];
+
+function place(line) {
+  if (!line.line) return "outside of Python code";
+  return [`${line.function} (${line.file.split("/").slice(-2).join("/")}:${line.line})`, line.callee && `in ${line.callee}`].filter(Boolean).join(", ");
+}
+
+/** What the threads in a line mostly do, with the address that they wait for. */
+function doing({ states, share, addresses: [address = ""] }) {
+  const outside = { backend: ` ${address}`, dns: ` ${address}` };
+  return states.filter((each) => each.share >= LEAST_PART * share).map(({ state }) => `${WAITS[state][0]}${outside[state] ?? ""}`.trim()).join(", ");
+}
+
 /** The busy threads of each route over time. */
 export function overTime(timeline) {
   const chart = new Lines("Busy threads by route over time", [], timeline, { format: format.mean, unit: "threads", height: HEIGHT });
   const node = panel("Busy threads by route over time", `mean threads; ${UNKNOWN}`, chart.node);
-  node.classList.add("wide");
   node.hidden = true;
   return {
     node,
