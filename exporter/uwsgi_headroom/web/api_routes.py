@@ -151,7 +151,7 @@ class _Api:
         longest = _longest_history(watch)
         seconds = request_values.parse_number(request, "seconds", HISTORY_SECONDS, _LEAST_SECONDS, longest)
         points = request_values.parse_whole_number(request, "points", _POINTS, 1, MOST_POINTS)
-        until = request_values.parse_number(request, "until", 0, 0, 1e12) if "until" in request.query_params else None
+        until = request_values.parse_number(request, "until", 0, 0, 1e12) or None
         clock = self._fleet.clock
         is_stored = self._is_stored(watch, seconds, points, until)
 
@@ -163,7 +163,7 @@ class _Api:
         async def make() -> bytes:
             if is_stored and watch.writer:
                 now, path = clock.epoch(), watch.writer.path
-                end = now if until is None else until
+                end = until or now
                 step = max(slice_seconds(seconds, points), float(MINUTES.seconds))
                 try:
                     return await run_in_thread(
@@ -190,8 +190,7 @@ class _Api:
         if slice_seconds(seconds, points) >= MINUTES.seconds:
             return True
         now = self._fleet.clock.epoch()
-        start = (now if until is None else until) - seconds
-        return max(start, since) < now - watch.history.seconds - MINUTES.seconds
+        return max((until or now) - seconds, since) < now - watch.history.seconds - MINUTES.seconds
 
     async def _journal(self, request: Request, watch: Watch) -> Response:
         seconds = request_values.parse_number(request, "seconds", HISTORY_SECONDS, 0, _longest_history(watch))

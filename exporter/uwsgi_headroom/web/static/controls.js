@@ -19,18 +19,21 @@ export function offer(node, legend, options, chosen, change) {
   if (hadFocus) node.querySelector(":checked").focus();
 }
 
+/** Whether such a button is on. */
+export const isOn = (button) => button.getAttribute("aria-pressed") === "true";
+
 /** A button that is on or off. texts: of both states. */
-export function toggle(texts, change, isOn = false) {
+export function toggle(texts, change, isPressed = false) {
   const button = el("button", {
     type: "button",
-    "aria-pressed": String(isOn),
+    "aria-pressed": String(isPressed),
     click: () => {
-      const pressed = button.getAttribute("aria-pressed") !== "true";
+      const pressed = !isOn(button);
       button.setAttribute("aria-pressed", String(pressed));
       button.textContent = texts[Number(pressed)];
       change(pressed);
     },
-  }, texts[Number(isOn)]);
+  }, texts[Number(isPressed)]);
   return button;
 }
 

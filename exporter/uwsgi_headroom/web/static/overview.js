@@ -1,6 +1,6 @@
 // Lists every server in the order of the API: what is down, what its own settings can solve, what its host lacks, the rest.
 
-import { help, recall, remember } from "./controls.js";
+import { help, isOn, recall, remember, toggle } from "./controls.js";
 import { el, mark, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
 import { Stream } from "./stream.js";
@@ -73,48 +73,35 @@ export function show(main) {
 
 /** How many servers are in each state: buttons that show only these. */
 class Chips {
-  #buttons = new Map();
+  #buttons;
 
   constructor(changed) {
     const chosen = new Set((recall("state") ?? "").split(","));
-    for (const name of TONES_OF_SERVERS) {
-      const press = () => {
-        this.#press(name, !this.#isPressed(name));
-        changed();
-      };
-      this.#buttons.set(name, el("button", { type: "button", class: "chip", "data-tone": name, "aria-pressed": String(chosen.has(name)), click: press }));
-    }
+    this.#buttons = new Map(TONES_OF_SERVERS.map((name) => [name, toggle(["", ""], changed, chosen.has(name))]));
+    for (const [name, button] of this.#buttons) Object.entries({ class: "chip", "data-tone": name }).forEach((each) => mark(button, ...each));
     this.node = el("div", { class: "chips", role: "group", "aria-label": "Show only servers in these states" }, ...this.#buttons.values());
   }
 
   show(servers) {
     for (const [name, button] of this.#buttons) {
       const number = servers.filter((server) => tone(server) === name).length;
-      button.hidden = !number && !this.#isPressed(name);
+      button.hidden = !number && !isOn(button);
       say(button, `${wordOf(name)} ${format.count(number)}`);
     }
   }
 
   /** Whether servers in a state are shown: all are if none is chosen. */
   has(name) {
-    return this.#isPressed(name) || !this.chosen();
+    return isOn(this.#buttons.get(name)) || !this.chosen();
   }
 
   /** The chosen states, as the URL has them. */
   chosen() {
-    return TONES_OF_SERVERS.filter((name) => this.#isPressed(name)).join(",");
+    return TONES_OF_SERVERS.filter((name) => isOn(this.#buttons.get(name))).join(",");
   }
 
   clear() {
-    for (const name of TONES_OF_SERVERS) this.#press(name, false);
-  }
-
-  #isPressed(name) {
-    return this.#buttons.get(name).getAttribute("aria-pressed") === "true";
-  }
-
-  #press(name, isPressed) {
-    mark(this.#buttons.get(name), "aria-pressed", String(isPressed));
+    for (const button of this.#buttons.values()) mark(button, "aria-pressed", "false");
   }
 }
 

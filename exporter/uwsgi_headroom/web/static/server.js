@@ -1,7 +1,7 @@
 // Shows the page of one server. Updates it with a new document every second, and with the history as it grows.
 
 import { Comparison } from "./comparison.js";
-import { action, help, offer, query, recall, remember, toggle } from "./controls.js";
+import { action, help, isOn, offer, query, recall, remember, toggle } from "./controls.js";
 import { afterFrame, el, mark, say, visible } from "./dom.js";
 import { Events, listedSpan } from "./events.js";
 import * as format from "./format.js";
@@ -49,8 +49,8 @@ export function show(main, { path, page, servers }) {
   const stream = new Stream(heard);
   const listen = () => stream.open(`${path}/events${window_ ? `?window=${window_}` : ""}`);
   const pausing = toggle(["Pause", "Resume"], pause);
-  const marking = toggle(["Marks", "Marks"], (isOn) => {
-    remember("marks", isOn ? null : "off");
+  const marking = toggle(["Marks", "Marks"], (on) => {
+    remember("marks", on ? null : "off");
     happened();
   }, recall("marks") !== "off");
   const KEYS = [
@@ -138,7 +138,7 @@ export function show(main, { path, page, servers }) {
     if (!document_) return;
     const span = listedSpan(history, document_.time);
     const listed = events.list(...span);
-    timeline.events = marking.getAttribute("aria-pressed") === "true" ? listed.filter(isMarked) : [];
+    timeline.events = isOn(marking) ? listed.filter(isMarked) : [];
     if (laid) for (const part of laid.panels) part.happened?.(listed, span);
     past();
   }
