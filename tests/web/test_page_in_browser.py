@@ -168,29 +168,6 @@ def test_an_exporter_that_hangs(chromium):
         shown.becomes("up")
 
 
-def test_a_server_that_dies(chromium):
-    """The last figures stay, grey, with their age and the reason; the page recovers with the server."""
-    with (
-        alert_scenes.mortal("--processes", "2") as server,
-        exporter("--stats", f"shop={server.stats}") as running,
-        tab(chromium, running.port) as shown,
-    ):
-        shown.open("/")
-        shown.until("JSON.parse(heard).window !== null")
-        shown.drawn()
-        server.kill()
-        shown.becomes("down")
-        shown.until("document.querySelector('.since').textContent")
-        assert re.match(r"✖ DOWN since .*UTC \([\d.]+ s\)", shown.text(".headline .state"))
-        assert "onnection refused" in shown.text("main .verdict")
-        assert "Start uWSGI" in shown.text(".act")
-        assert "Figures as of" in shown.text(".age")
-        picture(shown, "server-down")
-        server.start()
-        shown.becomes("up")
-        assert shown.problems == []
-
-
 def test_hostile_names(chromium):
     """A server's name and all its texts are escaped, and the URL of its page works."""
     hostile = make_server(f"file://{path('hostile_quotes_and_json')}", name=HOSTILE)

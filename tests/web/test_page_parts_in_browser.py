@@ -10,12 +10,24 @@ pytestmark = pytest.mark.integration
 
 DASH = "\N{EN DASH}"
 
-_IMPORT = """async ([address, script]) =>
-    await new Function("part", `return (${script})(part)`)(await import(address))"""
+_IMPORT = """async ([address, script]) => {
+    const texts = (node, selector) => [...node.querySelectorAll(selector)].map((each) => each.textContent);
+    const timeline = { events: [], near: () => null, point: () => {} };
+    const history = (columns) => ({
+        time: [10, 12, 14], step: 2, span: [8, 14], range: { seconds: 6 },
+        column: (name) => columns[name] ?? null,
+        names: (prefix) => Object.keys(columns)
+            .filter((name) => name.startsWith(prefix))
+            .map((name) => name.slice(prefix.length)),
+    });
+    const given = { part: await import(address), texts, timeline, history };
+    return await new Function(...Object.keys(given), `return (${script})(part)`)(...Object.values(given));
+}"""
 
 
 def part(page: Tab, module: str, script: str) -> object:
-    """The result of a function on a module of the page. `heard` is the newest document, as JSON."""
+    """The result of a function on a module of the page. It can use `heard`, the newest document as JSON; `texts`, of
+    the elements of a selector; a `timeline` without events; and `history`, which makes one of columns."""
     return page.page.evaluate(_IMPORT, [page.module(module), script])
 
 
@@ -278,9 +290,8 @@ def test_whether_users_are_hurt(page):
 def test_the_panel_of_figures_has_every_other_line(page):
     """Lines that come and go take their tiles along."""
     script = """({ figures }) => {
-        const panel = figures(), tiles = () => [...panel.node.querySelectorAll("dl > div")];
-        const shown = () => tiles().map((tile) => tile.textContent);
-        return %s.map((lines) => (panel.now({ lines }), shown()));
+        const panel = figures();
+        return %s.map((lines) => (panel.now({ lines }), texts(panel.node, "dl > div")));
     }"""
     lines = [line("verdict", "Bad."), line("users_wait", "5 ms"), line("limits", "threads 1.3x", ", CPUs 15x")]
     more = [*lines, line("cpu", "1.40 of 2 idle", label="CPUs")]
@@ -312,7 +323,7 @@ def test_order_of_a_table(page):
     script = """({ Table }) => {
         const name = { head: "Name", left: true, value: (row) => row.name, text: (row) => row.name ?? "-" };
         const table = new Table("T", [name], { key: (row) => row.name });
-        const order = () => [...table.body.rows].map((row) => row.textContent);
+        const order = () => texts(table.body, "tr");
         table.show(["w10", null, "w2", "w1"].map((name) => ({ name })));
         const up = order();
         table.heads[0].querySelector("button").click();
@@ -397,18 +408,12 @@ def test_workers_in_trouble_come_first(page):
             one(1, {}), one(2, { interpreter_load: 0.9 }), one(3, { state: "cheap", accepting: false }),
             one(4, { oldest_request_age: 60 }), one(5, { state: "gone", accepting: false }),
             one(6, { concurrency: 4 })] });
-        const order = () => [...part.node.querySelectorAll("tbody tr")].map((row) => Number(row.cells[0].textContent));
+        const order = () => texts(part.node, "tbody td:first-child").map(Number);
         const worst = order();
         part.node.querySelector("th button").click();
         return [worst, order()];
     }"""
     assert part(page, "workers.js", script) == [[5, 4, 6, 2, 1, 3], [6, 5, 4, 3, 2, 1]]
-
-
-_HISTORY = """(columns) => ({
-    time: [10, 12, 14], step: 2, span: [8, 14], range: { seconds: 6 },
-    column: (name) => columns[name] ?? null,
-})"""
 
 
 @pytest.mark.parametrize(
@@ -429,11 +434,10 @@ def test_percentiles_over_time(page, requests, legend):
         "response_time": [0.05, 0.05, 0.05],
     }
     script = f"""({{ percentiles }}) => {{
-        const chart = percentiles({{ events: [], near: () => null, point: () => {{}} }});
-        const texts = (selector) => [...chart.node.querySelectorAll(selector)].map((each) => each.textContent);
-        chart.past(({_HISTORY})({json.dumps(columns)}), {{ objective: null }});
+        const chart = percentiles(timeline), known = history({json.dumps(columns)});
+        chart.past(known, {{ objective: null }});
         const without = chart.node.querySelector(".limit").hidden;
-        chart.past(({_HISTORY})({json.dumps(columns)}), {{ objective: {{ threshold: 1.5 }} }});
-        return [texts(".legend b"), texts(".limit"), without];
+        chart.past(known, {{ objective: {{ threshold: 1.5 }} }});
+        return [texts(chart.node, ".legend b"), texts(chart.node, ".limit"), without];
     }}"""
     assert part(page, "timelines.js", script) == [[*legend, "50 ms", "160 ms"], ["objective: within 1.5 s"], True]

@@ -16,15 +16,6 @@ pytestmark = pytest.mark.integration
 DASH = "\N{EN DASH}"
 Column = Sequence[float | None]
 
-# A history of given columns, as the modules use it.
-_HISTORY = """(columns) => ({
-    time: [10, 12, 14], step: 2, span: [8, 14], range: { seconds: 6 },
-    column: (name) => columns[name] ?? null,
-    names: (prefix) => Object.keys(columns)
-        .filter((name) => name.startsWith(prefix))
-        .map((name) => name.slice(prefix.length)),
-})"""
-
 
 def history(
     states: Mapping[str, Column],
@@ -36,7 +27,7 @@ def history(
     columns = {f"waits.states.{state}": states.get(state, [0.0, 0.0, 0.0]) for state in STATES}
     columns |= {f"waits.backends.{name}": threads for name, threads in (backends or {}).items()}
     columns |= {"concurrency.observed": [3.0, 4.0, 5.0], **(extra or {})}
-    return f"({_HISTORY})({json.dumps(columns)})"
+    return f"history({json.dumps(columns)})"
 
 
 def waits(states: Mapping[str, float | None], backends: Mapping[str, float] | None = None) -> str:
@@ -150,9 +141,9 @@ def test_the_bar_comes_and_goes(page):
         const bar = requestBar();
         const show = (waits) => {{
             bar.now({{ waits, lines: [] }});
-            const texts = (selector) => [...bar.node.querySelectorAll(selector)].map((each) => each.textContent);
             const widths = [...bar.node.querySelectorAll(".part")].map((each) => each.style.getPropertyValue("--part"));
-            return bar.node.hidden ? null : [bar.node.ariaLabel, texts("h2"), texts("li"), texts(".part"), widths];
+            const all = ["h2", "li", ".part"].map((selector) => texts(bar.node, selector));
+            return bar.node.hidden ? null : [bar.node.ariaLabel, ...all, widths];
         }};
         return [
             show({waits({"cpu": 0.02, "backend": 0.06})}),
@@ -193,14 +184,12 @@ def test_what_requests_do(page):
     states = {state: [None, 0, 0] for state in STATES} | {"cpu": [None, 2, 1], "backend": [None, 2, 3]}
     known = history(states, {HOSTILE: [None, 1, 1]}, extra={**threads, "threads.configured": [4, 4, 8]})
     script = f"""({{ load }}) => {{
-        const ranges = document.createElement("p");
-        const chart = load({{ events: [], near: () => null, point: () => {{}} }}, ranges, {{ lines: () => [] }});
+        const chart = load(timeline, document.createElement("p"), {{ lines: () => [] }});
         const show = (history, server) => {{
             chart.now(server);
             chart.past(history, server);
-            const lines = [...chart.node.querySelectorAll(".legend li:not(.when, .limit)")];
             const reason = chart.node.querySelector(".chart + .hint");
-            return [lines.map((line) => line.textContent), reason.hidden ? null : reason.textContent];
+            return [texts(chart.node, ".legend li:not(.when, .limit)"), reason.hidden ? null : reason.textContent];
         }};
         const things = ["waits", "processes", "queue"];
         const lines = things.map((what) => ({{ code: "unknown", parts: [what, ": grant it"] }}));
@@ -220,7 +209,6 @@ def test_a_click_on_the_legend_takes_a_line_out(page):
     """What is stacked above it moves down; another click brings it back."""
     known = history({"cpu": [1, 2, 3], "backend": [4, 4, 4]})
     script = f"""async ({{ load }}) => {{
-        const timeline = {{ events: [], near: () => null, point: () => {{}} }};
         const chart = load(timeline, document.createElement("p"), {{ lines: () => [] }});
         document.querySelector("main").append(chart.node);
         chart.past({known}, {{}});
@@ -292,7 +280,7 @@ def test_the_table_comes_and_goes(page):
             panel.now({{ ...server, routes }});
             if (panel.node.hidden) return null;
             const rows = [...panel.node.querySelectorAll("tbody tr")].map((row) => [
-                ...[...row.cells].map((cell) => cell.textContent), row.cells[2].style.getPropertyValue("--part")]);
+                ...texts(row, "td"), row.cells[2].style.getPropertyValue("--part")]);
             const none = panel.node.querySelector(".scroll .hint");
             return rows.length ? rows : none.textContent;
         }});
@@ -313,22 +301,17 @@ def test_the_table_comes_and_goes(page):
 def of_routes(columns: dict[str, list[float | None]]) -> str:
     """A JavaScript expression for a history with these columns of routes."""
     named = {f"routes.{name}": values for name, values in columns.items()}
-    return f"""((columns) => ({{
-        time: [10, 12, 14], step: 2, span: [8, 14], range: {{ seconds: 6 }},
-        column: (name) => columns[name] ?? null,
-        names: (prefix) => Object.keys(columns).map((name) => name.slice(prefix.length)),
-    }}))({json.dumps(named)})"""
+    return f"history({json.dumps(named)})"
 
 
 def test_routes_over_time(page):
     """The legend names the routes of the range, most busy threads first."""
     known = of_routes({"GET /a": [None, 1.0, 1.0], ROUTE: [None, None, 3.0], "GET /idle": [None, 0.0, 0.0]})
     script = f"""({{ bands, overTime }}) => {{
-        const chart = overTime({{ events: [], near: () => null, point: () => {{}} }});
+        const chart = overTime(timeline);
         const show = (history, routes) => {{
             chart.past(history, {{ routes }});
-            const entries = [...chart.node.querySelectorAll(".legend li:not(.when, .limit)")];
-            return chart.node.hidden ? null : entries.map((entry) => entry.textContent);
+            return chart.node.hidden ? null : texts(chart.node, ".legend li:not(.when, .limit)");
         }};
         return [
             show({of_routes({})}, null),
@@ -422,7 +405,7 @@ def test_the_panel_comes_and_goes(page):
             if (panel.node.hidden) return null;
             const table = panel.node.querySelector(".scroll"), rest = panel.node.lastChild.textContent;
             const rows = [...table.querySelectorAll("tbody tr")];
-            return [table.hidden ? null : rows.map((row) => [...row.cells].map((cell) => cell.textContent)), rest];
+            return [table.hidden ? null : rows.map((row) => texts(row, "td")), rest];
         }});
         return [...shown, panel.node.querySelector("img")];
     }}"""
