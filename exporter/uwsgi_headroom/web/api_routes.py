@@ -26,7 +26,7 @@ from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds, request_values
 from uwsgi_headroom.web.metrics_route import fleet_state
 from uwsgi_headroom.web.request_values import RefusedError, register_text_convertor
-from uwsgi_headroom.web.shared_builds import Body, Build, BuildKind, EventStreams, SharedBuilds
+from uwsgi_headroom.web.shared_builds import Body, BuildKind, EventStreams, SharedBuilds
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
 
@@ -141,8 +141,8 @@ class _Api:
     async def _findings(self, request: Request, watch: Watch) -> Response:
         window = self._window(request)
 
-        async def make() -> bytes:
-            return msgspec.json.encode(build.extract_findings(self._describe(watch, window)))
+        async def make() -> schema.Findings:
+            return build.extract_findings(self._describe(watch, window))
 
         key = "findings", watch, window
         return await self._answer(request, DOCUMENTS, key, lambda: watch.reader.attempts, make)
@@ -160,7 +160,7 @@ class _Api:
                 return (clock.epoch() - _WRITTEN_SECONDS) // MINUTES.seconds
             return watch.history.newest_slice(slice_seconds(seconds, points, clock.epoch() - until if until else 0.0))
 
-        async def make() -> bytes:
+        async def make() -> object:
             if is_stored and watch.writer:
                 now, path = clock.epoch(), watch.writer.path
                 end = until or now
@@ -171,15 +171,14 @@ class _Api:
                             build_stored_history(path, watch.name, step, end - seconds, end, now, turns)
                         )
                     )
-                except HistoryFileError as error:
+                except HistoryFileError:
                     if seconds > HISTORY_SECONDS:
-                        raise RefusedError(503, str(error)) from None
-            return msgspec.json.encode(await build_history(watch, clock, seconds, points, until))
+                        raise
+            return await build_history(watch, clock, seconds, points, until)
 
         kind = _STORED_HISTORIES if is_stored else _HISTORIES
-        return await self._answer(
-            request, kind, ("history", watch, seconds, points, until, is_stored), newest_slice, make
-        )
+        key = "history", watch, seconds, points, until, is_stored
+        return await self._answer(request, kind, key, newest_slice, make)
 
     def _is_stored(self, watch: Watch, seconds: float, points: int, until: float | None) -> bool:
         """Whether a history is built from the file: if its slices are not shorter than the file's minutes, or if only
@@ -204,10 +203,8 @@ class _Api:
             path, now = watch.writer.path, clock.epoch()
             return await run_in_thread(lambda _turns: _find_earlier(path, watch.name, since, before, count, now))
 
-        async def make() -> bytes:
-            return msgspec.json.encode(await build.build_journal(watch, clock, seconds, limit, before, find_earlier))
-
         key = "journal", watch, seconds, limit, before
+        make = lambda: build.build_journal(watch, clock, seconds, limit, before, find_earlier)  # noqa: E731
         return await self._answer(request, _JOURNALS, key, lambda: sum(counts.values()), make)
 
     async def _what_if(self, request: Request, watch: Watch) -> Response:
@@ -219,10 +216,9 @@ class _Api:
             step = PEAK_SECONDS if watch.history.seconds >= seconds else _YOUNG_SECONDS
             return watch.history.newest_slice(step), watch.state
 
-        async def make() -> bytes:
-            return msgspec.json.encode(await predict_what_if(watch, self._fleet.clock, seconds, settings))
-
-        return await self._answer(request, _PREDICTIONS, ("what-if", watch, seconds, settings), newest_slice, make)
+        key = "what-if", watch, seconds, settings
+        make = lambda: predict_what_if(watch, self._fleet.clock, seconds, settings)  # noqa: E731
+        return await self._answer(request, _PREDICTIONS, key, newest_slice, make)
 
     async def _compare(self, request: Request, watch: Watch) -> Response:
         latest = watch.deploys.latest
@@ -236,18 +232,10 @@ class _Api:
         after = request_values.parse_number(request, "after", AFTER_SECONDS, 60, LONGEST_COMPARED)
         times, clock = Times(around, before, after), self._fleet.clock
 
-        async def make() -> bytes:
-            if is_last:
-                return msgspec.json.encode(await compare_last(watch, clock))
-            try:
-                return msgspec.json.encode(await compare_times(watch, clock, times))
-            except HistoryFileError as error:
-                raise RefusedError(503, str(error)) from None
-
         key = "compare", watch, times, is_last
-        return await self._answer(
-            request, _COMPARISONS, key, lambda: watch.history.newest_slice(_COMPARED_SECONDS), make
-        )
+        state = lambda: watch.history.newest_slice(_COMPARED_SECONDS)  # noqa: E731
+        make = lambda: compare_last(watch, clock) if is_last else compare_times(watch, clock, times)  # noqa: E731
+        return await self._answer(request, _COMPARISONS, key, state, make)
 
     async def _events(self, request: Request, watch: Watch) -> Response:
         window = self._window(request)
@@ -269,9 +257,23 @@ class _Api:
         return answer
 
     async def _answer(
-        self, request: Request, kind: BuildKind, key: object, state: Callable[[], object], make: Build
+        self,
+        request: Request,
+        kind: BuildKind,
+        key: object,
+        state: Callable[[], object],
+        make: Callable[[], Awaitable[object]],
     ) -> Response:
-        return await self._builds.respond(request, kind, key, state, make, HEADERS, "application/json")
+        """Answer with a document, or with its JSON, that `make` returns. A history file that cannot be read is 503."""
+
+        async def encode() -> bytes:
+            try:
+                document = await make()
+            except HistoryFileError as error:
+                raise RefusedError(503, str(error)) from None
+            return document if isinstance(document, bytes) else msgspec.json.encode(document)
+
+        return await self._builds.respond(request, kind, key, state, encode, HEADERS, "application/json")
 
     def _describe(self, watch: Watch, window: float) -> schema.Server:
         return build.build_server(watch, self._fleet.clock, window, self._fleet.settings.windows)

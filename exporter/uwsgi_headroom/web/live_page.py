@@ -30,6 +30,7 @@ from uwsgi_headroom.web.api_routes import DOCUMENTS
 from uwsgi_headroom.web.metrics_route import fleet_state
 from uwsgi_headroom.web.request_values import register_text_convertor
 from uwsgi_headroom.web.shared_builds import Body, SharedBuilds
+from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.states import SERVER_STATES
 
 _IMPORT = re.compile(
@@ -195,14 +196,14 @@ def _summary(servers: Sequence[Server]) -> str:
 def _count(servers: Sequence[Server]) -> str:
     down = sum(server.state == "down" for server in servers)
     state = f"{down} down" if down else "all up" if len(servers) > 1 else "up"
-    return f"{len(servers)} server{'s' if len(servers) != 1 else ''}, {state}"
+    return f"{counted(len(servers), 'server')}, {state}"
 
 
 def _row(server: Server) -> str:
     state = " ".join(SERVER_STATES[server.state])
     judged = "" if server.state == "down" else f", {server.status}"
     unknown = "".join(
-        f"<li>{escape(u.what)}{f' of {escape(u.socket)}' if u.socket else ''}: {escape(u.why)}" for u in server.unknown
+        f"<li>{escape(' of '.join(filter(None, [u.what, u.socket])))}: {escape(u.why)}" for u in server.unknown
     )
     version = f"uWSGI {escape(server.version)} {server.kind}" if server.version else ""
     return (

@@ -120,7 +120,8 @@ MOST_REPEATED_PER_CLIENT = 3
 
 _MOST_TURNS = 1024  # whose turns are remembered
 
-_K, _V = TypeVar("_K"), TypeVar("_V")
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 
 def _put_last(table: dict[_K, _V], key: _K, value: _V, most: int) -> None:
