@@ -275,7 +275,8 @@ def test_the_load_of_an_earlier_time(chromium, port, name, value):
     asked: list[str] = []
     with tab(chromium, port, width=1280) as shown:
         shown.page.on("request", lambda request: asked.extend([request.url] * ("until=" in request.url)))
-        opened(shown, f"/?range={WEEK}")
+        shown.open(f"/?range={WEEK}")
+        shown.drawn()
         shown.page.get_by_text("before the reload").wait_for()
         offered = shown.page.locator("fieldset", has_text="vs").locator("label").all_inner_texts()
         assert offered == ["-", "before the reload", "the hour before", "the day before"]

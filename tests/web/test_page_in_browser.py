@@ -89,7 +89,8 @@ def test_everything_is_there(chromium, shop):
 
 def test_the_policy_is_watched(chromium, shop):
     """A script that the page's policy forbids does not run, and these tests notice it."""
-    with opened(chromium, shop.port) as shown:
+    with tab(chromium, shop.port) as shown:
+        shown.open("/")
         shown.page.evaluate("""() => {
             const script = document.createElement("script");
             script.textContent = "document.title = 'ran'";
