@@ -30,7 +30,9 @@ from uwsgi_headroom.web.shared_builds import Body, BuildKind, EventStreams, Shar
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
 
-DOCUMENTS = BuildKind("documents", rest=1.0, most=bounds.MOST_DOCUMENTS, seconds=1.0)
+DOCUMENTS = BuildKind("documents", rest=1.0, most=bounds.MOST_DOCUMENTS, seconds=0.9)
+"""Kept for less than the second between two documents of a stream, so that each is a new one."""
+
 _HISTORIES = BuildKind("histories", rest=1.0, most=bounds.MOST_HISTORIES, seconds=60.0)
 _STORED_HISTORIES = BuildKind("histories from the file", rest=1.0, most=bounds.MOST_HISTORIES, seconds=60.0)
 _JOURNALS = BuildKind("journals", rest=1.0, most=bounds.MOST_HISTORIES, seconds=5.0)
