@@ -30,8 +30,8 @@ from uwsgi_headroom.web.api_routes import DOCUMENTS
 from uwsgi_headroom.web.metrics_route import fleet_state
 from uwsgi_headroom.web.request_values import register_text_convertor
 from uwsgi_headroom.web.shared_builds import Body, SharedBuilds
-from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.states import SERVER_STATES
+from uwsgi_headroom.words.template import Facts, fill
 
 _IMPORT = re.compile(
     r'^import (?:\{ (?P<names>[\w$, ]+) \}|\* as (?P<whole>[\w$]+)) from "\./(?P<module>\w+)\.js";$', re.MULTILINE
@@ -143,19 +143,19 @@ def path(name: str) -> str:
 
 def render_page(servers: Sequence[Server], count: int, *, alone: bool) -> str:
     """Write the page of these servers. count: of all servers; alone: show the first server instead of a list."""
-    shown = servers[0] if alone else None
-    title = f"{escape(shown.name)} · uwsgi-headroom" if shown else "uwsgi-headroom"
     script, style, data_attributes = f'<script type="module" src="{url(SCRIPT)}"></script>', "", ""
-    if shown:
+    title, name, verdict = "uwsgi-headroom", "uwsgi-headroom", _count(servers)
+    if alone:
+        shown = servers[0]
+        title, name, verdict = f"{escape(shown.name)} · uwsgi-headroom", shown.name, shown.verdict
         style = f'<link rel="stylesheet" href="{url(_UPLOT_STYLE)}">'
         addresses = {"path": shown.path, "page": path(shown.name), "charts": url(_UPLOT)}
         data_attributes = "".join(f' data-{name}="{escape(address)}"' for name, address in addresses.items())
-    first = (shown.name, shown.verdict) if shown else ("uwsgi-headroom", _count(servers))
     return (
         _head(title, style + script)
         + f'<body data-servers="{count}" data-version="{__version__}"{data_attributes}>'
         # Shown until the scripts run.
-        + f'<section class="first"><p>{escape(first[0])}</p><p class="verdict">{escape(first[1])}</p></section>'
+        + f'<section class="first"><p>{escape(name)}</p><p class="verdict">{escape(verdict)}</p></section>'
         + f"<noscript><main>{_summary(servers)}</main></noscript></body></html>\n"
     )
 
@@ -194,9 +194,9 @@ def _summary(servers: Sequence[Server]) -> str:
 
 
 def _count(servers: Sequence[Server]) -> str:
-    down = sum(server.state == "down" for server in servers)
-    state = f"{down} down" if down else "all up" if len(servers) > 1 else "up"
-    return f"{counted(len(servers), 'server')}, {state}"
+    down, several = sum(server.state == "down" for server in servers), len(servers) > 1
+    facts: Facts = {"servers": len(servers), "down": down or None, "several": several}
+    return fill("{servers:server}, [down? {down} down][several, not down? all ][not down? up]", facts)
 
 
 def _row(server: Server) -> str:
