@@ -5,7 +5,7 @@ import { Lines } from "./charts.js";
 import { el, panel, say } from "./dom.js";
 import * as format from "./format.js";
 import { areas } from "./stack.js";
-import { Table } from "./table.js";
+import { column, plain, Table } from "./table.js";
 import { WAITS } from "./words.js";
 
 const MOST_BANDS = 8; // more are too thin to see
@@ -31,11 +31,11 @@ export function routes() {
 }
 
 const ROUTES = [
-  { head: "Route", left: true, wraps: true, value: (route) => route.route, text: (route) => route.route },
-  { head: "Busy threads", title: "mean over the window", value: (route) => route.threads, text: (route) => format.threads(route.threads) },
-  { head: "Share", title: "of all busy threads", value: (route) => route.share, text: (route) => format.percent(route.share), part: (route) => route.share },
-  { head: "In service", title: "requests now", value: (route) => route.in_service, text: (route) => format.count(route.in_service) },
-  { head: "Oldest", title: "age of the oldest request in service", value: (route) => route.oldest_seconds, text: (route) => format.duration(route.oldest_seconds) },
+  column("Route", "route", plain, { left: true, wraps: true }),
+  column("Busy threads", "threads", format.threads, { title: "mean over the window" }),
+  column("Share", "share", format.percent, { title: "of all busy threads", part: (route) => route.share }),
+  column("In service", "in_service", format.count, { title: "requests now" }),
+  column("Oldest", "oldest_seconds", format.duration, { title: "age of the oldest request in service" }),
 ];
 
 const MOST_LINES = 10; // at once
@@ -71,8 +71,8 @@ function left({ lines, unread, changed, threads, seconds }) {
 
 const LINES = [
   { head: "Line", left: true, wraps: true, value: place, text: place, hint: (line) => line.file },
-  { head: "Time", title: "of a mean request", value: (line) => line.per_request, text: (line) => format.duration(line.per_request) },
-  { head: "Share", title: "of all busy threads", value: (line) => line.share, text: (line) => format.percent(line.share), part: (line) => line.share },
+  column("Time", "per_request", format.duration, { title: "of a mean request" }),
+  column("Share", "share", format.percent, { title: "of all busy threads", part: (line) => line.share }),
   { head: "Doing", title: "what its threads mostly wait for", left: true, wraps: true, value: doing, text: doing },
 ];
 

@@ -4,7 +4,7 @@ import { help, isOn, recall, remember, toggle } from "./controls.js";
 import { el, mark, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
 import { Stream } from "./stream.js";
-import { Table } from "./table.js";
+import { column, plain, Table } from "./table.js";
 import { LIMITS, STATES, STATUS } from "./words.js";
 
 const EVENTS = "/api/v1/events";
@@ -156,13 +156,13 @@ const clamped = () => el("span", { class: "clamp" });
 
 const COLUMNS = [
   { head: "State", kind: "status", left: true, title: "if down: time since the last read", value: (server) => TONES_OF_SERVERS.indexOf(tone(server)), text: state, tone, node: () => el("span", { class: "chip" }) },
-  { head: "Server", kind: "server", left: true, value: (server) => server.name, text: (server) => server.name, hint: (server) => `${server.name}, ${server.address}`, node: (server) => el("a", { href: page(server) }) },
+  column("Server", "name", plain, { kind: "server", left: true, hint: (server) => `${server.name}, ${server.address}`, node: (server) => el("a", { href: page(server) }) }),
   { head: "Headroom", kind: "room", value: (server) => (server.state === "down" ? null : (server.headroom ?? (server.far?.length ? 1e9 : null))), text: growth, hint: (server) => limit(server) && `first limit: ${limit(server)}`, tone: roomTone },
   { head: "Verdict", kind: "says", left: true, value: (server) => server.verdict, text: verdict, hint: (server) => unmarked(server.verdict), tone: sharedTone, node: clamped },
   { head: "Do", kind: "act", left: true, title: "the first thing to do; in this order, what its own settings can solve comes before what its host lacks", value: (server) => server.place, text: act, hint: (server) => unmarked(server.act ?? ""), tone: sharedTone, node: clamped },
   { head: "Queue wait", kind: "rate", title: "mean time a request waits in the listen queue", value: (server) => server.queue_wait, text: wait, tone: waitTone },
-  { head: "Response", kind: "rate", title: "mean time in service", value: (server) => server.response_time, text: (server) => format.duration(server.response_time) },
-  { head: "Served", title: "requests per second", kind: "rate", value: (server) => server.throughput, text: (server) => format.rate(server.throughput) },
+  column("Response", "response_time", format.duration, { kind: "rate", title: "mean time in service" }),
+  column("Served", "throughput", format.rate, { title: "requests per second", kind: "rate" }),
   { head: "Busy", kind: "rate", title: "mean requests in service, of the threads available", value: (server) => server.observed, text: (server) => (server.observed === null ? format.NOT_KNOWN : `${format.mean(server.observed)} of ${format.meanThreads(server.threads ?? server.available)}`) },
 ];
 
