@@ -7,8 +7,7 @@ Also registers a path parameter for any text, because names of servers may conta
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
@@ -42,31 +41,27 @@ def read_parameter(request: Request, name: str) -> str:
     return request.query_params.get(name, "")
 
 
-_T = TypeVar("_T")
-
-
-def _parse(request: Request, name: str, default: _T, read: Callable[[str], _T], expected: str) -> _T:
-    """Read a parameter; `default` if there is none. Raises RefusedError where `read` raises ValueError."""
-    text = read_parameter(request, name)
-    if not text:
-        return default
-    try:
-        return read(text)
-    except ValueError:
-        raise RefusedError(400, f"{name}: expected {expected}, not {text!r}") from None
-
-
 def parse_window(request: Request, windows: Sequence[float]) -> float:
     """Parse the window: one of these lengths in seconds, by default the first. Raises RefusedError."""
-    choice = " or ".join(f"{window:g}" for window in windows)
-    read = lambda text: windows[windows.index(float(text))]  # noqa: E731
-    return _parse(request, "window", windows[0], read, f"{choice} (seconds, as configured)")
+    text = read_parameter(request, "window")
+    if not text:
+        return windows[0]
+    try:
+        return windows[windows.index(float(text))]
+    except ValueError:
+        choice = " or ".join(f"{window:g}" for window in windows)
+        raise RefusedError(400, f"window: expected {choice} (seconds, as configured), not {text!r}") from None
 
 
 def parse_number(request: Request, name: str, default: float, least: float, most: float) -> float:
     """Parse a number within bounds; `default` if there is none. Raises RefusedError."""
-    read = lambda text: numbers.parse_number(text, least, most)  # noqa: E731
-    return _parse(request, name, default, read, f"a number from {least:g} to {most:g}")
+    text = read_parameter(request, name)
+    if not text:
+        return default
+    try:
+        return numbers.parse_number(text, least, most)
+    except ValueError:
+        raise RefusedError(400, f"{name}: expected a number from {least:g} to {most:g}, not {text!r}") from None
 
 
 def parse_whole_number(request: Request, name: str, default: int, least: int, most: int) -> int:
@@ -77,14 +72,16 @@ def parse_whole_number(request: Request, name: str, default: int, least: int, mo
     return int(value)
 
 
-def _read_cursor(text: str) -> Cursor:
-    time, _, number = text.partition(",")
-    return numbers.parse_number(time, 0, 1e12), int(numbers.parse_number(number, 0, 1e15))
-
-
 def parse_cursor(request: Request, name: str) -> Cursor:
     """Parse the place of an event, as in `next` of a journal; the newest if there is none. Raises RefusedError."""
-    return _parse(request, name, NEWEST, _read_cursor, "`next` of another answer")
+    text = read_parameter(request, name)
+    if not text:
+        return NEWEST
+    time, _, number = text.partition(",")
+    try:
+        return numbers.parse_number(time, 0, 1e12), int(numbers.parse_number(number, 0, 1e15))
+    except ValueError:
+        raise RefusedError(400, f"{name}: expected `next` of another answer, not {text!r}") from None
 
 
 def parse_setting_list(request: Request, name: str) -> tuple[Setting, ...]:

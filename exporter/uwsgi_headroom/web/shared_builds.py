@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
 
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
@@ -300,7 +300,7 @@ class EventStreams:
         for wait in self._waits:
             wait.cancel()
 
-    async def events(self, key: Hashable, make: MakeDocument) -> AsyncIterator[bytes]:
+    async def events(self, key: Hashable, make: MakeDocument) -> AsyncGenerator[bytes, None]:
         """The events of a stream, in parts, so that no listener needs a copy of a document."""
         yield b"retry: %d\n\n" % (1000 * RETRY_SECONDS)
         while not self._is_closed:
