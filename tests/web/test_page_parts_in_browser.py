@@ -220,6 +220,7 @@ def test_the_exporter_is_gone(page, state):
     ("headroom", "parts", "shown", "none"),
     [
         ({"factor": 3.94}, ["3.9x", ", then threads run out"], ["3.9x", "headroom, then threads run out"], False),
+        ({"factor": 24.2}, ["at most 24x"], ["≤ 24x", "headroom"], False),
         (
             {"factor": None, "far": ["cpu"]},
             ["over 100x", ": nearly idle"],
@@ -232,10 +233,11 @@ def test_the_exporter_is_gone(page, state):
         ({"factor": 1.04}, ["1.0x"], ["no", "headroom left"], True),
         ({"factor": 1.5, "usable": 0.9}, ["1.5x"], ["no", "headroom left"], True),
         ({"factor": 3.2, "usable": 1.0, "status": "ok"}, ["3.2x"], ["3.2x", "headroom"], False),
+        ({"factor": 3.2, "usable": 2.9}, ["3.2x"], ["2.9x", "headroom, until requests wait"], False),
     ],
 )
 def test_the_big_number(page, headroom, parts, shown, none):
-    """The headroom as its line has it; that there is none, as no status makes it look like any."""
+    """The headroom as its line has it, or until requests wait; none, as no status makes it look like any."""
     status = headroom.pop("status", "warning")
     lines = [line("verdict", "Well."), line("headroom", *parts)]
     seen = banner(page, {"kind": "server", "status": status, "headroom": {"far": [], **headroom}, "lines": lines})

@@ -53,9 +53,10 @@ export class Headline {
     mark(this.node, "data-kind", kind);
     this.figure.hidden = !isCurrent || !(headroom?.factor || headroom?.far?.length || headroom?.other);
     const [left, line] = [room(document), lineOf(document, "headroom")?.parts ?? []];
-    const [factor, ...then] = left < NONE ? ["no", " left"] : line;
+    const first = left < headroom?.factor ? [format.factor(left), ", until requests wait"] : line;
+    const [factor, ...then] = left < NONE ? ["no", " left"] : first;
     mark(this.figure, "data-none", left < LITTLE);
-    say(this.factor, factor === "not known" ? "?" : factor);
+    say(this.factor, factor?.replace("not known", "?").replace("at most", "≤"));
     say(this.unit, `headroom${then.join("")}`);
     say(this.chip, chip);
     say(this.since, since);
