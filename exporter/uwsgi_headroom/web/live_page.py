@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
 from graphlib import TopologicalSorter
 from html import escape
@@ -22,7 +22,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.documents import build, schema
+from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
@@ -84,29 +84,28 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
     """Make the routes: `/`, a page for each server, and static files."""
     register_text_convertor()
 
+    async def show(
+        request: Request, key: Hashable, state: Callable[[], object], shown: list[Watch], count: int, *, alone: bool
+    ) -> Response:
+        async def make() -> bytes:
+            windows = fleet.settings.windows
+            servers = await build.build_servers(shown, fleet.clock, windows[0], windows)
+            return _encode(render_page(servers, count, alone=alone))
+
+        await fleet.wait_for_first(shown)
+        return await builds.respond(request, DOCUMENTS, key, state, make, HEADERS, MEDIA_TYPE)
+
     async def index(request: Request) -> Response:
         watches = fleet.watches()
-
-        async def make() -> bytes:
-            servers = await _describe(fleet, watches)
-            return _encode(render_page(servers, len(servers), alone=len(servers) == 1))
-
-        await fleet.wait_for_first(watches)
-        return await builds.respond(request, DOCUMENTS, "page", fleet_state(fleet), make, HEADERS, MEDIA_TYPE)
+        return await show(request, "page", fleet_state(fleet), watches, len(watches), alone=len(watches) == 1)
 
     async def one(request: Request) -> Response:
-        watches = fleet.watches()
-        watch = next((watch for watch in watches if watch.name == request.path_params["name"]), None)
+        watches, name = fleet.watches(), request.path_params["name"]
+        watch = next((watch for watch in watches if watch.name == name), None)
         if watch is None:
-            text = render_missing(request.path_params["name"])
-            return HTMLResponse(_encode(text), 404, HEADERS)
-
-        async def make() -> bytes:
-            return _encode(render_page(await _describe(fleet, [watch]), len(watches), alone=True))
-
-        await fleet.wait_for_first([watch])
+            return HTMLResponse(_encode(render_missing(name)), 404, HEADERS)
         state = lambda: (watch.reader.attempts, len(watches))  # noqa: E731
-        return await builds.respond(request, DOCUMENTS, ("page", watch), state, make, HEADERS, MEDIA_TYPE)
+        return await show(request, ("page", watch), state, [watch], len(watches), alone=True)
 
     async def icon(_request: Request) -> Response:
         return RedirectResponse(url("icon.svg"))
@@ -117,11 +116,6 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
         Route("/favicon.ico", icon),  # browsers request this with a text page
         Route(PATH, serve_asset),
     ]
-
-
-async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
-    windows = fleet.settings.windows
-    return await build.build_servers(watches, fleet.clock, windows[0], windows)
 
 
 def _encode(text: str) -> bytes:
