@@ -104,7 +104,7 @@ def test_the_policy_is_watched(chromium, shop):
 def test_figures_are_those_of_the_api(chromium, shop):
     """Every key figure, and every worker's share, equals the document's, rounded to the digits shown."""
     with opened(chromium, shop.port) as shown:
-        shown.until("JSON.parse(heard)?.balance?.hot_ratio > 0")
+        shown.until("JSON.parse(heard)?.balance?.hot_ratio > 0 && document.querySelector('[data-figure=response]')")
         from_page = shown.page.evaluate("""() => ({
             document: heard,
             time: document.querySelector("main").dataset.time,
