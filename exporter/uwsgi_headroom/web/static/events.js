@@ -80,7 +80,8 @@ export function listed() {
   const deploy = el("p", { class: "said" });
   const none = el("p", { class: "hint" });
   const more = el("p", { class: "hint" });
-  const node = panel("Events", "newest first; charts mark them, several that are close together as the worst of them", deploy, none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list, more));
+  const scroll = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list, more);
+  const node = panel("Events", "newest first; charts mark them, several that are close together as the worst of them", deploy, none, scroll);
   let newest = null;
   return {
     node,

@@ -10,7 +10,12 @@ export function emperor() {
   const pages = new Map(); // the server of each master's PID
   const vassals = new Table("Vassals", [
     column("Vassal", "name", plain, { left: true }),
-    { head: "Page", left: true, title: "the vassal's own page, if the exporter reads its stats", value: (vassal) => pages.get(vassal.pid)?.name ?? null, text: (vassal) => pages.get(vassal.pid)?.name ?? format.NOT_KNOWN, node: (vassal) => el("a", { href: page(pages.get(vassal.pid)) }) },
+    column("Page", "pid", (pid) => plain(pages.get(pid)?.name), {
+      left: true,
+      title: "the vassal's own page, if the exporter reads its stats",
+      value: ({ pid }) => pages.get(pid)?.name ?? null,
+      node: ({ pid }) => el("a", { href: page(pages.get(pid)) }),
+    }),
     column("PID", "pid", String),
     column("Ready", "ready", yes, { title: "its workers are started" }),
     column("Accepting", "accepting", yes, { title: "it accepts requests" }),

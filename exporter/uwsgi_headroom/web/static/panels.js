@@ -64,7 +64,13 @@ export function adder(grid) {
 
 function occupancy() {
   const levels = new Table("Occupancy", LEVELS, { key: (level) => level.text, by: null });
-  return { node: folding("Occupancy", "share of the time by busy threads", levels.node), now: ({ occupancy: known }) => levels.show(known ? known.shares.map((share, at) => level(known, share, at)).filter(({ share, text }) => share || text === "all") : []) };
+  return {
+    node: folding("Occupancy", "share of the time by busy threads", levels.node),
+    now({ occupancy: known }) {
+      const all = known?.shares.map((share, at) => level(known, share, at)) ?? [];
+      levels.show(all.filter(({ share, text }) => share || text === "all"));
+    },
+  };
 }
 
 const LEVELS = [

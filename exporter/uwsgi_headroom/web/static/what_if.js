@@ -91,7 +91,8 @@ const UNLESS = " This holds only if what the requests wait for serves more of th
 function outcome(first, { setting, demands_measured: measured, peak_is_floor: isFloor }) {
   if (isFloor) return "Which setting is best is not known: today's peak was cut off by a full queue, or by busy threads.";
   if (!first) return "No setting that fits into memory serves today's peak.";
-  return first.is_observed ? `No setting is better than ${setting}, the present one, by more than the model's error.` : `Of the settings that fit into memory and serve the highest load here, ${first.setting} is best: it has the shortest time. The present setting is ${setting}.${measured ? "" : UNLESS}`;
+  if (first.is_observed) return `No setting is better than ${setting}, the present one, by more than the model's error.`;
+  return `Of the settings that fit into memory and serve the highest load here, ${first.setting} is best: it has the shortest time. The present setting is ${setting}.${measured ? "" : UNLESS}`;
 }
 
 /** What is known of one setting. */
