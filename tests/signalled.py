@@ -36,7 +36,7 @@ MOMENTS: dict[str, tuple[Any, str]] = {
     "the server has started": (Lifecycle, "serving"),
     "a client connects": (HttpConnection, "connection_made"),
     "a request arrives": (request_head, "parse"),
-    "a stream begins": (shared_builds.EventStreams, "subscribe"),
+    "a stream begins": (shared_builds.EventStreams, "response"),
     "servers are observed": (Fleet, "observe"),
     "a server is read": (source, "read_document"),
     "an answer is made": (metrics_route, "render_family"),

@@ -85,7 +85,7 @@ class Shape(NamedTuple):
 OTHER = Shape("", ())
 
 
-def make_shape(method: bytes, path: bytes, templates: Templates, classified: SegmentCache | None = None) -> Shape:
+def make_shape(method: bytes, path: bytes, templates: Templates, classified: SegmentCache) -> Shape:
     """Return the shape of a request. path: as received, without the query; slashes at its end or repeated ones make no
     difference. classified: segments of the same document."""
     if method not in METHODS or not path.startswith(b"/") or len(path) > LONGEST_PATH:
@@ -97,7 +97,6 @@ def make_shape(method: bytes, path: bytes, templates: Templates, classified: Seg
         return Shape(method.decode(), template, is_template=True)
     if not _is_plain(path):
         return OTHER
-    classified = SegmentCache() if classified is None else classified
     return Shape(method.decode(), tuple([classified[segment] for segment in segments]))
 
 
@@ -239,12 +238,14 @@ class PathTree:
 
     def wanted(self, segments: Sequence[str]) -> tuple[str, ...]:
         """The path under which these segments would be named: with `{any}` where a segment has many values."""
-        names = []
-        node: _Node | None = self._root
-        for segment in segments:
-            name = node.find(segment) if node else segment
+        names: list[str] = []
+        node = self._root
+        for place, segment in enumerate(segments):
+            name = node.find(segment)
+            if name not in node.children:
+                return (*names, name, *segments[place + 1 :])
             names.append(name)
-            node = node.children.get(name) if node else None
+            node = node.children[name]
         return tuple(names)
 
     def fold(self, segments: Sequence[str], at: float) -> tuple[str, ...] | None:
@@ -284,10 +285,12 @@ class PathTree:
 
     def is_named(self, names: Sequence[str]) -> bool:
         """Whether a path that `add` returned is still named."""
-        node: _Node | None = self._root
+        node = self._root
         for name in names:
-            node = node.children.get(name) if node else None
-        return node is not None
+            if name not in node.children:
+                return False
+            node = node.children[name]
+        return True
 
     def _has_room(self, node: _Node, at: float) -> bool:
         """Whether one more segment can have a name here. If not, the others lose theirs."""

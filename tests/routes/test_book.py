@@ -13,6 +13,7 @@ from uwsgi_headroom.routes import (
     OTHER,
     SIGHTINGS,
     RouteBook,
+    SegmentCache,
     Shape,
     Templates,
     make_shape,
@@ -31,7 +32,7 @@ class Book:
 
     def see(self, *paths, method="GET", samples=1):
         """The routes of these paths after some samples, a fifth of a second apart."""
-        shapes = [make_shape(method.encode(), path.encode(), self.templates) for path in paths]
+        shapes = [make_shape(method.encode(), path.encode(), self.templates, SegmentCache()) for path in paths]
         for _ in range(samples):
             self.at += 0.2
             numbers = self.book.find_numbers(shapes, self.at)

@@ -10,6 +10,7 @@ from uwsgi_headroom.routes import (
     MOST_SEGMENTS,
     OTHER,
     PLACEHOLDERS,
+    SegmentCache,
     Shape,
     Templates,
     make_shape,
@@ -18,7 +19,7 @@ from uwsgi_headroom.routes import (
 
 def path_of(path, *templates):
     raw = path if isinstance(path, bytes) else path.encode()
-    shape = make_shape(b"GET", raw, Templates(templates))
+    shape = make_shape(b"GET", raw, Templates(templates), SegmentCache())
     return "other" if shape == OTHER else "/" + "/".join(shape.segments)
 
 
@@ -100,8 +101,8 @@ def test_any_other_path_is_other(path):
 @pytest.mark.parametrize("method", [b"", b"get", b"PROPFIND", b"GET ", b"SECRET", b"\xff"])
 def test_a_method_that_is_not_standard_is_other(method):
     """A client can send any word as a method."""
-    assert make_shape(method, b"/export", Templates()) == OTHER
-    assert make_shape(b"PATCH", b"/export", Templates()) == Shape("PATCH", ("export",))
+    assert make_shape(method, b"/export", Templates(), SegmentCache()) == OTHER
+    assert make_shape(b"PATCH", b"/export", Templates(), SegmentCache()) == Shape("PATCH", ("export",))
 
 
 def test_templates_come_first():
@@ -118,7 +119,7 @@ def test_templates_come_first():
 @given(st.binary(max_size=60))
 def test_a_shape_has_plain_names_only(path):
     """Whatever a client sends, each segment is a placeholder or a short word."""
-    shape = make_shape(b"GET", b"/" + path, Templates())
+    shape = make_shape(b"GET", b"/" + path, Templates(), SegmentCache())
     assert len(shape.segments) <= MOST_SEGMENTS
     for segment in shape.segments:
         assert segment in PLACEHOLDERS or (

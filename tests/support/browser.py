@@ -129,5 +129,14 @@ def tab(running: Browser, port: int, width: int = 1280, height: int = 800, **opt
         context.close()
 
 
+@contextlib.contextmanager
+def opened(running: Browser, port: int, path: str = "/", **options: Any) -> Iterator[Tab]:
+    """A tab with a page that has its figures, and no problem to the end."""
+    with tab(running, port, **options) as shown:
+        shown.open(path)
+        yield shown
+        assert shown.problems == []
+
+
 def _elsewhere(url: str) -> bool:
     return urlsplit(url).hostname not in {"127.0.0.1", None}

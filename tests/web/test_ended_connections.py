@@ -118,6 +118,13 @@ def _reset(client: socket.socket) -> None:
     client.close()
 
 
+def _close(client: socket.socket) -> None:
+    """End the client's own side first."""
+    with contextlib.suppress(OSError):
+        client.shutdown(socket.SHUT_WR)
+    client.close()
+
+
 def _sent(data: bytes, wait: int = 0) -> Callable[[Target], socket.socket]:
     """Sends data, and receives `wait` bytes of the answer."""
 
@@ -198,27 +205,14 @@ def _run(tls: Path | None, act: Callable[[Target], None]) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("end", [_reset, _close])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_client_that_resets(tls, way):
+def test_a_client_that_ends(tls, way, end):
     """Everything of its connection is freed at once, wherever it was."""
 
     def act(target):
         for _ in range(CLIENTS):
-            _reset(WAYS[way](target))
-
-    _run(tls, act)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_a_client_that_closes(tls, way):
-    """Everything of its connection is freed at once, also if it only ends its own side first."""
-
-    def act(target):
-        for _ in range(CLIENTS):
-            client = WAYS[way](target)
-            with contextlib.suppress(OSError):
-                client.shutdown(socket.SHUT_WR)
-            client.close()
+            end(WAYS[way](target))
 
     _run(tls, act)
 

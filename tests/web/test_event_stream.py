@@ -13,6 +13,7 @@ from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
 from uwsgi_headroom.web import shared_builds as module
 from uwsgi_headroom.web.bounds import MOST_STREAMS
+from uwsgi_headroom.web.request_values import RefusedError
 from uwsgi_headroom.web.shared_builds import EventStreams
 
 
@@ -33,7 +34,7 @@ def next_document(response: http.client.HTTPResponse) -> dict[str, object]:
 
 
 def test_a_server_and_the_list():
-    """The first document arrives at once, another a second later, and each matches its description."""
+    """The first document arrives at once, others each second, and each matches its description."""
     with serving(replayed("threads_4x8_busy"), "gone=/nowhere/stats") as port:
         get(port, "/api/v1/servers")
         for path, schema in (("servers/threads_4x8_busy/events", "Server"), ("events", "Servers")):
@@ -41,9 +42,9 @@ def test_a_server_and_the_list():
                 assert response.getheader("Content-Type", "").startswith("text/event-stream")
                 assert response.getheader("Cache-Control") == "no-store"
                 assert response.readline() == b"retry: 2000\n"
-                first, second = next_document(response), next_document(response)
+                first, _, third = (next_document(response) for _ in range(3))
             validate(first, schema)
-            assert second["time"] > first["time"]
+            assert third["time"] > first["time"]
 
 
 def test_so_many_and_no_more():
@@ -77,113 +78,80 @@ class Maker:
         return None if self.made > self.last else b"%d" % self.made
 
 
-@pytest.fixture
-def at_once(monkeypatch):
-    """Documents follow each other without delay."""
-    monkeypatch.setattr(module, "EVERY_SECONDS", 0)
-
-
-async def next_data(events: AsyncIterator[bytes]) -> bytes:
-    async for event in events:
-        if event.startswith(b"data: "):
-            return event.removeprefix(b"data: ").strip()
+async def next_document_of(events: AsyncIterator[bytes]) -> bytes:
+    """The next document of a stream; b"" at its end."""
+    async for part in events:
+        if part == b"data: ":
+            return await anext(events)
     return b""
 
 
-async def test_made_once_for_all_who_listen():
-    streams, make = EventStreams(), Maker()
-    with streams.subscribe("a", make) as first, streams.subscribe("a", make) as second:
-        assert await next_data(first) == await next_data(second) == b"1"
-        with streams.subscribe("a", make) as late:
-            assert await next_data(late) == b"1"
-        assert (make.made, streams.open) == (1, 2)
-    made = make.made
+def test_streams_of_a_server_have_the_same_instants():
+    """So that they share each build; those of many servers do not all begin at once."""
+    for key in ("a", "b"):
+        instants = [now + module.pause_seconds(key, now) for now in (7.0, 7.3, 8.9, 1e6)]
+        assert [(each - instants[0] + 0.5) % 1 for each in instants] == pytest.approx([0.5] * 4, abs=1e-6)
+        assert all(0 < module.pause_seconds(key, now) <= module.EVERY_SECONDS for now in (7.0, 7.3, 8.9))
+    assert len({round(module.pause_seconds(key, 0.0), 3) for key in range(50)}) == 50
+
+
+async def test_who_is_slow_gets_the_newest(monkeypatch):
+    """Nothing is made for a listener that takes nothing."""
+    monkeypatch.setattr(module, "EVERY_SECONDS", 0.001)
+    streams, make = EventStreams(), Maker(last=3)
+    events = streams.events("a", make)
+    assert await next_document_of(events) == b"1"
     for _ in range(5):
-        await asyncio.sleep(0)
-    assert (make.made, streams.open) == (made, 0)
-    assert len(asyncio.all_tasks()) == 1
+        await asyncio.sleep(0.001)
+    assert make.made == 1
+    assert [await next_document_of(events) for _ in range(3)] == [b"2", b"3", b""]
 
 
-@pytest.mark.usefixtures("at_once")
-async def test_who_is_slow_gets_the_newest():
-    streams, make = EventStreams(), Maker()
-    with streams.subscribe("a", make) as events:
-        assert await next_data(events) == b"1"
-        while make.made < 50:  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0)
-        assert int(await next_data(events)) >= 49
-    streams = EventStreams()
-    with streams.subscribe("a", Maker(last=2)) as events:
-        assert [await next_data(events) for _ in range(2)][-1] in (b"2", b"")
-        assert await next_data(events) == b""
-        with streams.subscribe("a", Maker()) as others:
-            assert int(await next_data(others)) >= 1
+async def test_a_refused_document_is_left_out(monkeypatch):
+    """The exporter is too busy for it, and the stream goes on."""
+    monkeypatch.setattr(module, "EVERY_SECONDS", 0.001)
+    make = Maker()
 
-
-async def test_a_fault_ends_the_stream_alone(caplog):
-    """It is logged, unless it is a cancellation; no listener keeps waiting, and others continue."""
-
-    async def broken():
-        raise asyncio.CancelledError
-
-    streams = EventStreams()
-    with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
-        assert await asyncio.wait_for(next_data(events), 60) == b""
-        assert await next_data(others) == b"1"
-
-    async def broken():
-        raise ZeroDivisionError
-
-    streams = EventStreams()
-    with streams.subscribe("a", broken) as events, streams.subscribe("b", Maker()) as others:
-        assert await next_data(events) == b""
-        assert await next_data(others) == b"1"
-    assert "internal error" in caplog.text
-
-
-@pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("documents", [0, 1])
-async def test_a_cancelled_listener_leaves_nothing(documents):
-    """A listener cancelled while it waits for the first or a later document leaves no task behind."""
-    asked = asyncio.Event()
-    made = 0
-
-    async def make():
-        nonlocal made
-        made += 1
-        if made > documents:
-            asked.set()
-            await asyncio.Event().wait()
+    async def refuse_first():
+        if await make() == b"1":
+            raise RefusedError(503, "too many")
         return b"x"
 
-    streams = EventStreams()
+    assert await next_document_of(EventStreams().events("a", refuse_first)) == b"x"
+    assert make.made == 2
 
-    async def listen():
-        with streams.subscribe("a", make) as events:
-            async for _ in events:
-                pass
 
-    listener = asyncio.create_task(listen())
-    await asyncio.wait_for(asked.wait(), 60)
+async def never() -> bytes:
+    await asyncio.Event().wait()
+    return b""
+
+
+@pytest.mark.parametrize("make", [never, Maker()])
+async def test_a_cancelled_listener_leaves_nothing(make):
+    """While it waits for its first document, or for a later one."""
+    streams, sent = EventStreams(), []
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {"type": "http", "asgi": {"spec_version": "2.3"}, "method": "GET", "path": "/", "headers": []}
+    listener = asyncio.create_task(streams.response("a", make)(scope, never, send))
+    while len(sent) < (2 if make is never else 5):  # noqa: ASYNC110 - there is no event for it
+        await asyncio.sleep(0)
+    assert streams.open == 1
     listener.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await listener
-    await asyncio.sleep(0)
-    assert streams.open == 0
+    await asyncio.wait({listener})
+    assert (streams.open, streams._waits) == (0, set())
     assert len(asyncio.all_tasks()) == 1
 
 
 async def test_when_the_exporter_stops():
     """Every stream ends at once, even one that waits for its first document."""
-
-    async def never():
-        await asyncio.Event().wait()
-        return b""
-
     streams = EventStreams()
-    with streams.subscribe("a", Maker()) as first, streams.subscribe("b", never) as second:
-        assert await next_data(first) == b"1"
-        waiting = [asyncio.create_task(next_data(events)) for events in (first, second)]
-        await asyncio.sleep(0)
-        streams.close()
-        assert await asyncio.gather(*waiting) == [b"", b""]
+    first, second = streams.events("a", Maker()), streams.events("b", never)
+    assert await next_document_of(first) == b"1"
+    waiting = [asyncio.create_task(next_document_of(events)) for events in (first, second)]
+    await asyncio.sleep(0.01)
+    streams.close()
+    assert await asyncio.gather(*waiting) == [b"", b""]
+    assert await next_document_of(streams.events("c", Maker())) == b""

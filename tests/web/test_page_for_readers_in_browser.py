@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.support import alert_scenes
-from tests.support.browser import Tab, tab
+from tests.support.browser import Tab, opened, tab
 from tests.support.exporter import exporter
 from tests.support.web_server import serving
 from tests.web.test_page_in_browser import picture
@@ -103,22 +103,29 @@ def test_a_server_that_runs(chromium, short, clients, status, advice):
 
 
 def test_a_server_that_is_down(chromium):
-    """Since when, why, what to do; nothing on the page is in the colour of a healthy server."""
+    """Since when, why, what to do; nothing on the page is in the colour of a healthy server. The last figures stay,
+    grey, with their age; the page recovers with the server."""
     with (
         alert_scenes.mortal("--processes", "2") as server,
         exporter("--stats", f"shop={server.stats}", "--slo", "500ms:99%", "--log", f"shop={server.log}") as running,
         tab(chromium, running.port, **WIDE) as shown,
     ):
         shown.open("/")
+        shown.until("JSON.parse(heard).window !== null")
         shown.drawn()
         server.kill()
         shown.becomes("down")
         shown.until("document.querySelector('.since').textContent")
         text = looked_at(shown, "down")
-        assert re.search(r"DOWN\s+since", text)
-        assert "Start uWSGI" in text
+        assert re.match(r"✖ DOWN since .*UTC \([\d.]+ s\)", shown.text(".headline .state"))
+        assert "onnection refused" in shown.text("main .verdict")
+        assert "Start uWSGI" in shown.text(".act")
+        assert "Figures as of" in shown.text(".age")
         assert re.search(rf"read at \S*{re.escape(server.stats)}\.", text)
         assert shown.page.evaluate(_COLOURED) == []
+        server.start()
+        shown.becomes("up")
+        assert shown.problems == []
 
 
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
@@ -132,8 +139,7 @@ def violations(shown: Tab) -> list[str]:
 @pytest.mark.parametrize(("theme", "width"), [("light", 1280), ("dark", 390)])
 def test_the_page_of_a_server(chromium, port, theme, width):
     """It has no violation, with all panels open, and with the help."""
-    with tab(chromium, port, color_scheme=theme, width=width) as shown:
-        shown.open("/")
+    with opened(chromium, port, color_scheme=theme, width=width) as shown:
         shown.until("document.querySelectorAll('.uplot').length > 5")
         shown.page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
         assert violations(shown) == []
@@ -155,8 +161,7 @@ def test_the_list_of_servers(chromium, theme, width):
 
 def test_keys_reach_every_value(chromium, port):
     """On a chart over time, arrow keys move the pointer of all charts."""
-    with tab(chromium, port) as shown:
-        shown.open("/")
+    with opened(chromium, port) as shown:
         shown.until("document.querySelectorAll('.uplot').length > 5")
         shown.until("JSON.parse(heard).window?.seconds > 6")
         shown.page.keyboard.press("p")  # the charts stand still
@@ -187,8 +192,7 @@ BROKEN = """[...document.querySelectorAll("td:not(.left)")].filter((cell) => {
 
 def test_print_breaks_no_figure(chromium, port):
     """On A4 the page is no wider than the paper, and no figure of a table goes over two lines."""
-    with tab(chromium, port, width=718, height=1000) as shown:
-        shown.open("/")
+    with opened(chromium, port, width=718, height=1000) as shown:
         shown.until("document.querySelectorAll('table[aria-label=Workers] tbody tr').length === 4")
         shown.page.emulate_media(media="print")
         assert shown.page.evaluate(BROKEN) == []

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.support import alert_scenes, real_uwsgi
-from tests.support.browser import Tab, tab
+from tests.support.browser import Tab, opened, tab
 from tests.support.captured_documents import path
 from tests.support.exporter import exporter
 from tests.support.web_server import serving
@@ -103,9 +103,8 @@ def test_the_policy_is_watched(chromium, shop):
 
 def test_figures_are_those_of_the_api(chromium, shop):
     """Every key figure, and every worker's share, equals the document's, rounded to the digits shown."""
-    with tab(chromium, shop.port) as shown:
-        shown.open("/")
-        shown.until("JSON.parse(heard)?.balance?.hot_ratio > 0")
+    with opened(chromium, shop.port) as shown:
+        shown.until("JSON.parse(heard)?.balance?.hot_ratio > 0 && document.querySelector('[data-figure=response]')")
         from_page = shown.page.evaluate("""() => ({
             document: heard,
             time: document.querySelector("main").dataset.time,
@@ -167,29 +166,6 @@ def test_an_exporter_that_hangs(chromium):
         shown.becomes("lost")
         running.process.send_signal(signal.SIGCONT)
         shown.becomes("up")
-
-
-def test_a_server_that_dies(chromium):
-    """The last figures stay, grey, with their age and the reason; the page recovers with the server."""
-    with (
-        alert_scenes.mortal("--processes", "2") as server,
-        exporter("--stats", f"shop={server.stats}") as running,
-        tab(chromium, running.port) as shown,
-    ):
-        shown.open("/")
-        shown.until("JSON.parse(heard).window !== null")
-        shown.drawn()
-        server.kill()
-        shown.becomes("down")
-        shown.until("document.querySelector('.since').textContent")
-        assert re.match(r"✖ DOWN since .*UTC \([\d.]+ s\)", shown.text(".headline .state"))
-        assert "onnection refused" in shown.text("main .verdict")
-        assert "Start uWSGI" in shown.text(".act")
-        assert "Figures as of" in shown.text(".age")
-        picture(shown, "server-down")
-        server.start()
-        shown.becomes("up")
-        assert shown.problems == []
 
 
 def test_hostile_names(chromium):
@@ -263,8 +239,7 @@ def test_pages_that_need_no_script(chromium):
 
 def test_pause_and_resume(chromium, shop):
     """A paused page keeps its figures and shows their time; resumed, it continues."""
-    with tab(chromium, shop.port) as shown:
-        shown.open("/")
+    with opened(chromium, shop.port) as shown:
         shown.page.get_by_role("button", name="Pause").click()
         shown.becomes("paused")
         time = shown.page.get_attribute("main", "data-time")
@@ -278,8 +253,7 @@ def test_pause_and_resume(chromium, shop):
 
 def test_ranges_and_windows(chromium, shop):
     """A range fetches its history, a window its figures; both are in the URL, and a copied URL opens the same view."""
-    with tab(chromium, shop.port) as shown:
-        shown.open("/")
+    with opened(chromium, shop.port) as shown:
         with shown.page.expect_request(lambda request: "/history?seconds=900&" in request.url):
             shown.page.locator("fieldset", has_text="Last").get_by_text("15 m", exact=True).click()
         with shown.page.expect_request(lambda request: "/events?window=300" in request.url):
@@ -294,8 +268,7 @@ def test_ranges_and_windows(chromium, shop):
 
 def test_the_snapshot(chromium, shop):
     """The text for the incident channel has the verdict, the headroom, the findings, the time and the URL."""
-    with tab(chromium, shop.port, permissions=["clipboard-read", "clipboard-write"]) as shown:
-        shown.open("/")
+    with opened(chromium, shop.port, permissions=["clipboard-read", "clipboard-write"]) as shown:
         shown.until("JSON.parse(heard).headroom !== null && JSON.parse(heard).findings.length")
         shown.page.get_by_role("button", name="Pause").click()
         shown.page.get_by_role("button", name="Copy", exact=True).click()
@@ -322,8 +295,7 @@ def test_the_snapshot_over_plain_http(chromium, shop):
 
 def test_the_keyboard_is_enough(chromium, shop):
     """Tab reaches every control in the order of the page; each has a name and shows its focus."""
-    with tab(chromium, shop.port) as shown:
-        shown.open("/")
+    with opened(chromium, shop.port) as shown:
         keys, names = shown.page.keyboard, []
         for _ in range(120):
             keys.press("Tab")
@@ -365,18 +337,15 @@ def test_the_keyboard_is_enough(chromium, shop):
             "Share",
         ]
         assert list(dict.fromkeys(name for name in names if name in expected)) == expected
-        assert shown.problems == []
 
 
 @pytest.mark.parametrize(("width", "path"), [(320, "/"), (3840, "/?range=3600")])
 def test_every_width(chromium, shop, width, path):
     """From a phone to 4K, nothing is wider than the window."""
-    with tab(chromium, shop.port, width=width, height=640, color_scheme="dark") as shown:
-        shown.open(path)
+    with opened(chromium, shop.port, path, width=width, height=640, color_scheme="dark") as shown:
         shown.drawn()
         assert shown.overflow() <= 0
         picture(shown, f"dark-{width}")
-        assert shown.problems == []
 
 
 def test_sixty_four_workers(chromium):

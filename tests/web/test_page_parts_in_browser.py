@@ -10,12 +10,24 @@ pytestmark = pytest.mark.integration
 
 DASH = "\N{EN DASH}"
 
-_IMPORT = """async ([address, script]) =>
-    await new Function("part", `return (${script})(part)`)(await import(address))"""
+_IMPORT = """async ([address, script]) => {
+    const texts = (node, selector) => [...node.querySelectorAll(selector)].map((each) => each.textContent);
+    const timeline = { events: [], near: () => null, point: () => {} };
+    const history = (columns) => ({
+        time: [10, 12, 14], step: 2, span: [8, 14], range: { seconds: 6 },
+        column: (name) => columns[name] ?? null,
+        names: (prefix) => Object.keys(columns)
+            .filter((name) => name.startsWith(prefix))
+            .map((name) => name.slice(prefix.length)),
+    });
+    const given = { part: await import(address), texts, timeline, history };
+    return await new Function(...Object.keys(given), `return (${script})(part)`)(...Object.values(given));
+}"""
 
 
 def part(page: Tab, module: str, script: str) -> object:
-    """The result of a function on a module of the page. `heard` is the newest document, as JSON."""
+    """The result of a function on a module of the page. It can use `heard`, the newest document as JSON; `texts`, of
+    the elements of a selector; a `timeline` without events; and `history`, which makes one of columns."""
     return page.page.evaluate(_IMPORT, [page.module(module), script])
 
 
@@ -205,32 +217,30 @@ def test_the_exporter_is_gone(page, state):
 
 
 @pytest.mark.parametrize(
-    ("headroom", "shown", "none"),
+    ("headroom", "parts", "shown", "none"),
     [
-        ({"factor": 3.94, "first": "threads"}, ["3.9x", "headroom, first limit: threads"], False),
+        ({"factor": 3.94}, ["3.9x", ", then threads run out"], ["3.9x", "headroom, then threads run out"], False),
+        ({"factor": 24.2}, ["at most 24x"], ["≤ 24x", "headroom"], False),
         (
-            {"factor": 24.2, "first": "cpu", "is_upper_bound": True},
-            ["24x", "headroom at most, first limit: CPUs"],
+            {"factor": None, "far": ["cpu"]},
+            ["over 100x", ": nearly idle"],
+            ["over 100x", "headroom: nearly idle"],
             False,
         ),
-        ({"factor": None, "first": None, "far": ["threads", "cpu"]}, [">100x", "headroom"], False),
-        ({"factor": None, "first": None, "far": []}, None, False),
-        ({"factor": 1.08, "first": "cpu"}, ["1.1x", "headroom, first limit: CPUs"], True),
-        ({"factor": 1.04, "first": "cpu"}, ["no", "headroom left"], True),
-        ({"factor": 1.5, "first": "threads", "usable": 0.9}, ["no", "headroom left"], True),
-        ({"factor": 3.2, "first": "cpu", "usable": 2.9}, ["2.9x", "headroom, until requests wait"], False),
-        (
-            {"factor": 3.2, "first": "cpu", "usable": 1.0, "status": "ok"},
-            ["3.2x", "headroom, first limit: CPUs"],
-            False,
-        ),
+        ({"factor": None, "other": {}}, ["not known", ": a limit"], ["?", "headroom: a limit"], False),
+        ({"factor": None}, ["not known"], None, False),
+        ({"factor": 1.08}, ["1.1x"], ["1.1x", "headroom"], True),
+        ({"factor": 1.04}, ["1.0x"], ["no", "headroom left"], True),
+        ({"factor": 1.5, "usable": 0.9}, ["1.5x"], ["no", "headroom left"], True),
+        ({"factor": 3.2, "usable": 1.0, "status": "ok"}, ["3.2x"], ["3.2x", "headroom"], False),
+        ({"factor": 3.2, "usable": 2.9}, ["3.2x"], ["2.9x", "headroom, until requests wait"], False),
     ],
 )
-def test_the_big_number(page, headroom, shown, none):
-    """The headroom has its name and its limit, or is left out if it is not known."""
+def test_the_big_number(page, headroom, parts, shown, none):
+    """The headroom as its line has it, or until requests wait; none, as no status makes it look like any."""
     status = headroom.pop("status", "warning")
-    known = {"far": [], "is_upper_bound": False, "usable": None, **headroom}
-    seen = banner(page, {"kind": "server", "status": status, "headroom": known})
+    lines = [line("verdict", "Well."), line("headroom", *parts)]
+    seen = banner(page, {"kind": "server", "status": status, "headroom": {"far": [], **headroom}, "lines": lines})
     assert (seen["headroom"], seen["none"]) == (shown, none)
 
 
@@ -282,9 +292,8 @@ def test_whether_users_are_hurt(page):
 def test_the_panel_of_figures_has_every_other_line(page):
     """Lines that come and go take their tiles along."""
     script = """({ figures }) => {
-        const panel = figures(), tiles = () => [...panel.node.querySelectorAll("dl > div")];
-        const shown = () => tiles().map((tile) => tile.textContent);
-        return %s.map((lines) => (panel.now({ lines }), shown()));
+        const panel = figures();
+        return %s.map((lines) => (panel.now({ lines }), texts(panel.node, "dl > div")));
     }"""
     lines = [line("verdict", "Bad."), line("users_wait", "5 ms"), line("limits", "threads 1.3x", ", CPUs 15x")]
     more = [*lines, line("cpu", "1.40 of 2 idle", label="CPUs")]
@@ -316,7 +325,7 @@ def test_order_of_a_table(page):
     script = """({ Table }) => {
         const name = { head: "Name", left: true, value: (row) => row.name, text: (row) => row.name ?? "-" };
         const table = new Table("T", [name], { key: (row) => row.name });
-        const order = () => [...table.body.rows].map((row) => row.textContent);
+        const order = () => texts(table.body, "tr");
         table.show(["w10", null, "w2", "w1"].map((name) => ({ name })));
         const up = order();
         table.heads[0].querySelector("button").click();
@@ -401,18 +410,12 @@ def test_workers_in_trouble_come_first(page):
             one(1, {}), one(2, { interpreter_load: 0.9 }), one(3, { state: "cheap", accepting: false }),
             one(4, { oldest_request_age: 60 }), one(5, { state: "gone", accepting: false }),
             one(6, { concurrency: 4 })] });
-        const order = () => [...part.node.querySelectorAll("tbody tr")].map((row) => Number(row.cells[0].textContent));
+        const order = () => texts(part.node, "tbody td:first-child").map(Number);
         const worst = order();
         part.node.querySelector("th button").click();
         return [worst, order()];
     }"""
     assert part(page, "workers.js", script) == [[5, 4, 6, 2, 1, 3], [6, 5, 4, 3, 2, 1]]
-
-
-_HISTORY = """(columns) => ({
-    time: [10, 12, 14], step: 2, span: [8, 14], range: { seconds: 6 },
-    column: (name) => columns[name] ?? null,
-})"""
 
 
 @pytest.mark.parametrize(
@@ -433,11 +436,10 @@ def test_percentiles_over_time(page, requests, legend):
         "response_time": [0.05, 0.05, 0.05],
     }
     script = f"""({{ percentiles }}) => {{
-        const chart = percentiles({{ events: [], near: () => null, point: () => {{}} }});
-        const texts = (selector) => [...chart.node.querySelectorAll(selector)].map((each) => each.textContent);
-        chart.past(({_HISTORY})({json.dumps(columns)}), {{ objective: null }});
+        const chart = percentiles(timeline), known = history({json.dumps(columns)});
+        chart.past(known, {{ objective: null }});
         const without = chart.node.querySelector(".limit").hidden;
-        chart.past(({_HISTORY})({json.dumps(columns)}), {{ objective: {{ threshold: 1.5 }} }});
-        return [texts(".legend b"), texts(".limit"), without];
+        chart.past(known, {{ objective: {{ threshold: 1.5 }} }});
+        return [texts(chart.node, ".legend b"), texts(chart.node, ".limit"), without];
     }}"""
     assert part(page, "timelines.js", script) == [[*legend, "50 ms", "160 ms"], ["objective: within 1.5 s"], True]

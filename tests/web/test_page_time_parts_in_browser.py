@@ -70,7 +70,6 @@ def test_useful_ranges_are_offered(page, reach, names):
 @pytest.mark.parametrize(
     ("kept", "note"),
     [
-        ("undefined", ""),
         ("null", "Charts reach back one hour; with --history FILE, the exporter keeps up to two years."),
         ("{ since: null, problem: null }", "The history begins with the next minute."),
         ("{ since: null, problem: 'x.db: no space is left' }", "The history is not written: x.db: no space is left."),

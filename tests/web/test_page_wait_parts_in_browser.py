@@ -16,15 +16,6 @@ pytestmark = pytest.mark.integration
 DASH = "\N{EN DASH}"
 Column = Sequence[float | None]
 
-# A history of given columns, as the modules use it.
-_HISTORY = """(columns) => ({
-    time: [10, 12, 14], step: 2, span: [8, 14], range: { seconds: 6 },
-    column: (name) => columns[name] ?? null,
-    names: (prefix) => Object.keys(columns)
-        .filter((name) => name.startsWith(prefix))
-        .map((name) => name.slice(prefix.length)),
-})"""
-
 
 def history(
     states: Mapping[str, Column],
@@ -36,7 +27,7 @@ def history(
     columns = {f"waits.states.{state}": states.get(state, [0.0, 0.0, 0.0]) for state in STATES}
     columns |= {f"waits.backends.{name}": threads for name, threads in (backends or {}).items()}
     columns |= {"concurrency.observed": [3.0, 4.0, 5.0], **(extra or {})}
-    return f"({_HISTORY})({json.dumps(columns)})"
+    return f"history({json.dumps(columns)})"
 
 
 def waits(states: Mapping[str, float | None], backends: Mapping[str, float] | None = None) -> str:
@@ -101,29 +92,11 @@ def test_the_parts_of_a_request(page):
     assert [seconds for _, seconds in shown] == pytest.approx([0.01, 0.015, 0.03, 0.005, 0.02])
 
 
-@pytest.mark.parametrize(
-    ("known", "unknown", "sentence"),
-    [
-        (True, [], ""),
-        (False, [], ""),
-        (False, [("waits", "grant A")], "Not known what requests wait for: grant A."),
-        (False, [("processes", "grant B")], "Not known what requests wait for: grant B."),
-        (False, [("waits", "grant A"), ("processes", "grant B")], "Not known what requests wait for: grant A."),
-        (True, [("waits", "one"), ("waits", "two")], "Some of the time is unknown: one; two."),
-        (True, [("residency", "off"), ("queue", "no")], ""),
-    ],
-)
-def test_why_it_is_not_known(page, known, unknown, sentence):
-    """The sentence says what to grant; without the processes, that is what they need."""
-    document = json.dumps({"waits": {} if known else None, "unknown": [{"what": a, "why": b} for a, b in unknown]})
-    assert part(page, "waits.js", f"({{ missing }}) => missing({document})") == sentence
-
-
 def test_new_slices_are_appended(page):
     """New slices extend each band, also if waits become unknown, known again, and a backend is new."""
     script = """async ({ History }) => {
         const slice = (time, cpu, backends) => ({
-            time: [time], throughput: [0], response_time: [0], queue_wait: [0], concurrency: { observed: [1] },
+            step: 2, time: [time], throughput: [0], response_time: [0], queue_wait: [0], concurrency: { observed: [1] },
             threads: {}, headroom: {}, sockets: [], workers: [], response_times: { shares: [], seconds: [] },
             waits: { states: ["cpu"], threads: [[cpu]], backend_names: Object.keys(backends),
                      backends: Object.values(backends).map((threads) => [threads]) },
@@ -168,9 +141,9 @@ def test_the_bar_comes_and_goes(page):
         const bar = requestBar();
         const show = (waits) => {{
             bar.now({{ waits, lines: [] }});
-            const texts = (selector) => [...bar.node.querySelectorAll(selector)].map((each) => each.textContent);
             const widths = [...bar.node.querySelectorAll(".part")].map((each) => each.style.getPropertyValue("--part"));
-            return bar.node.hidden ? null : [bar.node.ariaLabel, texts("h2"), texts("li"), texts(".part"), widths];
+            const all = ["h2", "li", ".part"].map((selector) => texts(bar.node, selector));
+            return bar.node.hidden ? null : [bar.node.ariaLabel, ...all, widths];
         }};
         return [
             show({waits({"cpu": 0.02, "backend": 0.06})}),
@@ -211,21 +184,21 @@ def test_what_requests_do(page):
     states = {state: [None, 0, 0] for state in STATES} | {"cpu": [None, 2, 1], "backend": [None, 2, 3]}
     known = history(states, {HOSTILE: [None, 1, 1]}, extra={**threads, "threads.configured": [4, 4, 8]})
     script = f"""({{ load }}) => {{
-        const ranges = document.createElement("p");
-        const chart = load({{ events: [], near: () => null, point: () => {{}} }}, ranges, {{ lines: () => [] }});
+        const chart = load(timeline, document.createElement("p"), {{ lines: () => [] }});
         const show = (history, server) => {{
             chart.now(server);
             chart.past(history, server);
-            const lines = [...chart.node.querySelectorAll(".legend li:not(.when, .limit)")];
             const reason = chart.node.querySelector(".chart + .hint");
-            return [lines.map((line) => line.textContent), reason.hidden ? null : reason.textContent];
+            return [texts(chart.node, ".legend li:not(.when, .limit)"), reason.hidden ? null : reason.textContent];
         }};
-        const refused = {{ waits: null, unknown: [{{ what: "waits", why: "grant it" }}] }};
-        return [show({unknown}, refused), show({known}, {{ waits: {{}}, unknown: [] }}), show({history({})}, refused)];
+        const things = ["waits", "processes", "queue"];
+        const lines = things.map((what) => ({{ code: "unknown", parts: [what, ": grant it"] }}));
+        const servers = [{{ waits: null, lines }}, {{ waits: {{}}, lines: [] }}, {{ waits: {{}}, lines }}];
+        return [{unknown}, {known}, {history({})}].map((history, at) => show(history, servers[at]));
     }}"""
-    why = "Not known what requests wait for: grant it."
+    why = "Not known: waits: grant it."
     assert part(page, "stack.js", script) == [
-        [["in service 5.00", "in the queue 30.0", "threads 4"], why],
+        [["in service 5.00", "in the queue 30.0", "threads 4"], f"{why} Not known: processes: grant it."],
         [["CPU 1.00", f"{HOSTILE} 1.00", "backend 2.00", "in service 0.00", "threads 4", "configured 8"], None],
         [["threads "], why],
     ]
@@ -236,7 +209,6 @@ def test_a_click_on_the_legend_takes_a_line_out(page):
     """What is stacked above it moves down; another click brings it back."""
     known = history({"cpu": [1, 2, 3], "backend": [4, 4, 4]})
     script = f"""async ({{ load }}) => {{
-        const timeline = {{ events: [], near: () => null, point: () => {{}} }};
         const chart = load(timeline, document.createElement("p"), {{ lines: () => [] }});
         document.querySelector("main").append(chart.node);
         chart.past({known}, {{}});
@@ -302,18 +274,18 @@ ROUTES = (
 
 def test_the_table_comes_and_goes(page):
     """Most busy threads come first, with a bar for the share; while routes are off there is no panel."""
-    script = f"""({{ table }}) => {{
-        const panel = table(), server = JSON.parse(heard);
+    script = f"""({{ routes }}) => {{
+        const panel = routes(), server = JSON.parse(heard);
         return [null, {msgspec.json.encode(ROUTES[::-1]).decode()}, [], null].map((routes) => {{
             panel.now({{ ...server, routes }});
             if (panel.node.hidden) return null;
             const rows = [...panel.node.querySelectorAll("tbody tr")].map((row) => [
-                ...[...row.cells].map((cell) => cell.textContent), row.cells[2].style.getPropertyValue("--part")]);
+                ...texts(row, "td"), row.cells[2].style.getPropertyValue("--part")]);
             const none = panel.node.querySelector(".scroll .hint");
             return rows.length ? rows : none.textContent;
         }});
     }}"""
-    assert part(page, "routes.js", script) == [
+    assert part(page, "busy.js", script) == [
         None,
         [
             ["POST /export", "6.10", "61 %", "6", "14 s", "0.610"],
@@ -329,22 +301,17 @@ def test_the_table_comes_and_goes(page):
 def of_routes(columns: dict[str, list[float | None]]) -> str:
     """A JavaScript expression for a history with these columns of routes."""
     named = {f"routes.{name}": values for name, values in columns.items()}
-    return f"""((columns) => ({{
-        time: [10, 12, 14], step: 2, span: [8, 14], range: {{ seconds: 6 }},
-        column: (name) => columns[name] ?? null,
-        names: (prefix) => Object.keys(columns).map((name) => name.slice(prefix.length)),
-    }}))({json.dumps(named)})"""
+    return f"history({json.dumps(named)})"
 
 
 def test_routes_over_time(page):
     """The legend names the routes of the range, most busy threads first."""
     known = of_routes({"GET /a": [None, 1.0, 1.0], ROUTE: [None, None, 3.0], "GET /idle": [None, 0.0, 0.0]})
     script = f"""({{ bands, overTime }}) => {{
-        const chart = overTime({{ events: [], near: () => null, point: () => {{}} }});
+        const chart = overTime(timeline);
         const show = (history, routes) => {{
             chart.past(history, {{ routes }});
-            const entries = [...chart.node.querySelectorAll(".legend li:not(.when, .limit)")];
-            return chart.node.hidden ? null : entries.map((entry) => entry.textContent);
+            return chart.node.hidden ? null : texts(chart.node, ".legend li:not(.when, .limit)");
         }};
         return [
             show({of_routes({})}, null),
@@ -355,7 +322,7 @@ def test_routes_over_time(page):
             chart.node.querySelector("img"),
         ];
     }}"""
-    assert part(page, "routes.js", script) == [
+    assert part(page, "busy.js", script) == [
         None,
         [f"{ROUTE_SHOWN} 3.00", "GET /a 1.00"],
         True,
@@ -374,7 +341,7 @@ def test_many_routes_over_time(page):
         return [stack.map((band) => band.name), sums, new Set(stack.map((band) => band.colour)).size];
     }}"""
     names = [*(f"GET /{number}" for number in range(49, 41, -1)), "42 more routes"]
-    assert part(page, "routes.js", script) == [names, [50 * 51 / 2, 50, 0], 9]
+    assert part(page, "busy.js", script) == [names, [50 * 51 / 2, 50, 0], 9]
 
 
 def test_a_route_does_not_turn_its_figure_around(page):
@@ -429,35 +396,33 @@ CODE = Code(
 
 
 def test_the_panel_comes_and_goes(page):
-    """Each line has its time, its share, what its threads do, and a bar in the colours of the wait states, as long as
-    its share; while code is off there is no panel."""
+    """Each line has its time, its share and what its threads do; while code is off there is no panel."""
     script = f"""({{ code }}) => {{
         const panel = code(), server = JSON.parse(heard);
         const shown = [null, {msgspec.json.encode(CODE).decode()},
                 {msgspec.json.encode(Code(why="no right")).decode()}].map((known) => {{
             panel.now({{ ...server, code: known }});
             if (panel.node.hidden) return null;
-            const rows = [...panel.node.querySelectorAll("ol > li")].map((row) => [
-                row.firstChild.textContent, row.querySelector(".parts").style.width,
-                [...row.querySelectorAll(".part")].map((each) =>
-                    [each.style.getPropertyValue("--swatch"), each.style.getPropertyValue("--part")])]);
-            return [rows, panel.node.querySelector("ol + .hint").textContent];
+            const table = panel.node.querySelector(".scroll"), rest = panel.node.lastChild.textContent;
+            const rows = [...table.querySelectorAll("tbody tr")];
+            return [table.hidden ? null : rows.map((row) => texts(row, "td")), rest];
         }});
         return [...shown, panel.node.querySelector("img")];
     }}"""
-    assert part(page, "code.js", script) == [
+    assert part(page, "busy.js", script) == [
         None,
         [
             [
                 [
-                    f"{HOSTILE} (shop/orders.py:3), in psycopg2 execute 60 ms, 60 % backend 10.0.0.5:5432, CPU",
-                    "100%",
-                    [["var(--wait-backend)", "0.7500"], ["var(--wait-cpu)", "0.2500"]],
+                    f"{HOSTILE} (shop/orders.py:3), in psycopg2 execute",
+                    "60 ms",
+                    "60 %",
+                    "backend 10.0.0.5:5432, CPU",
                 ],
-                ["outside of Python code 30 ms, 30 % CPU wait", "50%", [["var(--wait-cpu-wait)", "1.0000"]]],
+                ["outside of Python code", "30 ms", "30 %", "CPU wait"],
             ],
-            "8.0 % in other lines, 2.0 % not readable",
+            "1,200 samples of busy threads in 5 min; 8.0 % in other lines; 2.0 % not readable",
         ],
-        [[], "Not known: no right."],
+        [None, "Not known: no right."],
         None,
     ]

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from html import escape, unescape
+from html import unescape
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -29,7 +29,7 @@ from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.web import live_page, runbook_pages
 from uwsgi_headroom.web.runbook_text import (
     MEANINGS,
-    Style,
+    Target,
     UnknownMarkdownError,
     collect_pids,
     fill_code,
@@ -41,7 +41,7 @@ from uwsgi_headroom.web.runbook_text import (
 )
 from uwsgi_headroom.web.shared_builds import SharedBuilds
 
-STYLE = Style(code=lambda code, _language: escape(code), address=lambda name: f"/r/{name}")
+NOBODY = Target()
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ STYLE = Style(code=lambda code, _language: escape(code), address=lambda name: f"
         ("One line\nand another & more.", "<p>One line and another &amp; more.</p>"),
         ("## Verify", "<h2>Verify</h2>"),
         ("Set `a < b`.", "<p>Set <code>a &lt; b</code>.</p>"),
-        ("See [it](UwsgiDown.md).", '<p>See <a href="/r/UwsgiDown">it</a>.</p>'),
+        ("See [it](UwsgiDown.md).", '<p>See <a href="/runbooks/UwsgiDown">it</a>.</p>'),
         ("* a\n  b\n* c", "<ul><li><p>a b</p><li><p>c</p></ul>"),
         (
             "1. a\n\n   ```sh\n   x | y\n   ```\n\n2. b",
@@ -63,7 +63,7 @@ STYLE = Style(code=lambda code, _language: escape(code), address=lambda name: f"
 )
 def test_what_runbooks_use_is_rendered(text, html):
     """Each construct is rendered, and no text is parsed as HTML."""
-    assert render_blocks(text, STYLE) == html
+    assert render_blocks(text, NOBODY) == html
 
 
 @pytest.mark.parametrize(
@@ -93,13 +93,13 @@ def test_what_runbooks_use_is_rendered(text, html):
 def test_anything_else_is_refused(text):
     """Other Markdown is refused, so that a test of the runbooks finds it before a reader does."""
     with pytest.raises(UnknownMarkdownError):
-        render_blocks(text, STYLE)
+        render_blocks(text, NOBODY)
 
 
 def test_code_and_placeholders():
-    style = Style(code=lambda code, language: f"{language}:{code}", address=str)
-    assert render_blocks("```sh\nls\n```", style) == '<pre class="sh"><code>sh:ls</code></pre>'
-    assert render_inline("`up`", style) == "<code>:up</code>"
+    of = Target("a b", {"SERVER": "a b"})
+    assert render_blocks("```sh\nls SERVER\n```", of) == '<pre class="sh"><code>ls <b>&#x27;a b&#x27;</b></code></pre>'
+    assert render_inline('`"SERVER"`', of) == "<code>&quot;<b>a b</b>&quot;</code>"
     with pytest.raises(UnknownMarkdownError, match="not a runbook"):
         split_runbook("# A\n\n## b\n\nc")
     html = fill_code("kill WORKER_PID $STATS MY_UNIT <x>", "sh", {})
@@ -113,8 +113,8 @@ def test_code_and_placeholders():
 def test_every_runbook_can_be_rendered(book):
     runbook = split_runbook(book.read_text())
     assert runbook.title == book.stem
-    assert render_inline(runbook.summary, STYLE)
-    assert render_blocks(runbook.body, STYLE).count("<h2>") == 3
+    assert render_inline(runbook.summary, NOBODY)
+    assert render_blocks(runbook.body, NOBODY).count("<h2>") == 3
 
 
 def typed(html: str) -> str:

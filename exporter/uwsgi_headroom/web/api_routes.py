@@ -25,19 +25,20 @@ from uwsgi_headroom.watch.turns import run_in_thread
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds, request_values
 from uwsgi_headroom.web.metrics_route import fleet_state
-from uwsgi_headroom.web.request_values import RefusedError, compressible_response, register_text_convertor
-from uwsgi_headroom.web.shared_builds import Body, Build, BuildKind, EventStreams, SharedBuilds
+from uwsgi_headroom.web.request_values import RefusedError, register_text_convertor
+from uwsgi_headroom.web.shared_builds import Body, BuildKind, EventStreams, SharedBuilds
 
 HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Vary": "Accept-Encoding"}
 
-DOCUMENTS = BuildKind("documents", rest=1.0, most=bounds.MOST_DOCUMENTS, seconds=1.0)
+DOCUMENTS = BuildKind("documents", rest=1.0, most=bounds.MOST_DOCUMENTS, seconds=0.9)
+"""Kept for less than the second between two documents of a stream, so that each is a new one."""
+
 _HISTORIES = BuildKind("histories", rest=1.0, most=bounds.MOST_HISTORIES, seconds=60.0)
 _STORED_HISTORIES = BuildKind("histories from the file", rest=1.0, most=bounds.MOST_HISTORIES, seconds=60.0)
 _JOURNALS = BuildKind("journals", rest=1.0, most=bounds.MOST_HISTORIES, seconds=5.0)
 _PREDICTIONS = BuildKind("predictions", rest=2.0, most=bounds.MOST_PREDICTIONS, seconds=60.0)
 _COMPARISONS = BuildKind("comparisons", rest=1.0, most=bounds.MOST_HISTORIES, seconds=15.0)
 
-_LEAST_BYTES_TO_COMPRESS = 8192  # bytes
 _LEAST_SECONDS = 2.0
 _POINTS = 240
 
@@ -65,13 +66,10 @@ def routes(fleet: Fleet, streams: EventStreams, builds: SharedBuilds) -> list[Ro
     return [Route(path, endpoint) for path, endpoint in endpoints.items()]
 
 
-def refuse(request: Request, error: RefusedError) -> Response:
+def refuse(error: RefusedError) -> Response:
     """Answer a refused request with a document that says why."""
     body = msgspec.json.encode(schema.Problem(error=str(error)))
-    answer = compressible_response(request, body, HEADERS, "application/json", status=error.status, least_bytes=8192)
-    if error.status == 503:
-        answer.headers["Retry-After"] = str(request_values.RETRY_SECONDS)
-    return answer
+    return Response(body, error.status, {**HEADERS, **error.headers}, "application/json")
 
 
 class _Api:
@@ -145,8 +143,8 @@ class _Api:
     async def _findings(self, request: Request, watch: Watch) -> Response:
         window = self._window(request)
 
-        async def make() -> bytes:
-            return msgspec.json.encode(build.extract_findings(self._describe(watch, window)))
+        async def make() -> schema.Findings:
+            return build.extract_findings(self._describe(watch, window))
 
         key = "findings", watch, window
         return await self._answer(request, DOCUMENTS, key, lambda: watch.reader.attempts, make)
@@ -155,7 +153,7 @@ class _Api:
         longest = _longest_history(watch)
         seconds = request_values.parse_number(request, "seconds", HISTORY_SECONDS, _LEAST_SECONDS, longest)
         points = request_values.parse_whole_number(request, "points", _POINTS, 1, MOST_POINTS)
-        until = request_values.parse_number(request, "until", 0, 0, 1e12) if "until" in request.query_params else None
+        until = request_values.parse_number(request, "until", 0, 0, 1e12) or None
         clock = self._fleet.clock
         is_stored = self._is_stored(watch, seconds, points, until)
 
@@ -164,10 +162,10 @@ class _Api:
                 return (clock.epoch() - _WRITTEN_SECONDS) // MINUTES.seconds
             return watch.history.newest_slice(slice_seconds(seconds, points, clock.epoch() - until if until else 0.0))
 
-        async def make() -> bytes:
+        async def make() -> object:
             if is_stored and watch.writer:
                 now, path = clock.epoch(), watch.writer.path
-                end = now if until is None else until
+                end = until or now
                 step = max(slice_seconds(seconds, points), float(MINUTES.seconds))
                 try:
                     return await run_in_thread(
@@ -175,15 +173,14 @@ class _Api:
                             build_stored_history(path, watch.name, step, end - seconds, end, now, turns)
                         )
                     )
-                except HistoryFileError as error:
+                except HistoryFileError:
                     if seconds > HISTORY_SECONDS:
-                        raise RefusedError(503, str(error)) from None
-            return msgspec.json.encode(await build_history(watch, clock, seconds, points, until))
+                        raise
+            return await build_history(watch, clock, seconds, points, until)
 
         kind = _STORED_HISTORIES if is_stored else _HISTORIES
-        return await self._answer(
-            request, kind, ("history", watch, seconds, points, until, is_stored), newest_slice, make
-        )
+        key = "history", watch, seconds, points, until, is_stored
+        return await self._answer(request, kind, key, newest_slice, make)
 
     def _is_stored(self, watch: Watch, seconds: float, points: int, until: float | None) -> bool:
         """Whether a history is built from the file: if its slices are not shorter than the file's minutes, or if only
@@ -194,8 +191,7 @@ class _Api:
         if slice_seconds(seconds, points) >= MINUTES.seconds:
             return True
         now = self._fleet.clock.epoch()
-        start = (now if until is None else until) - seconds
-        return max(start, since) < now - watch.history.seconds - MINUTES.seconds
+        return max((until or now) - seconds, since) < now - watch.history.seconds - MINUTES.seconds
 
     async def _journal(self, request: Request, watch: Watch) -> Response:
         seconds = request_values.parse_number(request, "seconds", HISTORY_SECONDS, 0, _longest_history(watch))
@@ -209,10 +205,8 @@ class _Api:
             path, now = watch.writer.path, clock.epoch()
             return await run_in_thread(lambda _turns: _find_earlier(path, watch.name, since, before, count, now))
 
-        async def make() -> bytes:
-            return msgspec.json.encode(await build.build_journal(watch, clock, seconds, limit, before, find_earlier))
-
         key = "journal", watch, seconds, limit, before
+        make = lambda: build.build_journal(watch, clock, seconds, limit, before, find_earlier)  # noqa: E731
         return await self._answer(request, _JOURNALS, key, lambda: sum(counts.values()), make)
 
     async def _what_if(self, request: Request, watch: Watch) -> Response:
@@ -224,10 +218,9 @@ class _Api:
             step = PEAK_SECONDS if watch.history.seconds >= seconds else _YOUNG_SECONDS
             return watch.history.newest_slice(step), watch.state
 
-        async def make() -> bytes:
-            return msgspec.json.encode(await predict_what_if(watch, self._fleet.clock, seconds, settings))
-
-        return await self._answer(request, _PREDICTIONS, ("what-if", watch, seconds, settings), newest_slice, make)
+        key = "what-if", watch, seconds, settings
+        make = lambda: predict_what_if(watch, self._fleet.clock, seconds, settings)  # noqa: E731
+        return await self._answer(request, _PREDICTIONS, key, newest_slice, make)
 
     async def _compare(self, request: Request, watch: Watch) -> Response:
         latest = watch.deploys.latest
@@ -241,18 +234,10 @@ class _Api:
         after = request_values.parse_number(request, "after", AFTER_SECONDS, 60, LONGEST_COMPARED)
         times, clock = Times(around, before, after), self._fleet.clock
 
-        async def make() -> bytes:
-            if is_last:
-                return msgspec.json.encode(await compare_last(watch, clock))
-            try:
-                return msgspec.json.encode(await compare_times(watch, clock, times))
-            except HistoryFileError as error:
-                raise RefusedError(503, str(error)) from None
-
         key = "compare", watch, times, is_last
-        return await self._answer(
-            request, _COMPARISONS, key, lambda: watch.history.newest_slice(_COMPARED_SECONDS), make
-        )
+        state = lambda: watch.history.newest_slice(_COMPARED_SECONDS)  # noqa: E731
+        make = lambda: compare_last(watch, clock) if is_last else compare_times(watch, clock, times)  # noqa: E731
+        return await self._answer(request, _COMPARISONS, key, state, make)
 
     async def _events(self, request: Request, watch: Watch) -> Response:
         window = self._window(request)
@@ -274,9 +259,23 @@ class _Api:
         return answer
 
     async def _answer(
-        self, request: Request, kind: BuildKind, key: object, state: Callable[[], object], make: Build
+        self,
+        request: Request,
+        kind: BuildKind,
+        key: object,
+        state: Callable[[], object],
+        make: Callable[[], Awaitable[object]],
     ) -> Response:
-        return await _respond(request, await self._builds.get(kind, key, state, make, request))
+        """Answer with a document, or with its JSON, that `make` returns. A history file that cannot be read is 503."""
+
+        async def encode() -> bytes:
+            try:
+                document = await make()
+            except HistoryFileError as error:
+                raise RefusedError(503, str(error)) from None
+            return document if isinstance(document, bytes) else msgspec.json.encode(document)
+
+        return await self._builds.respond(request, kind, key, state, encode, HEADERS, "application/json")
 
     def _describe(self, watch: Watch, window: float) -> schema.Server:
         return build.build_server(watch, self._fleet.clock, window, self._fleet.settings.windows)
@@ -286,7 +285,7 @@ class _Api:
 
 
 async def _respond(request: Request, answer: Body) -> Response:
-    return await answer.respond(request, HEADERS, "application/json", least_bytes=_LEAST_BYTES_TO_COMPRESS)
+    return await answer.respond(request, HEADERS, "application/json")
 
 
 def _longest_history(watch: Watch) -> float:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import api_routes, live_page, metrics_route, runbook_pages
 from uwsgi_headroom.web.host_check import HostCheck, HostPolicy
-from uwsgi_headroom.web.request_values import RETRY_SECONDS, RefusedError
+from uwsgi_headroom.web.request_values import RefusedError
 from uwsgi_headroom.web.shared_builds import EventStreams, SharedBuilds
 
 _REDIRECTS = {"/metrics/": "/metrics", "/runbooks": "/runbooks/", "/servers": "/"}
@@ -54,9 +54,8 @@ def create_application(
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, RefusedError)
     if request.url.path.startswith("/api/"):
-        return api_routes.refuse(request, error)
-    retry = {"Retry-After": str(RETRY_SECONDS)} if error.status == 503 else {}
-    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **retry}
+        return api_routes.refuse(error)
+    headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **error.headers}
     return PlainTextResponse(f"{error}\n", error.status, headers)
 
 

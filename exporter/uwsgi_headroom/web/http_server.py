@@ -379,8 +379,10 @@ class Exchange:
         self.keeps_alive &= not closes and (has_length or self._is_chunked or not self._has_body)
         lines = [b"HTTP/1.1 %d %b" % (status, _PHRASES.get(status, b"")), b"date: " + formatdate(usegmt=True).encode()]
         lines += [b"%b: %b" % header for header in headers]
-        lines += [b"transfer-encoding: chunked"] if self._is_chunked else []
-        lines += [] if self.keeps_alive else [b"connection: close"]
+        if self._is_chunked:
+            lines.append(b"transfer-encoding: chunked")
+        if not self.keeps_alive:
+            lines.append(b"connection: close")
         return b"\r\n".join([*lines, b"", b""])
 
 

@@ -30,12 +30,10 @@ def open_listener(host: str, port: int) -> socket.socket:
         if host and ":" not in host:
             family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         if not host and socket.has_dualstack_ipv6():
-            listener = socket.create_server(
+            return socket.create_server(
                 ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=bounds.LISTEN_QUEUE
             )
-        else:
-            listener = socket.create_server((host, port), family=family, backlog=bounds.LISTEN_QUEUE)
-        return listener
+        return socket.create_server((host, port), family=family, backlog=bounds.LISTEN_QUEUE)
     except OSError as error:
         what = "is in use by another program" if error.errno == 98 else f"is not available ({error.strerror})"
         advice = "choose another address with --web.listen-address HOST:PORT"

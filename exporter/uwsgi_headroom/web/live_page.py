@@ -10,96 +10,63 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
+from graphlib import TopologicalSorter
 from html import escape
 from pathlib import Path
 from urllib.parse import quote
 
-from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from uwsgi_headroom import __version__
-from uwsgi_headroom.documents import build, schema
+from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import Server
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web.api_routes import DOCUMENTS
 from uwsgi_headroom.web.metrics_route import fleet_state
-from uwsgi_headroom.web.request_values import compressible_response, register_text_convertor
+from uwsgi_headroom.web.request_values import register_text_convertor
 from uwsgi_headroom.web.shared_builds import Body, SharedBuilds
 from uwsgi_headroom.words.states import SERVER_STATES
+from uwsgi_headroom.words.template import Facts, fill
 
-_IMPORT = re.compile(r'import (?:\{ (?P<names>[\w$, ]+) \}|\* as (?P<whole>[\w$]+)) from "\./(?P<module>\w+)\.js";')
-_EXPORT = re.compile(r"export (?=(?:const|(?:async )?function|class) (?P<name>[\w$]+))")
-_OTHER = re.compile(r"\s*(?:import|export)\b|.*\bimport\s*[(.]")
+_IMPORT = re.compile(
+    r'^import (?:\{ (?P<names>[\w$, ]+) \}|\* as (?P<whole>[\w$]+)) from "\./(?P<module>\w+)\.js";$', re.MULTILINE
+)
+_EXPORT = re.compile(r"^export (?=(?:const|(?:async )?function|class) ([\w$]+))", re.MULTILINE)
 _COMMENT = re.compile(r"^ *(?://.*|/\*\*(?:[^*]|\*(?!/))*\*/ *)\n", re.MULTILINE)
 
 
-def join(modules: Mapping[str, str], first: str = "main") -> str:
-    """Join the modules that the first one needs. modules: their text, by name. Raises ValueError where a module does
-    not follow the rule, or imports what is not there.
+def join(modules: Mapping[str, str]) -> str:
+    """Join modules to one script. modules: their text, by name. Raises CycleError if they import each other.
 
     The exporter does it once, when the page is first requested, so there is no build step. A module becomes a function
     that runs once, after those that it imports, and returns what it exports. Names of modules stay apart, and the code
-    stays as it is written, but for comments that fill lines. For that, a module follows a rule, which `join` enforces:
+    stays as it is written, but for comments that fill lines. For that, a module follows rules, which a test checks:
 
     * imports are `import { one, other as name } from "./module.js";` or `import * as name from "./module.js";`, on a
       line;
     * exports are `export const`, `export function`, `export async function` or `export class`, at the beginning of a
       line;
-    * no module imports itself, directly or through others;
     * within a text over several lines, no line begins like a comment.
     """
-    exports: dict[str, list[str]] = {}
-    return "".join(_wrap(name, modules[name], exports) for name in _order(modules, first))
+    needed = {name: [found["module"] for found in _IMPORT.finditer(text)] for name, text in modules.items()}
+    return "".join(_wrap(name, modules[name]) for name in TopologicalSorter(needed).static_order())
 
 
-def _order(modules: Mapping[str, str], first: str) -> list[str]:
-    """List modules, each after those that it imports."""
-    ordered: list[str] = []
-
-    def visit(name: str, importers: tuple[str, ...]) -> None:
-        if name in importers:
-            raise ValueError(f"modules import each other: {', '.join(importers[importers.index(name) :])}")
-        if name not in modules:
-            raise ValueError(f"{importers[-1] if importers else 'the page'} imports {name}, which is missing")
-        if name not in ordered:
-            for found in _IMPORT.finditer(modules[name]):
-                visit(found["module"], (*importers, name))
-            ordered.append(name)
-
-    visit(first, ())
-    return ordered
+def _wrap(name: str, text: str) -> str:
+    """Make a function of a module."""
+    exported = ", ".join(_EXPORT.findall(text))
+    body = _EXPORT.sub("", _IMPORT.sub(_bind, _COMMENT.sub("", text)))
+    return f"const ${name} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
 
 
-def _wrap(name: str, text: str, exports: dict[str, list[str]]) -> str:
-    """Make a function of a module. exports: of the modules so far, to which it adds its own."""
-    own = exports[name] = []
-    lines = list(_rewrite(name, _COMMENT.sub("", text), exports))
-    returned = f"return {{ {', '.join(own)} }};\n" if own else ""
-    return f"const ${name} = (() => {{\n{''.join(lines)}{returned}}})();\n"
-
-
-def _rewrite(name: str, text: str, exports: dict[str, list[str]]) -> Iterator[str]:
-    for line in text.splitlines(keepends=True):
-        if found := _IMPORT.fullmatch(line.rstrip("\n")):
-            wanted = [each.partition(" as ")[0].strip() for each in (found["names"] or "").split(",")]
-            if found["names"] and (missing := set(wanted) - set(exports[found["module"]])):
-                raise ValueError(
-                    f"{name} imports {', '.join(sorted(missing))}, which {found['module']} does not export"
-                )
-            names = found["whole"] or f"{{ {found['names'].replace(' as ', ': ')} }}"
-            yield f"const {names} = ${found['module']};\n"
-        elif found := _EXPORT.match(line):
-            exports[name].append(found["name"])
-            yield line[found.end() :]
-        elif _OTHER.match(line):
-            raise ValueError(f"{name}: the page's script cannot have this line: {line.strip()}")
-        else:
-            yield line
+def _bind(found: re.Match[str]) -> str:
+    names = found["whole"] or f"{{ {found['names'].replace(' as ', ': ')} }}"
+    return f"const {names} = ${found['module']};"
 
 
 HEADERS = {
@@ -111,37 +78,34 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 MEDIA_TYPE = "text/html; charset=utf-8"
-LEAST_BYTES_TO_COMPRESS = 8192
 
 
 def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
     """Make the routes: `/`, a page for each server, and static files."""
     register_text_convertor()
 
+    async def show(
+        request: Request, key: Hashable, state: Callable[[], object], shown: list[Watch], count: int, *, alone: bool
+    ) -> Response:
+        async def make() -> bytes:
+            windows = fleet.settings.windows
+            servers = await build.build_servers(shown, fleet.clock, windows[0], windows)
+            return _encode(render_page(servers, count, alone=alone))
+
+        await fleet.wait_for_first(shown)
+        return await builds.respond(request, DOCUMENTS, key, state, make, HEADERS, MEDIA_TYPE)
+
     async def index(request: Request) -> Response:
         watches = fleet.watches()
-
-        async def make() -> bytes:
-            servers = await _describe(fleet, watches)
-            return _encode(render_page(servers, len(servers), alone=len(servers) == 1))
-
-        await fleet.wait_for_first(watches)
-        answer = await builds.get(DOCUMENTS, "page", fleet_state(fleet), make, request)
-        return await _respond(request, answer)
+        return await show(request, "page", fleet_state(fleet), watches, len(watches), alone=len(watches) == 1)
 
     async def one(request: Request) -> Response:
-        watches = fleet.watches()
-        watch = next((watch for watch in watches if watch.name == request.path_params["name"]), None)
+        watches, name = fleet.watches(), request.path_params["name"]
+        watch = next((watch for watch in watches if watch.name == name), None)
         if watch is None:
-            text = render_missing(request.path_params["name"])
-            return HTMLResponse(_encode(text), 404, HEADERS)
-
-        async def make() -> bytes:
-            return _encode(render_page(await _describe(fleet, [watch]), len(watches), alone=True))
-
-        await fleet.wait_for_first([watch])
+            return HTMLResponse(_encode(render_missing(name)), 404, HEADERS)
         state = lambda: (watch.reader.attempts, len(watches))  # noqa: E731
-        return await _respond(request, await builds.get(DOCUMENTS, ("page", watch), state, make, request))
+        return await show(request, ("page", watch), state, [watch], len(watches), alone=True)
 
     async def icon(_request: Request) -> Response:
         return RedirectResponse(url("icon.svg"))
@@ -152,15 +116,6 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
         Route("/favicon.ico", icon),  # browsers request this with a text page
         Route(PATH, serve_asset),
     ]
-
-
-async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
-    windows = fleet.settings.windows
-    return await build.build_servers(watches, fleet.clock, windows[0], windows)
-
-
-async def _respond(request: Request, answer: Body) -> Response:
-    return await answer.respond(request, HEADERS, MEDIA_TYPE, least_bytes=LEAST_BYTES_TO_COMPRESS)
 
 
 def _encode(text: str) -> bytes:
@@ -182,19 +137,19 @@ def path(name: str) -> str:
 
 def render_page(servers: Sequence[Server], count: int, *, alone: bool) -> str:
     """Write the page of these servers. count: of all servers; alone: show the first server instead of a list."""
-    shown = servers[0] if alone else None
-    title = f"{escape(shown.name)} · uwsgi-headroom" if shown else "uwsgi-headroom"
     script, style, data_attributes = f'<script type="module" src="{url(SCRIPT)}"></script>', "", ""
-    if shown:
+    title, name, verdict = "uwsgi-headroom", "uwsgi-headroom", _count(servers)
+    if alone:
+        shown = servers[0]
+        title, name, verdict = f"{escape(shown.name)} · uwsgi-headroom", shown.name, shown.verdict
         style = f'<link rel="stylesheet" href="{url(_UPLOT_STYLE)}">'
         addresses = {"path": shown.path, "page": path(shown.name), "charts": url(_UPLOT)}
         data_attributes = "".join(f' data-{name}="{escape(address)}"' for name, address in addresses.items())
-    first = (shown.name, shown.verdict) if shown else ("uwsgi-headroom", _count(servers))
     return (
         _head(title, style + script)
         + f'<body data-servers="{count}" data-version="{__version__}"{data_attributes}>'
         # Shown until the scripts run.
-        + f'<section class="first"><p>{escape(first[0])}</p><p class="verdict">{escape(first[1])}</p></section>'
+        + f'<section class="first"><p>{escape(name)}</p><p class="verdict">{escape(verdict)}</p></section>'
         + f"<noscript><main>{_summary(servers)}</main></noscript></body></html>\n"
     )
 
@@ -233,16 +188,16 @@ def _summary(servers: Sequence[Server]) -> str:
 
 
 def _count(servers: Sequence[Server]) -> str:
-    down = sum(server.state == "down" for server in servers)
-    state = f"{down} down" if down else "all up" if len(servers) > 1 else "up"
-    return f"{len(servers)} server{'s' if len(servers) != 1 else ''}, {state}"
+    down, several = sum(server.state == "down" for server in servers), len(servers) > 1
+    facts: Facts = {"servers": len(servers), "down": down or None, "several": several}
+    return fill("{servers:server}, [down? {down} down][several, not down? all ][not down? up]", facts)
 
 
 def _row(server: Server) -> str:
     state = " ".join(SERVER_STATES[server.state])
     judged = "" if server.state == "down" else f", {server.status}"
     unknown = "".join(
-        f"<li>{escape(u.what)}{f' of {escape(u.socket)}' if u.socket else ''}: {escape(u.why)}" for u in server.unknown
+        f"<li>{escape(' of '.join(filter(None, [u.what, u.socket])))}: {escape(u.why)}" for u in server.unknown
     )
     version = f"uWSGI {escape(server.version)} {server.kind}" if server.version else ""
     return (
@@ -256,29 +211,16 @@ FOLDER = Path(__file__).with_name("static")
 PATH = "/static/{version}/{name:path}"
 
 _TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_PERMANENTLY = "public, max-age=31536000, immutable"
-
-
-class Asset(Struct, frozen=True):
-    """A file, plain and compressed."""
-
-    plain: bytes
-    compressed: bytes
-    media_type: str
 
 
 @cache
-def load_assets() -> dict[str, Asset]:
+def load_assets() -> dict[str, Body]:
     """Read every served file, by its path below the folder, and join the modules to the script."""
     modules = sorted(FOLDER.glob("*.js"))
     script = join({path.stem: path.read_text("utf-8") for path in modules}).encode()
     paths = [path for path in sorted(FOLDER.rglob("*")) if path.suffix in _TYPES and path not in modules]
     files = {path.relative_to(FOLDER).as_posix(): path.read_bytes() for path in paths}
-    return {name: _asset(name, plain) for name, plain in {SCRIPT: script, **files}.items()}
-
-
-def _asset(name: str, plain: bytes) -> Asset:
-    return Asset(plain, gzip.compress(plain, 9, mtime=0), _TYPES[Path(name).suffix])
+    return {name: Body(plain, gzip.compress(plain, 9, mtime=0)) for name, plain in {SCRIPT: script, **files}.items()}
 
 
 @cache
@@ -297,16 +239,17 @@ def url(name: str) -> str:
 
 async def serve_asset(request: Request) -> Response:
     """Serve a file. A path with another version, from a page of another exporter, gets the current file."""
-    asset = load_assets().get(request.path_params["name"])
+    name = request.path_params["name"]
+    asset = load_assets().get(name)
     if asset is None:
         return PlainTextResponse("no such file\n", 404)
-    same = request.path_params["version"] == version()
+    caching = {version(): "public, max-age=31536000, immutable"}
     headers = {
-        "Cache-Control": _PERMANENTLY if same else "no-cache",
+        "Cache-Control": caching.get(request.path_params["version"], "no-cache"),
         "ETag": f'"{version()}"',
         "Vary": "Accept-Encoding",
         "X-Content-Type-Options": "nosniff",
     }
     if f'"{version()}"' in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
-    return compressible_response(request, asset.plain, headers, asset.media_type, compressed=asset.compressed)
+    return await asset.respond(request, headers, _TYPES[Path(name).suffix])

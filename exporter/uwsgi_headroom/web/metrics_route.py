@@ -69,8 +69,8 @@ def _serve_all(fleet: Fleet, builds: SharedBuilds) -> _Endpoint:
             return await _render_all(fleet, await fleet.observe(wait=0.0), openmetrics=openmetrics)
 
         await fleet.wait_for_first(fleet.watches())
-        answer = await builds.get(_SCRAPES, ("metrics", openmetrics), fleet_state(fleet), make, request)
-        return await answer.respond(request, _headers(openmetrics=openmetrics))
+        key, headers = ("metrics", openmetrics), _headers(openmetrics=openmetrics)
+        return await builds.respond(request, _SCRAPES, key, fleet_state(fleet), make, headers)
 
     return metrics
 
@@ -110,9 +110,8 @@ def _serve_probe(fleet: Fleet, probed: ProbedServers, builds: SharedBuilds) -> _
         async def make() -> bytes:
             return await _render_one(fleet, watch, seconds, openmetrics=openmetrics)
 
-        key = "probe", watch, openmetrics
-        answer = await builds.get(_PROBES, key, lambda: watch.reader.attempts, make, request)
-        return await answer.respond(request, {**_PROBE_HEADERS, **_headers(openmetrics=openmetrics)})
+        key, headers = ("probe", watch, openmetrics), {**_PROBE_HEADERS, **_headers(openmetrics=openmetrics)}
+        return await builds.respond(request, _PROBES, key, lambda: watch.reader.attempts, make, headers)
 
     return probe
 

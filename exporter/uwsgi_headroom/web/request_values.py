@@ -7,7 +7,7 @@ Also registers a path parameter for any text, because names of servers may conta
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
@@ -24,11 +24,14 @@ RETRY_SECONDS = 2
 
 
 class RefusedError(Exception):
-    """The request is refused. `status` is the HTTP status; with 503, a retry may succeed."""
+    """The request is refused. `status` is the HTTP status; with 503, a retry may succeed, as its `headers` say."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+        self.headers: dict[str, str] = {}
+        if status == 503:
+            self.headers["Retry-After"] = str(RETRY_SECONDS)
 
 
 def read_parameter(request: Request, name: str) -> str:
@@ -125,27 +128,6 @@ def accepts_gzip(header: str) -> bool:
     codings = dict(_parse_header(header))
     parameters = codings.get("gzip", codings.get("*"))
     return parameters is not None and not _is_refused(parameters)
-
-
-def compressible_response(
-    request: Request,
-    body: bytes,
-    headers: Mapping[str, str],
-    media_type: str | None = None,
-    *,
-    status: int = 200,
-    compressed: bytes | None = None,
-    least_bytes: int = 0,
-) -> Response:
-    """Make a response, compressed if the client accepts gzip and the body has at least `least_bytes`.
-
-    headers: must contain `Vary: Accept-Encoding` and, without a media type, `Content-Type`. compressed: the compressed
-    body, if it exists already.
-    """
-    if len(body) >= least_bytes and accepts_gzip(request.headers.get("accept-encoding", "")):
-        body = compressed or compress(body)
-        headers = {**headers, "Content-Encoding": "gzip"}
-    return PiecewiseResponse(body, status, headers, media_type)
 
 
 class PiecewiseResponse(Response):

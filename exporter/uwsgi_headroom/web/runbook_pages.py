@@ -14,14 +14,12 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from html import escape
 from importlib import resources
-from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from uwsgi_headroom.analysis.findings import RUNBOOKS
-from uwsgi_headroom.stats.server import Worker
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.web import bounds, live_page
 from uwsgi_headroom.web.request_values import read_parameter
@@ -29,10 +27,8 @@ from uwsgi_headroom.web.runbook_text import (
     MEANINGS,
     PIDS,
     Runbook,
-    Style,
     Target,
     describe_target,
-    fill_code,
     render_blocks,
     render_inline,
     split_runbook,
@@ -51,17 +47,12 @@ _TEXT_HEADERS = {"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Op
 
 
 @cache
-def read_runbooks() -> Mapping[str, str]:
-    """Read the Markdown of every runbook once, by name, sorted by name."""
+def load_runbooks() -> Mapping[str, Runbook]:
+    """Read every runbook once, by name, sorted by name. Requests look names up here and never build a path from a
+    name."""
     files = resources.files("uwsgi_headroom").joinpath("runbooks").iterdir()
     texts = {file.name[:-3]: file.read_text("utf-8") for file in files if file.name.endswith(".md")}
-    return dict(sorted(texts.items()))
-
-
-@cache
-def load_runbooks() -> Mapping[str, Runbook]:
-    """Load every runbook, by name. Requests look names up here and never build a path from a name."""
-    return {name: split_runbook(text) for name, text in read_runbooks().items()}
+    return {name: split_runbook(text) for name, text in sorted(texts.items())}
 
 
 def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
@@ -73,14 +64,14 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
     async def show_page(request: Request) -> Response:
         code = request.path_params["name"]
         name = RUNBOOKS.get(code, code)
-        runbook = load_runbooks().get(name)
-        if runbook is None and not _CODE.fullmatch(code):
-            return _missing()
-        server = read_parameter(request, "server")
-        if runbook is None:
-            is_watched = any(watch.name == server for watch in fleet.watches())
-            return RedirectResponse(live_page.path(server)) if is_watched else _missing()
-        return await _show(fleet, builds, request, name, lambda target: render_runbook(runbook, target, server))
+        if runbook := load_runbooks().get(name):
+            missing = read_parameter(request, "server")
+            return await _show(fleet, builds, request, name, lambda target: render_runbook(runbook, target, missing))
+        if _CODE.fullmatch(code):
+            server = read_parameter(request, "server")
+            if any(watch.name == server for watch in fleet.watches()):
+                return RedirectResponse(live_page.path(server))
+        return _missing()
 
     return [
         Route("/runbooks/", show_list),
@@ -90,8 +81,9 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
 
 
 async def _show_text(request: Request) -> Response:
-    text = read_runbooks().get(request.path_params["name"])
-    return _missing() if text is None else PlainTextResponse(text, headers=_TEXT_HEADERS)
+    if runbook := load_runbooks().get(request.path_params["name"]):
+        return PlainTextResponse(runbook.text, headers=_TEXT_HEADERS)
+    return _missing()
 
 
 def _missing() -> Response:
@@ -99,7 +91,7 @@ def _missing() -> Response:
 
 
 async def _show(
-    fleet: Fleet, builds: SharedBuilds, request: Request, name: str, render: Callable[[Target | None], str]
+    fleet: Fleet, builds: SharedBuilds, request: Request, name: str, render: Callable[[Target], str]
 ) -> Response:
     """Show a runbook, or the list if the name is empty, for the server and the worker of the request."""
     server, worker = read_parameter(request, "server"), read_parameter(request, "worker")
@@ -107,15 +99,13 @@ async def _show(
     exporter = find_exporter_address(request)
 
     async def make() -> bytes:
-        target = describe_target(watch, exporter, worker) if watch else None
+        target = describe_target(watch, exporter, worker) if watch else Target()
         # A name in the URL may contain bytes that are not UTF-8.
         return render(target).encode("utf-8", "replace")
 
     key = "runbook", name, server, watch, worker, exporter
-    answer = await builds.get(_RUNBOOKS, key, lambda: watch and watch.reader.attempts, make, request)
-    return await answer.respond(
-        request, live_page.HEADERS, live_page.MEDIA_TYPE, least_bytes=live_page.LEAST_BYTES_TO_COMPRESS
-    )
+    state = lambda: watch and watch.reader.attempts  # noqa: E731
+    return await builds.respond(request, _RUNBOOKS, key, state, make, live_page.HEADERS, live_page.MEDIA_TYPE)
 
 
 _HOST = re.compile(r"[A-Za-z0-9._-]+(:[0-9]+)?|\[[0-9A-Fa-f:.]+\](:[0-9]+)?")
@@ -131,79 +121,56 @@ _MOST_WORKERS = 64
 """Most workers to choose from: a longer list would hide the runbook."""
 
 
-def render_list(runbooks: Mapping[str, Runbook], target: Target | None) -> str:
-    style = _style(target)
+def render_list(runbooks: Mapping[str, Runbook], target: Target) -> str:
     items = "".join(
-        f'<li><a href="{escape(_address(name, target))}">{escape(name)}</a>'
-        f"<p>{render_inline(runbook.summary, style)}</p>"
+        f'<li><a href="{escape(target.address(name))}">{escape(name)}</a>'
+        f"<p>{render_inline(runbook.summary, target)}</p>"
         for name, runbook in runbooks.items()
     )
-    return _page("Runbooks", f'{_navigation(target)}<h1>Runbooks</h1><ul class="list">{items}</ul>')
+    return _page("Runbooks", target, f'<h1>Runbooks</h1><ul class="list">{items}</ul>')
 
 
-def render_runbook(runbook: Runbook, target: Target | None, missing: str = "") -> str:
+def render_runbook(runbook: Runbook, target: Target, missing: str = "") -> str:
     """Write a runbook, for a server if given. missing: the name of a requested server that does not exist."""
-    style = _style(target)
+    title = escape(runbook.title)
     needed = used_placeholders(runbook.body)
+    whom = _describe(target, needed, runbook.title) if target.name else _placeholders(needed, missing)
     return _page(
-        runbook.title,
-        f"{_navigation(target, runbook.title)}<h1>{escape(runbook.title)}</h1>"
-        f'<p class="summary">{render_inline(runbook.summary, style)}</p>'
-        + (_describe(target, needed, runbook.title) if target else _placeholders(needed, missing))
-        + render_blocks(runbook.body, style)
-        + f'<footer><a href="/runbooks/{escape(runbook.title)}.md">This runbook as text</a></footer>',
+        title,
+        target,
+        f'<h1>{title}</h1><p class="summary">{render_inline(runbook.summary, target)}</p>'
+        f'<section class="target">{whom}</section>{render_blocks(runbook.body, target)}'
+        f'<footer><a href="/runbooks/{title}.md">This runbook as text</a></footer>',
+        ("All runbooks", target.address("")),
     )
-
-
-def _style(target: Target | None) -> Style:
-    values = target.values if target else {}
-    return Style(
-        code=lambda code, language: fill_code(code, language, values), address=lambda name: _address(name, target)
-    )
-
-
-def _address(name: str, target: Target | None, worker: Worker | None = None) -> str:
-    """Return the URL of a runbook, or of the list if the name is empty, for the same server and worker, or for another
-    worker."""
-    if target is None:
-        return f"/runbooks/{name}"
-    query = {"server": target.name}
-    if chosen := worker or target.chosen:
-        query["worker"] = str(chosen.worker_id)
-    return f"/runbooks/{name}?{urlencode(query)}"
-
-
-def _navigation(target: Target | None, title: str = "") -> str:
-    links = [(live_page.path(target.name), target.name)] if target else []
-    links.append(("/", "All servers"))
-    links += [(_address("", target), "All runbooks")] if title else []
-    return "<nav>" + " ".join(f'<a href="{escape(address)}">{escape(text)}</a>' for address, text in links) + "</nav>"
 
 
 def _describe(target: Target, needed: set[str], title: str) -> str:
     """Write the server of the commands, the placeholders without a value, and the workers to choose from."""
-    unknown = sorted(needed - target.values.keys() - ({"WORKER_PID"} if target.workers else set()))
-    missing = "".join(f"<li><mark>{name}</mark>: {_meaning(name)}; not known here." for name in unknown)
-    return (
-        f'<section class="target"><p>Commands are filled in for <b>{escape(target.name)}</b>. '
-        f"Run them on its host, as root.</p>"
-        + (_choice(target, title) if "WORKER_PID" in needed and target.workers else "")
-        + (f"<p>Fill in yourself:</p><ul>{missing}</ul>" if missing else "")
-        + (f"<p>No PID is filled in: {escape(target.doubt)}.</p>" if target.doubt and needed & PIDS else "")
-        + "</section>"
-    )
+    parts = [f"<p>Commands are filled in for <b>{escape(target.name)}</b>. Run them on its host, as root.</p>"]
+    unknown = needed - target.values.keys()
+    if "WORKER_PID" in needed and target.workers:
+        parts.append(_choice(target, title))
+        unknown -= {"WORKER_PID"}
+    if unknown:
+        missing = "".join(f"<li><mark>{name}</mark>: {_meaning(name)}; not known here." for name in sorted(unknown))
+        parts.append(f"<p>Fill in yourself:</p><ul>{missing}</ul>")
+    if target.doubt and needed & PIDS:
+        parts.append(f"<p>No PID is filled in: {escape(target.doubt)}.</p>")
+    return "".join(parts)
 
 
 def _choice(target: Target, title: str) -> str:
     workers = sorted(target.workers, key=lambda worker: worker.worker_id)[:_MOST_WORKERS]
     chosen = target.chosen
     links = " ".join(
-        f'<a href="{escape(_address(title, target, worker))}"'
+        f'<a href="{escape(target.address(title, worker))}"'
         f"{' aria-current=true' if worker == chosen else ''}>{worker.worker_id}</a>"
         for worker in workers
     )
-    pid = target.values.get("WORKER_PID", "not known")
-    which = f"worker {chosen.worker_id}, PID {pid}" if chosen and chosen in workers else "choose the worker"
+    which = "choose the worker"
+    if chosen and chosen in workers:
+        which = f"worker {chosen.worker_id}, PID {target.values.get('WORKER_PID', 'not known')}"
     return f'<p>For <mark>WORKER_PID</mark>: {which}</p><p class="choice">{links}</p>'
 
 
@@ -212,16 +179,23 @@ def _placeholders(needed: set[str], missing: str) -> str:
     why = f"There is no server <b>{escape(missing)}</b> now. " if missing else ""
     rows = "".join(f"<li><mark>{name}</mark>: {_meaning(name)}." for name in MEANINGS if name in needed)
     return (
-        f'<section class="target"><p>{why}Run commands on the server\'s host, as root, and replace:</p><ul>{rows}</ul>'
-        "<p>To have them filled in, open the runbook from a finding on a server's page.</p></section>"
+        f"<p>{why}Run commands on the server's host, as root, and replace:</p><ul>{rows}</ul>"
+        "<p>To have them filled in, open the runbook from a finding on a server's page.</p>"
     )
 
 
 def _meaning(name: str) -> str:
-    return render_inline(MEANINGS[name], Style(code=lambda code, _language: escape(code), address=str))
+    return re.sub("`(.*?)`", r"<code>\1</code>", escape(MEANINGS[name]))
 
 
-def _page(title: str, body: str) -> str:
+def _page(title: str, target: Target, body: str, *links: tuple[str, str]) -> str:
+    """Write a page. title, body: HTML; links: the text and URL of more links above it."""
+    named = [("All servers", "/"), *links]
+    if target.name:
+        named.insert(0, (target.name, live_page.path(target.name)))
+    above = " ".join(f'<a href="{escape(address)}">{escape(text)}</a>' for text, address in named)
     return live_page.render_document(
-        f"{escape(title)} · uwsgi-headroom", f"<main class=runbook>{body}</main>", [live_page.url("runbook.css")]
+        f"{title} · uwsgi-headroom",
+        f"<main class=runbook><nav>{above}</nav>{body}</main>",
+        [live_page.url("runbook.css")],
     )

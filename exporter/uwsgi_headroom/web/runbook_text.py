@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
 from unicodedata import bidirectional
+from urllib.parse import urlencode
 
 from msgspec import Struct
 
@@ -76,14 +77,25 @@ def used_placeholders(text: str) -> set[str]:
 
 
 class Target(Struct, frozen=True):
-    """The server for which a runbook is filled in. workers: those with a process; chosen: the one that the commands
-    mean, None if none is chosen; doubt: why the kernel does not prove its PIDs, if they are not known for that."""
+    """The server for which a runbook is filled in; without a name, for none. workers: those with a process; chosen: the
+    one that the commands mean, None if none is chosen; doubt: why the kernel does not prove its PIDs, if they are not
+    known for that."""
 
-    name: str
-    values: Values
+    name: str = ""
+    values: Values = {}
     workers: tuple[Worker, ...] = ()
     chosen: Worker | None = None
     doubt: str | None = None
+
+    def address(self, runbook: str, worker: Worker | None = None) -> str:
+        """The URL of a runbook, or of the list if the name is empty, for the same server and worker, or for another
+        worker."""
+        if not self.name:
+            return f"/runbooks/{runbook}"
+        query = {"server": self.name}
+        if chosen := worker or self.chosen:
+            query["worker"] = str(chosen.worker_id)
+        return f"/runbooks/{runbook}?{urlencode(query)}"
 
 
 def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
@@ -101,9 +113,12 @@ def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
         workers = [each for each in reading.snapshot.workers if each.pid and not reading.process_is_missing(each)]
     only = workers[0] if len(workers) == 1 else None
     worker = next((worker for worker in workers if str(worker.worker_id) == chosen), only)
-    values |= collect_pids(reading.host, workers, worker) if reading else {}
+    doubt = None
+    if reading:
+        values |= collect_pids(reading.host, workers, worker)
+        doubt = reading.host.off
     typeable = {name: value for name, value in values.items() if is_typeable(value)}
-    return Target(watch.name, typeable, tuple(workers), worker, reading.host.off if reading else None)
+    return Target(watch.name, typeable, tuple(workers), worker, doubt)
 
 
 def collect_pids(host: HostFacts, workers: Sequence[Worker], chosen: Worker | None) -> dict[str, str]:
@@ -134,19 +149,12 @@ class UnknownMarkdownError(ValueError):
 
 
 class Runbook(Struct, frozen=True):
-    """The parts of a runbook. summary: what is wrong, and the effect on users."""
+    """A runbook and its parts. summary: what is wrong, and the effect on users."""
 
+    text: str
     title: str
     summary: str
     body: str
-
-
-class Style(Struct, frozen=True):
-    """Functions that write code and links. code: turns a snippet and its language ("" for inline code) into safe HTML;
-    address: turns the name of a runbook into its URL, unescaped."""
-
-    code: Callable[[str, str], str]
-    address: Callable[[str], str]
 
 
 def split_runbook(text: str) -> Runbook:
@@ -154,26 +162,28 @@ def split_runbook(text: str) -> Runbook:
     title, summary, body = text.split("\n\n", 2)
     if not title.startswith("# ") or not body.startswith("## "):
         raise UnknownMarkdownError(f"not a runbook: {title!r}")
-    return Runbook(title.removeprefix("# "), summary, body)
+    return Runbook(text, title.removeprefix("# "), summary, body)
 
 
-def render_blocks(text: str, style: Style) -> str:
+def render_blocks(text: str, target: Target) -> str:
     """Render a part of a runbook to HTML. Raises UnknownMarkdownError."""
     lines = text.splitlines()
     html = []
     while lines:
-        html.append(_take_block(lines, style))
+        html.append(_take_block(lines, target))
     return "".join(html)
 
 
-def render_inline(text: str, style: Style) -> str:
+def render_inline(text: str, target: Target) -> str:
     """Render text without blocks to HTML. Raises UnknownMarkdownError."""
     html, end = [], 0
     for match in _INLINE.finditer(text):
         html.append(_plain(text[end : match.start()]))
         code, label, name = match.groups()
-        link = f'<a href="{escape(style.address(name))}">{_plain(label)}</a>' if name else ""
-        html.append(link or f"<code>{style.code(code, '')}</code>")
+        if name:
+            html.append(f'<a href="{escape(target.address(name))}">{_plain(label)}</a>')
+        else:
+            html.append(f"<code>{fill_code(code, '', target.values)}</code>")
         end = match.end()
     return "".join([*html, _plain(text[end:])])
 
@@ -184,24 +194,24 @@ def _plain(text: str) -> str:
     return escape(text)
 
 
-def _take_block(lines: list[str], style: Style) -> str:
+def _take_block(lines: list[str], target: Target) -> str:
     """Remove the first block from the lines, and render it."""
     first = lines[0]
     if not first.strip():
         del lines[0]
         return ""
     if fence := _FENCE.fullmatch(first):
-        return _take_code(lines, fence[1], style)
+        return _take_code(lines, fence[1], target)
     if first.startswith("## "):
-        return f"<h2>{render_inline(lines.pop(0)[3:], style)}</h2>"
+        return f"<h2>{render_inline(lines.pop(0)[3:], target)}</h2>"
     if first.startswith("| "):
-        return _take_table(lines, style)
+        return _take_table(lines, target)
     for tag, mark in _ITEM.items():
         if mark.match(first):
-            return _take_list(lines, tag, mark, style)
+            return _take_list(lines, tag, mark, target)
     if not first[0].isalnum() and first[0] not in "`[":
         raise UnknownMarkdownError(f"a line that begins with {first[0]!r}: {first!r}")
-    return f"<p>{render_inline(' '.join(_take_while(lines, lambda line: bool(line.strip()))), style)}</p>"
+    return f"<p>{render_inline(' '.join(_take_while(lines, lambda line: bool(line.strip()))), target)}</p>"
 
 
 def _take_while(lines: list[str], wanted: Callable[[str], bool]) -> list[str]:
@@ -211,23 +221,23 @@ def _take_while(lines: list[str], wanted: Callable[[str], bool]) -> list[str]:
     return taken
 
 
-def _take_code(lines: list[str], language: str, style: Style) -> str:
+def _take_code(lines: list[str], language: str, target: Target) -> str:
     del lines[0]
     code = _take_while(lines, lambda line: line != "```")
     if not lines:
         raise UnknownMarkdownError("code that does not end")
     del lines[0]
-    rows = "\n".join(f"<code>{style.code(row, language)}</code>" for row in code)
+    rows = "\n".join(f"<code>{fill_code(row, language, target.values)}</code>" for row in code)
     return f'<pre class="{language}">{rows}</pre>'
 
 
-def _take_table(lines: list[str], style: Style) -> str:
+def _take_table(lines: list[str], target: Target) -> str:
     taken = _take_while(lines, lambda line: line.startswith("|"))
     head, *rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in (taken[0], *taken[2:])]
     if not taken[1:] or set(taken[1]) != set("|-") or any(len(row) != len(head) for row in rows):
         raise UnknownMarkdownError(f"a table that is not regular: {head}")
-    cells = ["".join(f"<td>{render_inline(cell, style)}" for cell in row) for row in rows]
-    heads = "".join(f"<th>{render_inline(cell, style)}" for cell in head)
+    cells = ["".join(f"<td>{render_inline(cell, target)}" for cell in row) for row in rows]
+    heads = "".join(f"<th>{render_inline(cell, target)}" for cell in head)
     return f"<table><thead><tr>{heads}<tbody>{''.join(f'<tr>{row}' for row in cells)}</table>"
 
 
@@ -235,12 +245,12 @@ def _is_indented(width: int, line: str) -> bool:
     return not line.strip() or line.startswith(" " * width)
 
 
-def _take_list(lines: list[str], tag: str, mark: re.Pattern[str], style: Style) -> str:
+def _take_list(lines: list[str], tag: str, mark: re.Pattern[str], target: Target) -> str:
     """Take a list: items with the blocks indented below them. An item's text is one paragraph."""
     items = []
     while lines and (found := mark.match(lines[0])):
         width = found.end()
         first = lines.pop(0)[width:]
         below = _take_while(lines, partial(_is_indented, width))
-        items.append(f"<li>{render_blocks(chr(10).join([first, *(line[width:] for line in below)]), style)}")
+        items.append(f"<li>{render_blocks(chr(10).join([first, *(line[width:] for line in below)]), target)}")
     return f"<{tag}>{''.join(items)}</{tag}>"

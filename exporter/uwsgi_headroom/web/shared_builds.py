@@ -8,8 +8,8 @@
   Figures of the exporter itself change without a reading: in an answer they are up to its kind's `seconds` old.
 * No answer from before a reload of the configuration is given after it, whether the reload succeeded or failed.
 * Builds that wait, and answers that are kept, are few. A request beyond that is refused with 503 and Retry-After.
-* No document is made without listeners. A listener that reads too slowly misses documents: only the newest one is kept,
-  and at most a connection's buffer of data waits for it (`http_server` ends connections that read too slowly).
+* No document is made without listeners. A listener that reads too slowly misses documents: at most a connection's
+  buffer of data waits for it (`http_server` ends connections that read too slowly).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
 
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.web import bounds
-from uwsgi_headroom.web.request_values import RETRY_SECONDS, RefusedError, accepts_gzip, compress, compressible_response
+from uwsgi_headroom.web.request_values import RETRY_SECONDS, PiecewiseResponse, RefusedError, accepts_gzip, compress
 
 AGAIN = 3.0
 """A new answer every four times as long as its build takes, at most: so one document that many clients request takes a
@@ -55,39 +55,38 @@ class BuildKind(Struct, frozen=True):
     seconds: float
 
 
+_LEAST_BYTES = 8192
+"""From this size on, compression saves a packet."""
+
+
 class Body:
-    """The body of a response, compressed once for all clients that accept gzip."""
+    """The body of a response, compressed once for all clients that accept gzip. compressed: its gzip; empty before."""
 
-    def __init__(self, plain: bytes) -> None:
-        self.plain = plain
-        self._compressed: asyncio.Future[bytes] | None = None
+    def __init__(self, plain: bytes, compressed: bytes = b"") -> None:
+        self.plain, self.compressed = plain, compressed
+        self._compressing: asyncio.Task[None] | None = None
 
-    async def compress(self) -> bytes:
-        """Return the body in gzip. A large one is compressed in a thread, as zlib releases Python's lock."""
-        if self._compressed is None:
-            if len(self.plain) >= _LARGE_BYTES:
-                self._compressed = asyncio.ensure_future(asyncio.to_thread(compress, self.plain))
-            else:
-                self._compressed = asyncio.get_running_loop().create_future()
-                self._compressed.set_result(compress(self.plain))
-        return await asyncio.shield(self._compressed)
+    async def respond(self, request: Request, headers: Mapping[str, str], media_type: str | None = None) -> Response:
+        """Make a response. headers: must contain `Vary: Accept-Encoding` and, without a media type, `Content-Type`."""
+        is_worth = self.compressed or len(self.plain) >= _LEAST_BYTES
+        if not is_worth or not accepts_gzip(request.headers.get("accept-encoding", "")):
+            return PiecewiseResponse(self.plain, 200, headers, media_type)
+        if not self.compressed:
+            self._compressing = self._compressing or asyncio.create_task(self._compress(), name="gzip")
+            await asyncio.shield(self._compressing)
+        return PiecewiseResponse(self.compressed, 200, {**headers, "Content-Encoding": "gzip"}, media_type)
 
-    async def respond(
-        self, request: Request, headers: Mapping[str, str], media_type: str | None = None, *, least_bytes: int = 0
-    ) -> Response:
-        """Make a response, as `compressible_response` does."""
-        is_large = len(self.plain) >= least_bytes
-        wants_gzip = is_large and accepts_gzip(request.headers.get("accept-encoding", ""))
-        compressed = await self.compress() if wants_gzip else None
-        return compressible_response(
-            request, self.plain, headers, media_type, compressed=compressed, least_bytes=least_bytes
-        )
+    async def _compress(self) -> None:
+        """Compress a large body in a thread, as zlib releases Python's lock."""
+        if len(self.plain) >= _LARGE_BYTES:
+            self.compressed = await asyncio.to_thread(compress, self.plain)
+        else:
+            self.compressed = compress(self.plain)
 
     @property
     def size(self) -> int:
         """Bytes in memory."""
-        is_compressed = self._compressed is not None and self._compressed.done() and not self._compressed.exception()
-        return len(self.plain) + (len(self._compressed.result()) if self._compressed and is_compressed else 0)
+        return len(self.plain) + len(self.compressed)
 
 
 class _Kept(Struct, frozen=True):
@@ -155,6 +154,19 @@ class SharedBuilds:
         if isinstance(result, RefusedError):  # an exception that several requests raise would grow
             raise RefusedError(result.status, str(result))
         return result
+
+    async def respond(
+        self,
+        request: Request,
+        kind: BuildKind,
+        key: Hashable,
+        state: Callable[[], object],
+        build: Build,
+        headers: Mapping[str, str],
+        media_type: str | None = None,
+    ) -> Response:
+        """Respond with the answer that `get` returns."""
+        return await (await self.get(kind, key, state, build, request)).respond(request, headers, media_type)
 
     def close(self) -> None:
         """Cancel every build, and refuse all later ones, because the exporter is stopping."""
@@ -259,100 +271,70 @@ MakeDocument = Callable[[], Awaitable[bytes | None]]
 """Makes a document; None ends the stream. Raises RefusedError if the exporter is too busy for one now."""
 
 
+def pause_seconds(key: Hashable, now: float) -> float:
+    """The time until the next document of a stream. Streams of one key have the same instants, so that they share each
+    build; those of other keys have others, so that builds do not wait for each other."""
+    return EVERY_SECONDS - (now + hash(key) % 997 / 997) % EVERY_SECONDS
+
+
 class EventStreams:
-    """The open streams, by key."""
+    """The open streams, of which each takes the newest document when its listener has accepted the one before."""
 
     def __init__(self, most: int = bounds.MOST_STREAMS) -> None:
         self.open = 0
         self._most = most
-        self._closed = False
-        self._channels: dict[Hashable, _Channel] = {}
+        self._is_closed = False
+        self._waits: set[asyncio.Future[bytes | None]] = set()
 
     def is_full(self) -> bool:
         """Whether no further stream is allowed."""
         return self.open >= self._most
 
     def response(self, key: Hashable, make: MakeDocument) -> StreamingResponse:
-        """Make a stream of the documents that `make` returns. Streams with the same key share the documents."""
+        """Make a stream of the documents that `make` returns."""
         return _Response(self, key, make)
 
     def close(self) -> None:
         """End all streams, and each later one as soon as it begins, because the exporter is stopping."""
-        self._closed = True
-        for channel in self._channels.values():
-            channel.end()
+        self._is_closed = True
+        for wait in self._waits:
+            wait.cancel()
 
-    @contextlib.contextmanager
-    def subscribe(self, key: Hashable, make: MakeDocument) -> Iterator[AsyncIterator[bytes]]:
-        """Receive the events of a key, from the newest on, until the block ends."""
-        channel = self._channels.get(key)
-        if channel is None or channel.ended:
-            channel = self._channels[key] = _Channel(make)
-        if self._closed:
-            channel.end()
-        self.open += 1
-        channel.listeners += 1
-        try:
-            yield channel.events()
-        finally:
-            self.open -= 1
-            channel.listeners -= 1
-            if not channel.listeners:
-                channel.end()
-                if self._channels.get(key) is channel:
-                    del self._channels[key]
-
-
-class _Channel:
-    """Makes documents one after another for all listeners of a key."""
-
-    def __init__(self, make: MakeDocument) -> None:
-        self.listeners = 0
-        self.ended = False
-        self._newest = b""
-        self._next = asyncio.Event()
-        self._make = make
-        self._task = asyncio.create_task(self._run(), name="stream")
-
-    async def events(self) -> AsyncIterator[bytes]:
+    async def events(self, key: Hashable, make: MakeDocument) -> AsyncGenerator[bytes, None]:
+        """The events of a stream, in parts, so that no listener needs a copy of a document."""
         yield b"retry: %d\n\n" % (1000 * RETRY_SECONDS)
-        while not self.ended:
-            following = self._next
-            if self._newest:
-                yield self._newest
-            await following.wait()
+        while not self._is_closed:
+            with contextlib.suppress(RefusedError):
+                document = await self._wait(make())
+                if document is None:
+                    return
+                for part in (b"data: ", document, b"\n\n"):
+                    yield part
+            await self._wait(asyncio.sleep(pause_seconds(key, asyncio.get_running_loop().time()), None))
 
-    def end(self) -> None:
-        self.ended = True
-        self._task.cancel()
-        self._next.set()
-
-    async def _run(self) -> None:
-        """Make documents until `make` returns None. Listeners end with this, even if `make` is cancelled."""
+    async def _wait(self, work: Awaitable[bytes | None]) -> bytes | None:
+        """Wait for work; None if the exporter is stopping."""
+        wait = asyncio.ensure_future(work)
+        self._waits.add(wait)
         try:
-            while True:
-                with contextlib.suppress(RefusedError):
-                    if (document := await self._make()) is None:
-                        return
-                    self._newest = b"data: %b\n\n" % document
-                    previous, self._next = self._next, asyncio.Event()
-                    previous.set()
-                await asyncio.sleep(EVERY_SECONDS)
-        except Exception:  # noqa: BLE001 - an internal error about one server must end only its own streams
-            _log.error("internal error", exc_info=True)
+            await asyncio.wait({wait})
+            return None if wait.cancelled() else wait.result()
         finally:
-            self.ended = True
-            self._next.set()
+            self._waits.discard(wait)
+            wait.cancel()
 
 
 class _Response(StreamingResponse):
-    """A response that subscribes to its key while it is being sent."""
+    """A response that is an open stream while it is being sent."""
 
     def __init__(self, streams: EventStreams, key: Hashable, make: MakeDocument) -> None:
         super().__init__((), media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
         self._streams, self._key, self._make = streams, key, make
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._streams.subscribe(self._key, self._make) as events:
-            self.body_iterator = events
-            await super().__call__(scope, receive, send)
+        self._streams.open += 1
+        try:
+            async with contextlib.aclosing(self._streams.events(self._key, self._make)) as self.body_iterator:
+                await super().__call__(scope, receive, send)
+        finally:
+            self._streams.open -= 1

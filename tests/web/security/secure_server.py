@@ -42,15 +42,21 @@ class SecureServer(Struct, frozen=True):
 
     def get(self, path: str = "/", login: str = "", client: str = "", tls: bool = True) -> tuple[int, str]:
         """Make a request; returns status and body. login: `name:password`; client: the name of a certificate."""
-        connection = (
-            http.client.HTTPSConnection(*self.address, timeout=60, context=self.trust(client))
-            if tls
-            else http.client.HTTPConnection(*self.address, timeout=60)
-        )
+        connection = self.connect(client) if tls else http.client.HTTPConnection(*self.address, timeout=60)
         with contextlib.closing(connection):
             connection.request("GET", path, headers=basic(login) if login else {})
             response = connection.getresponse()
             return response.status, response.read().decode()
+
+    def ask(self, **headers: str | bytes) -> tuple[int, http.client.HTTPMessage]:
+        """Make a request over TLS with these headers; returns status and headers."""
+        with contextlib.closing(self.connect()) as connection:
+            connection.request("GET", "/", headers=headers)
+            response = connection.getresponse()
+            return response.status, response.headers
+
+    def connect(self, client: str = "") -> http.client.HTTPSConnection:
+        return http.client.HTTPSConnection(*self.address, timeout=60, context=self.trust(client))
 
     def trust(self, client: str = "") -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(self.directory / "ca.pem"))
@@ -59,7 +65,7 @@ class SecureServer(Struct, frozen=True):
         return context
 
     def serial(self) -> str:
-        with contextlib.closing(http.client.HTTPSConnection(*self.address, timeout=60, context=self.trust())) as client:
+        with contextlib.closing(self.connect()) as client:
             client.connect()
             return str(client.sock.getpeercert()["serialNumber"])
 

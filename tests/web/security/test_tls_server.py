@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import http.client
 import logging
 import socket
 import ssl
@@ -52,33 +51,24 @@ def test_only_the_right_login_passes(server):
     assert [status for status, _ in refused] == [401, 401, 401]
     assert len({body for _, body in refused}) == 1
     assert server.get(login=LOGIN) == (200, "ok")
-    client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
-    with contextlib.closing(client):
-        client.request("GET", "/", headers={"Authorization": "Basic " + "A" * 20_000})
-        assert client.getresponse().status == 431
+    assert server.ask(Authorization="Basic " + "A" * 20_000)[0] == 431
 
 
 def test_each_answer_has_the_configured_headers(server):
     """Refusals too; and a refusal asks for a login."""
-    for login, status in ((LOGIN, 200), ("", 401)):
-        client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
-        with contextlib.closing(client):
-            client.request("GET", "/", headers=basic(login) if login else {})
-            response = client.getresponse()
-            assert response.status == status
-            assert response.headers["x-frame-options"] == "deny"
-            assert response.headers["strict-transport-security"] == "max-age=9"
-            assert (response.headers["www-authenticate"] or "").startswith("Basic realm=") == (status == 401)
+    for login, expected in ((basic(LOGIN), 200), ({}, 401)):
+        status, headers = server.ask(**login)
+        assert status == expected
+        assert headers["x-frame-options"] == "deny"
+        assert headers["strict-transport-security"] == "max-age=9"
+        assert (headers["www-authenticate"] or "").startswith("Basic realm=") == (status == 401)
 
 
 @pytest.mark.parametrize(
     "value", ["Basic !!!", "Basic", "Bearer x", "Basic " + "QUFB" * 1500, "\xff\xfe", "Basic Og=="]
 )
 def test_rubbish_instead_of_a_login(server, value):
-    client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
-    with contextlib.closing(client):
-        client.request("GET", "/", headers={"Authorization": value.encode("latin-1")})
-        assert client.getresponse().status in (401, 429)
+    assert server.ask(Authorization=value.encode("latin-1"))[0] in (401, 429)
 
 
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"G", b"POST /x HTTP/1.0\r\n\r\n", b"OPTIONS"])
@@ -255,17 +245,15 @@ def test_client_certificates(tmp_path, config, client, status):
 def test_a_certificate_changes_during_traffic(tmp_path, monkeypatch):
     """A renewed certificate is served without a restart; an open connection goes on; a broken one changes nothing."""
     monkeypatch.setattr(live_config, "LOOK_SECONDS", 0.05)
-    with secure_server(tmp_path, TLS) as server:
-        client = http.client.HTTPSConnection(*server.address, timeout=60, context=server.trust())
-        with contextlib.closing(client):
-            client.request("GET", "/")
-            assert client.getresponse().read() == b"ok"
-            first = server.serial()
-            write_pair(tmp_path, "server", authority().issue_cert("127.0.0.1"))
-            wait_until(lambda: server.serial() != first, what="the new certificate")
-            second = server.serial()
-            (tmp_path / "server.pem").write_text("broken")
-            wait_until(lambda: server.live._loaded[1] == live_config._look_at(tmp_path / "server.pem"), what="the look")
-            assert server.serial() == second
-            client.request("GET", "/")
-            assert client.getresponse().read() == b"ok"
+    with secure_server(tmp_path, TLS) as server, contextlib.closing(server.connect()) as client:
+        client.request("GET", "/")
+        assert client.getresponse().read() == b"ok"
+        first = server.serial()
+        write_pair(tmp_path, "server", authority().issue_cert("127.0.0.1"))
+        wait_until(lambda: server.serial() != first, what="the new certificate")
+        second = server.serial()
+        (tmp_path / "server.pem").write_text("broken")
+        wait_until(lambda: server.live._loaded[1] == live_config._look_at(tmp_path / "server.pem"), what="the look")
+        assert server.serial() == second
+        client.request("GET", "/")
+        assert client.getresponse().read() == b"ok"

@@ -103,7 +103,7 @@ def test_each_file_is_recorded(tmp_path):
         ("rate_limit:\n  brust: 3\n", 2, "did you mean 'burst'?"),
         (f"{TLS}  client_auth_type: RequireAnyClientCert\n", 4, "write RequireAndVerifyClientCert"),
         (f"{TLS}  curve_preferences: [X25519, CurveP256]\n", 4, "one curve only"),
-        (f"{TLS}  max_version: TLS11\n", 4, "OpenSSL refuses TLS11"),
+        (f"{TLS}  max_version: TLS11\n", 4, "OpenSSL refuses it"),
         (f'basic_auth_users:\n  "\\ud800": {HASH}\n', 2, "half of a surrogate pair"),
         ("basic_auth_users:\n  a: secret\n", 2, "uwsgi-headroom hash-password"),
     ],

@@ -42,9 +42,10 @@ def name_client(peer: Address, here: Address) -> str:
     A client on this machine is its user, whichever local address it has. Another one is its IPv4 address, or its IPv6
     network of 64 bits, as a host has that many addresses.
     """
-    network = find_network(peer[0] if peer else "")
+    if not peer or not (network := find_network(peer[0])):
+        return ""
     try:
-        return f"user {_ask_user(peer, here)}" if network else network
+        return f"user {_ask_user(peer, here)}"
     except (OSError, struct.error, ValueError):  # no socket of this machine, or the kernel does not say
         return network
 
@@ -88,10 +89,8 @@ class RateLimiter:
         self._limit: RateLimit | None = None
         self._tokens, self._last = 0.0, 0.0
 
-    def allows(self, limit: RateLimit | None) -> bool:
+    def allows(self, limit: RateLimit) -> bool:
         """Whether one more request may be answered. With another limit than before, the bucket is full again."""
-        if limit is None:
-            return True
         now = time.monotonic()
         if limit != self._limit:
             self._limit, self._tokens = limit, float(limit.burst)
@@ -133,14 +132,14 @@ class Gate:
         await (refusal or self._app)(scope, receive, send)
 
     async def _refuse(self, config: WebConfig, scope: Scope) -> ASGIApp | None:
-        if not self._limiter.allows(config.rate_limit):
-            return _respond(
-                HTTPStatus.TOO_MANY_REQUESTS, math.ceil(config.rate_limit.interval if config.rate_limit else 1)
-            )
-        if not config.users:
-            return None
-        verdict = await self._judge(config, scope)
-        return None if verdict.status == HTTPStatus.OK else _respond(verdict.status, math.ceil(verdict.retry_after))
+        limit = config.rate_limit
+        if limit and not self._limiter.allows(limit):
+            return _respond(HTTPStatus.TOO_MANY_REQUESTS, limit.interval)
+        if config.users:
+            verdict = await self._judge(config, scope)
+            if verdict.status != HTTPStatus.OK:
+                return _respond(verdict.status, verdict.retry_after)
+        return None
 
     async def _judge(self, config: WebConfig, scope: Scope) -> Decided:
         if self._login is None:
@@ -156,12 +155,12 @@ class Gate:
             self._login.close()
 
 
-def _respond(status: HTTPStatus, retry_after: int) -> PlainTextResponse:
+def _respond(status: HTTPStatus, retry_after: float) -> PlainTextResponse:
     headers = {"Cache-Control": "no-store"}
     if status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = _CHALLENGE
     else:
-        headers["Retry-After"] = str(max(1, retry_after))
+        headers["Retry-After"] = str(max(1, math.ceil(retry_after)))
     return PlainTextResponse(_SENTENCES[status], status, headers)
 
 

@@ -15,7 +15,6 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -73,7 +72,7 @@ _VERIFY = {"none": ssl.CERT_NONE, "if_given": ssl.CERT_OPTIONAL, "required": ssl
 def make_context(tls: TlsConfig) -> ssl.SSLContext:
     """Make the context. Raises ConfigError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = TLS_VERSIONS["TLS13" if tls.ciphers == () else tls.least_version]
+    context.minimum_version = TLS_VERSIONS[tls.least_version]
     context.maximum_version = TLS_VERSIONS[tls.most_version]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_CIPHER_SERVER_PREFERENCE
     if not tls.server_chooses_cipher:
@@ -200,8 +199,7 @@ def _look_at(path: Path) -> _Signature:
 
 def _refuse_weaker(before: WebConfig, after: WebConfig) -> None:
     """Raise ConfigError if a protection is gone, or if TLS begins or ends: the listeners keep their scheme."""
-    lost = list(_lost(before, after))
-    if lost:
+    if lost := _list_lost(before, after):
         raise ConfigError(
             f"without {' and '.join(lost)}, it would be weaker than before: restart the exporter if you want that"
         )
@@ -209,22 +207,21 @@ def _refuse_weaker(before: WebConfig, after: WebConfig) -> None:
         raise ConfigError("to turn TLS on, restart the exporter")
 
 
-def _lost(before: WebConfig, after: WebConfig) -> Iterator[str]:
-    if before.users and not after.users:
-        yield "basic_auth_users"
-    if before.rate_limit and not after.rate_limit:
-        yield "rate_limit"
-    if before.tls and not after.tls:
-        yield "tls_server_config"
+def _list_lost(before: WebConfig, after: WebConfig) -> list[str]:
+    """The keys whose protection is gone."""
+    lost: dict[str, object] = {
+        "basic_auth_users": before.users and not after.users,
+        "rate_limit": before.rate_limit and not after.rate_limit,
+        "tls_server_config": before.tls and not after.tls,
+    }
     if before.tls and after.tls:
-        order = ("none", "if_given", "required")
-        if order.index(after.tls.client_auth) < order.index(before.tls.client_auth):
-            yield f"client_auth_type as strict as {before.tls.client_auth!r}"
-        if before.tls.allowed_sans is not None and after.tls.allowed_sans is None:
-            yield "client_allowed_sans"
-        if before.tls.least_version > after.tls.least_version:
-            yield "min_version"
-        if before.tls.ciphers is not None and after.tls.ciphers is None:
-            yield "cipher_suites"
-        if before.tls.curve and not after.tls.curve:
-            yield "curve_preferences"
+        old, new = before.tls, after.tls
+        strict = list(_VERIFY).index
+        lost |= {
+            f"client_auth_type as strict as {old.client_auth!r}": strict(new.client_auth) < strict(old.client_auth),
+            "client_allowed_sans": old.allowed_sans is not None and new.allowed_sans is None,
+            "min_version": old.least_version > new.least_version,
+            "cipher_suites": old.ciphers and not new.ciphers and new.least_version == "TLS12",
+            "curve_preferences": old.curve and not new.curve,
+        }
+    return [key for key, is_lost in lost.items() if is_lost]

@@ -33,7 +33,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import bcrypt
 from msgspec import Struct
@@ -120,6 +120,17 @@ MOST_REPEATED_PER_CLIENT = 3
 
 _MOST_TURNS = 1024  # whose turns are remembered
 
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+def _put_last(table: dict[_K, _V], key: _K, value: _V, most: int) -> None:
+    """Put an entry at the end of a table, and drop its first ones beyond the most."""
+    table.pop(key, None)
+    table[key] = value
+    while len(table) > most:
+        del table[next(iter(table))]
+
 
 class Decided(Struct, frozen=True):
     """The answer to a login: 200, 401, 429 or 503. retry_after: seconds, for the last two."""
@@ -192,10 +203,7 @@ class LoginQueue:
             return None
         first = min(waiting, key=self._order())
         del self._waiting[first.token]
-        self._turns.pop(first.client, None)
-        self._turns[first.client] = None
-        while len(self._turns) > _MOST_TURNS:
-            del self._turns[next(iter(self._turns))]
+        _put_last(self._turns, first.client, None, _MOST_TURNS)
         return first
 
     def _order(self) -> Callable[[Candidate], tuple[int, int]]:
@@ -209,13 +217,13 @@ class LoginQueue:
             return None
         if rivals[0].repeated:
             order = self._order()
-            last = max(rivals, key=order)
-            return last if order(last) > order(candidate) else None
-        if candidate.repeated:
-            return _latest_of_largest(rivals)
-        loser = _latest_of_largest(rivals)
-        places = Counter(each.client for each in rivals)
-        return loser if places[loser.client] > places[candidate.client] + 1 else None
+            loser = max(rivals, key=order)
+            must_leave = order(loser) <= order(candidate)
+        else:
+            loser = _latest_of_largest(rivals)
+            places = Counter(each.client for each in rivals)
+            must_leave = not candidate.repeated and places[loser.client] <= places[candidate.client] + 1
+        return None if must_leave else loser
 
 
 def _find_rivals(candidate: Candidate, others: Sequence[Candidate]) -> list[Candidate] | None:
@@ -267,12 +275,10 @@ class Throttle:
     def record_failure(self, client: str) -> None:
         """Count a wrong password."""
         now = self._now()
-        count, last = self._failures.pop(client, (0, now))
+        count, last = self._failures.get(client, (0, now))
         if now - last > FORGET_SECONDS:
             count = 0
-        self._failures[client] = (count + 1, now)
-        while len(self._failures) > MOST_CLIENTS:
-            del self._failures[next(iter(self._failures))]
+        _put_last(self._failures, client, (count + 1, now), MOST_CLIENTS)
 
 
 _WAYS = 8
@@ -362,7 +368,7 @@ class Login:
         stored = users.get(name)
         token = self._hash(name, password, stored or b"")
         if stored is not None and token in self._right:
-            self._right[token] = self._right.pop(token)
+            _put_last(self._right, token, None, MOST_REMEMBERED)
             return RIGHT
         if token in self._wrong:
             return WRONG
@@ -449,9 +455,7 @@ class Login:
 
     def _conclude(self, candidate: Candidate, *, right: bool) -> None:
         if right:
-            self._right[candidate.token] = None
-            while len(self._right) > MOST_REMEMBERED:
-                del self._right[next(iter(self._right))]
+            _put_last(self._right, candidate.token, None, MOST_REMEMBERED)
         else:
             self._wrong.add(candidate.token, candidate.since)
             self._new.record_failure(candidate.client)

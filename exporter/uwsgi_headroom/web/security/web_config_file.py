@@ -28,13 +28,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 import yaml
 from msgspec import Struct
 
 from uwsgi_headroom.config.defaults import PASSWORD_COST_RANGE
 from uwsgi_headroom.config.yaml_file import YamlNodes, compose, read_file
+
+_V = TypeVar("_V")
 
 ClientAuth = Literal["none", "if_given", "required"]
 """Whether a client certificate is verified: never, if the client has one, or always; then a client without is refused.
@@ -45,7 +47,7 @@ ClientAuth = Literal["none", "if_given", "required"]
 class TlsConfig:
     """The key `tls_server_config`. cert, key, client_ca: a file, or PEM text.
 
-    ciphers: OpenSSL's names for TLS 1.2, None for OpenSSL's default; empty: TLS 1.3 only. curve: OpenSSL's name, or "".
+    ciphers: OpenSSL's names for TLS 1.2, empty for OpenSSL's default. curve: OpenSSL's name, or "" for its default.
     allowed_sans: None if every name in a verified client certificate will do. where: the line, for messages.
     """
 
@@ -56,7 +58,7 @@ class TlsConfig:
     allowed_sans: frozenset[str] | None = None
     least_version: Literal["TLS12", "TLS13"] = "TLS12"
     most_version: Literal["TLS12", "TLS13"] = "TLS13"
-    ciphers: tuple[str, ...] | None = None
+    ciphers: tuple[str, ...] = ()
     server_chooses_cipher: bool = True
     curve: str = ""
     where: str = ""
@@ -108,12 +110,9 @@ of OpenSSL's here."""
 
 CURVES = {"CurveP256": "prime256v1", "CurveP384": "secp384r1", "CurveP521": "secp521r1", "X25519": "X25519"}
 
-LEAST_VERSIONS: dict[str, Literal["TLS12", "TLS13"]] = {
-    "TLS10": "TLS12",
-    "TLS11": "TLS12",
-    "TLS12": "TLS12",
-    "TLS13": "TLS13",
-}
+MOST_VERSIONS: dict[str, Literal["TLS12", "TLS13"]] = {"TLS12": "TLS12", "TLS13": "TLS13"}
+
+LEAST_VERSIONS: dict[str, Literal["TLS12", "TLS13"]] = {"TLS10": "TLS12", "TLS11": "TLS12", **MOST_VERSIONS}
 """The lowest version that is really accepted: OpenSSL's security level refuses the versions before TLS 1.2."""
 
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
@@ -144,8 +143,18 @@ _CLIENT_AUTH: dict[str, ClientAuth] = {
     "RequireAndVerifyClientCert": "required",
 }
 
-_UNVERIFIED = ("RequireAnyClientCert", "RequireClientCert")
-
+_UNVERIFIED = (
+    "would accept any certificate that a client makes for itself, and Python's TLS cannot do that; write "
+    "RequireAndVerifyClientCert, with client_ca_file"
+)
+_BROKEN = "is broken, and OpenSSL refuses it: write TLS12 or TLS13"
+_REFUSED = {
+    "RequireAnyClientCert": _UNVERIFIED,
+    "RequireClientCert": _UNVERIFIED,
+    "TLS10": _BROKEN,
+    "TLS11": _BROKEN,
+}
+"""Why a value that the toolkit accepts is refused."""
 
 _MOST_COST = PASSWORD_COST_RANGE[1]
 
@@ -215,66 +224,68 @@ class _WebConfigFile(YamlNodes):
         return text.encode()
 
     def _rate_limit(self, node: yaml.Node | None) -> RateLimit | None:
-        keys = self._mapping(node, ("interval", "burst"))
-        interval, burst = keys.get("interval"), keys.get("burst")
-        seconds = 0.0
-        if interval is not None and not self._is_null(interval):
+        keys = self._present(node, ("interval", "burst"))
+        seconds, count = 0.0, 0
+        if interval := keys.get("interval"):
             try:
                 seconds = parse_duration(self._string(interval))
             except ValueError:
                 self._fail(interval, "expected a duration with its unit, such as 1s or 200ms")
-        count = 0
-        if burst is not None and not self._is_null(burst):
+        if burst := keys.get("burst"):
             text = self._string(burst)
             if not (text.isascii() and text.isdigit()) or burst.tag != "tag:yaml.org,2002:int":
                 self._fail(burst, "expected a number of requests")
             count = min(int(text[:9]), _LARGEST_BURST)
         if not seconds:
             return None
-        if not count:
-            self._fail(node or burst, "a limit needs `burst`, of 1 at least: without it no request would be answered")  # type: ignore[arg-type]
+        if node and not count:
+            self._fail(node, "a limit needs `burst`, of 1 at least: without it no request would be answered")
         return RateLimit(seconds, count)
 
     def _tls(self, node: yaml.Node | None) -> TlsConfig | None:
         """The section, None if it turns TLS off."""
-        keys = self._mapping(node, _KEYS)
-        least = self._version(keys.get("min_version"), "TLS12")
-        most = self._version(keys.get("max_version"), "TLS13")
-        ciphers = self._ciphers(keys.get("cipher_suites"))
-        curve = self._curve(keys.get("curve_preferences"))
-        server_chooses = self._flag(keys.get("prefer_server_cipher_suites"), default=True)
-        names = keys.get("client_allowed_sans")
-        sans = None
-        if names is not None and not self._is_null(names):
-            sans = frozenset(self._string(each) for each in self._list(names))
-        given = {name: text for name in _ENABLING if name in keys and (text := self._string(keys[name]))}
-        if node is None or not keys:
+        if node is None or not self._mapping(node, _KEYS):
             return None
+        keys = self._present(node, _KEYS)
+        least = self._pick(keys.get("min_version"), LEAST_VERSIONS, "TLS12")
+        most = self._pick(keys.get("max_version"), MOST_VERSIONS, "TLS13")
+        suites = self._pick_each(keys.get("cipher_suites"), CIPHERS)
+        ciphers = tuple(dict.fromkeys(filter(None, suites)))
+        if suites and not ciphers:
+            least = "TLS13"
+        curves = self._pick_each(keys.get("curve_preferences"), CURVES)
+        if len(curves) > 1:
+            self._fail(
+                keys["curve_preferences"],
+                "Python's TLS can be limited to one curve only: name one, or leave curve_preferences out for OpenSSL's",
+            )
+        given = {name: text for name in _ENABLING if name in keys and (text := self._string(keys[name]))}
         if not given:
             self._fail(node, "TLS needs cert_file and key_file (or cert and key); without both, nothing is encrypted")
         for name in ("cert", "key"):
             if name not in given and f"{name}_file" not in given:
                 self._fail(node, f"one of {name} and {name}_file is missing")
         client_auth = self._client_auth(keys, given)
-        if sans is not None and client_auth == "none":
+        sans = keys.get("client_allowed_sans")
+        if sans and client_auth == "none":
             self._fail(
-                keys["client_allowed_sans"],
+                sans,
                 "client_allowed_sans protects nothing unless certificates are verified: write "
                 "client_auth_type: RequireAndVerifyClientCert",
             )
-        if most == "TLS12" and (least == "TLS13" or ciphers == ()):
+        if most < least:
             self._fail(node, "no version of TLS is left between min_version, max_version and cipher_suites")
         return TlsConfig(
             cert=self._file_or_text(given, "cert"),
             key=self._file_or_text(given, "key"),
             client_ca=self._file_or_text(given, "client_ca") or None,
             client_auth=client_auth,
-            allowed_sans=sans,
+            allowed_sans=frozenset(map(self._string, self._list(sans))) if sans else None,
             least_version=least,
             most_version=most,
             ciphers=ciphers,
-            server_chooses_cipher=server_chooses,
-            curve=curve,
+            server_chooses_cipher=self._flag(keys.get("prefer_server_cipher_suites"), default=True),
+            curve="".join(curves),
             where=self._where(node),
         )
 
@@ -284,50 +295,27 @@ class _WebConfigFile(YamlNodes):
         return Path(self._directory, file) if file else given.get(name, "")
 
     def _client_auth(self, keys: dict[str, yaml.Node], given: dict[str, str]) -> ClientAuth:
-        text = given.get("client_auth_type", "")
-        if text in _UNVERIFIED:
+        kind = self._pick(keys.get("client_auth_type"), _CLIENT_AUTH, "none")
+        ca = next((keys[name] for name in ("client_ca_file", "client_ca") if name in given), None)
+        if ca and given.get("client_auth_type", "NoClientCert") == "NoClientCert":
             self._fail(
-                keys["client_auth_type"],
-                f"{text} would accept any certificate that a client makes for itself, and Python's TLS cannot do that; "
-                "write RequireAndVerifyClientCert, with client_ca_file",
+                ca, "a client CA needs client_auth_type: RequireAndVerifyClientCert; without it, nothing is verified"
             )
-        if text not in _CLIENT_AUTH:
-            known = ", ".join(name for name in _CLIENT_AUTH if name)
-            self._fail(keys["client_auth_type"], f"{text!r} is not one of {known}")
-        has_ca = "client_ca" in given or "client_ca_file" in given
-        if has_ca and text in ("", "NoClientCert"):
-            self._fail(
-                keys.get("client_ca_file") or keys["client_ca"],
-                "a client CA needs client_auth_type: RequireAndVerifyClientCert; without it, nothing is verified",
-            )
-        return _CLIENT_AUTH[text]
+        return kind
 
-    def _version(self, node: yaml.Node | None, default: Literal["TLS12", "TLS13"]) -> Literal["TLS12", "TLS13"]:
-        if node is None or self._is_null(node):
+    def _present(self, node: yaml.Node | None, known: tuple[str, ...]) -> dict[str, yaml.Node]:
+        """The values by key, without null, which is none in Go."""
+        return {name: value for name, value in self._mapping(node, known).items() if not self._is_null(value)}
+
+    def _pick(self, node: yaml.Node | None, choices: Mapping[str, _V], default: _V) -> _V:
+        """What the name in a node stands for."""
+        if node is None:
             return default
-        text = self._string(node)
-        if text not in LEAST_VERSIONS:
-            self._fail(node, f"{text!r} is not one of {', '.join(LEAST_VERSIONS)}")
-        if default == "TLS13" and text in ("TLS10", "TLS11"):
-            self._fail(node, f"OpenSSL refuses {text}, which is broken: write TLS12 or TLS13")
-        return LEAST_VERSIONS[text]
+        name = self._string(node)
+        if name not in choices:
+            reason = _REFUSED.get(name) or f"is not one of {', '.join(filter(None, choices))}"
+            self._fail(node, f"{name!r} {reason}")
+        return choices[name]
 
-    def _ciphers(self, node: yaml.Node | None) -> tuple[str, ...] | None:
-        names = self._list(node)
-        for name in names:
-            if self._string(name) not in CIPHERS:
-                self._fail(name, f"{self._string(name)!r} is not one of {', '.join(CIPHERS)}")
-        ciphers = (CIPHERS[self._string(name)] for name in names)
-        return tuple(dict.fromkeys(filter(None, ciphers))) if names else None
-
-    def _curve(self, node: yaml.Node | None) -> str:
-        names = self._list(node)
-        for name in names:
-            if self._string(name) not in CURVES:
-                self._fail(name, f"{self._string(name)!r} is not one of {', '.join(CURVES)}")
-        if len(names) > 1:
-            self._fail(
-                names[1],
-                "Python's TLS can be limited to one curve only: name one, or leave curve_preferences out for OpenSSL's",
-            )
-        return CURVES[self._string(names[0])] if names else ""
+    def _pick_each(self, node: yaml.Node | None, choices: Mapping[str, str]) -> list[str]:
+        return [self._pick(each, choices, "") for each in self._list(node)]

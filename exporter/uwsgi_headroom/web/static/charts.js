@@ -1,6 +1,6 @@
 // Charts over time, of lines and stacked areas, drawn by uPlot. Our own legend shows the newest values, or the values under the pointer.
 
-import { colour, hatching, onColours } from "./canvas.js";
+import { colour, FONT as font, hatching, onColours } from "./canvas.js";
 import { listen, steer, stepped } from "./cursor.js";
 import { afterFrame, el, mark } from "./dom.js";
 import { Legend } from "./legend.js";
@@ -12,6 +12,7 @@ const HEIGHT = 190;
 const DECADES = [-4, -3, -2, -1, 0, 1, 2, 3].map((power) => 10 ** power);
 const WIDE = 300; // ratio of a logarithmic scale from which on only powers of ten are written
 const TOGETHER = "time"; // the charts with one pointer
+const NOWHERE = { left: -10, top: -10 };
 const LEAST_DRAG = 6; // pixels: a shorter drag is a click
 const NEAR = 8; // pixels: the legend names an event this close to the pointer
 const MARGIN = 0.1; // share of a limit, as room above it: a full queue is one longer than its limit
@@ -50,33 +51,32 @@ export class Lines {
     this.legend = new Legend(options.legend, (at) => this.#toggle(this.#lines[at].column));
     this.place = el("div", { class: "lines", role: "img", "aria-label": name });
     this.node = el("div", { class: "chart" }, this.legend.node, this.place);
-    this.#set(lines);
+    this.#order(lines);
+    this.#list();
     new ResizeObserver(([entry]) => this.#resize(Math.floor(entry.contentRect.width))).observe(this.place);
     onColours(() => this.#rebuild());
     turns = (turns ?? (globalThis.uPlot ? Promise.resolve() : load())).then(() => new Promise((next) => {
       if (!this.#plot) this.#rebuild();
       afterFrame(next);
     }));
-    steer(this.place, (across) => this.#step(across), () => this.#plot?.setCursor({ left: -10, top: -10 }, true, true));
+    steer(this.place, (across) => this.#step(across), () => this.#plot?.setCursor(NOWHERE, true, true));
   }
 
   /** Show the history, with new lines if given. limit: {value, name}, drawn as a horizontal line. */
-  show(history, lines = null, limit = null) {
+  show(history, lines = this.#lines, limit = null) {
     this.#history = history;
     this.#limit = limit;
     this.legend.limit(limit?.name ?? null);
-    const others = lines && lines.map((line) => line.column).join() !== this.#lines.map((line) => line.column).join();
-    if (others) this.#set(lines);
-    else if (lines) this.#order(lines);
-    if (others) this.#rebuild();
-    else if (this.#plot) this.#plot.setData(this.#data());
+    const isSame = String(lines.map((line) => line.column)) === String(this.#lines.map((line) => line.column));
+    this.#order(lines);
+    if (!isSame) this.#list();
+    if (isSame && this.#plot) this.#plot.setData(this.#data());
     else this.#rebuild();
     this.#tell(this.#pointed());
   }
 
-  #set(lines) {
-    this.#order(lines);
-    this.legend.list(lines, ({ column }) => this.#off.has(column));
+  #list() {
+    this.legend.list(this.#lines, ({ column }) => this.#off.has(column));
   }
 
   // Takes a line out of the chart, or brings it back. What is stacked on it moves.
@@ -123,7 +123,6 @@ export class Lines {
   #settings() {
     const { format, log, unit, least = 0 } = this.#options;
     const axis = { stroke: colour("dim"), grid: { stroke: colour("line"), width: 1 }, ticks: { show: false } };
-    const font = "12px system-ui, sans-serif";
     const limits = (plot, low, high) => [0, (Math.max(least, high ?? 0, this.#inReach(high), this.#distant(high)) || 1) * 1.08];
     const decades = (plot, low, high) => [
       Math.max(log.lowest, Math.min(log.from, low ?? log.from)),
@@ -267,7 +266,7 @@ export class Lines {
 
 /** Move the pointer of all charts to an instant; null takes it away. */
 export function aim(time) {
-  for (const plot of globalThis.uPlot?.sync("time").plots ?? []) plot.setCursor({ left: time === null ? -10 : plot.valToPos(time, "x"), top: time === null ? -10 : 1 });
+  for (const plot of globalThis.uPlot?.sync(TOGETHER).plots ?? []) plot.setCursor(time === null ? NOWHERE : { left: plot.valToPos(time, "x"), top: 1 });
 }
 
 /** The values to write beside a logarithmic scale: 1, 2 and 5 times powers of ten that are within it. */

@@ -1,45 +1,39 @@
 // The page's controls, keys with their help, and the choices that a copied URL brings along.
 
 import { el } from "./dom.js";
-import * as format from "./format.js";
 
-/** A choice of one option {name, value}: radio buttons, so that arrow keys work. */
-export function choice(legend, options, chosen, change) {
+/** Show a choice of one option {name, value} in a node: radio buttons, so that arrow keys work. It is made again if its
+ * options or the chosen one differ, with the focus that it had. */
+export function offer(node, legend, options, chosen, change) {
+  const shown = JSON.stringify([options.map(({ name }) => name), chosen]);
+  if (node.dataset.offered === shown) return;
+  const hadFocus = node.contains(document.activeElement);
+  node.dataset.offered = shown;
   const inputs = options.map((option) => {
     const id = `${legend}-${option.value}`.replace(/\W+/g, "-");
     const input = el("input", { type: "radio", name: legend, id, value: option.value, change: () => change(option) });
     input.checked = option.value === chosen;
     return [input, el("label", { for: id }, option.name)];
   });
-  return el("fieldset", { class: "choice" }, el("legend", {}, legend), ...inputs.flat());
-}
-
-/** Show a choice in a node: made again if its options or the chosen one differ, with the focus that it had. */
-export function offer(node, legend, options, chosen, change) {
-  const shown = JSON.stringify([options.map(({ name }) => name), chosen]);
-  if (node.dataset.offered === shown) return;
-  const hadFocus = node.contains(document.activeElement);
-  node.dataset.offered = shown;
-  node.replaceChildren(choice(legend, options, chosen, change));
+  node.replaceChildren(el("fieldset", { class: "choice" }, el("legend", {}, legend), ...inputs.flat()));
   if (hadFocus) node.querySelector(":checked").focus();
 }
 
-/** The windows that a server's document names. */
-export const windowsOf = (document) =>
-  document.windows.map((window) => ({ value: window.asked, name: format.duration(window.asked) }));
+/** Whether such a button is on. */
+export const isOn = (button) => button.getAttribute("aria-pressed") === "true";
 
-/** A button that is on or off. */
-export function toggle(off, on, change, isOn = false) {
+/** A button that is on or off. texts: of both states. */
+export function toggle(texts, change, isPressed = false) {
   const button = el("button", {
     type: "button",
-    "aria-pressed": String(isOn),
+    "aria-pressed": String(isPressed),
     click: () => {
-      const pressed = button.getAttribute("aria-pressed") !== "true";
+      const pressed = !isOn(button);
       button.setAttribute("aria-pressed", String(pressed));
-      button.textContent = pressed ? on : off;
+      button.textContent = texts[Number(pressed)];
       change(pressed);
     },
-  }, isOn ? on : off);
+  }, texts[Number(isPressed)]);
   return button;
 }
 

@@ -47,13 +47,6 @@ export function panel(title, explanation, ...body) {
   return el("section", { class: "panel", "aria-label": title }, el("div", { class: "title" }, heading, hint), ...body);
 }
 
-/** Give a panel another title and explanation. */
-export function retitle(node, title, explanation) {
-  mark(node, "aria-label", title);
-  say(node.querySelector("h2"), title);
-  say(node.querySelector(".hint"), explanation);
-}
-
 /** A panel that folds. It starts folded on a phone, to shorten the page. */
 export function folding(title, explanation, ...body) {
   const head = el("summary", { class: "title" }, el("h2", {}, title), " ", el("span", { class: "hint" }, explanation));

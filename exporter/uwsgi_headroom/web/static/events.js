@@ -33,7 +33,7 @@ export class Events {
         if (!answer.ok) return false;
         const journal = await answer.json();
         this.add(journal.events);
-        next = journal.next ?? null; // an earlier exporter sends all at once
+        next = journal.next;
       }
       this.#since = now - seconds;
       return true;
@@ -80,8 +80,8 @@ export function listed() {
   const deploy = el("p", { class: "said" });
   const none = el("p", { class: "hint" });
   const more = el("p", { class: "hint" });
-  const node = panel("Events", "newest first; charts mark them, several that are close together as the worst of them", deploy, none, el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list, more));
-  node.classList.add("wide");
+  const scroll = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list, more);
+  const node = panel("Events", "newest first; charts mark them, several that are close together as the worst of them", deploy, none, scroll);
   let newest = null;
   return {
     node,

@@ -6,9 +6,9 @@ import { Findings, isOurs } from "./findings.js";
 import * as format from "./format.js";
 import { lineOf } from "./keys.js";
 import { clock } from "./moments.js";
-import { LIMITS, STATES, STATUS } from "./words.js";
+import { STATES, STATUS } from "./words.js";
 
-const LEAST_ROOM = 1.1; // headroom that is none: no status makes it look like any
+const [NONE, LITTLE] = [1.05, 1.1]; // headroom that reads 1.0x, and 1.1x: no status makes it look like any
 const LAST_WORDS = 3; // messages of the log of a server that is down
 const BEFORE = 60; // seconds: earlier messages are about something else
 const ROLL_BACK = "Roll back, if that reload was a deploy";
@@ -52,10 +52,12 @@ export class Headline {
     mark(this.node, "data-status", status);
     mark(this.node, "data-kind", kind);
     this.figure.hidden = !isCurrent || !(headroom?.factor || headroom?.far?.length || headroom?.other);
-    const left = room(document);
-    mark(this.figure, "data-none", left < LEAST_ROOM);
-    say(this.factor, left === Infinity && headroom?.other ? "unknown" : isNone(left) ? "no" : left < headroom?.factor ? format.factor(left) : amount(headroom));
-    say(this.unit, isNone(left) ? "headroom left" : name(headroom, left));
+    const [left, line] = [room(document), lineOf(document, "headroom")?.parts ?? []];
+    const first = left < headroom?.factor ? [format.factor(left), ", until requests wait"] : line;
+    const [factor, ...then] = left < NONE ? ["no", " left"] : first;
+    mark(this.figure, "data-none", left < LITTLE);
+    say(this.factor, factor?.replace("not known", "?").replace("at most", "≤"));
+    say(this.unit, `headroom${then.join("")}`);
     say(this.chip, chip);
     say(this.since, since);
     say(this.verdict, unmarked(title));
@@ -159,22 +161,10 @@ function counted(findings) {
   return parts.filter(Boolean).join(", ");
 }
 
-/** The factor by which load can grow: `>100x` if the known limits are all far away. */
-export const amount = (headroom) => (!headroom?.factor && headroom?.far?.length ? ">100x" : format.factor(headroom?.factor));
-
-/** The factor by which load can grow until requests wait, which is mostly before a limit, or until the first limit. If
- * they wait already, and it is OK, until the first limit. */
+/** The factor by which load can grow until requests wait, or until the first limit. If they wait already, and it is OK,
+ * until the first limit. */
 function room({ headroom, status }) {
-  const { factor = null, usable = null } = headroom ?? {};
-  const counts = usable !== null && (status !== "ok" || !isNone(usable));
-  return factor === null ? Infinity : counts ? Math.min(factor, usable) : factor;
-}
-
-/** Whether a factor reads 1.0x or less. */
-const isNone = (factor) => factor < 1.05;
-
-function name(headroom, left) {
-  const { first, factor, is_upper_bound: isMost } = headroom ?? {};
-  const until = left < factor ? ", until requests wait" : first ? `, first limit: ${LIMITS[first]}` : "";
-  return `${isMost ? "headroom at most" : "headroom"}${until}`;
+  const { factor, usable } = headroom ?? {};
+  const waits = status === "ok" && usable < NONE ? null : usable;
+  return Math.min(factor ?? Infinity, waits ?? Infinity);
 }

@@ -99,7 +99,7 @@ export class History {
     const range = this.#wanted;
     return this.#ask(range.seconds, range.points, (document) => {
       this.range = range;
-      this.step = document.step ?? range.seconds / range.points;
+      this.step = document.step;
       this.columns = withGaps(flatten(document), this.step);
       this.#whole = true;
       this.#wholeAt = performance.now();
@@ -158,7 +158,7 @@ export class History {
   }
 
   #append(document) {
-    if (document.step !== undefined && document.step !== this.step) {
+    if (document.step !== this.step) {
       this.#whole = false; // the exporter was started again: it has other slices
       return;
     }

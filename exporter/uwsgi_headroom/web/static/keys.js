@@ -15,6 +15,10 @@ export const lineOf = ({ lines }, ...codes) => codes.map((code) => lines.find((l
 /** The text of the line with a code; empty without one. */
 export const textOf = (document, code) => lineOf(document, code)?.parts.join("") ?? "";
 
+/** The lines about what is not known, as sentences; of these things alone, if any are named. */
+export const unknowns = ({ lines }, ...things) =>
+  lines.filter(({ code, parts }) => code === "unknown" && (!things.length || things.includes(parts[0]))).map(({ parts }) => `Not known: ${parts.join("")}.`);
+
 /** The four figures below the banner. A server that is down has hardly any. */
 export class Keys {
   constructor() {
@@ -31,7 +35,6 @@ export class Keys {
 export function figures() {
   const list = el("dl", { class: "keys many" });
   const node = panel("Figures", "over the window; 19 of 20 percentiles are in the range behind each", list);
-  node.classList.add("wide");
   let tiles = [];
   return {
     node,

@@ -1,6 +1,7 @@
 // The legend of a chart over time: a swatch, a name and a value for each line, and the time of the values. An entry is a
 // button that takes its line out of the chart, and brings it back.
 
+import { isOn } from "./controls.js";
 import { el, mark, say } from "./dom.js";
 
 export class Legend {
@@ -29,7 +30,7 @@ export class Legend {
 
   #toggle(at) {
     const { button } = this.#entries[at];
-    mark(button, "aria-pressed", String(button.getAttribute("aria-pressed") !== "true"));
+    mark(button, "aria-pressed", String(!isOn(button)));
     this.#toggled(at);
   }
 

@@ -2,30 +2,33 @@
 
 import { el, panel } from "./dom.js";
 import * as format from "./format.js";
-import { Table } from "./table.js";
+import { column, plain, Table } from "./table.js";
 
 const yes = (value) => (value === null ? format.NOT_KNOWN : value ? "yes" : "no");
-const column = (head, value, text = format.count, left = false, title = null) => ({ head, left, title, value, text: (row) => text(value(row)) });
-const plain = (value) => value ?? format.NOT_KNOWN;
 
 export function emperor() {
   const pages = new Map(); // the server of each master's PID
   const vassals = new Table("Vassals", [
-    column("Vassal", (vassal) => vassal.name, plain, true),
-    { head: "Page", left: true, title: "the vassal's own page, if the exporter reads its stats", value: (vassal) => pages.get(vassal.pid)?.name ?? null, text: (vassal) => pages.get(vassal.pid)?.name ?? format.NOT_KNOWN, node: (vassal) => el("a", { href: page(pages.get(vassal.pid)) }) },
-    column("PID", (vassal) => vassal.pid, String),
-    column("Ready", (vassal) => vassal.ready, yes, false, "its workers are started"),
-    column("Accepting", (vassal) => vassal.accepting, yes, false, "it accepts requests"),
-    column("Loyal", (vassal) => vassal.loyal, yes, false, "it has served a request; a new vassal has not"),
-    column("Cursed", (vassal) => vassal.cursed, yes, false, "the emperor is ending it"),
-    column("Respawns", (vassal) => vassal.respawns, format.count, false, "how often the emperor restarted it"),
-    column("Age", (vassal) => vassal.age, format.duration),
-    column("Heartbeat", (vassal) => vassal.heartbeat_age, format.duration, false, "time since the last heartbeat, if the vassal sends any"),
+    column("Vassal", "name", plain, { left: true }),
+    column("Page", "pid", (pid) => plain(pages.get(pid)?.name), {
+      left: true,
+      title: "the vassal's own page, if the exporter reads its stats",
+      value: ({ pid }) => pages.get(pid)?.name ?? null,
+      node: ({ pid }) => el("a", { href: page(pages.get(pid)) }),
+    }),
+    column("PID", "pid", String),
+    column("Ready", "ready", yes, { title: "its workers are started" }),
+    column("Accepting", "accepting", yes, { title: "it accepts requests" }),
+    column("Loyal", "loyal", yes, { title: "it has served a request; a new vassal has not" }),
+    column("Cursed", "cursed", yes, { title: "the emperor is ending it" }),
+    column("Respawns", "respawns", format.count, { title: "how often the emperor restarted it" }),
+    column("Age", "age", format.duration),
+    column("Heartbeat", "heartbeat_age", format.duration, { title: "time since the last heartbeat, if the vassal sends any" }),
   ], { key: (vassal) => `${vassal.name} ${vassal.pid}`, flag: (vassal) => (vassal.cursed ? "hot" : null) });
   const throttled = new Table("Throttled", [
-    column("Vassal", (vassal) => vassal.name, plain, true),
-    column("Attempts", (vassal) => vassal.attempts),
-    column("Next attempt after", (vassal) => vassal.delay, format.duration),
+    column("Vassal", "name", plain, { left: true }),
+    column("Attempts", "attempts", format.count),
+    column("Next attempt after", "delay", format.duration),
   ], { key: (vassal) => vassal.name });
   let asked = "";
   let asking = null;
@@ -66,19 +69,19 @@ const page = (server) => server?.path.replace("/api/v1/servers/", "/servers/") ?
 
 export function router() {
   const backends = new Table("Backends", [
-    column("Key", (backend) => backend.key, plain, true),
-    column("Backend", (backend) => backend.name, plain, true),
-    column("Requests", (backend) => backend.requests),
-    column("Sent", (backend) => backend.transmitted_bytes, format.bytes),
-    column("Received", (backend) => backend.received_bytes, format.bytes),
-    column("Load", (backend) => backend.load),
-    column("Weight", (backend) => backend.weight),
-    column("Failures", (backend) => backend.failures),
-    column("Dead", (backend) => backend.dead, yes),
+    column("Key", "key", plain, { left: true }),
+    column("Backend", "name", plain, { left: true }),
+    column("Requests", "requests", format.count),
+    column("Sent", "transmitted_bytes", format.bytes),
+    column("Received", "received_bytes", format.bytes),
+    column("Load", "load", format.count),
+    column("Weight", "weight", format.count),
+    column("Failures", "failures", format.count),
+    column("Dead", "dead", yes),
   ], { key: (backend) => `${backend.key} ${backend.name}`, flag: (backend) => (backend.dead ? "hot" : null) });
   const configured = new Table("Configured backends", [
-    column("Backend", (backend) => backend.name, plain, true),
-    column("Requests", (backend) => backend.hits),
+    column("Backend", "name", plain, { left: true }),
+    column("Requests", "hits", format.count),
   ], { key: (backend) => backend.name });
   return lists(
     [["Backends", "that subscribed to this router", backends], ["Configured backends", "named in its configuration", configured]],
@@ -91,6 +94,5 @@ export function router() {
 
 function lists(tables, parts) {
   const nodes = tables.map(([title, explanation, table]) => panel(title, explanation, table.node));
-  nodes.forEach((node) => node.classList.add("wide"));
   return { nodes, now: (document) => parts(document).forEach((items, at) => tables[at][2].show(items)) };
 }

@@ -1,11 +1,10 @@
 // Lists every server in the order of the API: what is down, what its own settings can solve, what its host lacks, the rest.
 
-import { help, recall, remember } from "./controls.js";
+import { help, isOn, recall, remember, toggle } from "./controls.js";
 import { el, mark, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
-import { amount } from "./headline.js";
 import { Stream } from "./stream.js";
-import { Table } from "./table.js";
+import { column, plain, Table } from "./table.js";
 import { LIMITS, STATES, STATUS } from "./words.js";
 
 const EVENTS = "/api/v1/events";
@@ -28,7 +27,7 @@ export function show(main) {
   let servers = [];
   let patterns = [];
   const stream = new Stream((list) => {
-    patterns = list.patterns ?? [];
+    ({ patterns } = list);
     say(host, list.host ? `${STATUS.warning[0]} ${list.host}` : "");
     servers = list.servers.map((server, place) => ({ ...server, place, shared: Boolean(list.host && server.of_host) }));
     mark(main, "data-time", list.time);
@@ -74,48 +73,35 @@ export function show(main) {
 
 /** How many servers are in each state: buttons that show only these. */
 class Chips {
-  #buttons = new Map();
+  #buttons;
 
   constructor(changed) {
     const chosen = new Set((recall("state") ?? "").split(","));
-    for (const name of TONES_OF_SERVERS) {
-      const press = () => {
-        this.#press(name, !this.#isPressed(name));
-        changed();
-      };
-      this.#buttons.set(name, el("button", { type: "button", class: "chip", "data-tone": name, "aria-pressed": String(chosen.has(name)), click: press }));
-    }
+    this.#buttons = new Map(TONES_OF_SERVERS.map((name) => [name, toggle(["", ""], changed, chosen.has(name))]));
+    for (const [name, button] of this.#buttons) Object.entries({ class: "chip", "data-tone": name }).forEach((each) => mark(button, ...each));
     this.node = el("div", { class: "chips", role: "group", "aria-label": "Show only servers in these states" }, ...this.#buttons.values());
   }
 
   show(servers) {
     for (const [name, button] of this.#buttons) {
       const number = servers.filter((server) => tone(server) === name).length;
-      button.hidden = !number && !this.#isPressed(name);
+      button.hidden = !number && !isOn(button);
       say(button, `${wordOf(name)} ${format.count(number)}`);
     }
   }
 
   /** Whether servers in a state are shown: all are if none is chosen. */
   has(name) {
-    return this.#isPressed(name) || !this.chosen();
+    return isOn(this.#buttons.get(name)) || !this.chosen();
   }
 
   /** The chosen states, as the URL has them. */
   chosen() {
-    return TONES_OF_SERVERS.filter((name) => this.#isPressed(name)).join(",");
+    return TONES_OF_SERVERS.filter((name) => isOn(this.#buttons.get(name))).join(",");
   }
 
   clear() {
-    for (const name of TONES_OF_SERVERS) this.#press(name, false);
-  }
-
-  #isPressed(name) {
-    return this.#buttons.get(name).getAttribute("aria-pressed") === "true";
-  }
-
-  #press(name, isPressed) {
-    mark(this.#buttons.get(name), "aria-pressed", String(isPressed));
+    for (const button of this.#buttons.values()) mark(button, "aria-pressed", "false");
   }
 }
 
@@ -147,7 +133,7 @@ const sharedTone = (server) => (server.shared ? "shared" : null);
 /** The factor by which load can grow; unknown for a server that is down. */
 function growth(server) {
   if (server.state === "down") return format.NOT_KNOWN;
-  const factor = amount({ factor: server.headroom, far: server.far });
+  const factor = server.headroom === null && server.far.length ? ">100x" : format.factor(server.headroom);
   const sign = roomTone(server) ? `${STATUS[roomTone(server)][0]} ` : "";
   return sign + (server.is_upper_bound && server.headroom !== null ? `≤ ${factor}` : factor);
 }
@@ -170,13 +156,13 @@ const clamped = () => el("span", { class: "clamp" });
 
 const COLUMNS = [
   { head: "State", kind: "status", left: true, title: "if down: time since the last read", value: (server) => TONES_OF_SERVERS.indexOf(tone(server)), text: state, tone, node: () => el("span", { class: "chip" }) },
-  { head: "Server", kind: "server", left: true, value: (server) => server.name, text: (server) => server.name, hint: (server) => `${server.name}, ${server.address}`, node: (server) => el("a", { href: page(server) }) },
+  column("Server", "name", plain, { kind: "server", left: true, hint: (server) => `${server.name}, ${server.address}`, node: (server) => el("a", { href: page(server) }) }),
   { head: "Headroom", kind: "room", value: (server) => (server.state === "down" ? null : (server.headroom ?? (server.far?.length ? 1e9 : null))), text: growth, hint: (server) => limit(server) && `first limit: ${limit(server)}`, tone: roomTone },
   { head: "Verdict", kind: "says", left: true, value: (server) => server.verdict, text: verdict, hint: (server) => unmarked(server.verdict), tone: sharedTone, node: clamped },
   { head: "Do", kind: "act", left: true, title: "the first thing to do; in this order, what its own settings can solve comes before what its host lacks", value: (server) => server.place, text: act, hint: (server) => unmarked(server.act ?? ""), tone: sharedTone, node: clamped },
   { head: "Queue wait", kind: "rate", title: "mean time a request waits in the listen queue", value: (server) => server.queue_wait, text: wait, tone: waitTone },
-  { head: "Response", kind: "rate", title: "mean time in service", value: (server) => server.response_time, text: (server) => format.duration(server.response_time) },
-  { head: "Served", title: "requests per second", kind: "rate", value: (server) => server.throughput, text: (server) => format.rate(server.throughput) },
+  column("Response", "response_time", format.duration, { kind: "rate", title: "mean time in service" }),
+  column("Served", "throughput", format.rate, { title: "requests per second", kind: "rate" }),
   { head: "Busy", kind: "rate", title: "mean requests in service, of the threads available", value: (server) => server.observed, text: (server) => (server.observed === null ? format.NOT_KNOWN : `${format.mean(server.observed)} of ${format.meanThreads(server.threads ?? server.available)}`) },
 ];
 

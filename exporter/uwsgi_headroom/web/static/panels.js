@@ -1,13 +1,12 @@
 // The panels of a server's page, in their order.
 
-import { code } from "./code.js";
+import * as busy from "./busy.js";
 import { el, folding, panel, say } from "./dom.js";
 import * as events from "./events.js";
 import * as format from "./format.js";
-import { figures, textOf } from "./keys.js";
+import { figures, textOf, unknowns } from "./keys.js";
 import { emperor, router } from "./others.js";
 import { about } from "./ranges.js";
-import * as routes from "./routes.js";
 import { load } from "./stack.js";
 import { Table } from "./table.js";
 import * as timelines from "./timelines.js";
@@ -15,38 +14,38 @@ import { requestBar } from "./waits.js";
 import * as workers from "./workers.js";
 
 /**
- * The panels of a kind of server, yet to be made: {make, section, side}. One with `section` is named in the bar of
- * sections; those with `side` are beside each other. What `make` returns has `node` or `nodes`; `now(document)` shows a
+ * The panels of a kind of server, yet to be made: {make, section, side, looks}. One with `section` is named in the bar of
+ * sections; those with `side` are beside each other; `looks` are its classes. What `make` returns has `node` or `nodes`; `now(document)` shows a
  * document, `past(history, document)` the history, `happened(events)` the events. A panel with `apart` shows a document
  * after the next frame. shared: {predictions, ranges, comparison}, what the page has already.
  */
 export function panelsOf(kind, timeline, shared) {
-  if (kind === "emperor") return [{ make: emperor }];
-  if (kind === "router") return [{ make: router }];
+  if (kind === "emperor") return [{ make: emperor, looks: "wide" }];
+  if (kind === "router") return [{ make: router, looks: "wide" }];
   return kind ? ofServer(timeline, shared) : [];
 }
 
 function ofServer(timeline, { predictions, ranges, comparison }) {
   const overTime = (make) => ({ make: () => make(timeline) });
   return [
-    { make: () => load(timeline, ranges.node, comparison), section: "Load" },
-    { make: workers.table, section: "Workers", side: "left" },
+    { make: () => load(timeline, ranges.node, comparison), section: "Load", looks: "wide" },
+    { make: workers.table, section: "Workers", side: "left", looks: "tall" },
     { make: requestBar, side: "right" },
-    { make: code, side: "right" },
-    { make: routes.table, side: "right" },
-    { make: events.listed, section: "Events" },
+    { make: busy.code, side: "right", looks: "low" },
+    { make: busy.routes, side: "right", looks: "low" },
+    { make: events.listed, section: "Events", looks: "wide" },
     { ...overTime(timelines.times), section: "Charts" },
     overTime(timelines.percentiles),
     overTime(timelines.throughput),
     overTime(timelines.headroom),
     overTime(timelines.queues),
     overTime(timelines.concurrency),
-    overTime(routes.overTime),
-    overTime(workers.overTime),
-    { make: () => predictions },
-    { make: figures, section: "Figures" },
+    { ...overTime(busy.overTime), looks: "wide" },
+    { ...overTime(workers.overTime), looks: "wide" },
+    { make: () => predictions, looks: "wide" },
+    { make: figures, section: "Figures", looks: "wide" },
     { make: occupancy },
-    { make: workers.details },
+    { make: workers.details, looks: "wide tall" },
     { make: setup, section: "Setup" },
     { make: watched },
   ];
@@ -56,7 +55,8 @@ function ofServer(timeline, { predictions, ranges, comparison }) {
 export function adder(grid) {
   const sides = { left: el("div", { class: "side" }), right: el("div", { class: "side" }) };
   const pair = el("div", { class: "pair wide" }, sides.left, sides.right);
-  return ({ side, node, nodes = [node] }) => {
+  return ({ side, node, nodes = [node], looks = "" }) => {
+    for (const each of nodes) each.classList.add(...looks.split(" ").filter(Boolean));
     if (side && !pair.parentNode) grid.append(pair);
     (sides[side] ?? grid).append(...nodes);
   };
@@ -64,7 +64,13 @@ export function adder(grid) {
 
 function occupancy() {
   const levels = new Table("Occupancy", LEVELS, { key: (level) => level.text, by: null });
-  return { node: folding("Occupancy", "share of the time by busy threads", levels.node), now: ({ occupancy: known }) => levels.show(known ? known.shares.map((share, at) => level(known, share, at)).filter(({ share, text }) => share || text === "all") : []) };
+  return {
+    node: folding("Occupancy", "share of the time by busy threads", levels.node),
+    now({ occupancy: known }) {
+      const all = known?.shares.map((share, at) => level(known, share, at)) ?? [];
+      levels.show(all.filter(({ share, text }) => share || text === "all"));
+    },
+  };
 }
 
 const LEVELS = [
@@ -83,7 +89,10 @@ function watched() {
     node: folding("Sampling", "how the exporter reads this server, and what is not known", sentence, unknown),
     now(server) {
       say(sentence, [sampled(server.sampling), about(server)].join(" "));
-      list(unknown, server.lines.filter(({ code }) => code === "unknown").map(({ parts }) => parts.join("")));
+      const sentences = unknowns(server);
+      if (unknown.dataset.shown === sentences.join()) return;
+      unknown.dataset.shown = sentences.join();
+      unknown.replaceChildren(...sentences.map((sentence) => el("li", {}, sentence)));
     },
   };
 }
@@ -92,12 +101,6 @@ const sampled = (sampling) =>
   `Sampled every ${format.duration(sampling.interval)} (${format.duration(sampling.read_seconds)}, ${format.bytes(sampling.document_bytes)} per read). ` +
   `History ${format.duration(sampling.history_seconds)}, ${sampling.gap_seconds >= 0.05 ? `${format.duration(sampling.gap_seconds)} without samples` : "no gaps"}, ` +
   `${sampling.reloads ? format.many(sampling.reloads, "reload") : "no reloads"}.`;
-
-function list(node, unknown) {
-  if (node.dataset.unknown === unknown.join()) return;
-  node.dataset.unknown = unknown.join();
-  node.replaceChildren(...unknown.map((text) => el("li", {}, `Not known: ${text}.`)));
-}
 
 const CONCURRENCY = { single: "one request at a time in each worker", threads: "one request on each thread", async: "many requests on one thread (async)" };
 

@@ -45,7 +45,9 @@ export function offered(server) {
 export const rangeFor = (seconds) => RANGES.find((range) => range.seconds >= seconds) ?? RANGES.at(-1);
 
 /** The shortest slices that are kept of a time so many seconds ago. */
-export const finest = (age, memory = MEMORY) => (age <= Math.min(360, memory) ? 1 : age <= Math.min(960, memory) ? 5 : age <= memory ? 15 : age <= 14 * DAY ? 60 : age <= 90 * DAY ? 900 : HOUR);
+export const finest = (age, memory = MEMORY) => FINEST.find(([most, step]) => age <= (step < 60 ? Math.min(most, memory) : most))[1];
+
+const FINEST = [[360, 1], [960, 5], [MEMORY, 15], [14 * DAY, 60], [90 * DAY, 900], [Infinity, HOUR]];
 
 export class Ranges {
   #load;
@@ -130,9 +132,8 @@ function remark({ time, step, range, blank }) {
   return remarks.join(" ");
 }
 
-/** How far back the charts of a document reach, and why its history is not written; empty for an exporter without files. */
+/** How far back the charts of a document reach, and why its history is not written. */
 export function about({ kept_history: kept, time: now }) {
-  if (kept === undefined) return "";
   if (!kept) return "Charts reach back one hour; with --history FILE, the exporter keeps up to two years.";
   const since = kept.since === null ? "" : `History since ${dated(kept.since)} (${duration(now - kept.since)}).`;
   if (kept.problem) return `${since} The history is not written: ${kept.problem}.`.trim();

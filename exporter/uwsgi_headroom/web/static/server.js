@@ -1,7 +1,7 @@
 // Shows the page of one server. Updates it with a new document every second, and with the history as it grows.
 
 import { Comparison } from "./comparison.js";
-import { action, choice, help, query, recall, remember, toggle, windowsOf } from "./controls.js";
+import { action, help, isOn, offer, query, recall, remember, toggle } from "./controls.js";
 import { afterFrame, el, mark, say, visible } from "./dom.js";
 import { Events, listedSpan } from "./events.js";
 import * as format from "./format.js";
@@ -31,7 +31,7 @@ export function show(main, { path, page, servers }) {
   const events = new Events(path);
   const ranges = new Ranges(load);
   const comparison = new Comparison(path, past);
-  const timeline = new Timeline((stretch) => ranges.zoom(stretch), whole, least);
+  const timeline = new Timeline((stretch) => ranges.zoom(stretch), () => ranges.whole(), least);
   const predictions = whatIf();
   const headline = new Headline(copy, () => predictions.open());
   const keys = new Keys();
@@ -48,9 +48,9 @@ export function show(main, { path, page, servers }) {
 
   const stream = new Stream(heard);
   const listen = () => stream.open(`${path}/events${window_ ? `?window=${window_}` : ""}`);
-  const pausing = toggle("Pause", "Resume", pause);
-  const marking = toggle("Marks", "Marks", (isOn) => {
-    remember("marks", isOn ? null : "off");
+  const pausing = toggle(["Pause", "Resume"], pause);
+  const marking = toggle(["Marks", "Marks"], (on) => {
+    remember("marks", on ? null : "off");
     happened();
   }, recall("marks") !== "off");
   const KEYS = [
@@ -60,7 +60,7 @@ export function show(main, { path, page, servers }) {
     ["]", "charts: later", () => move({ by: 0.5 })],
     ["+", "charts: zoom in", () => move({ scale: 0.5 })],
     ["-", "charts: zoom out", () => move({ scale: 2 })],
-    ["Escape", "show the whole range again", whole],
+    ["Escape", "show the whole range again", () => ranges.whole()],
   ];
   const controls = el("div", { class: "controls" }, over, pausing, action("Copy", snapshot), help(KEYS, GESTURES));
   const link = el("a", { href: "/" }, Number(servers) > 1 ? `All ${servers} servers` : "uwsgi-headroom");
@@ -86,14 +86,12 @@ export function show(main, { path, page, servers }) {
   }
 
   function start() {
-    const windows = windowsOf(document_);
-    over.replaceChildren(
-      choice("Over", windows, Number(window_) || windows[0].value, (chosen) => {
-        window_ = chosen.value;
-        remember("window", chosen.value);
-        if (!paused) listen();
-      }),
-    );
+    const windows = document_.windows.map(({ asked }) => ({ value: asked, name: format.duration(asked) }));
+    offer(over, "Over", windows, Number(window_) || windows[0].value, ({ value }) => {
+      window_ = value;
+      remember("window", value);
+      if (!paused) listen();
+    });
     ranges.start(document_);
     events.load(document_.time).then(happened);
     update();
@@ -136,15 +134,11 @@ export function show(main, { path, page, servers }) {
     if (least(stretch.from) <= stretch.seconds && stretch.seconds <= longest) ranges.zoom(stretch);
   }
 
-  function whole() {
-    ranges.whole();
-  }
-
   function happened() {
     if (!document_) return;
     const span = listedSpan(history, document_.time);
     const listed = events.list(...span);
-    timeline.events = marking.getAttribute("aria-pressed") === "true" ? listed.filter(isMarked) : [];
+    timeline.events = isOn(marking) ? listed.filter(isMarked) : [];
     if (laid) for (const part of laid.panels) part.happened?.(listed, span);
     past();
   }

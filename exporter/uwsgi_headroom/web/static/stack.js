@@ -4,7 +4,8 @@
 import { Lines } from "./charts.js";
 import { el, panel, say } from "./dom.js";
 import * as format from "./format.js";
-import { bands, missing } from "./waits.js";
+import { unknowns } from "./keys.js";
+import { bands } from "./waits.js";
 
 const THREADS = { column: "threads.available", name: "threads", colour: "ink", width: 2.5, steps: true, distant: true };
 const CONFIGURED = { column: "threads.configured", name: "configured", colour: "ink", width: 1.5, dash: true, steps: true, distant: true };
@@ -20,11 +21,11 @@ export function load(timeline, ranges, comparison) {
   const node = panel("Load", "", chart.node, reason);
   node.title = "requests in the system, by what they do";
   node.firstChild.append(ranges);
-  node.classList.add("wide");
   return {
     node,
     now(server) {
-      say(reason, missing(server));
+      const things = server.waits ? ["waits"] : ["waits", "processes"]; // threads of unknown processes cannot be seen
+      say(reason, unknowns(server, ...things).join(" "));
       reason.hidden = !reason.textContent;
     },
     past(history) {

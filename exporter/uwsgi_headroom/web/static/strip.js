@@ -1,9 +1,9 @@
 // Draws a row per worker and a cell per slice of time; the darker a cell, the higher its value.
 
-import { channels, colour, Surface } from "./canvas.js";
+import { channels, colour, FONT, onColours } from "./canvas.js";
 import { aim } from "./charts.js";
 import { steer, stepped } from "./cursor.js";
-import { el, say } from "./dom.js";
+import { el, mark, say } from "./dom.js";
 import { drawEvents } from "./marks.js";
 import { edge, slice } from "./moments.js";
 
@@ -23,34 +23,41 @@ function shades() {
 export class Strip {
   #history = null;
   #rows = [];
+  #width = 0;
   #cell = [null, 0]; // the slice and the row that the keyboard points at
 
   /** timeline: holds the events to mark. format: writes a value, for the caption about the cell under the pointer. */
   constructor(name, format, timeline) {
+    this.name = name;
     this.format = format;
     this.timeline = timeline;
-    this.surface = new Surface(name, 60, (context, width, height) => this.#paint(context, width, height));
+    this.canvas = el("canvas", { role: "img", "aria-label": name });
+    const surface = el("div", { class: "surface" }, this.canvas);
     this.caption = el("p", { class: "caption" }, "\u00a0");
     this.pointer = el("i", { class: "pointer", hidden: true });
-    this.node = el("div", { class: "strip" }, this.surface.node, this.pointer, this.caption);
-    this.surface.canvas.addEventListener("pointermove", (event) => this.#tell(event));
+    this.node = el("div", { class: "strip" }, surface, this.pointer, this.caption);
+    this.canvas.addEventListener("pointermove", (event) => this.#tell(event));
     const leave = () => {
       say(this.caption, "\u00a0");
       aim(null);
     };
-    this.surface.canvas.addEventListener("pointerleave", leave);
-    steer(this.surface.canvas, (across, down) => this.#step(across, down), leave);
+    this.canvas.addEventListener("pointerleave", leave);
+    steer(this.canvas, (across, down) => this.#step(across, down), leave);
     timeline.onPoint((time) => this.#point(time));
+    onColours(() => this.#draw());
+    new ResizeObserver(([entry]) => {
+      this.#width = Math.floor(entry.contentRect.width);
+      this.#draw();
+    }).observe(surface);
   }
 
   /** rows: {label, column, whole}: the name of a column of the history, and the value at which a cell is full. */
   show(history, rows) {
     this.#history = history;
     this.#rows = rows;
-    this.surface.resize(rows.length * this.#tall() + BOTTOM);
     const now = rows.map((row) => `${row.label} ${this.format(history.newest(row.column))}`);
-    this.surface.describe(`newest value by worker: ${now.join(", ")}`);
-    this.surface.draw();
+    mark(this.canvas, "aria-label", `${this.name}: newest value by worker: ${now.join(", ")}`);
+    this.#draw();
   }
 
   #tall() {
@@ -76,10 +83,17 @@ export class Strip {
     return times[at] - before < 2 * this.#history.step ? Math.min(slot, this.#slot(before) + 1) : slot;
   }
 
-  #paint(context, width, height) {
+  // As wide as its container, and as sharp as its screen.
+  #draw() {
     const slots = this.#slots();
-    if (!slots || !this.#rows.length) return;
+    if (!slots || !this.#rows.length || !this.#width) return;
     const tall = this.#tall();
+    const [width, height, scale] = [this.#width, this.#rows.length * tall + BOTTOM, devicePixelRatio || 1];
+    Object.assign(this.canvas, { width: Math.round(width * scale), height: Math.round(height * scale) });
+    Object.assign(this.canvas.style, { width: `${width}px`, height: `${height}px` });
+    const context = this.canvas.getContext("2d");
+    context.setTransform(scale, 0, 0, scale, 0, 0);
+    context.font = FONT;
     const cells = new ImageData(slots, this.#rows.length);
     const pixels = new Uint32Array(cells.data.buffer);
     const { ramp, full } = shades();
@@ -122,11 +136,11 @@ export class Strip {
     if (this.pointer.hidden) return;
     const [from, until] = this.#history.span;
     const part = Math.max(0, Math.min(1, (time - from) / (until - from)));
-    this.pointer.style.setProperty("left", `${LEFT + part * (this.surface.canvas.clientWidth - LEFT)}px`);
+    this.pointer.style.setProperty("left", `${LEFT + part * (this.canvas.clientWidth - LEFT)}px`);
   }
 
   #tell(event) {
-    const { width } = this.surface.canvas.getBoundingClientRect();
+    const { width } = this.canvas.getBoundingClientRect();
     const [from, until] = this.#history.span;
     aim(Math.max(from, from + ((event.offsetX - LEFT) / (width - LEFT)) * (until - from)));
     const slot = Math.floor(((event.offsetX - LEFT) / (width - LEFT)) * this.#slots());

@@ -2,6 +2,7 @@
 
 import { recall, remember } from "./controls.js";
 import { afterFrame, el, mark, say } from "./dom.js";
+import { NOT_KNOWN } from "./format.js";
 
 const AT_ONCE = 24; // rows that are new: more in one frame would take longer than a frame may
 
@@ -123,6 +124,12 @@ export class Table {
     );
   }
 }
+
+/** A column of one field of its rows. write: its text; more: what else a column may have. */
+export const column = (head, field, write, more = {}) => ({ head, value: (row) => row[field], text: (row) => write(row[field]), ...more });
+
+/** A text that may be unknown. */
+export const plain = (value) => value ?? NOT_KNOWN;
 
 const classes = (column) => [column.left && "left", column.wraps && "wraps", column.part && "bar", column.kind].filter(Boolean).join(" ") || null;
 

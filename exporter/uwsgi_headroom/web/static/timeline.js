@@ -10,7 +10,6 @@ const STEPS = [1, 2, 3, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 5760]
 
 export class Timeline {
   #zoomed;
-  #back;
   #least;
   #watchers = [];
 
@@ -20,8 +19,8 @@ export class Timeline {
    */
   constructor(zoomed, back, least) {
     this.#zoomed = zoomed;
-    this.#back = back;
     this.#least = least;
+    this.back = back;
     this.events = []; // newest first
     this.dragged = null; // the plot on which a drag began: every plot sees the end of the drag
   }
@@ -31,10 +30,6 @@ export class Timeline {
     const middle = (one + other) / 2;
     const half = Math.max(Math.abs(one - other), this.#least(Math.min(one, other))) / 2;
     this.#zoomed(stretch(Math.floor(middle - half), Math.ceil(middle + half)));
-  }
-
-  back() {
-    this.#back();
   }
 
   /** Call `act` with the instant under the pointer of any chart; with null once it is on none. */

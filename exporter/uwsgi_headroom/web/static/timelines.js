@@ -65,7 +65,7 @@ export function percentiles(timeline) {
     node: panel("Response time percentiles", `${HOW}, over at least 30 s each; the mean is exact`, chart.node),
     past(shown, { objective }) {
       history = shown;
-      chart.show(history, null, objective && { value: objective.threshold, name: `objective: within ${format.chosen(objective.threshold)}` });
+      chart.show(history, undefined, objective && { value: objective.threshold, name: `objective: within ${format.chosen(objective.threshold)}` });
     },
   };
 }
@@ -105,5 +105,5 @@ function smallest(sockets) {
 
 function fixed(timeline, title, explanation, { limit = null, ...options }, lines) {
   const chart = new Lines(title, lines, timeline, options);
-  return { node: panel(title, explanation, chart.node), past: (history) => chart.show(history, null, limit) };
+  return { node: panel(title, explanation, chart.node), past: (history) => chart.show(history, undefined, limit) };
 }

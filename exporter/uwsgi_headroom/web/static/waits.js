@@ -1,7 +1,7 @@
 // The states in which requests spend their time, as parts of a whole: in the order of the stack, from the bottom; and the
 // bar of the parts of a mean request, with a list that says the same in words.
 
-import { el, panel, retitle, say } from "./dom.js";
+import { el, mark, panel, say } from "./dom.js";
 import * as format from "./format.js";
 import { textOf } from "./keys.js";
 import { swatch } from "./legend.js";
@@ -10,7 +10,6 @@ import { NAMED_COLOURS, WAITS } from "./words.js";
 
 const LEAST_THREADS = 0.005; // less than this is written as 0
 const LEAST_SHARE = 0.0005;
-const EXPLANATION = "a mean request in service";
 const SHORT = 5; // letters: such a label fits a narrower segment
 
 /** The parts that are not 0 in the whole history, with `values`: their mean threads in each slice, null if unknown. */
@@ -48,15 +47,6 @@ export function heights(stack) {
   return sums;
 }
 
-/** A sentence that says why it is unknown what requests wait for, and what to grant; empty if it is known. */
-export function missing({ waits, unknown }) {
-  const why = (what) => unknown.filter((entry) => entry.what === what).map((entry) => entry.why);
-  const reasons = why("waits");
-  if (!waits && !reasons.length) reasons.push(...why("processes")); // threads of unknown processes cannot be seen
-  if (!reasons.length) return "";
-  return `${waits ? "Some of the time is unknown" : "Not known what requests wait for"}: ${reasons.join("; ")}.`;
-}
-
 /** Every part that there may be. Named backends come before what they leave of `backend`; taken: the keys of those. */
 function slots(backends) {
   const named = [...backends].sort(NATURAL.compare).map((name, at) => ({
@@ -80,7 +70,7 @@ export function requestBar() {
   const list = el("ul", { class: "legend" });
   const outside = el("p", { class: "outside" });
   const stuck = el("p", { class: "hint stuck" });
-  const node = panel("", EXPLANATION, bar, list, outside, stuck);
+  const node = panel("", "a mean request in service", bar, list, outside, stuck);
   let pieces = new Map();
   return {
     node,
@@ -89,7 +79,9 @@ export function requestBar() {
       node.hidden = !shown.length;
       if (!shown.length) return;
       const whole = document.waits.states.reduce((sum, state) => sum + state.per_request, 0); // also of parts too small to show
-      retitle(node, `Where the ${format.whole(shown.map(({ seconds }) => seconds))} go`, EXPLANATION);
+      const title = `Where the ${format.whole(shown.map(({ seconds }) => seconds))} go`;
+      mark(node, "aria-label", title);
+      say(node.querySelector("h2"), title);
       if ([...pieces.keys()].join("\n") !== shown.map((part) => part.key).join("\n")) {
         pieces = new Map(shown.map((part) => [part.key, piece(part)]));
         bar.replaceChildren(...[...pieces.values()].map((each) => each.segment));

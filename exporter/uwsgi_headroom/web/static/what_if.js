@@ -1,6 +1,6 @@
 // The panel that predicts other settings of processes and threads. It is fetched when it is opened, and never by itself.
 
-import { el, marked, say, unmarked } from "./dom.js";
+import { el, folding, marked, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
 import { clock } from "./moments.js";
 import { change, grid } from "./what_if_grid.js";
@@ -14,8 +14,9 @@ export function whatIf() {
   const state = el("p", { class: "hint", role: "status" });
   const again = el("button", { type: "button", hidden: true, click: ask }, "Predict again");
   const shown = el("div", { class: "prediction" });
-  const head = el("summary", { class: "title" }, el("h2", {}, "What if"), " ", el("span", { class: "hint" }, EXPLANATION));
-  const node = el("details", { class: "panel wide", toggle: turn }, head, shown, el("p", { class: "controls" }, again, state));
+  const node = folding("What if", EXPLANATION, shown, el("p", { class: "controls" }, again, state));
+  node.open = false;
+  node.addEventListener("toggle", turn);
   let server = null;
   let request = null;
   let askedAt = -Infinity;
@@ -90,7 +91,8 @@ const UNLESS = " This holds only if what the requests wait for serves more of th
 function outcome(first, { setting, demands_measured: measured, peak_is_floor: isFloor }) {
   if (isFloor) return "Which setting is best is not known: today's peak was cut off by a full queue, or by busy threads.";
   if (!first) return "No setting that fits into memory serves today's peak.";
-  return first.is_observed ? `No setting is better than ${setting}, the present one, by more than the model's error.` : `Of the settings that fit into memory and serve the highest load here, ${first.setting} is best: it has the shortest time. The present setting is ${setting}.${measured ? "" : UNLESS}`;
+  if (first.is_observed) return `No setting is better than ${setting}, the present one, by more than the model's error.`;
+  return `Of the settings that fit into memory and serve the highest load here, ${first.setting} is best: it has the shortest time. The present setting is ${setting}.${measured ? "" : UNLESS}`;
 }
 
 /** What is known of one setting. */

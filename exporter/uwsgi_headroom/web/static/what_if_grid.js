@@ -44,11 +44,13 @@ export function change(value, now) {
 
 /** What stands out about a setting: [class, sign, words]. */
 export function marks(prediction, isBest) {
+  const [atPeak, all] = [prediction.loads[0].sustained, prediction.loads.every(({ sustained }) => sustained)];
   return [
     prediction.is_observed && ["now", "●", "now"],
     isBest && ["best", "★", "best"],
     prediction.fits === false && ["full", STATUS.critical[0], "memory"],
-    !prediction.loads[0].sustained ? ["over", STATUS.critical[0], "below peak"] : prediction.loads.some(({ sustained }) => !sustained) && ["near", STATUS.warning[0], "below 1.5x"],
+    !atPeak && ["over", STATUS.critical[0], "below peak"],
+    atPeak && !all && ["near", STATUS.warning[0], "below 1.5x"],
   ].filter(Boolean);
 }
 
@@ -80,19 +82,13 @@ export function grid(known, chosen) {
 const numbers = ({ predictions }, key) => [...new Set(predictions.map((prediction) => prediction[key]))].sort((one, other) => one - other);
 
 function one(prediction, today, signs, click) {
-  const { most_throughput: most, loads, setting } = prediction;
-  const peak = loads[0];
-  const before = today.loads[0];
-  const isNow = prediction.is_observed;
-  const throughput = [format.rate(most), isNow ? "" : change(most, today.most_throughput)];
-  const isKnown = peak.total_time !== null;
-  const compared = isKnown && !isNow && before.total_time !== null;
-  const time = peak.sustained ? [isKnown ? format.duration(peak.total_time) : "time not known", compared ? change(peak.total_time, before.total_time) : ""] : ["overloaded", ""];
-  const words = [
-    `${setting}: at most ${throughput.filter(Boolean).join(", ")}`,
-    peak.sustained ? `${time.filter(Boolean).join(", ")} at today's peak` : "overloaded at today's peak",
-    ...signs.map(([, , text]) => text),
-  ].join("; ");
+  const { most_throughput: most, loads: [peak], setting, is_observed: isNow } = prediction;
+  const compared = (value, now) => (isNow || value === null || now === null ? "" : change(value, now));
+  const known = format.duration(peak.total_time).replace(format.NOT_KNOWN, "time not known");
+  const throughput = [format.rate(most), compared(most, today.most_throughput)];
+  const time = [peak.sustained ? known : "overloaded", compared(peak.total_time, today.loads[0].total_time)];
+  const [first, second] = [throughput, time].map((parts) => parts.filter(Boolean).join(", "));
+  const words = [`${setting}: at most ${first}`, `${second} at today's peak`, ...signs.map(([, , text]) => text)].join("; ");
   return el(
     "button",
     { type: "button", "aria-pressed": "false", "aria-label": words, class: signs.map(([name]) => name).join(" ") || null, click },

@@ -3,7 +3,7 @@
 import { el, folding, panel, say } from "./dom.js";
 import * as format from "./format.js";
 import { Strip } from "./strip.js";
-import { Table } from "./table.js";
+import { column, plain, Table } from "./table.js";
 import { WORKERS } from "./words.js";
 
 /** The id of the worker that takes most requests if a finding says that this does harm; else null. */
@@ -24,7 +24,6 @@ export function overTime(timeline) {
     "one row per worker",
     el("div", { class: "rows" }, strip("Busy threads", busy, "all threads busy"), strip("Interpreter load", load, "a whole CPU")),
   );
-  node.classList.add("wide");
   return {
     node,
     past(history, { workers }) {
@@ -53,12 +52,12 @@ export function table() {
     NUMBER,
     { head: "State", left: true, value: (worker) => worker.state, text: (worker) => WORKERS[worker.state] },
     { head: "Threads", title: "busy now, of all", value: (worker) => worker.busy_threads, text: (worker) => `${format.count(worker.busy_threads)} / ${format.count(worker.threads)}`, part: (worker) => ratio(worker.busy_threads, worker.threads) },
-    { head: "Oldest", title: "age of the oldest request in service", value: (worker) => worker.oldest_request_age, text: (worker) => format.duration(worker.oldest_request_age) },
-    { head: "Share", title: "of the requests in the window", value: (worker) => worker.share, text: (worker) => format.percent(worker.share), part: (worker) => ratio(worker.share, most.share) },
-    { head: "Response", title: "mean time in service", value: (worker) => worker.response_time, text: (worker) => format.duration(worker.response_time), part: (worker) => ratio(worker.response_time, most.response) },
-    { head: "CPU", title: "interpreter load: CPU seconds per second, of the one CPU that one interpreter can use", value: (worker) => worker.interpreter_load, text: (worker) => format.load(worker.interpreter_load), part: (worker) => worker.interpreter_load },
-    { head: "Lock wait", title: "mean threads that wait for the interpreter lock (GIL)", optional: true, value: (worker) => worker.lock_waiters, text: (worker) => format.threads(worker.lock_waiters) },
-    { head: "Memory", title: "resident", value: (worker) => worker.resident_bytes, text: (worker) => format.bytes(worker.resident_bytes) },
+    column("Oldest", "oldest_request_age", format.duration, { title: "age of the oldest request in service" }),
+    column("Share", "share", format.percent, { title: "of the requests in the window", part: (worker) => ratio(worker.share, most.share) }),
+    column("Response", "response_time", format.duration, { title: "mean time in service", part: (worker) => ratio(worker.response_time, most.response) }),
+    column("CPU", "interpreter_load", format.load, { title: "interpreter load: CPU seconds per second, of the one CPU that one interpreter can use", part: (worker) => worker.interpreter_load }),
+    column("Lock wait", "lock_waiters", format.threads, { title: "mean threads that wait for the interpreter lock (GIL)", optional: true }),
+    column("Memory", "resident_bytes", format.bytes, { title: "resident" }),
   ];
   const figures = new Table("Workers", columns, {
     key: (worker) => worker.worker_id,
@@ -68,7 +67,6 @@ export function table() {
   });
   const node = panel("Workers", "", figures.node);
   const hint = node.querySelector(".hint");
-  node.classList.add("tall");
   return {
     node,
     apart: true,
@@ -82,7 +80,7 @@ export function table() {
   };
 }
 
-const NUMBER = { head: "Worker", value: (worker) => worker.worker_id, text: (worker) => String(worker.worker_id) };
+const NUMBER = column("Worker", "worker_id", String);
 const RESTING = ["cheap", "never_spawned"]; // cheaper mode keeps them in reserve
 const STEPS = 10; // of a load: smaller differences do not change the order
 
@@ -111,7 +109,6 @@ function even(balance) {
 export function details() {
   const figures = new Table("Worker details", DETAILS, { key: (worker) => worker.worker_id });
   const node = folding("Worker details", "counts are since the last full reload", figures.node);
-  node.classList.add("wide", "tall");
   node.open = false;
   let newest = [];
   const show = () => node.open && figures.show(newest); // many cells, which nobody sees while it is folded
@@ -128,14 +125,14 @@ export function details() {
 
 const DETAILS = [
   NUMBER,
-  { head: "PID", value: (worker) => worker.pid, text: (worker) => (worker.pid === null ? format.NOT_KNOWN : String(worker.pid)) },
-  { head: "Age", value: (worker) => worker.age, text: (worker) => format.duration(worker.age) },
-  { head: "Rate", title: "over the window", value: (worker) => worker.throughput, text: (worker) => format.rate(worker.throughput) },
-  { head: "Requests", value: (worker) => worker.requests, text: (worker) => format.count(worker.requests) },
-  { head: "Of all", title: "its share of them", value: (worker) => worker.lifetime_share, text: (worker) => format.percent(worker.lifetime_share) },
+  column("PID", "pid", plain),
+  column("Age", "age", format.duration),
+  column("Rate", "throughput", format.rate, { title: "over the window" }),
+  column("Requests", "requests", format.count),
+  column("Of all", "lifetime_share", format.percent, { title: "its share of them" }),
   { head: "Restarts", value: restarts, text: (worker) => format.count(restarts(worker)) },
-  { head: "Exceptions", title: "unhandled", value: (worker) => worker.exceptions, text: (worker) => format.count(worker.exceptions) },
-  { head: "Harakiri", title: "requests killed for taking too long", value: (worker) => worker.harakiris, text: (worker) => format.count(worker.harakiris) },
+  column("Exceptions", "exceptions", format.count, { title: "unhandled" }),
+  column("Harakiri", "harakiris", format.count, { title: "requests killed for taking too long" }),
   { head: "Last CPU", title: "the CPU its main thread ran on last; in brackets the CPUs it may run on", value: (worker) => worker.last_cpu, text: (worker) => place(worker) },
   { head: "CPU time by CPU", title: "where it spent its CPU time since the exporter's start", optional: true, left: true, wraps: true, value: (worker) => worker.residency, text: (worker) => home(worker) },
 ];
