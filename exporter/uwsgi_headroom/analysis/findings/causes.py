@@ -194,6 +194,7 @@ MISSING = Kind(
     page_after=60,
     runbook="UwsgiRequestsLost",
     log=(*STARTS, *ENDS),
+    event="worker_ended",
 )
 MISSING_FOR_A_MOMENT = replace(MISSING, severity="info", act="", then="", clause="", log=())
 

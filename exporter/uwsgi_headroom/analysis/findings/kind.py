@@ -143,6 +143,8 @@ class Kind(Struct, frozen=True, dict=True):
     """When this cause limits a server whose threads, interpreters and CPUs are free (`correct_headroom`)."""
     states: tuple[State, ...] = ()
     """What the threads do that it is about, whose lines of code are named."""
+    event: Literal["", "worker_ended", "reload"] = ""
+    """The kind of the journal's events that it counts."""
     keeps_from_serving: bool = False
     """Whether it explains why free threads take no request."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from signal import SIGKILL
 
+from msgspec.structs import replace
+
 from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, killed_fill_threads
 from uwsgi_headroom.analysis.bottlenecks import RELOADED_AGAIN as RELOADS
 from uwsgi_headroom.analysis.figures import Figures
@@ -64,6 +66,7 @@ HARAKIRI = Kind(
     page_after=60,
     runbook="UwsgiRequestsLost",
     fills_threads=True,
+    event="worker_ended",
 )
 
 OUT_OF_MEMORY = Kind(
@@ -81,6 +84,7 @@ OUT_OF_MEMORY = Kind(
     clause="{ids:worker} {ids:was|were} killed because memory ran out",
     page_after=60,
     runbook="UwsgiRequestsLost",
+    event="worker_ended",
 )
 
 RELOAD_LOST_REQUESTS = Kind(
@@ -98,12 +102,11 @@ RELOAD_LOST_REQUESTS = Kind(
     page_after=60,
     runbook="UwsgiRequestsLost",
     explained_by="respawn_loop",
+    event="worker_ended",
 )
 
-LOST = Kind(
-    code="requests_lost",
-    role="harm",
-    severity="critical or warning",
+LOST = replace(
+    RELOAD_LOST_REQUESTS,
     title="Workers ended[killed? , killed{killed},] while they served requests.",
     evidence="{ids:Worker} lost at least {lost:request} in the last {seconds:duration} ({part:fine_percent} of all "
     "requests), and `harakiri` was not the cause.[ends?  In total, workers ended {ends} times, and no uWSGI option "
@@ -117,9 +120,6 @@ LOST = Kind(
     "`dmesg`.][late? Raise `worker-reload-mercy` above the duration of the longest request, or give it a "
     "timeout.][evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]",
     then=LOG + "[evil? Also set `min-worker-lifetime` to 0, so that `reload-on-rss` replaces young workers, too.]",
-    page_after=60,
-    runbook="UwsgiRequestsLost",
-    explained_by="respawn_loop",
     log=ENDS,
 )
 
@@ -142,6 +142,7 @@ KEEPS_RESTARTING = Kind(
     limits="waits",
     keeps_from_serving=True,
     log=ENDS,
+    event="worker_ended",
 )
 
 RESPAWNED = Kind(
@@ -152,6 +153,7 @@ RESPAWNED = Kind(
     "all workers, a worker lives for {life:duration}].",
     meaning="uWSGI replaces workers that exit, or reach a limit, or at a reload, or with `idle`. No request was lost.",
     act="[life? Raise `max-requests`: each worker lives for less than a minute.]",
+    event="worker_ended",
 )
 
 ENDED = Kind(
@@ -166,6 +168,7 @@ ENDED = Kind(
     page_after=60,
     runbook="UwsgiRequestsLost",
     log=ENDS,
+    event="worker_ended",
 )
 
 RELOADED = Kind(
@@ -176,6 +179,7 @@ RELOADED = Kind(
     evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, and its counters began again at 0.",
     act=f"[warning? {RELOADS.act}]",
     then=f"[warning? {RELOADS.then}]",
+    event="reload",
 )
 
 
