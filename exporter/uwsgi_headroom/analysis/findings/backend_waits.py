@@ -101,10 +101,10 @@ def find(figures: Figures) -> Iterator[Finding]:
     waits, known, available = figures.waits, figures.saturation, figures.threads or 0
     if waits is None:
         return
-    behind, facts = find_wait_of_holder(figures), _list(waits)
+    locking = [each for each in [find_wait_of_holder(figures)] if each and each.is_silent]
+    is_locked, facts = bool(locking), _list(waits)  # it holds a lock, for which all others wait
     is_used = waits.outside * waits.total >= max(LEAST_THREADS, USED * available)
-    is_locked = behind is not None and behind.is_silent  # it holds a lock, for which all others wait
-    hanging = [behind] if behind and is_locked else list_hanging(waits.destinations, available)
+    hanging = locking or list_hanging(waits.destinations, available)
     are_most, main = waits.outside >= MOSTLY and is_used, list_main(waits.destinations)
     if own := find_own(waits.destinations):
         worse = own.threads >= OWN_USED * available or shows_a_limit(figures.flow)

@@ -302,7 +302,8 @@ def _ending(figures: Figures) -> Iterator[Finding]:
     requests = sum(len(worker.ages) for worker in ending)
     oldest = max((age or 0.0 for worker in ending for age in worker.ages.values()), default=0.0)
     waits = _stands(figures)
-    if not ending or figures.reload_wait or (oldest < LONG_RELOAD if requests else not waits):
+    is_felt = oldest >= LONG_RELOAD or (waits and not requests)
+    if not ending or figures.reload_wait or not is_felt:
         return
     ids = [worker.worker_id for worker in ending]
     limits = {f"`{worker.ending.replace('_', '-')}`" for worker in ending if worker.ending}
@@ -328,8 +329,7 @@ def _scaling_slowly(figures: Figures) -> Iterator[Finding]:
     are_busy = window.full_seconds >= FULL * observed and shows_a_limit(figures.flow)
     if seconds < max(LOADING_SECONDS, LOADING_PART * observed) or not are_busy:
         return
-    step = spawn_earlier(figures)
-    settings = step.settings if step else ()
+    settings = getattr(spawn_earlier(figures), "settings", ())
     yield CHEAPER_STARTS_SLOWLY.found(
         figures,
         observed=observed,

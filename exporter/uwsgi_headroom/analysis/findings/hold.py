@@ -72,7 +72,7 @@ class Hold:
 
     def look(self, findings: Sequence[Finding], at: float, epoch: float, *, is_whole: bool) -> list[Finding]:
         """Take what is judged now, worst first, and return what has begun. Of a part of a window, nothing is held."""
-        keep = HOLD_SECONDS if is_whole else 0.0
+        keep = HOLD_SECONDS * is_whole
         self._codes |= {code: (self._codes.get(code, (epoch, at))[0], at) for each in findings for code in codes(each)}
         self._codes = {code: held for code, held in self._codes.items() if at - held[1] < keep or held[1] == at}
         self._held = self._merge(findings, at, epoch, keep)
@@ -81,7 +81,7 @@ class Hold:
 
     def show(self, findings: Sequence[Finding], at: float, epoch: float, *, is_whole: bool) -> list[Finding]:
         """What people read of what is judged now, without taking it: what has begun, and of a part of a window all."""
-        keep = HOLD_SECONDS if is_whole else 0.0
+        keep = HOLD_SECONDS * is_whole
         return _list(self._merge(findings, at, epoch, keep), findings, at, epoch, begun_only=is_whole)
 
     def alerts(self, at: float) -> list[tuple[Held, bool]]:
@@ -94,7 +94,7 @@ class Hold:
 
     def since(self, code: str) -> float | None:
         """The start (epoch seconds) of the present finding with this code; None if there is none."""
-        return self._codes[code][0] if code in self._codes else None
+        return self._codes.get(code, (None, 0.0))[0]
 
     def interrupt(self) -> None:
         """Forget all findings because the server cannot be read: a later finding is a new one."""
@@ -135,9 +135,9 @@ def _see(held: Held, finding: Finding, at: float, keep: float) -> Held:
         return held
     looks = held.looks + (at > held.seen)
     named = held.named
-    if (finding.kind, finding.code, finding.severity) != (named.kind, named.code, named.severity):
-        is_fixed = held.is_page and finding.severity == named.severity
-        named = named if is_fixed else finding
+    is_same = (finding.kind, finding.code, finding.severity) == (named.kind, named.code, named.severity)
+    if not is_same and not (held.is_page and finding.severity == named.severity):
+        named = finding
     turned = finding.severity == "critical" and held.finding.severity != "critical"
     critical, harms = at if turned else held.critical, _find_critical(finding, at, held.harms)
     return replace(held, finding=finding, named=named, seen=at, looks=looks, critical=critical, harms=harms)

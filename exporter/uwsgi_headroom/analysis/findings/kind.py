@@ -7,7 +7,7 @@ is: a harm of waiting, a cause of it, or what a runbook is about.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -212,6 +212,11 @@ class Kind(Struct, frozen=True, dict=True):
 
 _HAS_ROOM = re.compile(r"\s*\((?:check first that|\d[\d,]* more workers? of)\b[^()]*\)")
 _ENDS = re.compile(r"(?:(?<=\.)\s+(?=[A-Z`])|;)(?=(?:[^`]*`[^`]*`)*[^`]*$)")
+
+
+def say_settings(settings: Sequence[tuple[str, int]]) -> str:
+    """The sentence that says what to set; empty without settings."""
+    return fill("[options? Set {options:list}.]", {"options": [f"`{name}` to {number}" for name, number in settings]})
 
 
 def first_act(change: str) -> str:

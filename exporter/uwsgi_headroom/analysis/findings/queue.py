@@ -174,8 +174,8 @@ def advise_longer_queue(figures: Figures) -> str:
 
 def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     most, limit = figures.server.setup.somaxconn, backlog.limit or 0
-    lower = limit if most is None else min(limit, most)
-    is_lower = most is not None and limit < most
+    lower = min(limit, most or limit)
+    is_lower = limit < (most or 0)
     facts: Facts = {"listen": is_lower and limit, "somaxconn": most, "lower": not is_lower and lower}
     return fill(LONGER_QUEUE, facts | {"too_long": wait_too_long(figures)})
 
@@ -188,15 +188,15 @@ def _wait(figures: Figures) -> Iterator[Finding]:
     if flow.queue_wait is None:
         yield NOTHING_COMPLETED.found(figures, socket=socket, waiting=flow.queue_length or 0, **advise(figures))
         return
-    waits = figures.queue_waits if not socket and not flow.wait_is_floor else None
-    slowest = waits.percentiles.get(0.99) if waits else None
+    waits = not socket and not flow.wait_is_floor and figures.queue_waits
+    slowest = waits and waits.percentiles.get(0.99)
     yield LONG_WAIT.found(
         figures,
         worse=waiting == "severe" and not waits_for_a_reload(figures),
         socket=socket,
         is_floor=flow.wait_is_floor,
         mean=flow.queue_wait,
-        slowest=slowest.seconds if slowest else None,
+        slowest=getattr(slowest, "seconds", None),
         served=flow.response_time or None,
         **advise(figures),
     )

@@ -196,7 +196,7 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
     yield (RECYCLED_SLOWLY if slowly else RECYCLED_TOGETHER).found(
         figures,
         ended=len(ended),
-        spread=None if spread is None else max(1, spread),
+        spread=spread is not None and max(1, spread),
         served=round(least),
         nobody=figures.window.no_worker_seconds or None,
         enough=settings.get("max-requests"),

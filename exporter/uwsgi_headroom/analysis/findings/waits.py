@@ -150,7 +150,7 @@ SLEEP_AGAIN = Kind(
 LOOP_HELD = Kind(
     code="loop_held",
     severity="critical, warning or info",
-    title="The event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls[doing?  that are {doing}].",
+    title="The event {ids:loop|loops} of {ids:worker} {ids:is|are} blocked by calls[doing?  that are {doing}].",
     evidence="Calls occupied the thread of worker {worst} for {part:percent} of the last {seconds:duration}[longest? , "
     "one of them for {longest}][load? ; this thread used {load:cpu} of a CPU]. In this worker, {serving:request} "
     "{serving:is|are} in service, and {completed:request} {completed:was|were} completed.[others?  Other calls block "
@@ -164,8 +164,7 @@ LOOP_HELD = Kind(
     "waits, from a library for the event loop that uWSGI runs.][gevent? Make this call yield while it waits: "
     "`gevent-early-monkey-patch` does this for Python's own functions, and a library in C needs its own patch "
     "(`psycogreen` for psycopg2).]",
-    clause="[waits? the event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls][also?  that are "
-    "{doing}]",
+    clause="[waits? the event {ids:loop|loops} of {ids:worker} {ids:is|are} blocked by calls][also?  that are {doing}]",
     page_after=60,
     replaces=("request_stuck",),
     runbook="UwsgiLoopHeld",
@@ -208,7 +207,7 @@ def blocks(figures: Figures, waits: WaitFigures, threads: float) -> bool:
         return False
     of_most = threads >= OF_MOST * len(figures.balance.active)
     behind = waits.threads.get("lock", 0.0) + waits.threads.get("interpreter_lock", 0.0)
-    return threads + (behind if of_most else 0.0) >= MOSTLY * waits.total
+    return threads + behind * of_most >= MOSTLY * waits.total
 
 
 def find_blocked_output(figures: Figures) -> Iterator[Finding]:
@@ -304,7 +303,7 @@ def find_held_loops(figures: Figures) -> Iterator[Finding]:
         figures,
         _choose_remedy(figures, worst),
         worse=_stand(figures, held) + (worst.part >= MOSTLY or worst.seconds >= LONG),
-        alike=alike,
+        ids=alike,
         others=[each.worker_id for each in held if each.worker_id not in alike],
         doing=Private(worst.activity, name_activity(state, "", how)),
         waits=makes_wait,
@@ -312,7 +311,6 @@ def find_held_loops(figures: Figures) -> Iterator[Finding]:
         calls=see_calls(figures.server, worst.worker_id),
         blocked=sorted(worker.worker_id for worker in blocked),
         kill=Private(kill("KILL", blocked), "SIGKILL"),
-        worker_id=alike[0] if len(alike) == 1 else None,
         worst=worst.worker_id,
         part=worst.part,
         seconds=figures.window.observed_seconds,
@@ -337,12 +335,12 @@ def _stand(figures: Figures, held: list[_Held]) -> bool:
 
 def _find_held(figures: Figures) -> list[_Held]:
     waits, seconds = figures.server.waits, figures.window.observed_seconds
-    uses = waits.loops if waits and waits.loops else {}
+    uses = (waits and waits.loops) or {}
     windows = {worker.worker_id: worker for worker in figures.window.workers}
     found = []
     for worker in figures.server.workers:
         use, window = uses.get(worker.worker_id), windows.get(worker.worker_id)
-        part = ratio(window.loop_held_seconds, seconds) if window else None
+        part = ratio(getattr(window, "loop_held_seconds", None), seconds)
         if use is None or window is None or part is None:
             continue
         if use.held:  # a call that computes is known only after a CPU second, which takes long where CPUs are scarce
@@ -354,8 +352,7 @@ def _find_held(figures: Figures) -> list[_Held]:
 
 def find_part_held(figures: Figures) -> float | None:
     """The part of the time for which calls hold the loop that they hold most; None if none is."""
-    held = _find_held(figures)
-    return held[0].part if held else None
+    return next((each.part for each in _find_held(figures)), None)
 
 
 def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:

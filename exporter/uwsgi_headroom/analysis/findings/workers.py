@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from signal import SIGKILL
 
 from msgspec.structs import replace
@@ -315,5 +316,5 @@ def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:
     """Whether a worker with these respawns and requests in the window is in a loop, and not recycled."""
     least, a_minute = LOOP_CHEAPER if scales(figures) and requests >= respawns else LOOP
     most = figures.server.setup.options.max_requests
-    enough = min(SERVED, RECYCLED * most) if most else SERVED
+    enough = min(SERVED, RECYCLED * (most or inf))
     return respawns >= max(least, a_minute * figures.window.seconds / 60) and requests < enough * respawns
