@@ -12,7 +12,7 @@ from math import inf
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.bottlenecks import fills_threads
+from uwsgi_headroom.analysis.advice import fills_threads
 from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_ceiling, find_first, list_causes
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures

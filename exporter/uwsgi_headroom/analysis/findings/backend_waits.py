@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import asdict, replace
 
-from uwsgi_headroom.analysis.advice import LEAST_BACKEND
-from uwsgi_headroom.analysis.bottlenecks import fills_threads, name_saturated
+from uwsgi_headroom.analysis.advice import LEAST_BACKEND, fills_threads, name_saturated
 from uwsgi_headroom.analysis.destinations import (
     DestinationFigures,
     describe,

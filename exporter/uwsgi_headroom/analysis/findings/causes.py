@@ -12,7 +12,7 @@ from math import inf
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.bottlenecks import FORK, spawn_earlier, why_free_threads_do_not_serve
+from uwsgi_headroom.analysis.advice import FORK, spawn_earlier, why_free_threads_do_not_serve
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import RELOAD_WAITS as LONG_RELOAD
 from uwsgi_headroom.analysis.figures import Figures, mean_handlers

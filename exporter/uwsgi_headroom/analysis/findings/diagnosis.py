@@ -11,8 +11,13 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.advice import advise_capacity, find_proven_step
-from uwsgi_headroom.analysis.bottlenecks import Advice, Settings, waits_while_threads_are_free
+from uwsgi_headroom.analysis.advice import (
+    Advice,
+    Settings,
+    advise_capacity,
+    find_proven_step,
+    waits_while_threads_are_free,
+)
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import queue
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Wording, say_settings

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from uwsgi_headroom.analysis.advice import SOCKETS_OF_THEIR_OWN, UNREACHABLE
 from uwsgi_headroom.analysis.balance import WorkerFigures
-from uwsgi_headroom.analysis.bottlenecks import SOCKETS_OF_THEIR_OWN, UNREACHABLE
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind

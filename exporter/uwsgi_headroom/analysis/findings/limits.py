@@ -8,8 +8,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.advice import advise_capacity
-from uwsgi_headroom.analysis.bottlenecks import CHEAPER_IS_LATE, SOCKETS_OF_THEIR_OWN, UNREACHABLE, bring_workers_back
+from uwsgi_headroom.analysis.advice import (
+    CHEAPER_IS_LATE,
+    SOCKETS_OF_THEIR_OWN,
+    UNREACHABLE,
+    advise_capacity,
+    bring_workers_back,
+)
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind, say_settings

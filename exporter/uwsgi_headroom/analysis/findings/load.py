@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE
+from uwsgi_headroom.analysis.advice import OWN_THREADS_COMPUTE
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind

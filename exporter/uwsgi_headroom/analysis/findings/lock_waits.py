@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.advice import raise_processes
+from uwsgi_headroom.analysis.advice import OWN_THREADS_COMPUTE, raise_processes
 from uwsgi_headroom.analysis.balance import WorkerFigures
-from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind

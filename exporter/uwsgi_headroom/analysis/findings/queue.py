@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.bottlenecks import waits_for_a_reload
+from uwsgi_headroom.analysis.advice import waits_for_a_reload
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.clients import wait_too_long
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind

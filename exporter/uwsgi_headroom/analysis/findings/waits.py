@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.bottlenecks import SLOW_CLIENTS as SLOW
-from uwsgi_headroom.analysis.bottlenecks import STAY_OPEN as STAYS_OPEN
+from uwsgi_headroom.analysis.advice import SLOW_CLIENTS as SLOW
+from uwsgi_headroom.analysis.advice import STAY_OPEN as STAYS_OPEN
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit

@@ -8,8 +8,8 @@ from signal import SIGKILL
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, killed_fill_threads
-from uwsgi_headroom.analysis.bottlenecks import RELOADED_AGAIN as RELOADS
+from uwsgi_headroom.analysis.advice import AGAIN_AND_AGAIN, killed_fill_threads
+from uwsgi_headroom.analysis.advice import RELOADED_AGAIN as RELOADS
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.recycling import (
