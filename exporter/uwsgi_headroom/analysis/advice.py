@@ -509,8 +509,8 @@ def _say_demand(figures: Figures) -> str:
     """The offered work, as a clause; empty if it is unknown, or the interpreters are the reason."""
     if overload := find_overload(figures):
         is_counted, is_slight = bool(count_refused(figures.window, figures.server.queues)), overload < 1.05
-        facts = {"retries": is_counted, "about": not (is_counted or is_slight), "slightly": is_slight}
-        return fill(OVERLOADED, {**facts, "times": not is_slight and f"{overload:.1f}"})
+        facts: Facts = {"retries": is_counted, "about": not (is_counted or is_slight), "slightly": is_slight}
+        return fill(OVERLOADED, facts | {"times": not is_slight and f"{overload:.1f}"})
     slots, in_bursts, at_once = name_slots(figures.server), count_at_once_in_bursts(figures), figures.demand.at_once
     ceiling = figures.ceiling or 0
     if in_bursts > (at_once or 0.0):
@@ -518,8 +518,8 @@ def _say_demand(figures: Figures) -> str:
         return fill(FULL_IN_BURSTS, {"ceiling": ceiling, "slots": slots, "more": more})
     if at_once is None or not ceiling or (at_once < ceiling and (mean_load(figures) or 0.0) > INTERPRETERS_BUSY):
         return ""
-    facts: Facts = {"floor": figures.demand.is_floor, "number": write_at_once(at_once), "bursts": at_once < ceiling}
-    return fill(MORE_THAN_SLOTS, {**facts, "all": counted(ceiling, slots.removesuffix("s")), "ceiling": ceiling})
+    facts = {"floor": figures.demand.is_floor, "number": write_at_once(at_once), "bursts": at_once < ceiling}
+    return fill(MORE_THAN_SLOTS, facts | {"all": counted(ceiling, slots.removesuffix("s")), "ceiling": ceiling})
 
 
 def _share_of_programs(figures: Figures) -> float:

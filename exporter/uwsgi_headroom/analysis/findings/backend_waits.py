@@ -138,7 +138,6 @@ def _list(waits: WaitFigures) -> Facts:
 
     return {
         "waiting": sum(each.threads for each in named) or waits.outside * waits.total,
-        "busy": waits.total,
         "each": _say(list_shares, named),
         "part": Private(sum(each.per_request or 0.0 for each in named) or None),
         "whole": sum((waits.per_request or {}).values()),

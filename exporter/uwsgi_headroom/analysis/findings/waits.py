@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.shortages import tries_again
-from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, of_request, wait_for_websockets
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import (
     MANY_STUCK,
     fill_cores,
@@ -103,7 +103,7 @@ WAIT_FOR_CLIENTS = Kind(
     code="slow_clients",
     severity="warning or info",
     title="Threads wait for slow clients.",
-    evidence="On average, {clients:mean} of {threads} threads wait for clients: busy threads spend {share:percent} of "
+    evidence="On average, {waiting:mean} of {threads} threads wait for clients: busy threads spend {share:percent} of "
     "their time sending data to clients or receiving data from clients{of_request}.",
     meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
     act="[not served? Check that the web server in front, or uWSGI's router, speaks the protocol of the "
@@ -120,7 +120,7 @@ WAIT_FOR_CLIENTS = Kind(
 STAY_OPEN = replace(
     WAIT_FOR_CLIENTS,
     title="Threads wait for connections that stay open.",
-    evidence="On average, {clients:mean} of {threads} threads wait for clients{of_request}, {share:percent} of the "
+    evidence="On average, {waiting:mean} of {threads} threads wait for clients{of_request}, {share:percent} of the "
     "time of busy threads; most wait for what the client sends after its request, as with WebSockets.",
     meaning="Each connection that stays open holds a thread, which serves no other request.",
     act=STAYS_OPEN.act,
@@ -132,7 +132,7 @@ SLEEP_AGAIN = Kind(
     code="sleeps_again",
     severity="warning or info",
     title="Requests sleep, go on for a moment, and sleep again.",
-    evidence="On average, {sleeping:mean} of {busy:mean} busy threads ({share:percent}) sleep, for {nap:duration} at a "
+    evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) sleep, for {nap:duration} at a "
     "time{of_request}.",
     meaning="Most likely, requests wait for a rate limit, or for something that only one at a time can use, such as a "
     "SQLite file, a lock file or a lock in Redis. Other causes: a backend fails, and requests retry after a pause; or "
@@ -220,7 +220,6 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         worse=not figures.flow.requests or shows_a_limit(figures.flow),
         output=(known and known.output_name) or "standard output or error",
         writing=waits.output,
-        busy=waits.total,
         behind=waits.threads.get("lock", 0.0),
         pid=Private(name_pids([writer], "WORKER_PID"), "WORKER_PID"),
     )
@@ -235,7 +234,6 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
             address=Private(largest.address, "a backend"),
             sharing=largest.workers,
             waiting=waits.shared,
-            of_request=of_request(waits, waits.each("backend")),
             is_cause=blocks(figures, waits, waits.shared),
         )
 
@@ -246,17 +244,11 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if threads < LEAST_THREADS or threads < known * available:
         return
     is_most, is_many = waits.share("client") >= MOSTLY, threads >= warning * available
-    facts: Facts = {
-        "clients": threads,
-        "threads": mean_threads(available),
-        "share": waits.share("client"),
-        # Of requests that last, such as WebSockets, none is in a mean request.
-        "of_request": of_request(waits, waits.each("client") or None),
-    }
+    facts: Facts = {"threads": mean_threads(available), "held": is_most}
     if wait_for_websockets(figures.server):
-        yield STAY_OPEN.found(figures, facts, held=is_most, worse=is_many)
+        yield STAY_OPEN.found(figures, facts, worse=is_many)
     else:
-        yield WAIT_FOR_CLIENTS.found(figures, facts, held=is_most, served=figures.flow.requests > 0, worse=is_many)
+        yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests > 0, worse=is_many)
 
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
@@ -265,11 +257,7 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         yield SLEEP_AGAIN.found(
             figures,
             worse=sleeping >= USED * (figures.available or 0),
-            sleeping=sleeping,
-            busy=waits.total,
-            share=waits.share("sleep"),
             nap=waits.nap,
-            of_request=of_request(waits, waits.each("sleep")),
         )
 
 
