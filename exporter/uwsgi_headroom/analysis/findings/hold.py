@@ -33,7 +33,7 @@ class Held(Struct, frozen=True):
     """A problem. finding: as it was last seen at its worst or deepest; named: as alerts name it; since: when it was
     first seen (epoch seconds); first, seen, critical: when it was first and last seen, and since when it has been
     critical (monotonic); looks: how often it was seen; harms: since when it and each of its harms have been critical,
-    by code."""
+    by code; is_page: whether it is a page, to its end."""
 
     finding: Finding
     named: Finding
@@ -43,19 +43,20 @@ class Held(Struct, frozen=True):
     critical: float
     looks: int = 1
     harms: Mapping[str, float] = MappingProxyType({})
+    is_page: bool = False
 
     def has_begun(self, at: float, looked_at: float) -> bool:
         """Whether it has begun. looked_at: when the server was last looked at."""
         return self.looks >= AGREE or (self.seen == looked_at and at - self.first >= BEGIN_SECONDS)
 
-    @property
-    def is_page(self) -> bool:
-        """Whether it was seen to be critical for as long as its row, or that of a harm, says: that it is held
-        afterwards does not count."""
+    def is_due(self, now: Finding) -> bool:
+        """Whether it has been critical for as long as its row, or that of a harm, says, and goes on. now: as it was
+        just seen. A burst of seconds stays in the window for a minute, and is no page after it."""
         since = {**self.harms, self.named.code: self.critical}
         after = {**find_paging(self.finding), self.named.code: self.named.kind.page_after}
-        is_due = any(self.seen - since[code] >= after[code] for code in since.keys() & after)
-        return self.named.severity == "critical" and is_due
+        over = {each.code for each in (now, *now.harms) if each.is_over}
+        is_old = any(self.seen - since[code] >= after[code] for code in (since.keys() & after.keys()) - over)
+        return self.named.severity == "critical" and is_old
 
 
 class Hold:
@@ -140,7 +141,8 @@ def _see(held: Held, finding: Finding, at: float, keep: float) -> Held:
         named = finding
     turned = finding.severity == "critical" and held.finding.severity != "critical"
     critical, harms = at if turned else held.critical, _find_critical(finding, at, held.harms)
-    return replace(held, finding=finding, named=named, seen=at, looks=looks, critical=critical, harms=harms)
+    held = replace(held, finding=finding, named=named, seen=at, looks=looks, critical=critical, harms=harms)
+    return replace(held, is_page=(held.is_page and named.severity == "critical") or held.is_due(finding))
 
 
 def _list(

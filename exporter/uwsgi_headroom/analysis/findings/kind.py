@@ -76,6 +76,8 @@ class Finding(Struct, frozen=True):
     worker_id: int | None = None
     """The worker that is meant, if it is one."""
     public: Wording = field(default_factory=Wording)
+    is_over: bool = False
+    """Whether it is about a part of the window that has ended: that makes no page."""
 
 
 Role = Literal["harm", "cause", "limit", "setting", "note"]
@@ -177,6 +179,7 @@ class Kind(Struct, frozen=True, dict=True):
         *,
         worse: int = 0,
         of_host: bool = False,
+        is_over: bool = False,
         worker_id: int | None = None,
         settings: tuple[tuple[str, int], ...] = (),
         serves: float | None = None,
@@ -214,6 +217,7 @@ class Kind(Struct, frozen=True, dict=True):
             wait=str(facts.get("wait") or ""),
             worker_id=worker_id,
             public=Wording(*public),
+            is_over=is_over,
         )
 
     def _describe_threads(self, figures: Figures, names: Set[str]) -> Facts:

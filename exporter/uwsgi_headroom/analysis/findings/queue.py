@@ -84,6 +84,10 @@ NOTHING_COMPLETED = Kind(
     runbook="UwsgiQueueWaitHigh",
     waiting=2,
 )
+FEW_WAIT = replace(NOTHING_COMPLETED, page_after=60)
+FEW = 2.0
+"""Below this mean number of requests that wait, none that is completed may be one that takes long, on a quiet server:
+the page comes a minute later."""
 LONG_WAIT = replace(
     NOTHING_COMPLETED,
     severity="critical or warning",
@@ -142,7 +146,8 @@ def find(figures: Figures) -> Iterator[Finding]:
             facts: Facts = {"name": name, "limit": backlog.limit, "longer": _longer_queue(figures, backlog)}
             if full > FULL[1] and not (is_tcp(name) and window.overflows == 0):
                 facts |= _describe_refusals(figures, name, full, mean, backlog)
-                yield QUEUE_FULL.found(figures, facts, worse=full >= FULL[0], **advise(figures))
+                is_over = (backlog.queue or 0) < FILLING * backlog.limit
+                yield QUEUE_FULL.found(figures, facts, worse=full >= FULL[0], is_over=is_over, **advise(figures))
             elif mean >= FILLING * backlog.limit:
                 facts |= {"mean": mean, "part": mean / backlog.limit, "now": backlog.queue}
                 yield QUEUE_FILLS.found(figures, facts, **advise(figures))
@@ -186,7 +191,9 @@ def _wait(figures: Figures) -> Iterator[Finding]:
     if waiting in (None, "none"):
         return
     if flow.queue_wait is None:
-        yield NOTHING_COMPLETED.found(figures, socket=socket, waiting=flow.queue_length or 0, **advise(figures))
+        number = flow.queue_length or 0.0
+        row = FEW_WAIT if number < FEW else NOTHING_COMPLETED
+        yield row.found(figures, socket=socket, waiting=number, **advise(figures))
         return
     waits = not socket and not flow.wait_is_floor and figures.queue_waits
     slowest = waits and waits.percentiles.get(0.99)
