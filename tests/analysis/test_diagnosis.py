@@ -7,7 +7,7 @@ from tests.analysis import judging
 from tests.analysis.judging import AT, describe, figures_of, findings_by_code
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.bottlenecks import connections_hold_threads
+from uwsgi_headroom.analysis.advice import connections_hold_threads
 from uwsgi_headroom.analysis.findings import (
     ROWS,
     Finding,

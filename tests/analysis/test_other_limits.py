@@ -106,7 +106,7 @@ def test_the_sentence_names_it(found, sentence):
 )
 def test_a_headroom_that_stays(found):
     """Nothing scarce is waited for, or a resource that is used up is the reason for what follows."""
-    assert correct_headroom(found) is found
+    assert correct_headroom(found) == found
     assert found.flow.requests or not [each for each in collect_findings(found) if each.severity != "info"]
 
 

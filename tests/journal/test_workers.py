@@ -236,7 +236,8 @@ def test_causes(options, kills, served, age, resident, cause):
     server.respawn(1, 2.0)
     server.serve(1, 3)
     now = server.read(2.0).snapshot.workers[0]
-    found, evidence = find_cause(EndedProcess(then, now, age, resident), options, NO_KILLS, kills)
+    ended = EndedProcess(then.last_spawn + age, then, resident, NO_KILLS)
+    found, evidence = find_cause(ended, now, options, kills)
     assert found == cause
     assert evidence.endswith(".")
     if cause in ("unknown", "max_requests"):
@@ -249,5 +250,5 @@ def test_a_process_that_served_nothing_more():
     server.serve(1, 5)
     then = server.read(1.0).snapshot.workers[0]
     server.respawn(1, 2.0)
-    _, evidence = find_cause(EndedProcess(then, server.read(2.0).snapshot.workers[0], 60, None), None, None, None)
+    _, evidence = find_cause(EndedProcess(EPOCH, then), server.read(2.0).snapshot.workers[0], None, None)
     assert "served 5 requests" in evidence

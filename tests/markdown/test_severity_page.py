@@ -8,7 +8,7 @@ from tests.markdown.test_facts import rows
 from tools.environments import ROOT
 from tools.tables import list_rows
 from uwsgi_headroom.analysis import destinations, figures, shortages, wait_states, worker_states
-from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, INTERPRETERS_BUSY
+from uwsgi_headroom.analysis.advice import AGAIN_AND_AGAIN, INTERPRETERS_BUSY
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.findings import (
     causes,

@@ -172,6 +172,21 @@ def test_a_harm_does_not_wait_for_its_cause(cause, harm, expected):
     assert paged_at(mild, mild) == (cause if expected == cause else 10 + harm)
 
 
+def test_what_is_over_is_no_page():
+    """A burst stays in the window for a minute; where it comes again, and goes on, it is a page, to its end."""
+    goes_on = replace(PAGED.found(n=4), code="clients_refused")
+    over = replace(goes_on, is_over=True)
+    hold = seen([goes_on], 5.0)
+    pages = []
+    for at in range(10, 155, 5):
+        now = goes_on if at == 120 else over
+        look(hold, [now], float(at))
+        pages += [at for _, page in hold.alerts(float(at)) if page]
+    assert pages == [*range(120, 155, 5)]
+    look(hold, [replace(over, severity="warning")], 240.0)
+    assert [page for _, page in hold.alerts(240.0)] == [False]
+
+
 def test_alerts_know_five_problems():
     """The worst; what is good to know is none."""
     many = [replace(PAGED.found(n=1), code=f"problem_{number}", severity="warning") for number in range(6)]

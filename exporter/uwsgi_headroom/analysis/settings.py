@@ -124,12 +124,11 @@ def _review_once(same: _Same, seen: Evidence) -> tuple[Advice, ...]:
 
 def _place(advice: Advice, options: Options) -> Advice:
     sources = {name: options.source[name] for name in advice.sets if name in options.source}
-    places = [
-        f"`{spell_option(name)}` is set {'on the' if source == 'command line' else 'in'} {source}"
-        for name, source in sources.items()
-    ]
-    seen = f"{advice.seen.removeprefix(GENERAL)} {'; '.join(places)}."
-    return replace(advice, seen=seen.strip()) if places else advice
+    if not sources:
+        return advice
+    places = [f"`{spell_option(name)}` is set in {source}" for name, source in sources.items()]
+    where = "; ".join(places).replace("in command line", "on the command line")
+    return replace(advice, seen=f"{advice.seen.removeprefix(GENERAL)} {where}.".strip())
 
 
 class Case(Struct, frozen=True):
@@ -191,7 +190,7 @@ def make_case(options: Options, seen: Evidence) -> Case:
         mercy=default(options.worker_reload_mercy, DEFAULT_MERCY),
         patience=options.http_timeout or DEFAULT_HTTP_TIMEOUT,
         queue=default(options.listen or None, DEFAULT_LISTEN),
-        reserve=most - (options.cheaper or 0) if most else 0,
+        reserve=(most and most - (options.cheaper or 0)) or 0,
         scales=bool(options.cheaper and most),
     )
 
@@ -201,17 +200,13 @@ _CHEAPER_OPTIONS = ("cheaper_initial", "cheaper_step", "cheaper_overload", "chea
 
 
 def _compute(case: Case) -> dict[str, Fact]:
-    options, seen, workers, most = (
-        case.options,
-        case.seen,
-        case.workers or 1,
-        case.reserve + (case.options.cheaper or 0),
-    )
+    options, seen, workers = case.options, case.seen, case.workers or 1
+    most = case.reserve + (options.cheaper or 0)
     return {
         "size": f"{counted(workers, 'worker')} of {counted(case.threads or 1, 'thread')}.",
-        "master_unit": "" if seen.is_first else seen.unit,
+        "master_unit": seen.unit * (not seen.is_first),
         "version_name": ".".join(map(str, seen.version or ())),
-        "modules": ", ".join(seen.extensions) if seen.mounted else "",
+        "modules": ", ".join(seen.extensions) * bool(seen.mounted),
         "requests_apart": max(1, (options.max_requests or 0) // workers),
         "seconds_apart": max(1, (options.max_worker_lifetime or 0) // workers),
         "half_life": (options.max_worker_lifetime or 0) // 2,

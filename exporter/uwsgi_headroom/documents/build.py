@@ -28,7 +28,6 @@ from uwsgi_headroom.documents.waits import build_code, build_routes, build_waits
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.errors import DamagedError, NoSocketError, ReadError, StillRunsError
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.journal.recorder import EVENTS_OF_FINDINGS
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.same_fields import copy_fields, given
@@ -336,30 +335,17 @@ async def build_journal(
 
 
 def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
-    recorder, kind = watch.recorder, EVENTS_OF_FINDINGS.get(finding.code)
+    recorder, kind = watch.recorder, finding.kind.event
     return copy_fields(
         schema.Finding,
         finding,
-        evidence=f"{finding.evidence}{_describe_beginning(finding, watch)}",
+        evidence=finding.evidence + recorder.describe_beginning(finding),
         settings=dict(finding.settings),
         harms=tuple(schema.Harm(harm.code, harm.severity, harm.title, harm.evidence) for harm in finding.harms),
         runbook=runbook_path(finding.code, watch.name),
         since=recorder.hold.since(finding.code),
         event=recorder.journal.latest_of(kind) if kind else None,
     )
-
-
-def _describe_beginning(finding: Finding, watch: Watch) -> str:
-    """Say with what a finding began; empty if that is not known."""
-    recorder = watch.recorder
-    if finding.severity == "info":
-        return ""
-    if began_with := recorder.began_with(finding.code):
-        roll_back = ": if that was a deploy, roll back first" if began_with.startswith("the reload") else ""
-        return f" It began within a minute of {began_with}{roll_back}."
-    if began_after := recorder.began_after_reload(finding.code):
-        return f" It began {began_after}: if that was a deploy, roll back first."
-    return ""
 
 
 def _list_unknowns(

@@ -10,7 +10,7 @@ from typing import get_args
 
 from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law
-from uwsgi_headroom.analysis.bottlenecks import connections_hold_threads
+from uwsgi_headroom.analysis.advice import connections_hold_threads
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.demand import count_refused, was_full
 from uwsgi_headroom.analysis.figures import Figures

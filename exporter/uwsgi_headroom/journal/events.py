@@ -89,7 +89,7 @@ class Journal:
         event = Event(
             id=self._next_id,
             time=time,
-            since=time if since is None else since,
+            since=since or time,
             kind=kind,
             title=title,
             evidence=evidence,
@@ -132,4 +132,4 @@ class Journal:
 
 
 def _what(event: Event) -> tuple[object, ...]:
-    return event.kind, event.workers, event.cause, event.title if event.kind == "log_message" else ""
+    return event.kind, event.workers, event.cause, event.title * (event.kind == "log_message")

@@ -6,6 +6,7 @@ Changes of workers are in `workers`; those of the configuration and of the verdi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from time import localtime, strftime
 
 from msgspec import Struct
@@ -17,15 +18,43 @@ from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.journal.events import Journal, Kind
-from uwsgi_headroom.journal.workers import WorkerEvents
+from uwsgi_headroom.journal.workers import WorkerEvents, compare_masters, find_start
 from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Options
 from uwsgi_headroom.stats.server import Snapshot
-from uwsgi_headroom.words.formats import counted, duration
+from uwsgi_headroom.words.formats import duration
+from uwsgi_headroom.words.template import Facts, fill
 
 GAP_SECONDS = 5.0
 """The longest time without samples that is not an event: uWSGI's master is normally silent for up to 3 s."""
+
+
+BEGINNINGS: Mapping[Kind, str] = {
+    "configuration_changed": "the change of its configuration",
+    "server_up": "the end of its outage",
+    "reload": "the reload",
+}
+"""How an event is called with which a finding began."""
+
+BEGAN = (
+    " It began [soon? within a minute of][not soon? {after:duration} after] {event} at {at}[reload? : if that was a "
+    "deploy, roll back first]."
+)
+
+BEGIN_SECONDS = 70.0
+"""The longest time from such an event to a finding: a window, and two judgements."""
+
+AFTER_RELOAD_SECONDS = 900.0
+"""The longest time from a reload to a finding that may be due to it: a cache fills, and load comes."""
+
+UP_AGAIN = (
+    "[same? Its master is the same process.][left? Its master is another process, and the earlier one, process "
+    "{left:plain}, still runs.][new? Its master is another process: uWSGI was restarted.]"
+)
+BEFORE = "[sentence? Before: {status}. {sentence}]"
+CHANGED = "Configuration changed: {changes}[others? , and {others:other}]."
+"""Texts of events, as templates."""
 
 
 class Recorder:
@@ -44,12 +73,10 @@ class Recorder:
         self._gap_seconds = 0.0
         self.down_since: float | None = None
         """Since when (epoch seconds) the server counts as down; None while it does not."""
-        self._began = False
 
     def begin(self, time: float) -> None:
         """Record the first outcome, at this time (epoch seconds). Later calls do nothing."""
-        if not self._began:
-            self._began = True
+        if not self.journal.counts["exporter_started"]:
             self.journal.add(time, "exporter_started", "The exporter began to watch this server.")
 
     def read(self, reading: Reading, totals: Totals) -> None:
@@ -68,9 +95,8 @@ class Recorder:
             self._workers.compare(before, reading, _growth(self._lost, lost))
             if self.journal.counts["reload"] > reloads:
                 self.loaded_at = time
-        elif isinstance(reading.snapshot, Snapshot):
-            first = [worker.last_spawn for worker in reading.snapshot.workers if worker.respawns == 1]
-            self.loaded_at = min([float(spawn) for spawn in first if spawn], default=None)
+        else:
+            self.loaded_at = find_start(reading)
         self._before, self._lost = reading, lost
 
     def down(self, time: float, error: ReadError) -> None:
@@ -85,53 +111,38 @@ class Recorder:
         """Record a message of uWSGI's log, which was read at `time` (epoch seconds), `count` times."""
         self.journal.add(time, "log_message", title, evidence, workers=workers, count=count)
 
-    def began_with(self, code: str) -> str | None:
-        """What happened to the server within a minute before the present finding with this code began, such as `the
-        reload at 14:02`; None if nothing did, or if the server was not watched, or had the finding, before that."""
-        since = self.hold.since(code)
-        if since is None or code in EVENTS_OF_FINDINGS or code in self.hold.before_outage:
-            return None
-        events = [event for event in self.journal.since(since - BEGIN_SECONDS) if event.time <= since]
-        if any(event.kind == "exporter_started" for event in self.journal.since(since - 2 * BEGIN_SECONDS)):
-            return None
-        event = next((event for event in events if event.kind in WORDS_OF_BEGINNINGS), None)
-        if event is None:
-            return None
-        return f"{WORDS_OF_BEGINNINGS[event.kind]} at {strftime('%H:%M', localtime(event.time))}"
-
-    def began_after_reload(self, code: str) -> str | None:
-        """How long after a reload the present finding with this code began, such as `3 min after the reload at 14:02`;
-        None if it began at once (`began_with`), later than in AFTER_RELOAD_SECONDS, or before it."""
-        since, event = self.hold.since(code), self.journal.latest_of("reload")
-        if since is None or event is None or code in EVENTS_OF_FINDINGS or code in self.hold.before_outage:
-            return None
-        after = since - event.time
-        if not BEGIN_SECONDS < after <= AFTER_RELOAD_SECONDS:
-            return None
-        return f"{duration(after)} after the reload at {strftime('%H:%M', localtime(event.time))}"
+    def describe_beginning(self, finding: Finding) -> str:
+        """What happened shortly before a present finding began, as a sentence: an event within BEGIN_SECONDS, or a
+        reload. Empty if nothing did, if the finding counts such events itself, or if the server was not watched, or had
+        the finding, before that."""
+        since, code = self.hold.since(finding.code), finding.code
+        if since is None or finding.severity == "info" or finding.kind.event or code in self.hold.before_outage:
+            return ""
+        events = [event for event in self.journal.since(since - AFTER_RELOAD_SECONDS) if event.time <= since]
+        near = [event for event in events if event.kind in BEGINNINGS and since - event.time <= BEGIN_SECONDS]
+        reloads = [event for event in events if event.kind == "reload"]
+        is_new = any(event.kind == "exporter_started" for event in self.journal.since(since - 2 * BEGIN_SECONDS))
+        if not (near or reloads) or (near and is_new):
+            return ""
+        event = (near or reloads)[0]
+        facts: Facts = {"soon": bool(near), "after": since - event.time, "event": BEGINNINGS[event.kind]}
+        facts |= {"at": strftime("%H:%M", localtime(event.time)), "reload": event.kind == "reload"}
+        return fill(BEGAN, facts)
 
     def _up(self, time: float, before: Reading | None, reading: Reading) -> None:
-        away = duration(time - (self.down_since or time))
-        self.down_since = None
-        same = reading.has_same_master(before) if before else None
-        left = reading.find_earlier_master(before) if before and not same else None
-        evidence = {
-            None: "",
-            True: "Its master is the same process.",
-            False: "Its master is another process"
-            + (f", and the earlier one, process {left}, still runs." if left else ": uWSGI was restarted."),
-        }[same]
+        away, self.down_since = duration(time - (self.down_since or time)), None
+        evidence = fill(UP_AGAIN, compare_masters(before, reading))
         self.journal.add(time, "server_up", f"The server is up again after {away}.", evidence)
 
 
 def _growth(before: Sequence[int], now: Sequence[int]) -> list[int]:
     """How much each number has grown; a new one grows from 0."""
-    return [later - (before[place] if place < len(before) else 0) for place, later in enumerate(now)]
+    return [later - earlier for earlier, later in zip_longest(before[: len(now)], now, fillvalue=0)]
 
 
 def _sentence(words: str) -> str:
     words = printable_name(words)
-    return f"{words[:1].upper()}{words[1:]}{'' if words.endswith(('.', '?')) else '.'}"
+    return f"{words[:1].upper()}{words[1:]}{'.' * (not words.endswith(('.', '?')))}"
 
 
 MOST_NAMED = 6
@@ -148,7 +159,7 @@ class ConfigurationEvents:
 
     def compare(self, reading: Reading) -> None:
         """Add an event if the configuration differs from that of the earlier readings."""
-        snapshot, options = reading.snapshot, reading.host.setup.options if reading.host.setup else None
+        snapshot, options = reading.snapshot, getattr(reading.host.setup, "options", None)
         # Without workers in its document, uWSGI is still starting.
         if not isinstance(snapshot, Snapshot) or not snapshot.workers:
             return
@@ -163,12 +174,8 @@ class ConfigurationEvents:
         ]
         self._known.update(now)
         if changes:
-            self._journal.add(
-                reading.time,
-                "configuration_changed",
-                f"Configuration changed: {', '.join(changes[:MOST_NAMED])}"
-                + (f", and {counted(len(changes) - MOST_NAMED, 'other')}." if len(changes) > MOST_NAMED else "."),
-            )
+            facts: Facts = {"changes": ", ".join(changes[:MOST_NAMED]), "others": len(changes[MOST_NAMED:]) or None}
+            self._journal.add(reading.time, "configuration_changed", fill(CHANGED, facts))
 
 
 def _describe(snapshot: Snapshot, options: Options | None) -> Iterator[tuple[str, object]]:
@@ -198,31 +205,6 @@ def _words(value: object) -> str:
 JUDGE_SECONDS = 5.0
 """Seconds between two judgements of a server; more if a judgement takes long."""
 
-EVENTS_OF_FINDINGS: Mapping[str, Kind] = {
-    "harakiri": "worker_ended",
-    "requests_lost": "worker_ended",
-    "out_of_memory": "worker_ended",
-    "respawn_loop": "worker_ended",
-    "workers_ended": "worker_ended",
-    "workers_missing": "worker_ended",
-    "workers_respawned": "worker_ended",
-    "reloaded": "reload",
-}
-"""The kind of the events that a finding is based on, by the finding's code."""
-
-WORDS_OF_BEGINNINGS: Mapping[Kind, str] = {
-    "configuration_changed": "the change of its configuration",
-    "server_up": "the end of its outage",
-    "reload": "the reload",
-}
-"""How an event is called with which a finding began."""
-
-BEGIN_SECONDS = 70.0
-"""The longest time from such an event to a finding: a window, and two judgements."""
-
-AFTER_RELOAD_SECONDS = 900.0
-"""The longest time from a reload to a finding that may be due to it: a cache fills, and load comes."""
-
 
 class Verdict(Struct, frozen=True):
     """A verdict that findings hold. status: `unknown` until there is one; code: of the finding that it is about, None
@@ -236,6 +218,8 @@ class Verdict(Struct, frozen=True):
 
 
 NO_VERDICT = Verdict("unknown")
+FIRST = 2
+"""The judgements after which it is known that there is no finding: the first one holds none."""
 
 
 class Verdicts:
@@ -243,7 +227,7 @@ class Verdicts:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._said: tuple[Status, str | None, str] = "ok", None, ""
+        self._said = Verdict("ok"), ""
         self.current = NO_VERDICT
         """The present verdict; unknown while the server cannot be read."""
         self._judgements = 0
@@ -254,26 +238,24 @@ class Verdicts:
         """Record a judgement at this time (epoch seconds). findings: those that have begun, worst first; seen: when the
         first of them was first seen."""
         self._judgements += 1
-        is_ok = status == "ok"
-        code, harm = (None, None) if is_ok else (findings[0].code, find_harm(findings))
-        before_status, before_code, before_sentence = self._said
-        since = time if seen is None or is_ok or code == before_code else seen
-        if (status, code) != (before_status, before_code):
-            evidence = f"Before: {before_status}. {before_sentence}" if before_sentence else ""
-            self._journal.add(since, "verdict_changed", f"Verdict: {status}. {sentence}", evidence)
-        self._said = status, code, sentence
-        if self._judgements < FIRST and is_ok:
+        worst = findings[: status != "ok"]
+        code, (before, sentence_before) = next((each.code for each in worst), None), self._said
+        begin = time
+        if worst and seen is not None and code != before.code:
+            begin = seen
+        if (status, code) != (before.status, before.code):
+            evidence = fill(BEFORE, {"status": before.status, "sentence": sentence_before})
+            self._journal.add(begin, "verdict_changed", f"Verdict: {status}. {sentence}", evidence)
+        self._said = Verdict(status, code), sentence
+        if self._judgements < FIRST and not worst:
             return
+        since: float | None = begin
         if self.current.status == status:
-            begin = self.current.since
-        else:
-            begin = None if self._judgements <= FIRST and is_ok else since
-        self.current = Verdict(status, code, begin, harm)
+            since = self.current.since
+        elif self._judgements <= FIRST and not worst:
+            since = None
+        self.current = Verdict(status, code, since, find_harm(worst))
 
     def interrupt(self) -> None:
         """Forget the verdict because the server cannot be read."""
         self.current = NO_VERDICT
-
-
-FIRST = 2
-"""The judgements after which it is known that there is no finding: the first one holds none."""

@@ -6,18 +6,19 @@ worker has reached a configured limit, and the kernel counts the processes that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from msgspec import Struct
 
 from uwsgi_headroom.history.integrals import is_reload
-from uwsgi_headroom.journal.events import Cause, Journal
+from uwsgi_headroom.journal.events import Cause, Journal, Kind
 from uwsgi_headroom.kernel.memory import OomKills, read_oom_kills
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Options
 from uwsgi_headroom.stats.server import Snapshot, Worker
-from uwsgi_headroom.words.formats import byte_size, counted, duration, numbered
+from uwsgi_headroom.words.formats import duration, numbered
+from uwsgi_headroom.words.template import Facts, fill
 
 AWAY_SECONDS = 1.0
 """The shortest absence of a worker for which its return is an event. If it is back sooner, it was replaced."""
@@ -30,30 +31,73 @@ NOTICED_SECONDS = 3.0
 
 AT_ONCE_SECONDS = 3.0
 
-_TITLES: dict[Cause, str] = {
-    "harakiri": "{} was ended by `harakiri`",
-    "out_of_memory": "{} ended, probably killed because memory ran out",
-    "max_requests": "{} was recycled by `max-requests`",
-    "reload_on_rss": "{} was recycled by `reload-on-rss`",
-    "max_worker_lifetime": "{} was recycled by `max-worker-lifetime`",
-    "unknown": "{} ended",
+REACHED = 0.9
+"""A limit counts as reached at or above this fraction of it, at the last sample before the end."""
+
+REACHED_REQUESTS = 0.7
+"""The same for `max-requests`, which `max-requests-delta` and the worker's id modify."""
+
+_ENDS: Mapping[Cause, tuple[str, str]] = {
+    "harakiri": ("was ended by `harakiri`", "A request took longer than `harakiri`[limit?  ({limit:plain} s)]."),
+    "out_of_memory": (
+        "ended, probably killed because memory ran out",
+        "The kernel killed a process {killed} at that moment because memory ran out.",
+    ),
+    "max_requests": (
+        "was recycled by `max-requests`",
+        "It had served {served:request}: `max-requests` is {limit:plain}.",
+    ),
+    "max_worker_lifetime": (
+        "was recycled by `max-worker-lifetime`",
+        "It was {age:duration} old: `max-worker-lifetime` is {limit:plain} s.",
+    ),
+    "reload_on_rss": (
+        "was recycled by `reload-on-rss`",
+        "It held {size:bytes} of memory: `reload-on-rss` is {limit:plain} MB.",
+    ),
+    "unknown": (
+        "ended",
+        "It [lived? lived for {age:duration}][not lived? had just started][count? and served {served:request}]"
+        "[size? , and held {size:bytes} of memory].",
+    ),
 }
+"""What the journal says of an end by its likely cause, and the evidence, as templates."""
+LOST = "Worker {worker} {ended}[lost?  with at least {lost:request} in service]."
+
+RELOAD = (
+    "[unknown? uWSGI was reloaded or restarted.][same? uWSGI was reloaded.][left? Another uWSGI answers at this stats "
+    "address.][new? uWSGI was restarted.]",
+    "[unknown? Its counters restarted; its master is process {now:plain}.][same? Its counters restarted; its master is "
+    "the same process.][left? It is process {here:plain}. The earlier master, process {left:plain}, still runs, and is "
+    "no longer watched here. Unless it is about to end, or has another stats address by now, give each uWSGI a `stats` "
+    "path of its own, and reload both.][new? Its master was process {earlier:plain} and is ][new, other? process "
+    "{now:plain}.][new, not other? another.]",
+)
+REPLACED = (
+    "All {workers:plain} workers were replaced, [at_once? at once][not at_once? one after another].",
+    "[seconds? Within {seconds:duration}, as in a reload of the workers. ]The master is the same process.",
+)
 
 
-class _End(Struct):
-    """The end of a worker's process, noticed at `time` (epoch seconds).
+class EndedProcess(Struct):
+    """A worker's process that ended, noticed at `time` (epoch seconds).
 
     then, resident_bytes, kills: its slot, its memory and the count of OOM kills at the reading before.
     """
 
     time: float
     then: Worker
-    resident_bytes: int | None
-    kills: OomKills | None
+    resident_bytes: int | None = None
+    kills: OomKills | None = None
     lost: int = 0
     """Requests lost with the process."""
     recorded: bool = False
     """Whether the end is in the journal."""
+
+    @property
+    def age(self) -> float:
+        """In seconds; 0 if it is not known when it started."""
+        return max(0.0, self.time - (self.then.last_spawn or self.time))
 
 
 class WorkerEvents:
@@ -63,7 +107,7 @@ class WorkerEvents:
         self._journal = journal
         self._read_kills = read_kills
         self._away: dict[int, float] = {}  # by worker: when (epoch seconds) it lost its serving process
-        self._pending: dict[int, _End] = {}  # by worker: an end that uWSGI's master has not counted yet
+        self._pending: dict[int, EndedProcess] = {}  # by worker: an end that uWSGI's master has not counted yet
         self._replaced: dict[int, float] = {}  # by worker: when it was replaced, in what may be a chain reload
         self._last_end: dict[int, float] = {}
         self._is_known = False  # whether the last two readings had the same workers
@@ -92,26 +136,9 @@ class WorkerEvents:
     def _reload(self, before: Reading, reading: Reading) -> None:
         self._away, self._pending, self._replaced = {}, {}, {}
         earlier, now = before.snapshot.pid, reading.snapshot.pid
-        same = reading.has_same_master(before)
-        if same is None:
-            title, evidence = (
-                "uWSGI was reloaded or restarted.",
-                f"Its counters restarted; its master is process {now}.",
-            )
-        elif same:
-            title, evidence = "uWSGI was reloaded.", "Its counters restarted; its master is the same process."
-        elif left := reading.find_earlier_master(before):
-            title = "Another uWSGI answers at this stats address."
-            evidence = (
-                f"It is process {reading.host.master_pid or now}. The earlier master, process {left}, still runs, and "
-                "is no longer watched here. Unless it is about to end, or has another stats address by now, give each "
-                "uWSGI a `stats` path of its own, and reload both."
-            )
-        else:
-            title = "uWSGI was restarted."
-            evidence = f"Its master was process {earlier} and is " + (
-                f"process {now}." if now != earlier else "another."
-            )
+        here = reading.host.master_pid or now
+        facts: Facts = {"earlier": earlier, "now": now, "here": here, "other": now != earlier}
+        title, evidence = (fill(text, facts | compare_masters(before, reading)) for text in RELOAD)
         self._journal.add(reading.time, "reload", title, evidence)
 
     def _compare_worker(self, then: Worker, now: Worker, before: Reading, reading: Reading, lost: int) -> None:
@@ -120,14 +147,8 @@ class WorkerEvents:
         replaced = then is not now and (now.pid != then.pid or now.last_spawn != then.last_spawn)
         end = self._pending.get(worker_id)
         if end is None and then.pid is not None and (replaced or missing):
-            process = before.host.processes.get(then.pid)
-            end = _End(
-                reading.time,
-                then,
-                (process.resident_bytes if process else None) or then.resident_bytes,
-                before.host.oom_kills,
-            )
-            self._pending[worker_id] = end
+            resident = getattr(before.host.processes.get(then.pid), "resident_bytes", None) or then.resident_bytes
+            end = self._pending[worker_id] = EndedProcess(reading.time, then, resident, before.host.oom_kills)
             self._away.setdefault(worker_id, reading.time)
         if end:
             end.lost += lost
@@ -143,21 +164,15 @@ class WorkerEvents:
                 title = f"Worker {worker_id} is back after {duration(away)}."
                 self._journal.add(reading.time, "worker_started", title, workers=(worker_id,))
 
-    def _record(self, end: _End, now: Worker, reading: Reading) -> None:
-        options = reading.host.setup.options if reading.host.setup else None
-        host = reading.host
-        kills = self._read_kills(host.master_pid or reading.snapshot.pid) if end.kills and not host.off else None
-        age = max(0.0, end.time - end.then.last_spawn) if end.then.last_spawn else 0.0
-        cause, evidence = find_cause(EndedProcess(end.then, now, age, end.resident_bytes), options, end.kills, kills)
-        in_service = f" with at least {counted(end.lost, 'request')} in service" if end.lost else ""
+    def _record(self, end: EndedProcess, now: Worker, reading: Reading) -> None:
+        host, kills = reading.host, None
+        if end.kills and not host.off:
+            kills = self._read_kills(host.master_pid or reading.snapshot.pid)
+        cause, evidence = find_cause(end, now, getattr(host.setup, "options", None), kills)
+        facts: Facts = {"worker": now.worker_id, "ended": _ENDS[cause][0], "lost": end.lost or None}
+        count = max(1, (now.respawns or 0) - (end.then.respawns or 0))
         self._journal.add(
-            end.time,
-            "worker_ended",
-            _TITLES[cause].format(f"Worker {now.worker_id}") + in_service + ".",
-            evidence,
-            workers=(now.worker_id,),
-            cause=cause,
-            count=max(1, (now.respawns or 0) - (end.then.respawns or 0)),
+            end.time, "worker_ended", fill(LOST, facts), evidence, workers=(now.worker_id,), cause=cause, count=count
         )
         if cause == "unknown" and not end.lost:
             self._note_replaced(now.worker_id, reading)
@@ -173,103 +188,92 @@ class WorkerEvents:
             times.clear()
             return
         times[worker_id] = reading.time
-        workers = snapshot.workers if isinstance(snapshot, Snapshot) else ()
-        if len(times) < 2 or any(not worker.in_reserve and worker.worker_id not in times for worker in workers):
+        workers = {worker.worker_id for worker in getattr(snapshot, "workers", ()) if not worker.in_reserve}
+        if len(times) < 2 or not workers <= times.keys():
             return
-        seconds = reading.time - min(times.values())
-        manner = "at once" if seconds < AT_ONCE_SECONDS else "one after another"
-        title = f"All {len(times)} workers were replaced, {manner}."
-        evidence = f"Within {duration(seconds)}, as in a reload of the workers. " if seconds else ""
-        evidence += "The master is the same process."
-        self._journal.add(reading.time, "reload", title, evidence, since=min(times.values()))
+        began = min(times.values())
+        seconds = reading.time - began
+        facts: Facts = {"workers": len(times), "at_once": seconds < AT_ONCE_SECONDS, "seconds": seconds or None}
+        title, evidence = (fill(text, facts) for text in REPLACED)
+        self._journal.add(reading.time, "reload", title, evidence, since=began)
         times.clear()
 
     def _cheaper(self, reserve: dict[bool, list[int]], now: Snapshot, time: float) -> None:
         up = sum(not worker.in_reserve for worker in now.workers)
         evidence = f"{up} of {len(now.workers)} workers are up."
-        if down := reserve[True]:
-            self._journal.add(
-                time, "cheaper_down", f"Cheaper mode ended {numbered('worker', down)}.", evidence, workers=down
-            )
-        if spawned := reserve[False]:
-            self._journal.add(
-                time, "cheaper_up", f"Cheaper mode spawned {numbered('worker', spawned)}.", evidence, workers=spawned
-            )
+        kinds: tuple[tuple[Kind, str, list[int]], ...] = (
+            ("cheaper_down", "ended", reserve[True]),
+            ("cheaper_up", "spawned", reserve[False]),
+        )
+        for kind, did, workers in kinds:
+            if workers:
+                title = f"Cheaper mode {did} {numbered('worker', workers)}."
+                self._journal.add(time, kind, title, evidence, workers=workers)
+
+
+_RECYCLING = ("max_requests", "max_worker_lifetime", "reload_on_rss", "evil_reload_on_rss")
+
+
+def find_start(reading: Reading) -> float | None:
+    """When the workers started that have kept their first process (epoch seconds); None without one."""
+    workers: Sequence[Worker] = getattr(reading.snapshot, "workers", ())
+    return min((float(each.last_spawn) for each in workers if each.respawns == 1 and each.last_spawn), default=None)
 
 
 def find_load(reading: Reading) -> tuple[float, float, bool] | None:
     """When all workers loaded the application, from their start times: since, until (epoch seconds), and whether that
     was uWSGI's start or a full reload, after which it counts from one. None if they did not do so together, or if they
     were replaced and an option recycles them."""
-    workers = reading.snapshot.workers if isinstance(reading.snapshot, Snapshot) else ()
-    first = [float(worker.last_spawn) for worker in workers if worker.respawns == 1 and worker.last_spawn]
-    if first:
-        return min(first), min(first), True
-    options = reading.host.setup.options if reading.host.setup else None
-    if options is None or options.max_requests or options.max_worker_lifetime:
-        return None
-    if options.reload_on_rss or options.evil_reload_on_rss:
+    workers: Sequence[Worker] = getattr(reading.snapshot, "workers", ())
+    if start := find_start(reading):
+        return start, start, True
+    setup = reading.host.setup
+    if setup is None or any(getattr(setup.options, limit) for limit in _RECYCLING):
         return None
     spawns = sorted(float(worker.last_spawn or 0) for worker in workers if not worker.in_reserve)
-    is_chain = spawns and spawns[0] and all(b - a <= CHAIN_SECONDS for a, b in pairwise(spawns))
-    return (spawns[0], spawns[-1], False) if is_chain else None
+    if not spawns or not spawns[0] or any(b - a > CHAIN_SECONDS for a, b in pairwise(spawns)):
+        return None
+    return spawns[0], spawns[-1], False
 
 
-REACHED = 0.9
-"""A limit counts as reached at or above this fraction of it, at the last sample before the end."""
-
-REACHED_REQUESTS = 0.7
-"""The same for `max-requests`, which `max-requests-delta` and the worker's id modify."""
-
-
-class EndedProcess(Struct, frozen=True):
-    """A worker's process that ended between two samples. then, now: its slot at both."""
-
-    then: Worker
-    now: Worker
-    age: float
-    """In seconds."""
-    resident_bytes: int | None
-    """At the first sample; None if unknown."""
+def compare_masters(before: Reading | None, reading: Reading) -> Facts:
+    """Whether the master is the same process, or `unknown`; `left`: the PID of an earlier one that still runs beside
+    the present one; `new`: whether it took the place of one that has ended."""
+    same = before and reading.has_same_master(before)
+    left = before and same is False and reading.find_earlier_master(before)
+    return {"unknown": same is None, "same": same is True, "left": left or None, "new": same is False and not left}
 
 
-def find_cause(
-    ended: EndedProcess, options: Options | None, kills_before: OomKills | None, kills: OomKills | None
-) -> tuple[Cause, str]:
-    """The likely cause, and the evidence as a sentence. options: None if unknown; kills_before, kills: the counts of
-    OOM kills at the first sample and now."""
-    then, now, age, resident = ended.then, ended.now, ended.age, ended.resident_bytes
-    served = _served(then, now)
-    if (now.harakiris or 0) > (then.harakiris or 0):
-        limit = options.harakiri if options else None
-        return "harakiri", "A request took longer than `harakiri`" + (f" ({limit} s)." if limit else ".")
-    if killed := _killed(kills_before, kills):
-        return "out_of_memory", f"The kernel killed a process {killed} at that moment because memory ran out."
-    if options:
-        if options.max_requests and served is not None and served >= REACHED_REQUESTS * options.max_requests:
-            return (
-                "max_requests",
-                f"It had served {counted(served, 'request')}: `max-requests` is {options.max_requests}.",
-            )
-        lifetime = options.max_worker_lifetime
-        if lifetime and age >= REACHED * lifetime:
-            return "max_worker_lifetime", f"It was {duration(age)} old: `max-worker-lifetime` is {lifetime} s."
-        most = options.reload_on_rss or options.evil_reload_on_rss
-        if most and resident and resident >= REACHED * most * 2**20:
-            return "reload_on_rss", f"It held {byte_size(resident)} of memory: `reload-on-rss` is {most} MB."
-    return "unknown", _history(served, age, resident)
+def find_cause(ended: EndedProcess, now: Worker, options: Options | None, kills: OomKills | None) -> tuple[Cause, str]:
+    """The likely cause, and the evidence as a sentence. now: its slot when the end was counted; options: None if
+    unknown; kills: the counts of OOM kills now."""
+    then, age, size, limits = ended.then, ended.age, ended.resident_bytes or 0, options or Options()
+    served, killed = _count_served(then, now), _find_killed(ended.kills, kills)
+    most, oldest = limits.max_requests, limits.max_worker_lifetime
+    largest = limits.reload_on_rss or limits.evil_reload_on_rss
+    reached: tuple[tuple[Cause, object, int | None], ...] = (
+        ("harakiri", (now.harakiris or 0) > (then.harakiris or 0), limits.harakiri),
+        ("out_of_memory", killed, None),
+        ("max_requests", most and (served or 0) >= REACHED_REQUESTS * most, most),
+        ("max_worker_lifetime", oldest and age >= REACHED * oldest, oldest),
+        ("reload_on_rss", largest and size >= REACHED * largest * 2**20, largest),
+        ("unknown", True, None),
+    )
+    cause, limit = next((cause, limit) for cause, has_trace, limit in reached if has_trace)
+    facts: Facts = {"killed": killed, "limit": limit, "served": served, "age": age, "size": size or None}
+    return cause, fill(_ENDS[cause][1], facts | {"lived": age > 0, "count": served is not None})
 
 
-def _served(then: Worker, now: Worker) -> int | None:
+def _count_served(then: Worker, now: Worker) -> int | None:
     """The number of requests that the process served, those after the last sample included but not its successor's."""
     if then.requests_since_spawn is None:
         return None
     since = max(0, (now.requests or 0) - (then.requests or 0))
-    of_successor = now.requests_since_spawn or 0 if now.pid != then.pid else 0
+    of_successor = (now.requests_since_spawn or 0) * (now.pid != then.pid)
     return then.requests_since_spawn + max(0, since - of_successor)
 
 
-def _killed(before: OomKills | None, now: OomKills | None) -> str:
+def _find_killed(before: OomKills | None, now: OomKills | None) -> str:
     """Where OOM kills happened between the two counts; empty if there were none."""
     if before is None or now is None:
         return ""
@@ -277,10 +281,3 @@ def _killed(before: OomKills | None, now: OomKills | None) -> str:
         if then is not None and later is not None and later > then:
             return place
     return ""
-
-
-def _history(served: int | None, age: float, resident: int | None) -> str:
-    lived = f"It lived for {duration(age)}" if age > 0 else "It had just started"
-    requests = "" if served is None else f" and served {counted(served, 'request')}"
-    memory = f", and held {byte_size(resident)} of memory" if resident else ""
-    return f"{lived}{requests}{memory}."

@@ -26,9 +26,8 @@ from tools.bench.days.course import MARKS, STEP, Course, Hurt, simulate_also
 from tools.bench.days.healthy import QUEUE, Array
 from uwsgi_headroom.analysis.capacity import follow_requests
 from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
-from uwsgi_headroom.analysis.findings import Finding, Hold, collect_findings, hold
+from uwsgi_headroom.analysis.findings import Finding, Hold, collect_findings
 from uwsgi_headroom.analysis.findings.evenness import LOADED
-from uwsgi_headroom.analysis.findings.kind import PAGE_AFTER
 from uwsgi_headroom.analysis.littles_law import SEVERE
 from uwsgi_headroom.analysis.objective import BURN_WINDOWS, FAST_BURN, judge_objective
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, DEFAULT_WINDOWS
@@ -69,7 +68,7 @@ LEAST_UP = 10.0
 @dataclass(frozen=True)
 class Episode:
     """A finding above info. start, end: when it was first and last seen, in seconds of the day. hurt: what users had in
-    the worst two minutes of it; page_after: the seconds after which it pages."""
+    the worst two minutes of it; paged: when the problem that was a page in it began."""
 
     seed: int
     code: str
@@ -79,7 +78,7 @@ class Episode:
     start: float
     end: float
     hurt: Hurt
-    page_after: float = PAGE_AFTER
+    paged: float | None = None
 
 
 FIGURES = (
@@ -123,7 +122,7 @@ class _Judge:
             for worker in range(course.day.processes)
         ]
         self._outages = [away for away in self.day.away if away.kind == "restart"]
-        self._hold = Hold()
+        self.hold = Hold()
         self._follows: tuple[int, bool | None] = (-1, None)
         self._options = Options(
             listen=QUEUE,
@@ -163,8 +162,8 @@ class _Judge:
         if figures is None:
             return []
         now, found = mark * STEP, collect_findings(figures)
-        self._hold.look(found, now - STEP, EPOCH + now - STEP, is_whole=is_whole(figures.window))  # marks are far apart
-        return self._hold.look(found, now, EPOCH + now, is_whole=is_whole(figures.window))
+        self.hold.look(found, now - STEP, EPOCH + now - STEP, is_whole=is_whole(figures.window))  # marks are far apart
+        return self.hold.look(found, now, EPOCH + now, is_whole=is_whole(figures.window))
 
     def _figures(self, mark: int) -> Figures | None:
         now, first = mark * STEP, max(0, mark - WINDOW)
@@ -323,14 +322,14 @@ def _judge_once(course: Course) -> Iterator[Episode]:
         for key in [key for key, episode in shown.items() if now - episode.end > 2 * WINDOW * STEP]:
             yield shown.pop(key)
         hurt = course.hurt(max(0, mark - 2 * WINDOW), mark) if findings else None
+        pages = {held.named.code: held.since for held, is_page in judge.hold.alerts(now) if is_page}
         for finding in findings:
             assert hurt is not None
             key = finding.code, finding.severity
-            after = min(hold.find_paging(finding).values(), default=PAGE_AFTER)
             if key not in shown:
-                shown[key] = Episode(course.day.seed, *key, finding.title, finding.evidence, now, now, hurt, after)
-            soonest = min(after, shown[key].page_after)
-            shown[key] = replace(shown[key], end=now, hurt=max(shown[key].hurt, hurt), page_after=soonest)
+                shown[key] = Episode(course.day.seed, *key, finding.title, finding.evidence, now, now, hurt)
+            paged = pages.get(finding.code, shown[key].paged)
+            shown[key] = replace(shown[key], end=now, hurt=max(shown[key].hurt, hurt), paged=paged)
     yield from shown.values()
 
 
@@ -377,14 +376,15 @@ class Stretch:
 
 
 def judged_pages(episodes: Sequence[Episode]) -> list[Page]:
-    """The pages of critical findings that were seen for long enough. The time for which they were held afterwards does
-    not count, or a burst of seconds would page."""
-    return [
-        Page(each.seed, each.code, each.start, each.end, round((seen - after) / 60), each.hurt)
-        for each in episodes
-        if each.severity == "critical" and each.code not in _NO_PAGE
-        if (seen := each.end - each.start - hold.HOLD_SECONDS) >= (after := each.page_after)
-    ]
+    """The problems that were pages, each once, by the finding that was seen first."""
+    pages = {
+        (each.seed, each.paged): Page(
+            each.seed, each.code, each.start, each.end, round((each.end - each.start) / 60), each.hurt
+        )
+        for each in sorted(episodes, key=lambda each: -each.start)
+        if each.paged is not None and each.code not in _NO_PAGE
+    }
+    return list(pages.values())
 
 
 def find_stretches(course: Course) -> Iterator[Stretch]:

@@ -7,12 +7,12 @@ limit `other`; else the headroom is not known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.bottlenecks import fills_threads
+from uwsgi_headroom.analysis.advice import fills_threads
 from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_ceiling, find_first, list_causes
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
@@ -138,17 +138,20 @@ def correct_headroom(figures: Figures) -> Figures:
     errors, cause = _describe_errors(figures), None
     if not errors and not reached.intersection(order[: order.index("other")]):
         cause = _find_cause(figures)
-    if not errors and cause is None:
+    known, other = list[float](), OtherLimit("errors", errors)
+    if cause:
+        of_threads = [room.by_limit[limit] for limit in reached & {"threads"}]
+        known, other = [*of_threads, *_compute_factor(figures, cause)], OtherLimit(cause.code, cause.clause)
+    elif not errors:
         sleeps = room.first == "threads" and room.by_limit["threads"] <= 1 / waits.USED and mostly_sleeps(figures)
-        return replace(figures, headroom=replace(room, sleeps=True)) if sleeps else figures
-    of_threads = room.by_limit["threads"] if "threads" in reached else None
-    known = (of_threads, _compute_factor(figures, cause)) if cause else ()
-    factor = min((each for each in known if each is not None), default=None)
-    other = OtherLimit(cause.code, cause.clause) if cause else OtherLimit("errors", errors)
+        return replace(figures, headroom=replace(room, sleeps=sleeps))
+    factor = min(known, default=None)
     if factor is None or (is_standing(figures.flow) and factor > 1 / REACHED):
         idle = (*room.by_limit, *room.far, *room.idle)
         return replace(figures, headroom=Headroom({}, None, None, idle=idle, other=other), usable=None)
-    name: Limit = "lock" if cause and cause.kind.limits == "lock" else "other"
+    name: Limit = "other"
+    if cause and cause.kind.limits == "lock":
+        name = "lock"
     by_limit = dict(sorted([*room.by_limit.items(), (name, factor)], key=lambda pair: pair[1]))
     first, usable = find_first(by_limit, order), figures.usable
     if first == name and usable is not None:
@@ -190,14 +193,13 @@ def _describe_errors(figures: Figures) -> str:
     return "most requests raise exceptions" * (window.exceptions - clients.count_left(figures) >= least)
 
 
-def _compute_factor(figures: Figures, cause: Finding) -> float | None:
-    """By how much load can grow until this limit is reached; None if that is not known."""
+def _compute_factor(figures: Figures, cause: Finding) -> Iterator[float]:
+    """By how much load can grow until this limit is reached, if that is known."""
     saturation, throughput = figures.saturation, figures.flow.throughput
-    if cause.code == "loop_held":
-        return 1 / part if (part := waits.find_part_held(figures)) else None
+    if cause.code == "loop_held" and (part := waits.find_part_held(figures)):
+        yield 1 / part
     if cause.code == "backend_saturated" and saturation and throughput and fills_threads(figures, saturation):
-        return max(1.0, saturation.high / throughput)
-    return None
+        yield max(1.0, saturation.high / throughput)
 
 
 __all__ = [

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import asdict, replace
 
-from uwsgi_headroom.analysis.advice import LEAST_BACKEND
-from uwsgi_headroom.analysis.bottlenecks import fills_threads, name_saturated
+from uwsgi_headroom.analysis.advice import LEAST_BACKEND, fills_threads, name_saturated
 from uwsgi_headroom.analysis.destinations import (
     DestinationFigures,
     describe,
@@ -101,10 +100,10 @@ def find(figures: Figures) -> Iterator[Finding]:
     waits, known, available = figures.waits, figures.saturation, figures.threads or 0
     if waits is None:
         return
-    behind, facts = find_wait_of_holder(figures), _list(waits)
+    locking = [each for each in [find_wait_of_holder(figures)] if each and each.is_silent]
+    is_locked, facts = bool(locking), _list(waits)  # it holds a lock, for which all others wait
     is_used = waits.outside * waits.total >= max(LEAST_THREADS, USED * available)
-    is_locked = behind is not None and behind.is_silent  # it holds a lock, for which all others wait
-    hanging = [behind] if behind and is_locked else list_hanging(waits.destinations, available)
+    hanging = locking or list_hanging(waits.destinations, available)
     are_most, main = waits.outside >= MOSTLY and is_used, list_main(waits.destinations)
     if own := find_own(waits.destinations):
         worse = own.threads >= OWN_USED * available or shows_a_limit(figures.flow)
@@ -139,7 +138,6 @@ def _list(waits: WaitFigures) -> Facts:
 
     return {
         "waiting": sum(each.threads for each in named) or waits.outside * waits.total,
-        "busy": waits.total,
         "each": _say(list_shares, named),
         "part": Private(sum(each.per_request or 0.0 for each in named) or None),
         "whole": sum((waits.per_request or {}).values()),

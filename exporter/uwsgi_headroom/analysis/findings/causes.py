@@ -12,7 +12,7 @@ from math import inf
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.bottlenecks import FORK, spawn_earlier, why_free_threads_do_not_serve
+from uwsgi_headroom.analysis.advice import FORK, spawn_earlier, why_free_threads_do_not_serve
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import RELOAD_WAITS as LONG_RELOAD
 from uwsgi_headroom.analysis.figures import Figures, mean_handlers
@@ -194,6 +194,7 @@ MISSING = Kind(
     page_after=60,
     runbook="UwsgiRequestsLost",
     log=(*STARTS, *ENDS),
+    event="worker_ended",
 )
 MISSING_FOR_A_MOMENT = replace(MISSING, severity="info", act="", then="", clause="", log=())
 
@@ -301,7 +302,8 @@ def _ending(figures: Figures) -> Iterator[Finding]:
     requests = sum(len(worker.ages) for worker in ending)
     oldest = max((age or 0.0 for worker in ending for age in worker.ages.values()), default=0.0)
     waits = _stands(figures)
-    if not ending or figures.reload_wait or (oldest < LONG_RELOAD if requests else not waits):
+    is_felt = oldest >= LONG_RELOAD or (waits and not requests)
+    if not ending or figures.reload_wait or not is_felt:
         return
     ids = [worker.worker_id for worker in ending]
     limits = {f"`{worker.ending.replace('_', '-')}`" for worker in ending if worker.ending}
@@ -327,8 +329,7 @@ def _scaling_slowly(figures: Figures) -> Iterator[Finding]:
     are_busy = window.full_seconds >= FULL * observed and shows_a_limit(figures.flow)
     if seconds < max(LOADING_SECONDS, LOADING_PART * observed) or not are_busy:
         return
-    step = spawn_earlier(figures)
-    settings = step.settings if step else ()
+    settings = getattr(spawn_earlier(figures), "settings", ())
     yield CHEAPER_STARTS_SLOWLY.found(
         figures,
         observed=observed,

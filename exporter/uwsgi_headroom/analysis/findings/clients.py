@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
-from uwsgi_headroom.analysis.littles_law import shows_a_limit
+from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.log_words import LOG
 from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
@@ -161,8 +161,8 @@ def find_left(figures: Figures) -> Iterator[Finding]:
     facts |= {"unread": Private(f"{unread:,}" * (unread > 0)), "time": flow.response_time}
     if wait_too_long(figures):
         size, served = _shorten_queue(figures), flow.throughput or 1.0
-        settings = (("listen", size),) if size else ()
-        yield MOST_LEFT.found(figures, facts, size=size, short=(size or 0) / served, settings=settings)
+        settings = (("listen", size),) * bool(size)
+        yield MOST_LEFT.found(figures, facts, size=size or None, short=size / served, settings=settings)
         return
     are_many = left >= max(LEFT[0], LEFT[1] * flow.requests)
     if are_many and 2 * unread > left:
@@ -181,14 +181,15 @@ def wait_too_long(figures: Figures) -> bool:
     return left - SURELY * sqrt(left) >= MOSTLY * flow.requests
 
 
-def _shorten_queue(figures: Figures) -> int | None:
-    """The size of a queue in which no request waits for longer than its client does; None if it is no shorter."""
+def _shorten_queue(figures: Figures) -> int:
+    """The size of a queue in which no request waits for longer than its client does; 0 if it is no shorter."""
     served, own = figures.flow.throughput or 0.0, figures.flow.response_time or 0.0
     limit, name = max([(each.limit or 0, name) for name, each in figures.server.queues.items()], default=(0, ""))
-    median = figures.queue_waits.percentiles.get(0.5) if figures.queue_waits and not is_tcp(name) else None
+    waits = not is_tcp(name) and figures.queue_waits
+    median = waits and waits.percentiles.get(0.5)
     patience = (median and median.seconds) or PATIENCE
     size = round(served * (TIMELY * patience - own))
-    return size if 0 < size < limit else None
+    return size * (0 < size < limit)
 
 
 def find_exceptions(figures: Figures) -> Iterator[Finding]:
@@ -200,8 +201,10 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
     facts = _count(raised, requests) | {"uncounted": uncounted}
     if are_most:
         yield MOST_RAISE.found(figures, facts)
+    elif is_warning:
+        yield RAISE.found(figures, facts)
     else:
-        yield RAISE.found(figures, facts) if is_warning else RAISE_FEW.found(figures, facts)
+        yield RAISE_FEW.found(figures, facts)
 
 
 def _judge(number: int, requests: int) -> tuple[bool, bool]:
@@ -231,7 +234,7 @@ def find_static_files(figures: Figures) -> Iterator[Finding]:
     files, held = min(requests, sum(worker.static_requests for worker in figures.window.workers)), None
     if busy is not None and timed is not None and name_slots(figures.server) != ASYNC:
         held = max(0.0, busy - timed)
-    share = held / figures.threads if held is not None and figures.threads else 0.0
+    share = ratio(held, figures.threads or 0.0) or 0.0
     if not files or files < MOSTLY_FILES * requests or (requests < ENOUGH and share < HOLD_MUCH):
         return
     yield STATIC_FILES.found(

@@ -49,7 +49,9 @@ STUCK = "{number:stuck request} {number:is|are} in the function {line}[doing? , 
 
 def name_lines(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
     code = figures.code
-    return list(findings) if code is None or code.off is not None else [_name(figures, code, each) for each in findings]
+    if code is None or code.off is not None:
+        return list(findings)
+    return [_name(figures, code, each) for each in findings]
 
 
 def _name(figures: Figures, code: CodeWindow, finding: Finding) -> Finding:
@@ -61,7 +63,7 @@ def _name(figures: Figures, code: CodeWindow, finding: Finding) -> Finding:
         return finding
     shown = [line for line in order[:MOST_NAMED] if looks[line] >= LEAST_SHARE * whole]
     named = ", ".join(f"{percent(looks[line] / whole)} in {_describe(line)}" for line in shown)
-    holder = _describe_holder(code) if finding.code == "application_lock" else ""
+    holder = _describe_holder(code) * (finding.code == "application_lock")
     finding = replace(finding, evidence=f"{finding.evidence}{fill(WHERE, {'named': named})}{holder}")
     if not finding.clause or looks[order[0]] < MOSTLY * whole or not order[0].line:
         return finding
@@ -70,8 +72,10 @@ def _name(figures: Figures, code: CodeWindow, finding: Finding) -> Finding:
 
 def _describe_holder(code: CodeWindow) -> str:
     lock = next(iter(code.locks), None)
-    held = sum(use.looks for use in lock.holders) if lock else 0.0
-    if lock is None or lock.looks < LEAST_LOCK_LOOKS or held < HELD * lock.looks or lock.several > SEVERAL * lock.looks:
+    if lock is None:
+        return ""
+    held = sum(use.looks for use in lock.holders)
+    if lock.looks < LEAST_LOCK_LOOKS or held < HELD * lock.looks or lock.several > SEVERAL * lock.looks:
         return ""
     use = lock.holders[0]
     state = max(use.states, key=lambda state: use.states[state])

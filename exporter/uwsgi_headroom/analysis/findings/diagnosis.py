@@ -11,14 +11,18 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.advice import advise_capacity, find_proven_step
-from uwsgi_headroom.analysis.bottlenecks import Advice, Settings, waits_while_threads_are_free
+from uwsgi_headroom.analysis.advice import (
+    Advice,
+    Settings,
+    advise_capacity,
+    find_proven_step,
+    waits_while_threads_are_free,
+)
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import queue
-from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Wording
+from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Wording, say_settings
 from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.worker_states import name_slots, show_calls
-from uwsgi_headroom.words.formats import listed
 
 CAUSES = [
     "workers_paused",
@@ -79,7 +83,7 @@ def find_harm(findings: Sequence[Finding]) -> str | None:
     """The code of the worst harm of waiting in the first finding, which a verdict is about; None without."""
     found = [each for finding in findings[:1] for each in (finding, *finding.harms) if each.kind.waiting]
     harms = [each for each in found if each.severity == "critical" or each.code != "saturation"]
-    return min(harms, key=lambda each: each.kind.waiting).code if harms else None
+    return getattr(min(harms, key=lambda each: each.kind.waiting, default=None), "code", None)
 
 
 def diagnose(figures: Figures, findings: Sequence[Finding]) -> list[Finding]:
@@ -125,9 +129,7 @@ def _join(harm: str, cause: str) -> str:
 def _join_wording(harm: Finding, head: Finding, clause: str, settings: Settings) -> Wording:
     """What alerts say of a block: the harm, its cause, and what to set, unless the row of the cause says what to do."""
     title = _join(harm.public.title, clause) if clause and harm.public.title else harm.public.title
-    advised = [f"`{name}` to {number}" for name, number in settings]
-    act = head.public.act or (f"Set {listed(advised)}." if advised else "")
-    return head.public._replace(title=title, act=act)
+    return head.public._replace(title=title, act=head.public.act or say_settings(settings))
 
 
 def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tuple[Finding, list[Finding]]:
@@ -168,4 +170,4 @@ def _explain(figures: Figures) -> Advice:
 
 def _look(figures: Figures) -> str:
     is_now = any(worker.pid for worker in figures.server.workers)
-    return f"Run {show_calls(figures.server)} to see what the workers do while requests wait." if is_now else ""
+    return f"Run {show_calls(figures.server)} to see what the workers do while requests wait." * is_now

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from uwsgi_headroom.analysis.advice import SOCKETS_OF_THEIR_OWN, UNREACHABLE
 from uwsgi_headroom.analysis.balance import WorkerFigures
-from uwsgi_headroom.analysis.bottlenecks import SOCKETS_OF_THEIR_OWN, UNREACHABLE
 from uwsgi_headroom.analysis.capacity import fits
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
@@ -130,7 +130,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | None) -> Finding:
     cost, mapped = figures.balance.cost, bool(figures.server.setup.mapped)
-    load = loaded.interpreter_load if loaded else None
+    load = getattr(loaded, "interpreter_load", None)
     others = [worker.share or 0.0 for worker in figures.balance.active if worker.worker_id != hottest.worker_id]
     facts: Facts = {
         "hottest": hottest.worker_id,
@@ -148,7 +148,7 @@ def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | N
     if (rest := _slower_rest(figures, hottest)) is not None:
         return ONE_FAST.found(figures, facts, its=hottest.response_time or 0.0, rest=rest)
     if load is not None and (load < LOADED[0] or (cost is not None and cost < COSTLY)):
-        saved = cost if cost is not None and NAMED <= cost < COSTLY else None
+        saved = cost is not None and NAMED <= cost < COSTLY and cost
         return HARMLESS.found(figures, facts, load=load, saved=saved, mapped=mapped)
     return UNDECIDED.found(figures, facts, load=load)
 
@@ -186,7 +186,7 @@ def even_out(figures: Figures) -> str:
 
 def _split(figures: Figures) -> Facts:
     active, mapped = len(figures.balance.active), figures.server.setup.mapped
-    threads = round((figures.available or 0) / active) if active else 0
+    threads = round(ratio(figures.available or 0, active) or 0.0)
     splits = not mapped and threads >= 2
     return {
         "mapped": mapped,

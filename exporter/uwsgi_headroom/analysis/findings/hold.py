@@ -33,7 +33,7 @@ class Held(Struct, frozen=True):
     """A problem. finding: as it was last seen at its worst or deepest; named: as alerts name it; since: when it was
     first seen (epoch seconds); first, seen, critical: when it was first and last seen, and since when it has been
     critical (monotonic); looks: how often it was seen; harms: since when it and each of its harms have been critical,
-    by code."""
+    by code; is_page: whether it is a page, to its end."""
 
     finding: Finding
     named: Finding
@@ -43,19 +43,20 @@ class Held(Struct, frozen=True):
     critical: float
     looks: int = 1
     harms: Mapping[str, float] = MappingProxyType({})
+    is_page: bool = False
 
     def has_begun(self, at: float, looked_at: float) -> bool:
         """Whether it has begun. looked_at: when the server was last looked at."""
         return self.looks >= AGREE or (self.seen == looked_at and at - self.first >= BEGIN_SECONDS)
 
-    @property
-    def is_page(self) -> bool:
-        """Whether it was seen to be critical for as long as its row, or that of a harm, says: that it is held
-        afterwards does not count."""
+    def is_due(self, now: Finding) -> bool:
+        """Whether it has been critical for as long as its row, or that of a harm, says, and goes on. now: as it was
+        just seen. A burst of seconds stays in the window for a minute, and is no page after it."""
         since = {**self.harms, self.named.code: self.critical}
         after = {**find_paging(self.finding), self.named.code: self.named.kind.page_after}
-        is_due = any(self.seen - since[code] >= after[code] for code in since.keys() & after)
-        return self.named.severity == "critical" and is_due
+        over = {each.code for each in (now, *now.harms) if each.is_over}
+        is_old = any(self.seen - since[code] >= after[code] for code in (since.keys() & after.keys()) - over)
+        return self.named.severity == "critical" and is_old
 
 
 class Hold:
@@ -72,7 +73,7 @@ class Hold:
 
     def look(self, findings: Sequence[Finding], at: float, epoch: float, *, is_whole: bool) -> list[Finding]:
         """Take what is judged now, worst first, and return what has begun. Of a part of a window, nothing is held."""
-        keep = HOLD_SECONDS if is_whole else 0.0
+        keep = HOLD_SECONDS * is_whole
         self._codes |= {code: (self._codes.get(code, (epoch, at))[0], at) for each in findings for code in codes(each)}
         self._codes = {code: held for code, held in self._codes.items() if at - held[1] < keep or held[1] == at}
         self._held = self._merge(findings, at, epoch, keep)
@@ -81,7 +82,7 @@ class Hold:
 
     def show(self, findings: Sequence[Finding], at: float, epoch: float, *, is_whole: bool) -> list[Finding]:
         """What people read of what is judged now, without taking it: what has begun, and of a part of a window all."""
-        keep = HOLD_SECONDS if is_whole else 0.0
+        keep = HOLD_SECONDS * is_whole
         return _list(self._merge(findings, at, epoch, keep), findings, at, epoch, begun_only=is_whole)
 
     def alerts(self, at: float) -> list[tuple[Held, bool]]:
@@ -94,7 +95,7 @@ class Hold:
 
     def since(self, code: str) -> float | None:
         """The start (epoch seconds) of the present finding with this code; None if there is none."""
-        return self._codes[code][0] if code in self._codes else None
+        return self._codes.get(code, (None, 0.0))[0]
 
     def interrupt(self) -> None:
         """Forget all findings because the server cannot be read: a later finding is a new one."""
@@ -135,12 +136,13 @@ def _see(held: Held, finding: Finding, at: float, keep: float) -> Held:
         return held
     looks = held.looks + (at > held.seen)
     named = held.named
-    if (finding.kind, finding.code, finding.severity) != (named.kind, named.code, named.severity):
-        is_fixed = held.is_page and finding.severity == named.severity
-        named = named if is_fixed else finding
+    is_same = (finding.kind, finding.code, finding.severity) == (named.kind, named.code, named.severity)
+    if not is_same and not (held.is_page and finding.severity == named.severity):
+        named = finding
     turned = finding.severity == "critical" and held.finding.severity != "critical"
     critical, harms = at if turned else held.critical, _find_critical(finding, at, held.harms)
-    return replace(held, finding=finding, named=named, seen=at, looks=looks, critical=critical, harms=harms)
+    held = replace(held, finding=finding, named=named, seen=at, looks=looks, critical=critical, harms=harms)
+    return replace(held, is_page=(held.is_page and named.severity == "critical") or held.is_due(finding))
 
 
 def _list(

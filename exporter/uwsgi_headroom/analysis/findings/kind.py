@@ -7,7 +7,7 @@ is: a harm of waiting, a cause of it, or what a runbook is about.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -20,6 +20,7 @@ from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.log_words import read_log
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
+from uwsgi_headroom.analysis.wait_states import WaitFigures, of_request
 from uwsgi_headroom.analysis.worker_states import (
     count_lost,
     count_respawns,
@@ -30,7 +31,7 @@ from uwsgi_headroom.analysis.worker_states import (
 )
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import listed
-from uwsgi_headroom.words.template import Fact, Private, fill, names_in
+from uwsgi_headroom.words.template import Fact, Facts, Private, fill, names_in
 
 Severity = Literal["critical", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
@@ -75,6 +76,8 @@ class Finding(Struct, frozen=True):
     worker_id: int | None = None
     """The worker that is meant, if it is one."""
     public: Wording = field(default_factory=Wording)
+    is_over: bool = False
+    """Whether it is about a part of the window that has ended: that makes no page."""
 
 
 Role = Literal["harm", "cause", "limit", "setting", "note"]
@@ -104,6 +107,14 @@ COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
     "workers": lambda figures: len(figures.server.workers),
 }
 """Facts that many rows need, by the names that the rows call them."""
+
+OF_STATE: Mapping[str, Callable[[WaitFigures, State], Fact]] = {
+    "busy": lambda waits, _: waits.total,
+    "of_request": lambda waits, state: of_request(waits, waits.each(state) or None),
+    "share": lambda waits, state: waits.share(state),
+    "waiting": lambda waits, state: waits.threads.get(state, 0.0),
+}
+"""The same about the threads in the state that a row is about, the first of its `states`."""
 
 
 PAGE_AFTER = 300.0
@@ -143,6 +154,8 @@ class Kind(Struct, frozen=True, dict=True):
     """When this cause limits a server whose threads, interpreters and CPUs are free (`correct_headroom`)."""
     states: tuple[State, ...] = ()
     """What the threads do that it is about, whose lines of code are named."""
+    event: Literal["", "worker_ended", "reload"] = ""
+    """The kind of the journal's events that it counts."""
     keeps_from_serving: bool = False
     """Whether it explains why free threads take no request."""
 
@@ -166,6 +179,7 @@ class Kind(Struct, frozen=True, dict=True):
         *,
         worse: int = 0,
         of_host: bool = False,
+        is_over: bool = False,
         worker_id: int | None = None,
         settings: tuple[tuple[str, int], ...] = (),
         serves: float | None = None,
@@ -179,6 +193,7 @@ class Kind(Struct, frozen=True, dict=True):
             of_log = read_log(figures.server, self.log) if self.log else {}
             facts = {name: of_log[name] for name in self.facts & of_log.keys()} | facts
             facts |= {name: COMMON[name](figures) for name in (self.facts & COMMON.keys()) - facts.keys()}
+            facts |= self._describe_threads(figures, self.facts - facts.keys())
         if facts.keys() != self.facts:
             raise TypeError(f"{self.code}: {sorted(facts.keys() ^ self.facts)}")
         severity = self.severities[-1 - worse]
@@ -202,7 +217,12 @@ class Kind(Struct, frozen=True, dict=True):
             wait=str(facts.get("wait") or ""),
             worker_id=worker_id,
             public=Wording(*public),
+            is_over=is_over,
         )
+
+    def _describe_threads(self, figures: Figures, names: Set[str]) -> Facts:
+        known = ((figures.waits, state) for state in self.states[:1] if figures.waits)
+        return {name: OF_STATE[name](*each) for each in known for name in names & OF_STATE.keys()}
 
     def _texts(self) -> tuple[str, ...]:
         return self.title, self.evidence, self.meaning, self.act, self.then, self.clause
@@ -210,6 +230,11 @@ class Kind(Struct, frozen=True, dict=True):
 
 _HAS_ROOM = re.compile(r"\s*\((?:check first that|\d[\d,]* more workers? of)\b[^()]*\)")
 _ENDS = re.compile(r"(?:(?<=\.)\s+(?=[A-Z`])|;)(?=(?:[^`]*`[^`]*`)*[^`]*$)")
+
+
+def say_settings(settings: Sequence[tuple[str, int]]) -> str:
+    """The sentence that says what to set; empty without settings."""
+    return fill("[options? Set {options:list}.]", {"options": [f"`{name}` to {number}" for name, number in settings]})
 
 
 def first_act(change: str) -> str:

@@ -8,16 +8,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.advice import advise_capacity
-from uwsgi_headroom.analysis.bottlenecks import CHEAPER_IS_LATE, SOCKETS_OF_THEIR_OWN, UNREACHABLE, bring_workers_back
+from uwsgi_headroom.analysis.advice import (
+    CHEAPER_IS_LATE,
+    SOCKETS_OF_THEIR_OWN,
+    UNREACHABLE,
+    advise_capacity,
+    bring_workers_back,
+)
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.littles_law import shows_a_limit, waiting_clause
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind, say_settings
+from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.worker_states import name_slots, starts_on_demand
 from uwsgi_headroom.record import STATES, is_tcp
-from uwsgi_headroom.words.formats import duration, listed, mean_threads, numbered, percent
+from uwsgi_headroom.words.formats import duration, mean_threads, numbered, percent
 from uwsgi_headroom.words.template import Facts, Private
 
 THREADS_BUSY = 0.75
@@ -135,8 +140,7 @@ CHEAPER_MANUAL = replace(
 def advise(figures: Figures) -> dict[str, Any]:
     """The step for more capacity, for a row whose act is `{advice}`, and the options that it sets, for everybody."""
     advice = advise_capacity(figures)
-    options = [f"`{name}` to {number}" for name, number in advice.settings]
-    public = f"Set {listed(options)}." if options else "Run `uwsgi-headroom check` on uWSGI's host."
+    public = say_settings(advice.settings) or "Run `uwsgi-headroom check` on uWSGI's host."
     return {"advice": Private(advice.change, public), "settings": advice.settings, "serves": advice.serves}
 
 
@@ -195,8 +199,7 @@ def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
 
 def _find_slowest(figures: Figures) -> Facts:
     mean, times = figures.flow.response_time, figures.response_times
-    percentiles = times.percentiles if times else {}
-    tails = [(1 - share, each.low) for share, each in percentiles.items() if share >= TAIL[0]]
+    tails = [(1 - share, each.low) for share, each in getattr(times, "percentiles", {}).items() if share >= TAIL[0]]
     part, low = max(tails, key=lambda tail: tail[0] * tail[1], default=(0.0, 0.0))
     if not mean or part * low < TAIL[1] * mean:
         return {"slowest": None, "least": None, "occupied": None, "route": ""}
@@ -231,7 +234,7 @@ def find_cheaper(figures: Figures) -> Iterator[Finding]:
     """The finding about workers that cheaper mode keeps in reserve (core/master_utils.c)."""
     window, options, queues = figures.window, figures.server.setup.options, figures.server.queues
     reserve = [worker for worker in figures.server.workers if worker.state == "reserve"]
-    full = window.full_seconds / window.observed_seconds if window.observed_seconds else 0.0
+    full = ratio(window.full_seconds, window.observed_seconds) or 0.0
     waits = shows_a_limit(figures.flow) and not starts_on_demand(options)
     if not reserve or full < RESERVE_UNUSED or not waits or window.respawns or window.starting_seconds:
         return

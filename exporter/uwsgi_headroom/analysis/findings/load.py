@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE
+from uwsgi_headroom.analysis.advice import OWN_THREADS_COMPUTE
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
@@ -304,10 +304,10 @@ def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: 
     left = None if alone else figures.cpu  # so that the figures add up
     facts: Facts = {
         "workers": len(figures.balance.active or figures.window.workers),
-        "used": left.own if left else used,
+        "used": getattr(left, "own", used),
         "cpus": cpus.count,
-        "beside": left is not None and left.others,
-        "idle": left is not None and left.idle,
+        "beside": getattr(left, "others", None),
+        "idle": getattr(left, "idle", None),
         "serving": figures.flow.observed or 0.0,
         "rest": count_own_threads(figures)["rest"],
     }
@@ -322,11 +322,11 @@ def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: 
 def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
     """What gives CPU to workers that use all that they may: one of these facts is known."""
     own, quota = find_cpu_of_own_threads(figures) > 0, figures.server.quota
-    by = None if own else cpus.limited_by
+    by = not own and cpus.limited_by
     return {
         "own": own and see_own_threads(figures),
         "affinity": by == "affinity",
-        "quota": by == "quota" and (quota.cpus if quota else cpus.count),
+        "quota": by == "quota" and getattr(quota, "cpus", cpus.count),
         "most": by == "quota" and quota and _most(figures, quota),
         "host": by == "host",
     }
@@ -382,14 +382,13 @@ def _list_busy(figures: Figures) -> list[RoleUse]:
 
 def find_main_role(figures: Figures) -> RoleUse | None:
     """The role that uses most of the CPU that others use; None if that is another program's, or not known."""
-    busy, others = _list_busy(figures), figures.cpu.others if figures.cpu else None
+    busy, others = _list_busy(figures), getattr(figures.cpu, "others", None)
     return busy[0] if busy and others and (busy[0].cpus or 0.0) >= others / 2 else None
 
 
-_WORDS: dict[Role, str] = {"daemon": "attached daemon", "other": "other process"}
+_WORDS: dict[Role, str] = {"daemon": "attached daemon|attached daemons", "other": "other process|other processes"}
 
 
 def name_role(use: RoleUse) -> str:
     """Its processes in words, such as `mules` or `router`."""
-    word = _WORDS.get(use.role, use.role)
-    return word if use.processes == 1 else f"{word}es" if word.endswith("s") else f"{word}s"
+    return _WORDS.get(use.role, f"{use.role}|{use.role}s").split("|")[use.processes != 1]

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.advice import raise_processes
+from uwsgi_headroom.analysis.advice import OWN_THREADS_COMPUTE, raise_processes
 from uwsgi_headroom.analysis.balance import WorkerFigures
-from uwsgi_headroom.analysis.bottlenecks import OWN_THREADS_COMPUTE
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
@@ -204,29 +203,23 @@ def find(figures: Figures) -> Iterator[Finding]:
         return
     is_elsewhere = any(blocks(figures, waits, each) for each in (waits.shared, waits.output))  # others report that
     if waits.threads.get("lock", 0.0) >= LEAST_THREADS and waits.share("lock") >= LOCKED and not is_elsewhere:
-        yield _find_lock(figures, waits)
+        yield _find_lock(figures)
     yield from _held(figures, waits)
     yield from _disagreement(figures)
 
 
-def _find_lock(figures: Figures, waits: WaitFigures) -> Finding:
+def _find_lock(figures: Figures) -> Finding:
     now, lock = figures.server.waits, figures.lock
-    facts: Facts = {
-        "waiting": waits.threads["lock"],
-        "busy": waits.total,
-        "share": waits.share("lock"),
-        "of_request": of_request(waits, waits.each("lock")),
-    }
     if now and now.pools:  # a pool of connections that has fewer of them than there are threads
         size, threads = max(now.pools.values()), figures.threads_each
         places: Facts = {"size": size, "threads": threads, "all": threads * len(figures.server.workers)}
-        return POOL.found(figures, facts | places, worse=is_lock_bound(figures))
+        return POOL.found(figures, places, worse=is_lock_bound(figures))
     if now and now.holder == "thread":
-        return _own_threads(figures, facts)
+        return _own_threads(figures)
     if now and now.holder == "nobody":
-        return OWN_LOCKS.found(figures, facts, worse=is_lock_bound(figures) and _are_scarce(figures))
+        return OWN_LOCKS.found(figures, worse=is_lock_bound(figures) and _are_scarce(figures))
     is_file = lock is not None and lock.scope == "file" and lock.is_known
-    facts |= {"held": "", "most": ""}
+    facts: Facts = {"held": "", "most": ""}
     if lock and lock.is_known:
         limits = dict.fromkeys(rate(each).removesuffix("/s") for each in sorted({lock.least_limit, lock.most_limit}))
         facts |= {"held": Private(percent(lock.hottest)), "most": " to ".join(limits)}
@@ -261,19 +254,18 @@ def _describe_holder(figures: Figures, outside: int | None, *, is_file: bool) ->
     }
 
 
-def _own_threads(figures: Figures, facts: Facts) -> Finding:
+def _own_threads(figures: Figures) -> Finding:
     server, seconds = figures.server, max(ENDLESS[0], ENDLESS[1] * (figures.flow.response_time or 0.0))
     if standing := _list_standing(figures, seconds):
         ended = [worker for worker in server.workers if worker.worker_id in standing]
-        del facts["of_request"]
-        facts |= {"seconds": seconds, "calls": see_calls(server, standing[0])}
+        facts: Facts = {"seconds": seconds, "calls": see_calls(server, standing[0])}
         return NO_END.found(figures, facts, standing=standing, end=is_standing(figures.flow) and end(server, ended))
     serving = {worker.worker_id: worker.threads for worker in server.workers}
     numbers = [(worker.process_threads, serving.get(worker.worker_id)) for worker in figures.window.workers]
     # Without other threads, another request, another process or a timeout has to end the wait.
     is_alone = all(number is not None and own is not None and number <= own for number, own in numbers)
     row = WAIT_ALONE if is_alone else WAIT
-    return row.found(figures, facts, bound=is_lock_bound(figures), worse=_are_scarce(figures))
+    return row.found(figures, bound=is_lock_bound(figures), worse=_are_scarce(figures))
 
 
 def _list_standing(figures: Figures, seconds: float) -> list[int]:

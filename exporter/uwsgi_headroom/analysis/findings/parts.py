@@ -12,6 +12,7 @@ from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.load import name_role
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, end
 from uwsgi_headroom.history.window import WorkerWindow
@@ -346,7 +347,7 @@ def _describe_threads(figures: Figures, worst: WorkerWindow, growing: Sequence[W
         "growth": worst.threads_growth or None,
         "most": tasks and tasks.most,
         "used": tasks and tasks.used,
-        "left": max(0, tasks.most - tasks.used) * figures.window.seconds / grown if tasks and grown else None,
+        "left": tasks and ratio(max(0, tasks.most - tasks.used) * figures.window.seconds, grown),
     }
 
 
@@ -377,7 +378,7 @@ def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
     waiting, done, growth = window.spooled, window.spooler_tasks, window.spooled_growth or 0
     if waiting is None or done is None or waiting < MANY_TASKS or not (spoolers and window.seconds):
         return
-    seconds = waiting * window.seconds / done if done else None
+    seconds = ratio(waiting * window.seconds, done)
     if seconds is not None and seconds < LATE:
         return
     behind = [spooler for spooler in spoolers if spooler.tasks] or spoolers
@@ -414,5 +415,5 @@ def find_setup(figures: Figures) -> Iterator[Finding]:
         yield THUNDER_LOCK.found()
     warnings = [advice.title for advice in review_server(server) or () if advice.severity == "warning"]
     if warnings:
-        which = shlex.quote(server.address) if server.address else ""
-        yield SETTINGS_HURT.found(titles=" ".join(warnings[:MOST_NAMED]), which=Private(which))
+        which = Private(server.address and shlex.quote(server.address))
+        yield SETTINGS_HURT.found(titles=" ".join(warnings[:MOST_NAMED]), which=which)

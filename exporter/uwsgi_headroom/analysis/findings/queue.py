@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.bottlenecks import waits_for_a_reload
+from uwsgi_headroom.analysis.advice import waits_for_a_reload
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.clients import wait_too_long
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
@@ -84,6 +84,10 @@ NOTHING_COMPLETED = Kind(
     runbook="UwsgiQueueWaitHigh",
     waiting=2,
 )
+FEW_WAIT = replace(NOTHING_COMPLETED, page_after=60)
+FEW = 2.0
+"""Below this mean number of requests that wait, none that is completed may be one that takes long, on a quiet server:
+the page comes a minute later."""
 LONG_WAIT = replace(
     NOTHING_COMPLETED,
     severity="critical or warning",
@@ -142,7 +146,8 @@ def find(figures: Figures) -> Iterator[Finding]:
             facts: Facts = {"name": name, "limit": backlog.limit, "longer": _longer_queue(figures, backlog)}
             if full > FULL[1] and not (is_tcp(name) and window.overflows == 0):
                 facts |= _describe_refusals(figures, name, full, mean, backlog)
-                yield QUEUE_FULL.found(figures, facts, worse=full >= FULL[0], **advise(figures))
+                is_over = (backlog.queue or 0) < FILLING * backlog.limit
+                yield QUEUE_FULL.found(figures, facts, worse=full >= FULL[0], is_over=is_over, **advise(figures))
             elif mean >= FILLING * backlog.limit:
                 facts |= {"mean": mean, "part": mean / backlog.limit, "now": backlog.queue}
                 yield QUEUE_FILLS.found(figures, facts, **advise(figures))
@@ -174,8 +179,8 @@ def advise_longer_queue(figures: Figures) -> str:
 
 def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     most, limit = figures.server.setup.somaxconn, backlog.limit or 0
-    lower = limit if most is None else min(limit, most)
-    is_lower = most is not None and limit < most
+    lower = min(limit, most or limit)
+    is_lower = limit < (most or 0)
     facts: Facts = {"listen": is_lower and limit, "somaxconn": most, "lower": not is_lower and lower}
     return fill(LONGER_QUEUE, facts | {"too_long": wait_too_long(figures)})
 
@@ -186,17 +191,19 @@ def _wait(figures: Figures) -> Iterator[Finding]:
     if waiting in (None, "none"):
         return
     if flow.queue_wait is None:
-        yield NOTHING_COMPLETED.found(figures, socket=socket, waiting=flow.queue_length or 0, **advise(figures))
+        number = flow.queue_length or 0.0
+        row = FEW_WAIT if number < FEW else NOTHING_COMPLETED
+        yield row.found(figures, socket=socket, waiting=number, **advise(figures))
         return
-    waits = figures.queue_waits if not socket and not flow.wait_is_floor else None
-    slowest = waits.percentiles.get(0.99) if waits else None
+    waits = not socket and not flow.wait_is_floor and figures.queue_waits
+    slowest = waits and waits.percentiles.get(0.99)
     yield LONG_WAIT.found(
         figures,
         worse=waiting == "severe" and not waits_for_a_reload(figures),
         socket=socket,
         is_floor=flow.wait_is_floor,
         mean=flow.queue_wait,
-        slowest=slowest.seconds if slowest else None,
+        slowest=getattr(slowest, "seconds", None),
         served=flow.response_time or None,
         **advise(figures),
     )

@@ -77,11 +77,10 @@ LIMIT_TOO_LOW = Kind(
     runbook="UwsgiRequestsLost",
     limits="waits",
     keeps_from_serving=True,
+    event="worker_ended",
 )
-
-MEMORY_ABOVE_LIMIT = Kind(
-    code="respawn_loop",
-    severity="warning",
+MEMORY_ABOVE_LIMIT = replace(
+    LIMIT_TOO_LOW,
     title="Workers are replaced too often: a worker has more memory than `reload-on-rss` allows.",
     evidence="A worker has {size:bytes} of resident memory; {respawns:respawn} in {seconds:duration}[wait? ; {wait}].",
     meaning="uWSGI replaces a worker when a request ends and the worker has more memory than `reload-on-rss` ({limit} "
@@ -89,14 +88,9 @@ MEMORY_ABOVE_LIMIT = Kind(
     act="Raise `reload-on-rss` to {enough:plain}, if there is enough memory for all workers at this size.",
     then="Alternatively, let the application load less.",
     clause="a worker has more memory than `reload-on-rss` allows",
-    page_after=60,
-    runbook="UwsgiRequestsLost",
-    limits="waits",
-    keeps_from_serving=True,
 )
-
-LEAK_ENDS_WORKERS = Kind(
-    code="respawn_loop",
+LEAK_ENDS_WORKERS = replace(
+    LIMIT_TOO_LOW,
     severity="critical or warning",
     title="Workers are replaced too often: the application's memory grows with every request.",
     evidence="Memory grows by at least {each:bytes} per request (measured in {processes} worker processes); a worker "
@@ -108,10 +102,6 @@ LEAK_ENDS_WORKERS = Kind(
     then="A worker should live for some minutes.[evil?  Also set `min-worker-lifetime` to 0, so that `reload-on-rss` "
     "replaces young workers, too.] Find out what the application keeps in memory after each request.",
     clause="the application's memory grows with every request, so `{option}` ends the workers",
-    page_after=60,
-    runbook="UwsgiRequestsLost",
-    limits="waits",
-    keeps_from_serving=True,
 )
 
 MEMORY_RECYCLED = Kind(
@@ -206,7 +196,7 @@ def find_recycled_together(figures: Figures) -> Iterator[Finding]:
     yield (RECYCLED_SLOWLY if slowly else RECYCLED_TOGETHER).found(
         figures,
         ended=len(ended),
-        spread=None if spread is None else max(1, spread),
+        spread=spread is not None and max(1, spread),
         served=round(least),
         nobody=figures.window.no_worker_seconds or None,
         enough=settings.get("max-requests"),

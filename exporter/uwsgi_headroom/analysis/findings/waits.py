@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.bottlenecks import SLOW_CLIENTS as SLOW
-from uwsgi_headroom.analysis.bottlenecks import STAY_OPEN as STAYS_OPEN
+from uwsgi_headroom.analysis.advice import SLOW_CLIENTS as SLOW
+from uwsgi_headroom.analysis.advice import STAY_OPEN as STAYS_OPEN
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.shortages import tries_again
-from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, of_request, wait_for_websockets
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import (
     MANY_STUCK,
     fill_cores,
@@ -103,7 +103,7 @@ WAIT_FOR_CLIENTS = Kind(
     code="slow_clients",
     severity="warning or info",
     title="Threads wait for slow clients.",
-    evidence="On average, {clients:mean} of {threads} threads wait for clients: busy threads spend {share:percent} of "
+    evidence="On average, {waiting:mean} of {threads} threads wait for clients: busy threads spend {share:percent} of "
     "their time sending data to clients or receiving data from clients{of_request}.",
     meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
     act="[not served? Check that the web server in front, or uWSGI's router, speaks the protocol of the "
@@ -120,7 +120,7 @@ WAIT_FOR_CLIENTS = Kind(
 STAY_OPEN = replace(
     WAIT_FOR_CLIENTS,
     title="Threads wait for connections that stay open.",
-    evidence="On average, {clients:mean} of {threads} threads wait for clients{of_request}, {share:percent} of the "
+    evidence="On average, {waiting:mean} of {threads} threads wait for clients{of_request}, {share:percent} of the "
     "time of busy threads; most wait for what the client sends after its request, as with WebSockets.",
     meaning="Each connection that stays open holds a thread, which serves no other request.",
     act=STAYS_OPEN.act,
@@ -132,7 +132,7 @@ SLEEP_AGAIN = Kind(
     code="sleeps_again",
     severity="warning or info",
     title="Requests sleep, go on for a moment, and sleep again.",
-    evidence="On average, {sleeping:mean} of {busy:mean} busy threads ({share:percent}) sleep, for {nap:duration} at a "
+    evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) sleep, for {nap:duration} at a "
     "time{of_request}.",
     meaning="Most likely, requests wait for a rate limit, or for something that only one at a time can use, such as a "
     "SQLite file, a lock file or a lock in Redis. Other causes: a backend fails, and requests retry after a pause; or "
@@ -150,7 +150,7 @@ SLEEP_AGAIN = Kind(
 LOOP_HELD = Kind(
     code="loop_held",
     severity="critical, warning or info",
-    title="The event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls[doing?  that are {doing}].",
+    title="The event {ids:loop|loops} of {ids:worker} {ids:is|are} blocked by calls[doing?  that are {doing}].",
     evidence="Calls occupied the thread of worker {worst} for {part:percent} of the last {seconds:duration}[longest? , "
     "one of them for {longest}][load? ; this thread used {load:cpu} of a CPU]. In this worker, {serving:request} "
     "{serving:is|are} in service, and {completed:request} {completed:was|were} completed.[others?  Other calls block "
@@ -164,8 +164,7 @@ LOOP_HELD = Kind(
     "waits, from a library for the event loop that uWSGI runs.][gevent? Make this call yield while it waits: "
     "`gevent-early-monkey-patch` does this for Python's own functions, and a library in C needs its own patch "
     "(`psycogreen` for psycopg2).]",
-    clause="[waits? the event {alike:loop|loops} of {alike:worker} {alike:is|are} blocked by calls][also?  that are "
-    "{doing}]",
+    clause="[waits? the event {ids:loop|loops} of {ids:worker} {ids:is|are} blocked by calls][also?  that are {doing}]",
     page_after=60,
     replaces=("request_stuck",),
     runbook="UwsgiLoopHeld",
@@ -208,7 +207,7 @@ def blocks(figures: Figures, waits: WaitFigures, threads: float) -> bool:
         return False
     of_most = threads >= OF_MOST * len(figures.balance.active)
     behind = waits.threads.get("lock", 0.0) + waits.threads.get("interpreter_lock", 0.0)
-    return threads + (behind if of_most else 0.0) >= MOSTLY * waits.total
+    return threads + behind * of_most >= MOSTLY * waits.total
 
 
 def find_blocked_output(figures: Figures) -> Iterator[Finding]:
@@ -221,7 +220,6 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
         worse=not figures.flow.requests or shows_a_limit(figures.flow),
         output=(known and known.output_name) or "standard output or error",
         writing=waits.output,
-        busy=waits.total,
         behind=waits.threads.get("lock", 0.0),
         pid=Private(name_pids([writer], "WORKER_PID"), "WORKER_PID"),
     )
@@ -236,7 +234,6 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
             address=Private(largest.address, "a backend"),
             sharing=largest.workers,
             waiting=waits.shared,
-            of_request=of_request(waits, waits.each("backend")),
             is_cause=blocks(figures, waits, waits.shared),
         )
 
@@ -247,17 +244,11 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if threads < LEAST_THREADS or threads < known * available:
         return
     is_most, is_many = waits.share("client") >= MOSTLY, threads >= warning * available
-    facts: Facts = {
-        "clients": threads,
-        "threads": mean_threads(available),
-        "share": waits.share("client"),
-        # Of requests that last, such as WebSockets, none is in a mean request.
-        "of_request": of_request(waits, waits.each("client") or None),
-    }
+    facts: Facts = {"threads": mean_threads(available), "held": is_most}
     if wait_for_websockets(figures.server):
-        yield STAY_OPEN.found(figures, facts, held=is_most, worse=is_many)
+        yield STAY_OPEN.found(figures, facts, worse=is_many)
     else:
-        yield WAIT_FOR_CLIENTS.found(figures, facts, held=is_most, served=figures.flow.requests > 0, worse=is_many)
+        yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests > 0, worse=is_many)
 
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
@@ -266,11 +257,7 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         yield SLEEP_AGAIN.found(
             figures,
             worse=sleeping >= USED * (figures.available or 0),
-            sleeping=sleeping,
-            busy=waits.total,
-            share=waits.share("sleep"),
             nap=waits.nap,
-            of_request=of_request(waits, waits.each("sleep")),
         )
 
 
@@ -304,7 +291,7 @@ def find_held_loops(figures: Figures) -> Iterator[Finding]:
         figures,
         _choose_remedy(figures, worst),
         worse=_stand(figures, held) + (worst.part >= MOSTLY or worst.seconds >= LONG),
-        alike=alike,
+        ids=alike,
         others=[each.worker_id for each in held if each.worker_id not in alike],
         doing=Private(worst.activity, name_activity(state, "", how)),
         waits=makes_wait,
@@ -312,7 +299,6 @@ def find_held_loops(figures: Figures) -> Iterator[Finding]:
         calls=see_calls(figures.server, worst.worker_id),
         blocked=sorted(worker.worker_id for worker in blocked),
         kill=Private(kill("KILL", blocked), "SIGKILL"),
-        worker_id=alike[0] if len(alike) == 1 else None,
         worst=worst.worker_id,
         part=worst.part,
         seconds=figures.window.observed_seconds,
@@ -337,12 +323,12 @@ def _stand(figures: Figures, held: list[_Held]) -> bool:
 
 def _find_held(figures: Figures) -> list[_Held]:
     waits, seconds = figures.server.waits, figures.window.observed_seconds
-    uses = waits.loops if waits and waits.loops else {}
+    uses = (waits and waits.loops) or {}
     windows = {worker.worker_id: worker for worker in figures.window.workers}
     found = []
     for worker in figures.server.workers:
         use, window = uses.get(worker.worker_id), windows.get(worker.worker_id)
-        part = ratio(window.loop_held_seconds, seconds) if window else None
+        part = ratio(getattr(window, "loop_held_seconds", None), seconds)
         if use is None or window is None or part is None:
             continue
         if use.held:  # a call that computes is known only after a CPU second, which takes long where CPUs are scarce
@@ -354,8 +340,7 @@ def _find_held(figures: Figures) -> list[_Held]:
 
 def find_part_held(figures: Figures) -> float | None:
     """The part of the time for which calls hold the loop that they hold most; None if none is."""
-    held = _find_held(figures)
-    return held[0].part if held else None
+    return next((each.part for each in _find_held(figures)), None)
 
 
 def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:

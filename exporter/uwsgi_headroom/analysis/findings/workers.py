@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from signal import SIGKILL
 
-from uwsgi_headroom.analysis.bottlenecks import AGAIN_AND_AGAIN, killed_fill_threads
-from uwsgi_headroom.analysis.bottlenecks import RELOADED_AGAIN as RELOADS
+from msgspec.structs import replace
+
+from uwsgi_headroom.analysis.advice import AGAIN_AND_AGAIN, killed_fill_threads
+from uwsgi_headroom.analysis.advice import RELOADED_AGAIN as RELOADS
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.recycling import (
@@ -64,6 +67,7 @@ HARAKIRI = Kind(
     page_after=60,
     runbook="UwsgiRequestsLost",
     fills_threads=True,
+    event="worker_ended",
 )
 
 OUT_OF_MEMORY = Kind(
@@ -81,6 +85,7 @@ OUT_OF_MEMORY = Kind(
     clause="{ids:worker} {ids:was|were} killed because memory ran out",
     page_after=60,
     runbook="UwsgiRequestsLost",
+    event="worker_ended",
 )
 
 RELOAD_LOST_REQUESTS = Kind(
@@ -98,12 +103,11 @@ RELOAD_LOST_REQUESTS = Kind(
     page_after=60,
     runbook="UwsgiRequestsLost",
     explained_by="respawn_loop",
+    event="worker_ended",
 )
 
-LOST = Kind(
-    code="requests_lost",
-    role="harm",
-    severity="critical or warning",
+LOST = replace(
+    RELOAD_LOST_REQUESTS,
     title="Workers ended[killed? , killed{killed},] while they served requests.",
     evidence="{ids:Worker} lost at least {lost:request} in the last {seconds:duration} ({part:fine_percent} of all "
     "requests), and `harakiri` was not the cause.[ends?  In total, workers ended {ends} times, and no uWSGI option "
@@ -117,9 +121,6 @@ LOST = Kind(
     "`dmesg`.][late? Raise `worker-reload-mercy` above the duration of the longest request, or give it a "
     "timeout.][evil? Set `reload-on-rss` instead of `evil-reload-on-rss`, as high as the memory allows.]",
     then=LOG + "[evil? Also set `min-worker-lifetime` to 0, so that `reload-on-rss` replaces young workers, too.]",
-    page_after=60,
-    runbook="UwsgiRequestsLost",
-    explained_by="respawn_loop",
     log=ENDS,
 )
 
@@ -142,6 +143,7 @@ KEEPS_RESTARTING = Kind(
     limits="waits",
     keeps_from_serving=True,
     log=ENDS,
+    event="worker_ended",
 )
 
 RESPAWNED = Kind(
@@ -152,6 +154,7 @@ RESPAWNED = Kind(
     "all workers, a worker lives for {life:duration}].",
     meaning="uWSGI replaces workers that exit, or reach a limit, or at a reload, or with `idle`. No request was lost.",
     act="[life? Raise `max-requests`: each worker lives for less than a minute.]",
+    event="worker_ended",
 )
 
 ENDED = Kind(
@@ -166,6 +169,7 @@ ENDED = Kind(
     page_after=60,
     runbook="UwsgiRequestsLost",
     log=ENDS,
+    event="worker_ended",
 )
 
 RELOADED = Kind(
@@ -176,6 +180,7 @@ RELOADED = Kind(
     evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, and its counters began again at 0.",
     act=f"[warning? {RELOADS.act}]",
     then=f"[warning? {RELOADS.then}]",
+    event="reload",
 )
 
 
@@ -311,5 +316,5 @@ def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:
     """Whether a worker with these respawns and requests in the window is in a loop, and not recycled."""
     least, a_minute = LOOP_CHEAPER if scales(figures) and requests >= respawns else LOOP
     most = figures.server.setup.options.max_requests
-    enough = min(SERVED, RECYCLED * most) if most else SERVED
+    enough = min(SERVED, RECYCLED * (most or inf))
     return respawns >= max(least, a_minute * figures.window.seconds / 60) and requests < enough * respawns
