@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings import Finding, parts
 from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
 from uwsgi_headroom.reading import describe_memory
-from uwsgi_headroom.record import Tasks, TrackedConnections
+from uwsgi_headroom.record import MemoryPressure, Tasks, TrackedConnections
 
 MB = 1_000_000
 
@@ -123,6 +123,26 @@ def test_threads_near_the_limit(tasks, threads, growth, kind):
 def memory_of(per_worker: int, available: int, source: Source = "uss", workers: int = 4) -> Memories:
     taken = WorkerMemory(per_worker, source, workers * per_worker, {})
     return Memories(taken, AvailableMemory(available, "cgroup"))
+
+
+@pytest.mark.parametrize(
+    ("pressure", "queued", "kind", "expected"),
+    [
+        (MemoryPressure(0.049, 0.009, "cgroup"), 0.0, None, None),
+        (MemoryPressure(0.05, 0.009, "cgroup"), 10.0, parts.MEMORY_IS_SHORT, "warning"),
+        (MemoryPressure(0.05, 0.01, "cgroup"), 0.0, parts.MEMORY_STALLS, "warning"),
+        (MemoryPressure(0.05, 0.01, "cgroup"), 10.0, parts.MEMORY_STALLS, "critical"),
+        (MemoryPressure(0.5, 0.3, "host"), 10.0, parts.MEMORY_IS_SHORT, "warning"),  # other programs may wait
+        (None, 10.0, None, None),
+    ],
+)
+def test_processes_that_wait_for_memory(pressure, queued, kind, expected):
+    """It is harm where all of uWSGI's processes wait, and critical where requests wait meanwhile."""
+    memory = memory_of(100 * MB, 900 * MB)
+    memory = replace(memory, available=replace(memory.available, pressure=pressure))
+    queues = {"queue_seconds": {"app.sock": 60 * queued}, "queue_full_seconds": {"app.sock": 0.0}}
+    found = judge(replace(idle(), **queues), describe(memory=memory))
+    assert (row(found, "memory_stalls"), severity(found, "memory_stalls")) == (kind, expected)
 
 
 def test_how_many_workers_fit():
