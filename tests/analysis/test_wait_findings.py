@@ -14,7 +14,6 @@ from tests.analysis.judging import (
     judge,
     row,
     said,
-    severity,
 )
 from tests.analysis.simulated_backend import Backend, constant, run, wave
 from tests.support.simulated_server import Server
@@ -290,33 +289,12 @@ def test_a_shared_connection(waits, shared, expected, is_cause):
     assert ["10.0.0.5" in text for text in (finding.title, "".join(finding.public))] == [True, False]
 
 
-def write(waits: States, output: float, **changes: object) -> dict[str, Finding]:
-    """The findings where this mean number of threads writes to a pipe that takes nothing."""
-    of = replace(of_16_threads(waits), output_blocked_seconds=60 * output, **changes)
-    return findings(of, waits=Waits(threads=waits, output=output, output_name="standard output and error"))
-
-
-@pytest.mark.parametrize(
-    ("waits", "output", "found"),
-    [
-        ({"lock": 6.0, "pipe": 2.0}, 2.0, True),  # one of each worker, the others behind Python's lock
-        ({"sleep": 1.0, "pipe": 7.0}, 7.0, True),
-        ({"lock": 6.0, "pipe": 2.0}, 0.0, False),  # another pipe, such as that of a child
-        ({"sleep": 6.0, "pipe": 1.0}, 1.0, False),
-        ({"pipe": 0.5}, 0.5, False),
-    ],
-)
-def test_a_pipe_that_takes_nothing(waits, output, found):
-    """It is the cause if requests mostly wait in a write to it, or for the lock that such a thread holds."""
-    codes = write(waits, output)
-    assert severity(codes, "output_blocked") == ("warning" if found else None)
-    assert not found or "application_lock" not in codes
-
-
 def test_a_pipe_at_which_nothing_completes():
     """It is critical, and comes before the requests that are stuck because of it."""
+    waits: States = {"lock": 6.0, "pipe": 2.0}
     rows = tuple(worker(number, 0, busy=240.0) for number in (1, 2))
-    first, *_ = write({"lock": 6.0, "pipe": 2.0}, 2.0, workers=rows).values()
+    of = replace(of_16_threads(waits), output_blocked_seconds=120.0, workers=rows)
+    first, *_ = findings(of, waits=Waits(threads=waits, output=2.0, output_name="standard output and error")).values()
     assert (first.code, first.severity) == ("output_blocked", "critical")
 
 
