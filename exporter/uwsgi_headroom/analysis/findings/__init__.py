@@ -7,6 +7,7 @@ limit `other`; else the headroom is not known.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
@@ -114,18 +115,12 @@ def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
     return list(parts.find_of_emperor(record))
 
 
-_LIMITING: tuple[Rule, ...] = (
-    causes.find,
-    parts.find_open_files,
-    waits.find_blocked_output,
-    causes.find_idle,
-    waits.find_held_loops,
-    workers.find,
-    waits.find,
-    lock_waits.find,
-    backend_waits.find,
-)
-"""The rules whose findings may limit a server."""
+_LIMITING = [
+    rule
+    for rule in RULES
+    if any(isinstance(row, Kind) and row.limits for row in vars(sys.modules[rule.__module__]).values())
+]
+"""The rules of modules that have rows which may limit a server."""
 
 
 def correct_headroom(figures: Figures) -> Figures:
