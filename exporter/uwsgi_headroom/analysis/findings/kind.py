@@ -20,6 +20,7 @@ from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.log_words import read_log
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
+from uwsgi_headroom.analysis.shortages import find_cpu_of_own_threads, list_loads
 from uwsgi_headroom.analysis.wait_states import WaitFigures, of_request
 from uwsgi_headroom.analysis.worker_states import (
     count_lost,
@@ -87,6 +88,7 @@ Range = Literal["critical", "warning", "info", "critical or warning", "warning o
 
 COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
     "away": part_away,
+    "by_workers": lambda figures: sum(list_loads(figures)),
     "calls": lambda figures: see_calls(figures.server),
     "completed": lambda figures: figures.flow.requests,
     "cpu_wait": lambda figures: figures.waits is not None and figures.share("cpu_wait"),
@@ -98,6 +100,7 @@ COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
     "reloads": lambda figures: figures.window.reloads,
     "requests": lambda figures: figures.flow.requests,
     "respawns": count_respawns,
+    "rest": lambda figures: Private(find_cpu_of_own_threads(figures) or None),  # of threads that serve no request
     "route": lambda figures: Private(describe_route(figures.routes, figures.server)),
     "seconds": lambda figures: figures.window.seconds,
     "slots": lambda figures: name_slots(figures.server),
