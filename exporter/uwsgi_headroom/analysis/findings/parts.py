@@ -105,9 +105,8 @@ MEMORY_STALLS = Kind(
     role="harm",
     severity="critical or warning",
     title="uWSGI stands still at times, because all of its processes wait for memory.",
-    evidence="In the last minute, at least one process of [own? uWSGI's cgroup][not own? this host] waited for memory "
-    "for {some:percent} of the time, and all busy ones at once for {full:percent}; {available:bytes} are available "
-    "[cgroup? within the limit of its cgroup][not cgroup? on this host][wait? ; {wait}].",
+    evidence="Processes of [own? uWSGI's cgroup][not own? this host] waited for memory for {some:percent} of the last "
+    "minute, all of them at once for {full:percent}; {available:bytes} are available[wait? ; {wait}].",
     meaning="When memory is short, the kernel takes pages from processes, and reads them from the disk when they are "
     "needed again. A process waits meanwhile, and uses no CPU. If memory runs out, the kernel kills a process.",
     act="[cgroup? Raise the memory limit of uWSGI's cgroup][not cgroup? Add memory to the host], or use fewer "
