@@ -18,7 +18,6 @@ from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimi
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import (
-    backend_waits,
     causes,
     clients,
     code_lines,
@@ -73,7 +72,7 @@ RULES: tuple[Rule, ...] = (
     clients.find_static_files,
     waits.find,
     lock_waits.find,
-    backend_waits.find,
+    waits.find_backends,
     limits.find_busy_threads,
     limits.find_cheaper,
     load.find_other_programs,
