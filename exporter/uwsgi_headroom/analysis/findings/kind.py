@@ -7,7 +7,7 @@ is: a harm of waiting, a cause of it, or what a runbook is about.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -32,7 +32,7 @@ from uwsgi_headroom.analysis.worker_states import (
 )
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import listed
-from uwsgi_headroom.words.template import Fact, Facts, Private, fill, names_in
+from uwsgi_headroom.words.template import Fact, Private, fill, names_in
 
 Severity = Literal["critical", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
@@ -193,7 +193,9 @@ class Kind(Struct, frozen=True, dict=True):
             of_log = read_log(figures.server, self.log) if self.log else {}
             facts = {name: of_log[name] for name in self.facts & of_log.keys()} | facts
             facts |= {name: COMMON[name](figures) for name in (self.facts & COMMON.keys()) - facts.keys()}
-            facts |= self._describe_threads(figures, self.facts - facts.keys())
+            of_state = (self.facts & OF_STATE.keys()) - facts.keys()
+            if figures.waits and self.states:
+                facts |= {name: OF_STATE[name](figures.waits, self.states[0]) for name in of_state}
         if facts.keys() != self.facts:
             raise TypeError(f"{self.code}: {sorted(facts.keys() ^ self.facts)}")
         severity = self.severities[-1 - worse]
@@ -218,10 +220,6 @@ class Kind(Struct, frozen=True, dict=True):
             worker_id=worker_id,
             public=Wording(*public),
         )
-
-    def _describe_threads(self, figures: Figures, names: Set[str]) -> Facts:
-        known = ((figures.waits, state) for state in self.states[:1] if figures.waits)
-        return {name: OF_STATE[name](*each) for each in known for name in names & OF_STATE.keys()}
 
     def _texts(self) -> tuple[str, ...]:
         return self.title, self.evidence, self.meaning, self.act, self.then, self.clause
