@@ -213,7 +213,8 @@ def describe_memory(facts: MemoryFacts | None) -> Memory | None:
     if facts is None or facts.available is None or facts.worker is None or facts.worker.largest <= 0:
         return None
     worker, available = facts.worker, facts.available
-    return Memory(worker.largest, worker.source, worker.together, available.byte_count, available.limited_by)
+    room = available.byte_count, available.limited_by
+    return Memory(worker.largest, worker.source, worker.together, *room, available.pressure)
 
 
 def describe_emperor(snapshot: EmperorSnapshot) -> EmperorRecord:

@@ -472,6 +472,17 @@ class Quota(NamedTuple):
     """The CPUs that the workers could run on without it."""
 
 
+class MemoryPressure(Struct, frozen=True, gc=False):
+    """The parts of the last minute in which processes waited for memory, as the kernel counts them (PSI)."""
+
+    some: float
+    """In which at least one process waited."""
+    full: float
+    """In which all that had work waited, so that nothing went on."""
+    of: Literal["cgroup", "host"]
+    """Whose processes: of the server's own cgroup, or all of the host."""
+
+
 class Memory(Struct, frozen=True, gc=False):
     """The memory of a server's workers, and what is available for more of them, in bytes."""
 
@@ -483,6 +494,8 @@ class Memory(Struct, frozen=True, gc=False):
     available: int
     """On the host, or in the cgroup that limits it."""
     limited_by: Literal["host", "cgroup"]
+    pressure: MemoryPressure | None = None
+    """None if the kernel does not count it."""
 
     @property
     def is_exact(self) -> bool:

@@ -116,6 +116,7 @@ SAY_IT_ALL = {
     "large_document",
     "thunder_lock",
     "memory_headroom_low",
+    "memory_stalls",
     "workers_respawned",
     "workers_stopped",
     "accept_blocked",

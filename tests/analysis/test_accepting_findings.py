@@ -51,12 +51,6 @@ def test_no_cpu_is_idle(holder):
     assert "no CPU is idle" in next(iter(found.values())).title
 
 
-@pytest.mark.parametrize("idle", [None, 0.0, 11.9])
-def test_seldom_idle(idle):
-    """Below a fifth of the time, or unknown, it is no finding: requests that arrive together wait for a moment."""
-    assert "accept_blocked" not in findings_by_code(waiting(idle), prefork(accept_lock=101))
-
-
 def test_a_stopped_worker_while_nobody_waits():
     """The others serve: a warning, which names it."""
     server = prefork()

@@ -13,7 +13,6 @@ from tests.analysis.judging import (
     idle,
     judge,
     row,
-    said,
     setup,
     severity,
 )
@@ -22,7 +21,6 @@ from tests.support.windows import the_example, the_harmless_one, window, worker
 from uwsgi_headroom.analysis.findings import (
     RULES,
     Finding,
-    clients,
     collect_findings,
     evenness,
     limits,
@@ -369,25 +367,6 @@ def test_event_streams_that_leave_no_core():
     assert "harakiri" not in finding.change + findings_by_code(idle(), stuck(1, 60))["request_stuck"].change
     threads = findings_by_code(idle(), stuck(1, 60), setup=setup())["request_stuck"]
     assert "`harakiri` as the last resort" in threads.change
-
-
-@pytest.mark.parametrize(
-    ("raised", "kind", "expected"),
-    [
-        (1, clients.RAISE_FEW, "info"),
-        (27, clients.RAISE_FEW, "info"),
-        (28, clients.RAISE, "warning"),
-        (1040, clients.RAISE, "warning"),
-        (1050, clients.MOST_RAISE, "critical"),
-    ],
-)
-def test_exceptions(raised, kind, expected):
-    """A few exceptions are good to know; more than one per hundred requests, beyond chance, is a warning: of 2,000.
-    If most requests fail, hardly anybody is served."""
-    found = judge(replace(idle(), exceptions=raised))
-    assert said(found, "exceptions") == (kind, expected)
-    assert (found["exceptions"].change == "") == (expected == "info")
-    assert "for each client that disconnects" in found["exceptions"].meaning, "write errors are not known"
 
 
 GROWN = change_workers(idle(), 1, resident_bytes=200_000_000, resident_growth=40_000_000)

@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings import Finding, parts
 from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
 from uwsgi_headroom.reading import describe_memory
-from uwsgi_headroom.record import Tasks, TrackedConnections
+from uwsgi_headroom.record import MemoryPressure, Tasks, TrackedConnections
 
 MB = 1_000_000
 
@@ -45,25 +45,6 @@ def with_open(*numbers: int | None, most: int | None = 1000, exceptions: int = 0
     return judge(quiet, replace(record, workers=workers))
 
 
-@pytest.mark.parametrize(
-    ("numbers", "most", "expected"),
-    [
-        ((799, 10), 1000, None),
-        ((800, 10), 1000, "warning"),
-        ((996, 10), 1000, "warning"),
-        ((997, 10), 1000, "critical"),
-        ((1000, 1000), 1000, "critical"),
-        ((100_000, 10), None, None),  # not limited
-        ((None, None), 1000, None),  # hidden
-    ],
-)
-def test_descriptors(numbers, most, expected):
-    """A worker near its limit is a warning, one at it is critical and a cause."""
-    found = with_open(*numbers, most=most)
-    assert severity(found, "descriptors_used_up") == expected
-    assert not expected or bool(found["descriptors_used_up"].clause) == (expected == "critical")
-
-
 def test_the_workers_without_descriptors_are_named_and_what_to_raise():
     """The title has no figure; the change has the limit of now. It is why requests raise exceptions."""
     finding = with_open(998, 20, 999, 900)["descriptors_used_up"]
@@ -81,24 +62,6 @@ def with_threads(
     calm = change_workers(idle(workers=2), process_threads=14, threads_growth=0)
     calm = change_workers(calm, 1, process_threads=threads, threads_growth=growth, respawns=respawns)
     return judge(calm, describe(Server(processes=2, threads=4), tasks=tasks))
-
-
-@pytest.mark.parametrize(
-    ("threads", "growth", "respawns", "kind"),
-    [
-        (104, 4, 0, parts.THREADS_GROW),
-        (103, 99, 0, None),  # a pool of 99 that fills up
-        (36, 32, 0, None),
-        (200, 3, 0, None),
-        (132, 0, 0, None),  # a library's, one for each CPU
-        (104, 20, 1, None),  # another process
-        (104, None, 0, None),  # not known at the start of the window
-        (None, None, 0, None),
-    ],
-)
-def test_threads_that_grow_in_number(threads, growth, respawns, kind):
-    """A worker that has many threads beside its own, and more than before, is a warning."""
-    assert row(with_threads(threads, growth, respawns=respawns), "threads_growing") is kind
 
 
 @pytest.mark.parametrize(
@@ -123,6 +86,26 @@ def test_threads_near_the_limit(tasks, threads, growth, kind):
 def memory_of(per_worker: int, available: int, source: Source = "uss", workers: int = 4) -> Memories:
     taken = WorkerMemory(per_worker, source, workers * per_worker, {})
     return Memories(taken, AvailableMemory(available, "cgroup"))
+
+
+@pytest.mark.parametrize(
+    ("pressure", "queued", "kind", "expected"),
+    [
+        (MemoryPressure(0.049, 0.009, "cgroup"), 0.0, None, None),
+        (MemoryPressure(0.05, 0.009, "cgroup"), 10.0, parts.MEMORY_IS_SHORT, "warning"),
+        (MemoryPressure(0.05, 0.01, "cgroup"), 0.0, parts.MEMORY_STALLS, "warning"),
+        (MemoryPressure(0.05, 0.01, "cgroup"), 10.0, parts.MEMORY_STALLS, "critical"),
+        (MemoryPressure(0.5, 0.3, "host"), 10.0, parts.MEMORY_IS_SHORT, "warning"),  # other programs may wait
+        (None, 10.0, None, None),
+    ],
+)
+def test_processes_that_wait_for_memory(pressure, queued, kind, expected):
+    """It is harm where all of uWSGI's processes wait, and critical where requests wait meanwhile."""
+    memory = memory_of(100 * MB, 900 * MB)
+    memory = replace(memory, available=replace(memory.available, pressure=pressure))
+    queues = {"queue_seconds": {"app.sock": 60 * queued}, "queue_full_seconds": {"app.sock": 0.0}}
+    found = judge(replace(idle(), **queues), describe(memory=memory))
+    assert (row(found, "memory_stalls"), severity(found, "memory_stalls")) == (kind, expected)
 
 
 def test_how_many_workers_fit():
@@ -163,27 +146,3 @@ def test_unknown_memory(unknown):
 def test_whether_they_fit_in_words(more, available, source, clause):
     """The clause for advice to add processes; with an upper bound, it says only what is certain."""
     assert fits(describe_memory(memory_of(180 * MB, available * MB, source)), more) == clause
-
-
-@pytest.mark.parametrize(
-    ("available", "workers", "source", "expected"),
-    [
-        (200, 20, "uss", None),  # two or more fit
-        (199, 20, "uss", "info"),
-        (99, 20, "uss", "warning"),
-        (99, 9, "uss", "info"),
-        (39, 4, "uss", "warning"),
-        # Anonymous memory is an upper bound: a warning needs less than a tenth of a single worker.
-        (99, 1, "anonymous", "info"),
-        (9, 1, "anonymous", "warning"),
-    ],
-)
-def test_little_memory(available, workers, source, expected):
-    """Room for one worker is good to know; no room, and less than a tenth of the workers' memory, is a warning."""
-    found = judge(idle(), describe(memory=memory_of(100 * MB, available * MB, source, workers)))
-    assert [(code, each.severity) for code, each in found.items()] == [("memory_headroom_low", expected)] * bool(
-        expected
-    )
-    assert (source, available) != ("anonymous", 99) or found[
-        "memory_headroom_low"
-    ].title == "There is no memory for another worker."

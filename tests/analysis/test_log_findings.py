@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from tests.analysis.judging import change_workers, describe, idle, judge
 from tests.support.windows import window
 from uwsgi_headroom.analysis.findings import Finding
-from uwsgi_headroom.analysis.findings.log import LOG_SETTING, UNPROVEN
+from uwsgi_headroom.analysis.findings.log import UNPROVEN
 from uwsgi_headroom.analysis.verdict import worst_status
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import LogMessage, LogRecord
@@ -20,12 +20,6 @@ def judged(window_: Window, log: LogRecord | None) -> dict[str, Finding]:
 
 def says(**messages: LogMessage) -> LogRecord:
     return LogRecord(messages=messages)
-
-
-@pytest.mark.parametrize("log", [says(), LogRecord(off="it is not configured", turn_on="--log shop=/x")])
-def test_a_log_that_says_nothing_changes_nothing(log):
-    """A log without messages has no finding."""
-    assert judged(idle(), log) == {}
 
 
 @pytest.mark.parametrize(
@@ -74,11 +68,6 @@ def test_the_most_frequent_message_heads_and_others_follow():
     finding = judged(idle(), log)["log_failure"]
     places = [(finding.title + finding.evidence).index(text) for text in ("a cache", "a disk", "the queue of messages")]
     assert places == sorted(places)
-
-
-def test_settings_are_an_information():
-    """An option that has no effect harms nobody at this moment."""
-    assert judged(idle(), says(threads_off=LogMessage(1, 0)))["log_setting"].kind is LOG_SETTING
 
 
 LOST = change_workers(idle(), 1, lost=5, respawns=5)

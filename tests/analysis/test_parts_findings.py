@@ -64,22 +64,6 @@ def test_the_full_caches_are_named(caches, options, said):
     assert not finding or len(caches) > 2 or finding.title.count("`") == 2
 
 
-@pytest.mark.parametrize(
-    ("refused", "is_sure", "expected"),
-    [
-        (None, True, None),
-        (0, True, None),
-        (2, True, "info"),
-        (3, True, "warning"),
-        (3, False, "info"),
-    ],
-)
-def test_how_many_items_are_refused(refused, *, is_sure, expected):
-    """One or two may be a burst. A cache whose options are not known may purge items, so it is no warning."""
-    caches = full(Cache("a", full=4, items=9, max_items=9), refused=refused, options=Options(complete=is_sure))
-    assert severity(caches, "cache_full") == expected
-
-
 def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> dict[str, Finding]:
     of = replace(idle(), spooled=waiting, spooler_tasks=done, spooled_growth=growth)
     spoolers = (Spooler("/spool", tasks=9), Spooler("/spool", tasks=9), Spooler("/other", tasks=0))

@@ -83,22 +83,6 @@ def test_workers_that_take_long_to_end_one_after_another(ended, *, found):
     assert said is None or said.evidence.startswith(f"{ended} of 4 workers were replaced, after")
 
 
-@pytest.mark.parametrize(
-    ("spawned", "served", "window_", "options"),
-    [
-        ((950, 956, 951, 950), 1000, None, {}),  # one after another
-        ((950, 950, 951, 950), 600, None, {}),  # long before they reach it: a reload of the workers
-        ((950, 950, 951, 950), 1000, waiting(queue=0.0), {}),  # nobody waits
-        ((950, 950, 951, 950), 1000, None, {"max_requests": None}),
-        ((950, 950, 951, 950), 40, None, {"max_requests": 40}),  # `respawn_loop` has the advice
-        ((950, 953, 951, 950), 1000, waiting(respawns=10), {}),  # lives of 6 s end together by chance
-    ],
-)
-def test_workers_that_are_not_recycled_together(spawned, served, window_, options):
-    """Without all of its signs it is no cause."""
-    assert "recycled_together" not in together(spawned, served, window_, **options)
-
-
 def leaking(grown: int | None = 45_000, respawns: int = 2, up: float = 58.0, queue: float = 0.0) -> Window:
     """A minute in which the memory of each of two workers grew by so many kilobytes in all."""
     rows = (worker(number, 100, each=0.02, cpu=0.5, busy=2.0, respawns=respawns, up=up) for number in (1, 2))
@@ -130,20 +114,6 @@ def test_a_leak_that_ends_workers_again_and_again():
     lost = leak(lost, reload_on_rss=None, evil_reload_on_rss=70)["requests_lost"]
     assert lost.public.act == finding.public.act
     assert "`min-worker-lifetime`" not in leak(leaking(150_000, respawns=6))["respawn_loop"].change
-
-
-@pytest.mark.parametrize(
-    ("window_", "options"),
-    [
-        (leaking(None), {}),  # uWSGI reports no memory
-        (leaking(20_000), {}),  # a fifth of the limit is not reached: the limit is near what the application needs
-        (leaking(respawns=0), {}),
-        (leaking(), {"reload_on_rss": None}),
-    ],
-)
-def test_no_leak(window_, options):
-    """Otherwise nothing is said of a leak."""
-    assert "memory_recycled" not in leak(window_, **options)
 
 
 def test_a_limit_of_memory_below_what_the_application_needs():

@@ -241,12 +241,6 @@ def test_a_cheaper_pool_whose_application_loads_slowly():
     assert not found.keys() & {"workers_missing", "start_hangs", "cheaper_does_not_scale"}
 
 
-@pytest.mark.parametrize("figures", [{"queued": 0.0}, {"starting_seconds": 1.0}, {"full_seconds": 0.0}])
-def test_a_cheaper_pool_that_scales_in_time(figures):
-    """Nobody waits, or workers start quickly, or threads are free: cheaper mode is not too slow."""
-    assert "cheaper_starts_slowly" not in scaling(**figures)
-
-
 def handling(seconds: float, *, queued: float) -> tuple[dict[str, Finding], float]:
     """The findings about handlers that took so many thread seconds of 20 s of two workers, and the factor of the
     threads. queued: mean requests in the listen queue."""

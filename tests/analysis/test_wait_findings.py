@@ -14,14 +14,12 @@ from tests.analysis.judging import (
     judge,
     row,
     said,
-    severity,
 )
 from tests.analysis.simulated_backend import Backend, constant, run, wave
 from tests.support.simulated_server import Server
 from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.findings import (
     Finding,
-    backend_waits,
     collect_findings,
     first_act,
     limits,
@@ -106,7 +104,7 @@ UNSEEN = replace(change_workers(HASHING, interpreter_lock_seconds=None), waits=N
         (UNSEEN, "computes_outside_the_lock", None),
         (UNSEEN, "interpreter_bound", (load.ALL_SATURATED, "critical")),
         # What to change follows from the state.
-        (of_16_threads({"backend": 15.0, "cpu": 0.5}), "saturation", (backend_waits.BACKEND, "warning")),
+        (of_16_threads({"backend": 15.0, "cpu": 0.5}), "saturation", (wait_rows.BACKEND, "warning")),
         (of_16_threads({"client": 15.0, "cpu": 0.5}), "saturation", (wait_rows.WAIT_FOR_CLIENTS, "warning")),
         (of_16_threads({"lock": 15.0, "sleep": 0.5}), "saturation", (lock_waits.LOCK, "warning")),
         (of_16_threads({"sleep": 15.5}), "saturation", (limits.IN_USE, "warning")),
@@ -150,7 +148,7 @@ def test_a_backend_is_named():
     """The finding says which backend, its address, and its own share."""
     of = of_16_threads({"backend": 8.0, "cpu": 2.0}, backends={"postgres": 7.0, "redis": 1.0})
     finding = findings(of, waits=ADDRESSES)["waits_for_backend"]
-    assert finding.kind is backend_waits.BACKEND
+    assert finding.kind is wait_rows.BACKEND
     assert "postgres at 10.0.0.5:5432" in finding.title
     assert "postgres at 10.0.0.5:5432 (70 %) and redis at *:6379 (10 %)" in finding.evidence
     assert "10.0.0.5" not in "".join(finding.public)
@@ -160,7 +158,7 @@ def test_a_backend_that_fills_the_threads_stands_first():
     """Most threads are in use because of it: one block says both, and does not advise more threads."""
     of = of_16_threads({"backend": 9.0, "cpu": 3.0}, backends={"postgres": 7.5, "redis": 1.5})
     block = next(iter(findings(of, waits=ADDRESSES).values()))
-    assert (block.kind, block.severity, block.settings) == (backend_waits.BACKEND, "warning", ())
+    assert (block.kind, block.severity, block.settings) == (wait_rows.BACKEND, "warning", ())
     assert [harm.code for harm in block.harms] == ["saturation"]
 
 
@@ -178,14 +176,14 @@ def test_a_saturated_backend():
     assert [finding.code for finding in collect_findings(figures)] == ["waits_for_backend"]
     saturated = replace(figures, saturation=replace(FOUND, name="postgres"))
     block, *_ = collect_findings(saturated)
-    assert (block.kind, block.settings) == (backend_waits.SATURATED, ())
+    assert (block.kind, block.settings) == (wait_rows.SATURATED, ())
     assert "postgres at 10.0.0.5:5432" in block.title
     assert rate(FOUND.high) in block.change
     with pytest.raises(CannotPredictError, match=r"^The backend postgres is saturated: in any other"):
         measure_server(saturated)
     unnamed, *_ = collect_findings(replace(nameless, saturation=FOUND))
     bursts, *_ = collect_findings(replace(figures, saturation=replace(FOUND, many=7.9)))
-    assert unnamed.kind is bursts.kind is backend_waits.SATURATED
+    assert unnamed.kind is bursts.kind is wait_rows.SATURATED
     assert "`--backends`" in unnamed.change
     assert rate(FOUND.high) not in bursts.change
 
@@ -208,12 +206,12 @@ DNS = Destination("dns", ("10.0.0.1:53",))
     [
         # Connections without an answer are a warning from a quarter of the threads on.
         ({"backend": 3.9, "sleep": 1.0}, {SILENT: 3.9}, None),
-        ({"backend": 4.0, "sleep": 1.0}, {SILENT: 4.0}, backend_waits.NO_ANSWER),
-        ({"backend": 12.0, "sleep": 1.0}, {SILENT: 12.0}, backend_waits.NO_ANSWER),
+        ({"backend": 4.0, "sleep": 1.0}, {SILENT: 4.0}, wait_rows.NO_ANSWER),
+        ({"backend": 12.0, "sleep": 1.0}, {SILENT: 12.0}, wait_rows.NO_ANSWER),
         # A server far away answers after a while: half of the time goes into its connection.
-        ({"backend": 8.0, "sleep": 1.0}, {SILENT: 4.0, ANSWERS: 4.0}, backend_waits.BACKEND),
+        ({"backend": 8.0, "sleep": 1.0}, {SILENT: 4.0, ANSWERS: 4.0}, wait_rows.BACKEND),
         # A lookup takes milliseconds: a quarter of the threads in one is a warning.
-        ({"dns": 4.0, "sleep": 2.0}, {DNS: 1.0}, backend_waits.NO_ANSWER),
+        ({"dns": 4.0, "sleep": 2.0}, {DNS: 1.0}, wait_rows.NO_ANSWER),
         ({"dns": 3.9, "sleep": 2.0}, {DNS: 1.0}, None),
     ],
 )
@@ -221,15 +219,13 @@ def test_where_threads_wait(waits, seconds, kind):
     """An address that does not answer is named."""
     found = judge(of_16_threads(waits), the_server(), destinations=seconds)
     assert row(found, "waits_for_backend") is kind
-    assert kind is not backend_waits.NO_ANSWER or ("10.0.0.9:80" in found["waits_for_backend"].title) != (
-        "dns" in waits
-    )
+    assert kind is not wait_rows.NO_ANSWER or ("10.0.0.9:80" in found["waits_for_backend"].title) != ("dns" in waits)
     assert "dns" not in waits or not kind or "DNS resolver" in found["waits_for_backend"].change
 
 
 @pytest.mark.parametrize(
     ("beside", "is_silent", "kind"),
-    [(0.1, True, backend_waits.NO_ANSWER), (0.1, False, lock_waits.LOCK), (1.0, True, lock_waits.LOCK)],
+    [(0.1, True, wait_rows.NO_ANSWER), (0.1, False, lock_waits.LOCK), (1.0, True, lock_waits.LOCK)],
 )
 def test_the_holder_of_a_lock_waits_for_a_backend(beside, is_silent, kind):
     """Where hardly any thread does anything else, the holder, which does not wait for the lock, waits for the backend:
@@ -290,33 +286,12 @@ def test_a_shared_connection(waits, shared, expected, is_cause):
     assert ["10.0.0.5" in text for text in (finding.title, "".join(finding.public))] == [True, False]
 
 
-def write(waits: States, output: float, **changes: object) -> dict[str, Finding]:
-    """The findings where this mean number of threads writes to a pipe that takes nothing."""
-    of = replace(of_16_threads(waits), output_blocked_seconds=60 * output, **changes)
-    return findings(of, waits=Waits(threads=waits, output=output, output_name="standard output and error"))
-
-
-@pytest.mark.parametrize(
-    ("waits", "output", "found"),
-    [
-        ({"lock": 6.0, "pipe": 2.0}, 2.0, True),  # one of each worker, the others behind Python's lock
-        ({"sleep": 1.0, "pipe": 7.0}, 7.0, True),
-        ({"lock": 6.0, "pipe": 2.0}, 0.0, False),  # another pipe, such as that of a child
-        ({"sleep": 6.0, "pipe": 1.0}, 1.0, False),
-        ({"pipe": 0.5}, 0.5, False),
-    ],
-)
-def test_a_pipe_that_takes_nothing(waits, output, found):
-    """It is the cause if requests mostly wait in a write to it, or for the lock that such a thread holds."""
-    codes = write(waits, output)
-    assert severity(codes, "output_blocked") == ("warning" if found else None)
-    assert not found or "application_lock" not in codes
-
-
 def test_a_pipe_at_which_nothing_completes():
     """It is critical, and comes before the requests that are stuck because of it."""
+    waits: States = {"lock": 6.0, "pipe": 2.0}
     rows = tuple(worker(number, 0, busy=240.0) for number in (1, 2))
-    first, *_ = write({"lock": 6.0, "pipe": 2.0}, 2.0, workers=rows).values()
+    of = replace(of_16_threads(waits), output_blocked_seconds=120.0, workers=rows)
+    first, *_ = findings(of, waits=Waits(threads=waits, output=2.0, output_name="standard output and error")).values()
     assert (first.code, first.severity) == ("output_blocked", "critical")
 
 
@@ -442,7 +417,7 @@ def test_requests_that_call_their_own_server(router, threads, expected):
     record = describe(the_server(socket="/run/shop" if router else "127.0.0.1:8000"), **known)
     waited = {Destination("backend", ("127.0.0.1:8000",)): 60 * threads}
     first, *_ = judge(of_16_threads({"backend": threads, "sleep": threads}), record, destinations=waited).values()
-    assert (first.kind, first.severity) == (backend_waits.CALLS_ITSELF, expected)
+    assert (first.kind, first.severity) == (wait_rows.CALLS_ITSELF, expected)
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,11 @@ from uwsgi_headroom.kernel.memory import (
     WorkerMemory,
     read_available_memory,
     read_oom_kills,
+    read_pressure,
     read_unique_bytes,
 )
 from uwsgi_headroom.kernel.processes import Processes, WorkerProcess
+from uwsgi_headroom.record import MemoryPressure
 from uwsgi_headroom.source import Answer
 
 PID = 4242
@@ -194,6 +196,46 @@ def test_the_least_wins(levels):
     assert answer.byte_count == min([HOST, *left])
     assert 0 <= answer.byte_count <= min([HOST, *(limit for limit, _, _ in levels if limit is not None)])
     assert answer.limited_by == ("cgroup" if left and min(left) < HOST else "host")
+
+
+CGROUP_WAITS = """\
+some avg10=1.66 avg60=0.70 avg300=0.17 total=739274
+full avg10=1.66 avg60=0.70 avg300=0.17 total=739274
+"""
+HOST_WAITS = """\
+some avg10=0.93 avg60=0.39 avg300=0.10 total=1284458
+full avg10=0.90 avg60=0.32 avg300=0.08 total=814550
+"""
+"""Captured from Linux 6.18, of a process that reads more than fits into its limit, and of its host."""
+
+OF_HOST, NO_TREE = {"proc/pressure/memory": HOST_WAITS}, {"proc/4242/cgroup": "4:memory:/app\n"}
+OWN, UNIFIED_TOP = "sys/fs/cgroup/web.slice/app.service", f"{UNIFIED}/memory.pressure"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (
+            {**V2, **OF_HOST, f"{OWN}/cgroup.procs": "", f"{OWN}/memory.pressure": CGROUP_WAITS},
+            (0.007, 0.007, "cgroup"),
+        ),
+        # The limits are those of version 1, and the waits are counted in version 2, as where these lines were captured.
+        ({**V1, **OF_HOST, f"{UNIFIED}/cgroup.procs": "", UNIFIED_TOP: CGROUP_WAITS}, (0.007, 0.007, "cgroup")),
+        ({**V2, **OF_HOST, f"{OWN}/cgroup.procs": ""}, (0.0039, 0.0032, "host")),  # `cgroup_disable=pressure`
+        ({**NO_TREE, **OF_HOST}, (0.0039, 0.0032, "host")),
+        ({**NO_TREE, "proc/pressure/memory": "some avg10=0.93\n"}, None),
+        (NO_TREE, None),  # an older kernel
+    ],
+)
+def test_how_long_processes_wait_for_memory(tmp_path, files, expected):
+    """In the last minute: those of its own cgroup, else those of the host."""
+    write_files(tmp_path, files)
+    found = read_pressure(PID, root=tmp_path)
+    assert found == (expected and MemoryPressure(pytest.approx(expected[0]), pytest.approx(expected[1]), expected[2]))
+
+
+def test_available_memory_comes_with_the_wait_for_it():
+    assert available(*V2_LIMITED, OF_HOST).pressure.some == pytest.approx(0.0039)
 
 
 MEMORY_CONTROLLER = Path("/sys/fs/cgroup/memory")  # cgroup version 1

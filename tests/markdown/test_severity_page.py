@@ -98,6 +98,7 @@ ROWS = {
     "cpu_wait": Row("waits? for a CPU", (wait_states.MOSTLY, load.FELT, load.LEAST_REQUESTS)),
     "cpu_used_by_others": Row("other programs", (load.LOW_CPU, LEAST_OWN, CPU_WAIT / 2)),
     "queue_filling": Row("filling", (queue.FILLING,)),
+    "memory_stalls": Row("wait for memory", (parts.STALLED, parts.STANDS_STILL)),
     "memory_headroom_low": Row("no other worker fits", (parts.SCARCE,)),
     "accept_blocked": Row("although threads are free", (IDLE_WHILE_WAITING,)),
     "cheaper_does_not_scale": Row("in reserve", (limits.RESERVE_UNUSED,)),

@@ -28,6 +28,7 @@ from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import (
     Backlog,
+    MemoryPressure,
     Options,
     Quota,
     RoleUse,
@@ -135,7 +136,7 @@ def proven(name: str, called: str = "") -> Observation:
         overflows=ListenOverflows(4, 5),
         memory=Memories(
             WorkerMemory(15_000_000, "uss", 15_000_000 * len(pids), dict.fromkeys(pids[:2], 15_000_000)),
-            AvailableMemory(100_000_000, "cgroup"),
+            AvailableMemory(100_000_000, "cgroup", MemoryPressure(0.12, 0.03, "cgroup")),
         ),
         setup=Setup(
             options=Options(

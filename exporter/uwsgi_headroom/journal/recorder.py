@@ -125,8 +125,13 @@ class Recorder:
         if not (near or reloads) or (near and is_new):
             return ""
         event = (near or reloads)[0]
-        facts: Facts = {"soon": bool(near), "after": since - event.time, "event": BEGINNINGS[event.kind]}
-        facts |= {"at": strftime("%H:%M", localtime(event.time)), "reload": event.kind == "reload"}
+        facts: Facts = {
+            "soon": bool(near),
+            "after": since - event.time,
+            "event": BEGINNINGS[event.kind],
+            "at": strftime("%H:%M", localtime(event.time)),
+            "reload": event.kind == "reload",
+        }
         return fill(BEGAN, facts)
 
     def _up(self, time: float, before: Reading | None, reading: Reading) -> None:

@@ -241,7 +241,12 @@ def compare_masters(before: Reading | None, reading: Reading) -> Facts:
     the present one; `new`: whether it took the place of one that has ended."""
     same = before and reading.has_same_master(before)
     left = before and same is False and reading.find_earlier_master(before)
-    return {"unknown": same is None, "same": same is True, "left": left or None, "new": same is False and not left}
+    return {
+        "unknown": same is None,
+        "same": same is True,
+        "left": left or None,
+        "new": same is False and not left,
+    }
 
 
 def find_cause(ended: EndedProcess, now: Worker, options: Options | None, kills: OomKills | None) -> tuple[Cause, str]:
@@ -260,8 +265,16 @@ def find_cause(ended: EndedProcess, now: Worker, options: Options | None, kills:
         ("unknown", True, None),
     )
     cause, limit = next((cause, limit) for cause, has_trace, limit in reached if has_trace)
-    facts: Facts = {"killed": killed, "limit": limit, "served": served, "age": age, "size": size or None}
-    return cause, fill(_ENDS[cause][1], facts | {"lived": age > 0, "count": served is not None})
+    facts: Facts = {
+        "killed": killed,
+        "limit": limit,
+        "count": served is not None,
+        "served": served,
+        "lived": age > 0,
+        "age": age,
+        "size": size or None,
+    }
+    return cause, fill(_ENDS[cause][1], facts)
 
 
 def _count_served(then: Worker, now: Worker) -> int | None:

@@ -1,7 +1,7 @@
 """Measures memory: what a process can still get, what one more worker would take, and kills for lack of it.
 
-`read_available_memory` looks at the host and at each cgroup, `WorkerMemories` at the workers of one server, and
-`read_oom_kills` at the kernel's counts.
+`read_available_memory` looks at the host and at each cgroup, `read_pressure` at how long processes wait for memory,
+`WorkerMemories` at the workers of one server, and `read_oom_kills` at the kernel's counts.
 """
 
 from __future__ import annotations
@@ -19,16 +19,18 @@ from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.cgroups import ROOT, find_cgroups
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.record import MemoryPressure
 
 UNLIMITED = 1 << 62
 """A version 1 limit of at least this means no limit: the kernel then writes the last page below 2 ** 63."""
 
 
 class AvailableMemory(Struct, frozen=True):
-    """Available bytes, never negative, and whether the host or a cgroup limits them."""
+    """Available bytes, never negative, whether the host or a cgroup limits them, and how long processes wait."""
 
     byte_count: int
     limited_by: Literal["host", "cgroup"]
+    pressure: MemoryPressure | None = None
 
 
 def read_available_memory(pid: int, *, root: Path = ROOT) -> AvailableMemory | None:
@@ -46,7 +48,26 @@ def read_available_memory(pid: int, *, root: Path = ROOT) -> AvailableMemory | N
         cgroup = min((_unused(folder, *names) for folder in cgroups.folders), default=math.inf)
     except (OSError, ValueError):
         return None
-    return AvailableMemory(host, "host") if host <= cgroup else AvailableMemory(int(cgroup), "cgroup")
+    pressure = read_pressure(pid, root=root)
+    if host <= cgroup:
+        return AvailableMemory(host, "host", pressure)
+    return AvailableMemory(int(cgroup), "cgroup", pressure)
+
+
+def read_pressure(pid: int, *, root: Path = ROOT) -> MemoryPressure | None:
+    """For how much of the last minute processes waited for memory: those of the process's own cgroup, which waits for
+    the limits above it as well, or, without cgroups of version 2, all of the host. None if the kernel does not count
+    that: before Linux 4.20, or with `psi=0`. Never raises. See the kernel's Documentation/accounting/psi.rst."""
+    files: list[tuple[Literal["cgroup", "host"], Path | str, str]] = [("host", root, "proc/pressure/memory")]
+    # No controller of version 1 has this name: the waits are counted in the tree of version 2, if there is one.
+    with suppress(OSError, ValueError, LookupError):
+        files[:0] = [("cgroup", find_cgroups(pid, "pressure", root).folders[-1], "memory.pressure")]
+    for of, folder, name in files:
+        with suppress(OSError, ValueError, LookupError):
+            lines = [line.replace("=", " ").split() for line in procfs.read_text(folder, name).splitlines()]
+            parts = {kind: float(average) / 100 for kind, _, _, _, average, *_ in lines}  # avg10, then avg60
+            return MemoryPressure(parts["some"], parts["full"], of)
+    return None
 
 
 _FILES = {

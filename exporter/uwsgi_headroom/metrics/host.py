@@ -128,6 +128,18 @@ def memory_families(scrape: Scrape) -> Iterator[Metric]:
         [(server.labels, memory.available.byte_count) for server, memory in memories if memory.available],
     )
     yield gauge(
+        "uwsgi_memory_pressure_ratio",
+        "The part of the last minute in which processes of the server's cgroup waited for memory, or those of the "
+        'host, if the kernel does not count it by cgroup: at least one (kind="some"), or all that had work '
+        '(kind="full"). Absent if the kernel does not count it.',
+        [
+            (labels_of(server.observation, kind=kind), getattr(memory.available.pressure, kind))
+            for server, memory in memories
+            if memory.available and memory.available.pressure
+            for kind in ("some", "full")
+        ],
+    )
+    yield gauge(
         "uwsgi_memory_headroom_workers",
         "How many more workers of the size of the largest fit into available memory, by unique memory "
         '(source="uss"), or, if that is unknown, by anonymous memory (source="anonymous"), which is a lower bound.',

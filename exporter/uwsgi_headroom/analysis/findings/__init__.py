@@ -7,6 +7,7 @@ limit `other`; else the headroom is not known.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 
@@ -17,7 +18,6 @@ from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimi
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import (
-    backend_waits,
     causes,
     clients,
     code_lines,
@@ -72,7 +72,7 @@ RULES: tuple[Rule, ...] = (
     clients.find_static_files,
     waits.find,
     lock_waits.find,
-    backend_waits.find,
+    waits.find_backends,
     limits.find_busy_threads,
     limits.find_cheaper,
     load.find_other_programs,
@@ -114,18 +114,12 @@ def collect_emperor_findings(record: EmperorRecord) -> list[Finding]:
     return list(parts.find_of_emperor(record))
 
 
-_LIMITING: tuple[Rule, ...] = (
-    causes.find,
-    parts.find_open_files,
-    waits.find_blocked_output,
-    causes.find_idle,
-    waits.find_held_loops,
-    workers.find,
-    waits.find,
-    lock_waits.find,
-    backend_waits.find,
-)
-"""The rules whose findings may limit a server."""
+_LIMITING = [
+    rule
+    for rule in RULES
+    if any(isinstance(row, Kind) and row.limits for row in vars(sys.modules[rule.__module__]).values())
+]
+"""The rules of modules that have rows which may limit a server."""
 
 
 def correct_headroom(figures: Figures) -> Figures:

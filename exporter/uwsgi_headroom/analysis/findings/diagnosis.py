@@ -68,6 +68,7 @@ LACKS_CAPACITY = DEPTHS["request_stuck"]
 """The depth from which on a longer queue may help: before, it would only make clients wait longer."""
 
 NOT_SEEN = "it is not known why"
+LOOK = "Run {} to see what the workers do while requests wait."
 
 BURSTS = 0.05
 """If all threads are in use for at least this part of the time, bursts make requests wait although threads are free on
@@ -163,11 +164,7 @@ def _explain(figures: Figures) -> Advice:
     window = figures.window
     if step.all_busy and waits_while_threads_are_free(figures):
         if window.full_seconds < BURSTS * window.observed_seconds:
-            return Advice(_look(figures), cause=NOT_SEEN)
+            is_now = any(worker.pid for worker in figures.server.workers)
+            return Advice(LOOK.format(show_calls(figures.server)) * is_now, cause=NOT_SEEN)
         return step._replace(cause=f"bursts fill all {name_slots(figures.server)}")
     return step
-
-
-def _look(figures: Figures) -> str:
-    is_now = any(worker.pid for worker in figures.server.workers)
-    return f"Run {show_calls(figures.server)} to see what the workers do while requests wait." * is_now

@@ -124,12 +124,6 @@ def find_paging(finding: Finding) -> Mapping[str, float]:
     return {each.code: each.kind.page_after for each in (*harms, finding) if each.severity == "critical"}
 
 
-def _find_critical(finding: Finding, at: float, before: Mapping[str, float]) -> Mapping[str, float]:
-    """Since when each of a finding and its harms has been critical, by code."""
-    every = (finding, *finding.harms)
-    return {each.code: before.get(each.code, at) for each in every if each.severity == "critical"}
-
-
 def _see(held: Held, finding: Finding, at: float, keep: float) -> Held:
     """A problem that is seen now. A lesser or less deep finding takes the place of one that was not seen for long."""
     if _rank(finding) > _rank(held.finding) and at - held.seen < keep:
@@ -140,8 +134,16 @@ def _see(held: Held, finding: Finding, at: float, keep: float) -> Held:
     if not is_same and not (held.is_page and finding.severity == named.severity):
         named = finding
     turned = finding.severity == "critical" and held.finding.severity != "critical"
-    critical, harms = at if turned else held.critical, _find_critical(finding, at, held.harms)
-    held = replace(held, finding=finding, named=named, seen=at, looks=looks, critical=critical, harms=harms)
+    every = (finding, *finding.harms)
+    held = replace(
+        held,
+        finding=finding,
+        named=named,
+        seen=at,
+        looks=looks,
+        critical=at if turned else held.critical,
+        harms={each.code: held.harms.get(each.code, at) for each in every if each.severity == "critical"},
+    )
     return replace(held, is_page=(held.is_page and named.severity == "critical") or held.is_due(finding))
 
 

@@ -7,7 +7,7 @@ is: a harm of waiting, a cause of it, or what a runbook is about.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -20,6 +20,7 @@ from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.log_words import read_log
 from uwsgi_headroom.analysis.routes import describe_route
 from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
+from uwsgi_headroom.analysis.shortages import find_cpu_of_own_threads, list_loads
 from uwsgi_headroom.analysis.wait_states import WaitFigures, of_request
 from uwsgi_headroom.analysis.worker_states import (
     count_lost,
@@ -31,7 +32,7 @@ from uwsgi_headroom.analysis.worker_states import (
 )
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import listed
-from uwsgi_headroom.words.template import Fact, Facts, Private, fill, names_in
+from uwsgi_headroom.words.template import Fact, Private, fill, names_in
 
 Severity = Literal["critical", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("critical", "warning", "info")
@@ -89,6 +90,7 @@ Range = Literal["critical", "warning", "info", "critical or warning", "warning o
 
 COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
     "away": part_away,
+    "by_workers": lambda figures: sum(list_loads(figures)),
     "calls": lambda figures: see_calls(figures.server),
     "completed": lambda figures: figures.flow.requests,
     "cpu_wait": lambda figures: figures.waits is not None and figures.share("cpu_wait"),
@@ -100,6 +102,7 @@ COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
     "reloads": lambda figures: figures.window.reloads,
     "requests": lambda figures: figures.flow.requests,
     "respawns": count_respawns,
+    "rest": lambda figures: Private(find_cpu_of_own_threads(figures) or None),  # of threads that serve no request
     "route": lambda figures: Private(describe_route(figures.routes, figures.server)),
     "seconds": lambda figures: figures.window.seconds,
     "slots": lambda figures: name_slots(figures.server),
@@ -193,7 +196,9 @@ class Kind(Struct, frozen=True, dict=True):
             of_log = read_log(figures.server, self.log) if self.log else {}
             facts = {name: of_log[name] for name in self.facts & of_log.keys()} | facts
             facts |= {name: COMMON[name](figures) for name in (self.facts & COMMON.keys()) - facts.keys()}
-            facts |= self._describe_threads(figures, self.facts - facts.keys())
+            of_state = (self.facts & OF_STATE.keys()) - facts.keys()
+            if figures.waits and self.states:
+                facts |= {name: OF_STATE[name](figures.waits, self.states[0]) for name in of_state}
         if facts.keys() != self.facts:
             raise TypeError(f"{self.code}: {sorted(facts.keys() ^ self.facts)}")
         severity = self.severities[-1 - worse]
@@ -219,10 +224,6 @@ class Kind(Struct, frozen=True, dict=True):
             public=Wording(*public),
             is_over=is_over,
         )
-
-    def _describe_threads(self, figures: Figures, names: Set[str]) -> Facts:
-        known = ((figures.waits, state) for state in self.states[:1] if figures.waits)
-        return {name: OF_STATE[name](*each) for each in known for name in names & OF_STATE.keys()}
 
     def _texts(self) -> tuple[str, ...]:
         return self.title, self.evidence, self.meaning, self.act, self.then, self.clause

@@ -20,7 +20,6 @@ from uwsgi_headroom.analysis.shortages import (
     find_cpu_of_own_threads,
     is_hardly_any_idle,
     lacks_cpu,
-    list_loads,
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
@@ -70,8 +69,8 @@ ALL_SATURATED = Kind(
     title="The interpreter of every worker is saturated.",
     evidence="The busiest interpreter[among?  among those of {among:worker}] uses {load:cpu} of a CPU; the busiest "
     "worker has {busy:mean} requests in service[waiters? , of which at most {waiters:mean} wait for its lock "
-    "(GIL)][wait? ; {wait}].[rest?  Background threads, which serve no requests, use {rest:cpu} of the {used:cpu} "
-    "CPUs that the workers use.]",
+    "(GIL)][wait? ; {wait}].[rest?  Background threads, which serve no requests, use {rest:cpu} of the "
+    "{by_workers:cpu} CPUs that the workers use.]",
     meaning="In each worker, one thread at a time can run Python. The others wait, and no more can be served.",
     act="{advice}",
     clause=f"[own? {OWN_THREADS_COMPUTE.cause}][not own? the interpreter of every worker is saturated]",
@@ -194,9 +193,9 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
     ]
     if not full:
         return
-    ids, own = [worker.worker_id for worker in full], count_own_threads(figures)
+    ids, own = [worker.worker_id for worker in full], find_cpu_of_own_threads(figures) > 0
     one = ids[0] if len(ids) == 1 else None
-    facts: Facts = own | {
+    facts: Facts = {
         "load": max(worker.interpreter_load or 0 for worker in full),
         "busy": max((worker.concurrency or 0) for worker in full),
         "waiters": max((each.lock_waiters for each in full if each.lock_waiters is not None), default=None),
@@ -206,13 +205,7 @@ def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
         yield SOME_SATURATED.found(figures, facts, one=one, worker_id=one)
         return
     worse = shows_a_limit(figures.flow) or any(map(queues_for_lock, full))
-    yield ALL_SATURATED.found(figures, facts, own=bool(own["rest"]), worse=worse, worker_id=one, **advise(figures))
-
-
-def count_own_threads(figures: Figures) -> Facts:
-    """How much CPU threads use that serve no request, of how much; empty if that is not most of it."""
-    rest = find_cpu_of_own_threads(figures)
-    return {"rest": rest > 0 and Private(rest), "used": sum(list_loads(figures))}
+    yield ALL_SATURATED.found(figures, facts, own=own, worse=worse, worker_id=one, **advise(figures))
 
 
 def see_own_threads(figures: Figures) -> Private:
@@ -309,7 +302,6 @@ def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: 
         "beside": getattr(left, "others", None),
         "idle": getattr(left, "idle", None),
         "serving": figures.flow.observed or 0.0,
-        "rest": count_own_threads(figures)["rest"],
     }
     of_host = cpus.limited_by == "host" and (alone or find_main_role(figures) is None)
     if are_children_busy(figures):

@@ -12,12 +12,13 @@ from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
-from uwsgi_headroom.analysis.findings.load import count_own_threads, see_own_threads
+from uwsgi_headroom.analysis.findings.load import see_own_threads
 from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, blocks
 from uwsgi_headroom.analysis.littles_law import MOST_WAIT, is_standing, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
     CPU_WAIT,
     LOCKED,
+    find_cpu_of_own_threads,
     find_wait_of_holder,
     is_lock_bound,
     name_wait_of_holder,
@@ -158,7 +159,7 @@ HELD_ASLEEP = Kind(
     title="Threads wait for the interpreter lock (GIL) of a worker that uses little CPU.",
     evidence="In worker {worker}, {waiters:mean} threads wait for the lock, and the worker uses {load:cpu} of a CPU; "
     "busy threads of all workers spend {share:percent} of their time in this wait{of_request}.[rest?  Background "
-    "threads, which serve no requests, use {rest:cpu} of the {used:cpu} CPUs that the workers use.]",
+    "threads, which serve no requests, use {rest:cpu} of the {by_workers:cpu} CPUs that the workers use.]",
     meaning="The thread that holds the lock waits without releasing it. The usual cause is an extension module.",
     act="Run {native} to find the call of an extension module that holds the lock.",
     then="Until this call is fixed, more processes help, because each process has its own interpreter lock. {more}.",
@@ -299,7 +300,7 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if not held or share < LOCKED or lacks_cpu:  # others report the lack of CPU
         return
     worst = max(held, key=lambda worker: worker.lock_waiters or 0.0)
-    facts = count_own_threads(figures) | {
+    facts: Facts = {
         "worker": worst.worker_id,
         "waiters": worst.lock_waiters or 0.0,
         "load": worst.interpreter_load,
@@ -307,7 +308,7 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         "of_request": of_request(waits, waits.each("interpreter_lock")),
     }
     native = Private(f"{show_calls(figures.server, worst.worker_id)[:-1]} --native`", "`py-spy dump --native`")
-    if facts["rest"]:
+    if find_cpu_of_own_threads(figures):
         yield HELD_BY_OWN_THREADS.found(figures, facts, pid=see_own_threads(figures))
     elif _may_compute(figures, worst):
         yield HELD_COMPUTING.found(figures, facts, native=native)

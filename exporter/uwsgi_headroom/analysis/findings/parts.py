@@ -12,11 +12,11 @@ from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.load import name_role
-from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, end
 from uwsgi_headroom.history.window import WorkerWindow
-from uwsgi_headroom.record import EmperorRecord
+from uwsgi_headroom.record import EmperorRecord, Memory, MemoryPressure
 from uwsgi_headroom.words.formats import listed, name_pids
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -27,6 +27,12 @@ SCARCE = 0.10
 """If no other worker fits, available memory below this fraction of the workers' own is a warning: unusually large
 requests can make the workers grow by that much. Without this threshold, one large worker would be a warning if half its
 size were still available."""
+
+STALLED, STANDS_STILL = 0.05, 0.01
+"""The parts of the last minute in which some process waits for memory, and in which all that have work do, from which
+on that is a warning, and harm. Both are 0 as a rule. A process that read at random from a file four times as large as
+its limit got a sixtieth of its work done, and was said to wait for 1.7 % of the time (Linux 6.18): the kernel counts
+the wait for a page only if it took this page shortly before."""
 
 LARGE_ROLE = 500_000_000
 """Bytes from which on a process of uWSGI that is no worker is a finding, if it takes more than all workers together."""
@@ -92,6 +98,27 @@ FEW_MORE_WORKERS = Kind(
     "host].",
     then="[cgroup? The limit is MemoryMax of a unit, --memory of Docker, resources.limits.memory of a pod. ]Without "
     "`lazy-apps`, workers share the memory of everything that the application loads at its start.",
+)
+
+MEMORY_STALLS = Kind(
+    code="memory_stalls",
+    role="harm",
+    severity="critical or warning",
+    title="uWSGI stands still at times, because all of its processes wait for memory.",
+    evidence="Processes of [own? uWSGI's cgroup][not own? this host] waited for memory for {some:percent} of the last "
+    "minute, all of them at once for {full:percent}; {available:bytes} are available[wait? ; {wait}].",
+    meaning="When memory is short, the kernel takes pages from processes, and reads them from the disk when they are "
+    "needed again. A process waits meanwhile, and uses no CPU. If memory runs out, the kernel kills a process.",
+    act="[cgroup? Raise the memory limit of uWSGI's cgroup][not cgroup? Add memory to the host], or use fewer "
+    "`processes`.",
+    then="[cgroup? The limit is MemoryHigh or MemoryMax of a unit, --memory of Docker, resources.limits.memory of a "
+    "pod.][not cgroup? Run `ps -eo rss,args --sort=-rss | head` to see which programs take it.]",
+)
+MEMORY_IS_SHORT = replace(
+    MEMORY_STALLS,
+    role="limit",
+    severity="warning",
+    title="Processes of [own? uWSGI][not own? this host] wait for memory.",
 )
 
 FEW_DESCRIPTORS = Kind(
@@ -249,7 +276,11 @@ def find_large_roles(figures: Figures) -> Iterator[Finding]:
 
 def find_low_headroom(figures: Figures) -> Iterator[Finding]:
     memory = figures.server.memory
-    if memory is None or (room := count_more_workers(memory)) >= FEW_WORKERS:
+    if memory is None:
+        return
+    if memory.pressure:
+        yield from _find_pressure(figures, memory, memory.pressure)
+    if (room := count_more_workers(memory)) >= FEW_WORKERS:
         return
     yield FEW_MORE_WORKERS.found(
         figures,
@@ -260,6 +291,16 @@ def find_low_headroom(figures: Figures) -> Iterator[Finding]:
         available=memory.available,
         cgroup=memory.limited_by == "cgroup",
     )
+
+
+def _find_pressure(figures: Figures, memory: Memory, pressure: MemoryPressure) -> Iterator[Finding]:
+    """The finding about processes that wait for memory. Those of the whole host may be of other programs."""
+    own, stands, cgroup = pressure.of == "cgroup", pressure.full >= STANDS_STILL, memory.limited_by == "cgroup"
+    facts = {"own": own, "some": pressure.some, "full": pressure.full, "available": memory.available, "cgroup": cgroup}
+    if own and stands:
+        yield MEMORY_STALLS.found(figures, facts, worse=shows_a_limit(figures.flow))
+    elif stands or pressure.some >= STALLED:
+        yield MEMORY_IS_SHORT.found(figures, facts)
 
 
 def find_open_files(figures: Figures) -> Iterator[Finding]:
