@@ -26,19 +26,21 @@ from uwsgi_headroom.check.reports import render_report
 from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds, find_worst
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.documents.response_times import Objective, ResponseTimes
-from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.documents.schema import ServerDocument
+from uwsgi_headroom.documents.waits import WaitSection
 
 PERFORMANCE = re.compile(r"[^\s=']+=(U|-?[\d.]+)(s|%|B|c)?(;[\d.:]*){0,4}")
 """A figure by the Monitoring Plugins Development Guidelines, with a label that needs no quotes."""
 
 
-def critical(name: str = "hot") -> Server:
+def critical(name: str = "hot") -> ServerDocument:
     return replace(busy_server(name), status="critical", verdict="The listen queue is full.")
 
 
-def problem(code: str = "saturation", severity: schema.Severity = "critical", **changes: object) -> schema.Finding:
-    finding = schema.Finding(
+def problem(
+    code: str = "saturation", severity: schema.Severity = "critical", **changes: object
+) -> schema.FindingSection:
+    finding = schema.FindingSection(
         code=code,
         severity=severity,
         title=f"About {code}.",
@@ -50,13 +52,13 @@ def problem(code: str = "saturation", severity: schema.Severity = "critical", **
     return replace(finding, **changes)
 
 
-def troubled(name: str = "shop", **changes: object) -> Server:
+def troubled(name: str = "shop", **changes: object) -> ServerDocument:
     """A server with one problem, which is its verdict."""
     finding = problem(**changes)
     return replace(busy_server(name), status=finding.severity, verdict=finding.title, findings=(finding,))
 
 
-def rows(server: Server, **options: bool) -> list[list[str]]:
+def rows(server: ServerDocument, **options: bool) -> list[list[str]]:
     """The words of each row of the table of workers, the title first; empty without a table."""
     words = [line.split() for line in reports.render_lines(server, **options)]
     start = next((place for place, row in enumerate(words) if row[:1] == ["W"]), len(words))
@@ -203,7 +205,7 @@ def test_a_full_host_is_said_once():
 def test_what_to_do_first_stands_below_each_server_that_is_not_ok():
     """In one line, cut at a whole word with an ellipsis."""
 
-    def on_host(name: str, host: str, change: str, *, of_host: bool = True) -> Server:
+    def on_host(name: str, host: str, change: str, *, of_host: bool = True) -> ServerDocument:
         server = troubled(name, severity="warning", change=change, of_host=of_host)
         return replace(
             server,
@@ -255,7 +257,7 @@ def test_a_time_that_is_not_known_is_not_reported(server):
 
 def test_json_has_the_sections_of_the_api():
     whole = json.loads(reports.render_json([with_waits(busy_server())], single=True))
-    assert msgspec.convert(whole["waits"], Waits) == KNOWN_WAITS
+    assert msgspec.convert(whole["waits"], WaitSection) == KNOWN_WAITS
     server = with_objective(with_response_times(busy_server()), objective())
     whole = json.loads(reports.render_json([server], single=True))
     assert msgspec.convert(whole["response_times"], ResponseTimes) == RESPONSE_TIMES

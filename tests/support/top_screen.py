@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents import build, schema
-from uwsgi_headroom.documents.history import Concurrency, Headrooms
+from uwsgi_headroom.documents.history import ConcurrencyColumns, Headrooms
 from uwsgi_headroom.top.feeds import NO_TREND
 from uwsgi_headroom.top.navigation import Navigation, ScreenModel, ServerEntry
 from uwsgi_headroom.top.view.screen import draw
@@ -15,13 +15,13 @@ from uwsgi_headroom.top.view.screen import draw
 TREND = replace(
     NO_TREND,
     step=5.0,
-    concurrency=Concurrency(observed=[None, 1.0, 4.0, 9.0] * 15),
+    concurrency=ConcurrencyColumns(observed=[None, 1.0, 4.0, 9.0] * 15),
     headroom=Headrooms(factor=[9.0, 3.0, 1.5, 1.1] * 15),
 )
 
 
 @functools.cache
-def hot(processes: int = 4, threads: int = 8) -> schema.Server:
+def hot(processes: int = 4, threads: int = 8) -> schema.ServerDocument:
     """A server whose last worker takes most of the load and has a saturated interpreter, as an exporter of an earlier
     version sends it, without lines. Documents never change, so one of each size is made."""
     server = Server(processes, threads)
@@ -36,7 +36,7 @@ def hot(processes: int = 4, threads: int = 8) -> schema.Server:
     return replace(ScriptedWatch().seconds(server, 70, second).document(), lines=())
 
 
-def screen_model(*servers: schema.Server) -> ScreenModel:
+def screen_model(*servers: schema.ServerDocument) -> ScreenModel:
     """A screen model of these servers; the first is selected."""
     listed = build.build_server_list(servers, ScriptedWatch().clock).servers
     return ScreenModel(

@@ -51,7 +51,7 @@ from uwsgi_headroom.config.settings import Settings, find_setting
 from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.predict import predict_what_if
-from uwsgi_headroom.documents.schema import Error, Server
+from uwsgi_headroom.documents.schema import Error, ServerDocument
 from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.errors import ConfigError, ReadError
 from uwsgi_headroom.history.hour import ROW_SECONDS
@@ -91,7 +91,7 @@ of all."""
 
 async def judge(
     watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None] = lambda _left: None
-) -> Server:
+) -> ServerDocument:
     """Watch a server for `seconds` and return its document, which contains the verdict. `progress` is called about once
     a second with the seconds left. An emperor or a router is judged by one reading.
 
@@ -122,7 +122,7 @@ async def judge(
     return build.build_server(watch, clock, late, (seconds,), [slower]) if slower else document
 
 
-def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, change: str = "") -> Server:
+def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, change: str = "") -> ServerDocument:
     """Make the document of a server that was not judged. reason: one word; sentence: the reason, used as verdict;
     change: what to do."""
     return replace(
@@ -134,7 +134,7 @@ def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, cha
     )
 
 
-def describe_unread(name: str, address: Address, reason: str, sentence: str) -> Server:
+def describe_unread(name: str, address: Address, reason: str, sentence: str) -> ServerDocument:
     """Make the document of a target that cannot be watched, such as a silent exporter or a glob without sockets."""
     return describe_failure(Watch(name, address), Clock(), reason, sentence)
 
@@ -170,7 +170,9 @@ PREDICTION_SECONDS = 60.0
 """Timeout of a prediction: a busy exporter makes one at a time."""
 
 
-async def read_page(page: ExporterPage, seconds: float | None, settings: Sequence[Setting] = ()) -> list[Server]:
+async def read_page(
+    page: ExporterPage, seconds: float | None, settings: Sequence[Setting] = ()
+) -> list[ServerDocument]:
     """Fetch the document of the server that a page shows, or the documents of all servers. seconds: use the exporter's
     shortest window of at least this length, or else its longest; None: use the window that its page shows. settings:
     settings to predict.
@@ -189,16 +191,16 @@ async def read_page(page: ExporterPage, seconds: float | None, settings: Sequenc
     return [await _add_prediction(page.base, document, settings) for document in documents]
 
 
-async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
+async def _read_server(base: Http, name: str, seconds: float | None) -> ServerDocument:
     path = build.server_path(name)
     try:
-        document = await get_document(base, path, Server)
+        document = await get_document(base, path, ServerDocument)
         lengths = sorted(window.asked for window in document.windows)
         if seconds is None or not lengths:
             return document
         wanted = next((length for length in lengths if length >= seconds), lengths[-1])
         if document.window is None or document.window.asked != wanted:
-            return await get_document(base, f"{path}?window={wanted:g}", Server)
+            return await get_document(base, f"{path}?window={wanted:g}", ServerDocument)
     except ApiError as error:
         if error.reason == "http" and not error.is_access:  # the exporter answered a moment ago: the server is missing
             return describe_unread(name, base, "not_found", f"The exporter at {base} has no server {name}.")
@@ -206,7 +208,7 @@ async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
     return document
 
 
-async def _add_prediction(base: Http, document: Server, settings: Sequence[Setting]) -> Server:
+async def _add_prediction(base: Http, document: ServerDocument, settings: Sequence[Setting]) -> ServerDocument:
     """Add the exporter's predictions to a document; one server at a time, since an exporter makes few at once."""
     if document.state != "up":
         return document
@@ -229,7 +231,7 @@ _NO_SOCKET = "No socket matches it: is uWSGI running, with `stats` set to such a
 
 async def judge_targets(
     targets: Targets, request: Request, settings: Sequence[Setting] = (), stuck_seconds: float = STUCK_SECONDS
-) -> list[Server]:
+) -> list[ServerDocument]:
     """Judge all targets: returns a document with a verdict for each server, and predictions for these settings.
     stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself. Raises
     ConfigError if a log is no server's.
@@ -299,7 +301,7 @@ def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
         by_name[name].set_log(path)
 
 
-async def _judge_and_predict(watch: Watch, fleet: Fleet, seconds: float, settings: Sequence[Setting]) -> Server:
+async def _judge_and_predict(watch: Watch, fleet: Fleet, seconds: float, settings: Sequence[Setting]) -> ServerDocument:
     document = await judge(watch, fleet.clock, seconds, partial(_show_progress, len(fleet.watches())))
     if not settings:
         return document
@@ -359,7 +361,7 @@ def _parse_settings(request: Request) -> tuple[Setting, ...]:
 
 async def _judge(
     servers: Sequence[ServerConfig], request: Request, settings: Sequence[Setting], stuck_seconds: float
-) -> tuple[list[Server], bool]:
+) -> tuple[list[ServerDocument], bool]:
     """Return the documents, worst first, and whether the request names a single server. Raises ConfigError if a
     threshold cannot be judged, or if an option cannot be applied to these servers."""
     targets = Targets(tuple(servers))
@@ -401,12 +403,12 @@ def _refuse_what_does_not_apply(request: Request, targets: Targets) -> None:
         raise ConfigError("--since-reload: only an exporter knows what was before a reload; give the URL of its page")
 
 
-def _gravity(server: Server) -> tuple[int, float, str]:
+def _gravity(server: ServerDocument) -> tuple[int, float, str]:
     factor = find_field(server, "headroom.factor")
     return WORST_FIRST.index(server.status), inf if factor is None else factor, server.name
 
 
-def _render(judged: Sequence[Server], request: Request, *, single: bool) -> Sequence[str]:
+def _render(judged: Sequence[ServerDocument], request: Request, *, single: bool) -> Sequence[str]:
     match request.format:
         case "json":
             return reports.render_json(judged, single=single).splitlines()

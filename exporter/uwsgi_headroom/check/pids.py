@@ -27,8 +27,8 @@ from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.servers import ServerConfig, default_name
 from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.documents.workers import Worker
+from uwsgi_headroom.documents.schema import ServerDocument
+from uwsgi_headroom.documents.workers import WorkerSection
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
 from uwsgi_headroom.source import HttpAccess
 from uwsgi_headroom.terminal_text import print_lines, wrap
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _find(text: str, access: HttpAccess | None) -> Server:
+def _find(text: str, access: HttpAccess | None) -> ServerDocument:
     """Read the document of a server. A name is one of the exporter on this machine, or, if that is away or has no such
     server, of a server that is found here. Raises HeadroomError."""
     refusal: HeadroomError | None = None
@@ -90,13 +90,13 @@ _WHICH = (
 )
 
 
-async def _ask(page: ExporterPage) -> Server | None:
+async def _ask(page: ExporterPage) -> ServerDocument | None:
     """The document of the exporter; None if it speaks TLS, or has no such server."""
     (document,) = await read_page(page, None)
     return document if document.error is None or document.error.reason not in ("not_found", "refused", "http") else None
 
 
-async def _read(server: ServerConfig, access: HttpAccess | None) -> Server:
+async def _read(server: ServerConfig, access: HttpAccess | None) -> ServerDocument:
     targets = await sort_targets([server], access)
     if targets.exporters:
         documents = await read_page(targets.exporters[0], None)
@@ -115,7 +115,7 @@ async def _read(server: ServerConfig, access: HttpAccess | None) -> Server:
     return build.build_server(watch, Clock(), 1.0, ())
 
 
-def _refuse_what_has_no_workers(server: Server) -> None:
+def _refuse_what_has_no_workers(server: ServerDocument) -> None:
     """Raises HeadroomError if the PIDs of a server are not known, or if nobody would start a new worker. uWSGI with
     `stats` always runs a master, also without `master`; a document that names none is not of a running one."""
     if server.state != "up":
@@ -130,7 +130,7 @@ def _refuse_what_has_no_workers(server: Server) -> None:
         )
 
 
-def _choose(server: Server, numbers: Sequence[int], *, stuck: bool) -> list[Worker]:
+def _choose(server: ServerDocument, numbers: Sequence[int], *, stuck: bool) -> list[WorkerSection]:
     """The workers with these numbers, and those with stuck requests. Raises HeadroomError for those that do not exist,
     or if no request is stuck."""
     known = {worker.worker_id: worker for worker in server.workers}
@@ -158,7 +158,7 @@ _ABSENT = "{absent:Worker} {absent:has|have} no process now."
 _WITHOUT_LOSS = "Without loss (a worker ends after its last request: never, if that is stuck):"
 
 
-def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
+def render_lines(server: ServerDocument, chosen: Sequence[WorkerSection]) -> Iterator[str]:
     """Write the chosen workers, the commands that restart them and what is lost; without any, all workers."""
     assert server.identity
     facts: Facts = {"name": server.name, "version": server.version or "?", "host": server.identity.host}
@@ -200,7 +200,7 @@ _DOUBT = (
 )
 
 
-def _describe(worker: Worker) -> str:
+def _describe(worker: WorkerSection) -> str:
     pid = worker.local_pid or worker.pid
     age = worker.age is not None and worker.pid and fit_duration(worker.age, 8)
     begin = f"  {worker.worker_id:>6}  {pid or '-':>7}  {WORKERS[worker.state].short:7}  {age or '-':8}  "
@@ -223,7 +223,7 @@ _LOST = (
 )
 
 
-def _say_lost(server: Server, chosen: Sequence[Worker]) -> str:
+def _say_lost(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
     """What a restart at once loses, and who serves meanwhile."""
     numbers = [worker.busy_threads for worker in chosen]
     rest = [worker for worker in server.workers if worker.accepting and worker.pid and worker not in chosen]
@@ -244,7 +244,7 @@ def _say_lost(server: Server, chosen: Sequence[Worker]) -> str:
     return fill(_LOST, facts)
 
 
-def _where(server: Server, chosen: Sequence[Worker]) -> str:
+def _where(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
     """Where the command has to run, to follow `now`; empty if that is here."""
     host = find_field(server, "identity.host")
     if host is not None and host != os.uname().nodename:
@@ -252,7 +252,7 @@ def _where(server: Server, chosen: Sequence[Worker]) -> str:
     return "" if all(worker.local_pid for worker in chosen) else ", where uWSGI runs"
 
 
-def _sudo(server: Server, chosen: Sequence[Worker]) -> str:
+def _sudo(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
     """`sudo`, if the workers are another user's."""
     if _where(server, chosen) or os.geteuid() == 0:
         return ""

@@ -24,7 +24,7 @@ from uwsgi_headroom.check.request import WORST_FIRST, Thresholds, find_worst
 from uwsgi_headroom.check.tables import UNKNOWN, find_field, render_plain
 from uwsgi_headroom.check.thresholds import LIMITED, Limited, find_limits, find_value
 from uwsgi_headroom.documents.lines import MATTERS, list_lines
-from uwsgi_headroom.documents.schema import Finding, Line, Server
+from uwsgi_headroom.documents.schema import FindingSection, ServerDocument, TextLine
 from uwsgi_headroom.documents.sentences import (
     describe_code_line,
     describe_code_rest,
@@ -53,7 +53,7 @@ _MOST_BLOCK, _LEAST_BLOCK = 6, 2
 """Lines of a problem: at most, and if there are many problems."""
 
 
-def render_lines(server: Server, *, everything: bool = False) -> Iterator[str]:
+def render_lines(server: ServerDocument, *, everything: bool = False) -> Iterator[str]:
     """Write the report. Its first lines are enough to act: what is wrong and since when, what to do, what users wait,
     and where the time goes; then each problem follows. everything: with all figures, workers and notes."""
     lines = list_lines(server)
@@ -72,19 +72,19 @@ def render_lines(server: Server, *, everything: bool = False) -> Iterator[str]:
         yield from ("", *_what_if(server.what_if))
 
 
-def _verdict(server: Server, lines: Sequence[Line]) -> str:
+def _verdict(server: ServerDocument, lines: Sequence[TextLine]) -> str:
     """The status as an exit status has it, so a server that is down is unknown."""
     return f"{server.status.upper()}  {server.verdict}{''.join(lines[0].parts[1:])}"
 
 
-def _is_first(line: Line, server: Server) -> bool:
+def _is_first(line: TextLine, server: ServerDocument) -> bool:
     """Whether a line is on the first screen. The headroom of a server that is ok is its verdict already."""
     if line.code == "headroom" and server.headroom and not server.headroom.sleeps:
         return not server.verdict.startswith("Headroom")
     return (line.rank <= MATTERS and line.code != "unknown") or line.tone in ("warning", "critical")
 
 
-def _is_said_elsewhere(line: Line) -> bool:
+def _is_said_elsewhere(line: TextLine) -> bool:
     return line.code == "verdict" or (line.code == "unknown" and line.parts[0] in _NO_LOSS)
 
 
@@ -102,14 +102,14 @@ def _keep_together(part: str) -> str:
     return part if len(text) > _LONGEST_KEPT else mark + text.replace(" ", "\u00a0")
 
 
-def _everything(server: Server) -> Iterator[str]:
+def _everything(server: ServerDocument) -> Iterator[str]:
     if server.workers and server.window:
         yield from ("", *render_plain(server, WIDTH))
     for place, finding in enumerate(server.findings, 1):
         yield from ("", *write_finding(place, finding, server))
 
 
-def _first_screen(server: Server, room: int) -> Iterator[str]:
+def _first_screen(server: ServerDocument, room: int) -> Iterator[str]:
     """Write each problem in as many lines as there are, at most, on the rest of the first screen."""
     problems = list_problems(server)
     shown = problems[:_MOST_PROBLEMS]
@@ -136,12 +136,12 @@ _MOST_ROWS = 8
 _WORKERS = re.compile(r"\b[Ww]orkers? (\d+(?:(?:, | and )\d+)*)")
 
 
-def _find_named_workers(problems: Sequence[Finding]) -> set[int]:
+def _find_named_workers(problems: Sequence[FindingSection]) -> set[int]:
     texts = (text for problem in problems for text in _WORKERS.findall(f"{problem.title} {problem.evidence}"))
     return {int(number) for text in texts for number in re.findall(r"\d+", text)}
 
 
-def _block(finding: Finding, server: Server, *, is_first: bool) -> list[str]:
+def _block(finding: FindingSection, server: ServerDocument, *, is_first: bool) -> list[str]:
     """Write a problem. The first one is the verdict, whose title and first act stand above."""
     act = first_act(finding.change)
     lines: list[str] = []
@@ -168,7 +168,7 @@ def _fit_sentences(name: str, text: str) -> list[str]:
 _SENTENCE_ENDS = re.compile(r"(?<=\.) (?=[A-Z`])")
 
 
-def _count_left_out(server: Server) -> list[str]:
+def _count_left_out(server: ServerDocument) -> list[str]:
     """Say in one line what else is known."""
     if not server.window:
         return []
@@ -179,7 +179,7 @@ def _count_left_out(server: Server) -> list[str]:
     return ["", *_wrap(fill(text, facts))]
 
 
-def _identify(server: Server) -> str:
+def _identify(server: ServerDocument) -> str:
     """Say which server it is, and for how long it was watched."""
     facts: Facts = {
         "name": server.name,
@@ -230,7 +230,7 @@ CODE_AT = 19
 """The column at which the text of a line of code begins."""
 
 
-def write_finding(place: int, finding: Finding, server: Server, width: int = WIDTH) -> Iterator[str]:
+def write_finding(place: int, finding: FindingSection, server: ServerDocument, width: int = WIDTH) -> Iterator[str]:
     """Write all about a finding."""
     yield from wrap(f"{place}. {finding.severity.upper()}: {finding.title}", width, rest="   ")
     since = find_since(server, finding)
@@ -279,14 +279,14 @@ def _total_time(at: PredictedLoad) -> str:
     return "unknown" if at.total_time is None else fit_duration(at.total_time, 7)
 
 
-def count_statuses(judged: Sequence[Server]) -> str:
+def count_statuses(judged: Sequence[ServerDocument]) -> str:
     """Return such as `4 servers: 1 critical, 1 unknown, 2 ok`."""
     count = Counter(server.status for server in judged)
     parts = ", ".join(f"{count[status]} {status}" for status in WORST_FIRST if count[status])
     return f"{counted(len(judged), 'server')}: {parts}"
 
 
-def describe_headroom(server: Server) -> str:
+def describe_headroom(server: ServerDocument) -> str:
     """Return `1.2x`, `>100x`, or `-` if headroom is unknown."""
     room = server.headroom
     if server.state != "up" or room is None or (room.factor is None and not room.far):
@@ -297,7 +297,7 @@ def describe_headroom(server: Server) -> str:
 _LONGEST_NAME = 24
 
 
-def render_list(judged: Sequence[Server], *, everything: bool = False) -> Iterator[str]:
+def render_list(judged: Sequence[ServerDocument], *, everything: bool = False) -> Iterator[str]:
     """Write the report on several servers."""
     yield f"{find_worst(server.status for server in judged).upper()}  {count_statuses(judged)}"
     full = _describe_full_hosts(judged)
@@ -316,21 +316,21 @@ def render_list(judged: Sequence[Server], *, everything: bool = False) -> Iterat
             yield from render_lines(server, everything=everything)
 
 
-def _describe_full_hosts(judged: Sequence[Server]) -> dict[str | None, str]:
+def _describe_full_hosts(judged: Sequence[ServerDocument]) -> dict[str | None, str]:
     """What each host lacks whose CPUs are all in use, by its name: said once for all servers on it."""
-    hosts: dict[str | None, list[Server]] = {}
+    hosts: dict[str | None, list[ServerDocument]] = {}
     for server in judged:
         hosts.setdefault(_host_of(server), []).append(server)
     found = ((host, describe_full_host(servers)) for host, servers in hosts.items())
     return {host: sentence for host, sentence in found if sentence}
 
 
-def _host_of(server: Server) -> str | None:
+def _host_of(server: ServerDocument) -> str | None:
     host: str | None = find_field(server, "identity.host")
     return host
 
 
-def _line(server: Server, width: int) -> Iterator[str]:
+def _line(server: ServerDocument, width: int) -> Iterator[str]:
     status, name = server.status.upper(), escape_text(server.name)
     if len(name) > width:
         yield f"{status:8}  {name}"
@@ -339,7 +339,7 @@ def _line(server: Server, width: int) -> Iterator[str]:
     yield from wrap(server.verdict, WIDTH, begin, " " * len(begin))
 
 
-def render_json(judged: Sequence[Server], *, single: bool) -> str:
+def render_json(judged: Sequence[ServerDocument], *, single: bool) -> str:
     """Write one JSON document in ASCII: the server's own if the request names a single server, else a list with the
     worst status."""
     if single:
@@ -355,7 +355,7 @@ def render_json(judged: Sequence[Server], *, single: bool) -> str:
     return json.dumps(whole, indent=2)
 
 
-def _to_builtins(server: Server) -> object:
+def _to_builtins(server: ServerDocument) -> object:
     """Return a document, with the lines of the verdict that thresholds may have changed."""
     return msgspec.to_builtins(replace(server, lines=list_lines(server)), str_keys=True)
 
@@ -364,7 +364,7 @@ _MOST_NAMED = 3
 """How many servers' verdicts the line contains; a pager shows no more."""
 
 
-def render_report(judged: Sequence[Server], thresholds: Thresholds) -> str:
+def render_report(judged: Sequence[ServerDocument], thresholds: Thresholds) -> str:
     """Write the line. With several servers, labels begin with the server's name: `shop.headroom`."""
     status = find_worst(server.status for server in judged)
     if len(judged) == 1:
@@ -378,14 +378,14 @@ def render_report(judged: Sequence[Server], thresholds: Thresholds) -> str:
     return render_line(status, _summarize(judged), figures)
 
 
-def _summarize(judged: Sequence[Server]) -> str:
+def _summarize(judged: Sequence[ServerDocument]) -> str:
     troubled = [server for server in judged if server.status != "ok"]
     named = [f"{server.name}: {server.verdict.removesuffix('.')}" for server in troubled[:_MOST_NAMED]]
     more = fill("[more? and {more} more]", {"more": max(0, len(troubled) - _MOST_NAMED) or None})
     return "; ".join(filter(None, (count_statuses(judged), *named, more)))
 
 
-def _list_figures(server: Server, thresholds: Thresholds) -> Iterator[Performance]:
+def _list_figures(server: ServerDocument, thresholds: Thresholds) -> Iterator[Performance]:
     """List the figures of a readable server: always the same ones, since a graph's file has a fixed number."""
     if server.state != "up":
         return
@@ -411,7 +411,7 @@ def _list_figures(server: Server, thresholds: Thresholds) -> Iterator[Performanc
         yield Performance("objective_burn_rate", rate)
 
 
-def _judged_figure(server: Server, figure: Limited, thresholds: Thresholds) -> Performance:
+def _judged_figure(server: ServerDocument, figure: Limited, thresholds: Thresholds) -> Performance:
     """A figure with the ranges that are no warning and not critical."""
     limits = find_limits(thresholds, figure)
     warning, critical = (
@@ -420,7 +420,7 @@ def _judged_figure(server: Server, figure: Limited, thresholds: Thresholds) -> P
     return Performance(figure.name, find_value(server, figure), figure.unit, warning, critical)
 
 
-def _count_lock_waiters(server: Server) -> float | None:
+def _count_lock_waiters(server: ServerDocument) -> float | None:
     """Return the mean number of threads that wait for the interpreter lock of their worker."""
     if server.waits is None:
         return None

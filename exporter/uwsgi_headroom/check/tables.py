@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from uwsgi_headroom.documents.schema import Balance, Server
-from uwsgi_headroom.documents.workers import Worker
+from uwsgi_headroom.documents.schema import BalanceSection, ServerDocument
+from uwsgi_headroom.documents.workers import WorkerSection
 from uwsgi_headroom.terminal_text import bar
 from uwsgi_headroom.words import formats
 from uwsgi_headroom.words.formats import mean_count
@@ -150,10 +150,10 @@ def _assemble(cells: Iterable[tuple[Cells, int]]) -> Cells:
     return tuple(row)
 
 
-WorkerColumn = Column[Worker, Server]
+WorkerColumn = Column[WorkerSection, ServerDocument]
 
 
-def stuck_age(server: Server) -> float:
+def stuck_age(server: ServerDocument) -> float:
     """The seconds from which on a request in service counts as stuck."""
     seconds: float = find_field(server, "threads.stuck_seconds") or inf
     return seconds
@@ -164,7 +164,7 @@ def alarm(value: float | None, *levels: tuple[float, str]) -> str:
     return next((style for least, style in levels if value is not None and value >= least), "")
 
 
-def busy_bar(worker: Worker, width: int) -> Cells:
+def busy_bar(worker: WorkerSection, width: int) -> Cells:
     """Write and draw how many of a worker's threads are busy, in this many columns."""
     busy, threads = worker.busy_threads, worker.threads
     if busy is None or not threads:
@@ -174,10 +174,10 @@ def busy_bar(worker: Worker, width: int) -> Cells:
     return (number, ""), (f"{bar(busy, threads, cells):{cells}}", alarm(busy, (threads, "red"), (0, "green")))
 
 
-Value = Callable[[Worker], float | None]
+Value = Callable[[WorkerSection], float | None]
 
 
-def _sum(server: Server, value: Value) -> float | None:
+def _sum(server: ServerDocument, value: Value) -> float | None:
     """Sum a value over the workers with a known value; None if there are none."""
     known = [each for each in map(value, server.workers) if each is not None]
     return sum(known) if known else None
@@ -186,21 +186,21 @@ def _sum(server: Server, value: Value) -> float | None:
 _HOT = {True: ("bold", "yellow"), False: ("", "cyan")}
 
 
-def _share(worker: Worker, server: Server) -> Cells:
-    balance = server.balance or Balance(active=0)
+def _share(worker: WorkerSection, server: ServerDocument) -> Cells:
+    balance = server.balance or BalanceSection(active=0)
     largest = max(balance.even_share or 0.0, *(other.share or 0.0 for other in server.workers))
     is_uneven = balance.noise_floor is not None and (balance.hot_ratio or 0.0) > balance.noise_floor
     style, colour = _HOT[is_uneven and balance.hottest == worker.worker_id]
     return (f"{percent(worker.share):>4}", style), (f" {bar(worker.share or 0.0, largest, 5):5}", colour)
 
 
-def _cpu(worker: Worker, _: Server) -> Cells:
+def _cpu(worker: WorkerSection, _: ServerDocument) -> Cells:
     """Write the load of an interpreter, of one CPU."""
     load = worker.interpreter_load
     return plain(percent(load), alarm(load, (0.9, "bold red"), (0.7, "yellow")))
 
 
-def _lock(worker: Worker, _: Server) -> Cells:
+def _lock(worker: WorkerSection, _: ServerDocument) -> Cells:
     """Write how many threads wait for the interpreter lock, and draw their share of the threads in service."""
     waiters = worker.lock_waiters
     if waiters is None:
@@ -208,22 +208,22 @@ def _lock(worker: Worker, _: Server) -> Cells:
     return (f"{mean_count(waiters):>4} ", ""), (f"{bar(waiters, worker.concurrency or 0.0, 3):3}", "red")
 
 
-def _total_lock(server: Server) -> str:
+def _total_lock(server: ServerDocument) -> str:
     return f"{mean_count(_sum(server, attrgetter('lock_waiters')) or 0.0)} {'':3}"
 
 
-def _state(worker: Worker, server: Server) -> Cells:
+def _state(worker: WorkerSection, server: ServerDocument) -> Cells:
     if server.state == "down":
         return plain(UNKNOWN)
     words = WORKERS[worker.state]
     return plain(f"{words.narrow:5}", words.terminal)
 
 
-def _busy(worker: Worker, server: Server) -> Cells:
+def _busy(worker: WorkerSection, server: ServerDocument) -> Cells:
     return plain(f"{UNKNOWN:10}") if server.state == "down" else busy_bar(worker, 10)
 
 
-def _total_busy(server: Server) -> str:
+def _total_busy(server: ServerDocument) -> str:
     busy = _sum(server, attrgetter("busy_threads"))
     if server.state == "down":
         return f"{UNKNOWN:10}"
@@ -232,17 +232,17 @@ def _total_busy(server: Server) -> str:
     return f"{'' if busy is None else f'{number(busy)}/{total}':10}"
 
 
-def _oldest(worker: Worker, server: Server) -> Cells:
+def _oldest(worker: WorkerSection, server: ServerDocument) -> Cells:
     value = worker.oldest_request_age
     return plain(age(value), alarm(value, (stuck_age(server), "bold red")))
 
 
-def _oldest_of_all(server: Server) -> str:
+def _oldest_of_all(server: ServerDocument) -> str:
     known = [worker.oldest_request_age for worker in server.workers if worker.oldest_request_age is not None]
     return age(max(known)) if known else ""
 
 
-def _affinity(worker: Worker, server: Server) -> Cells:
+def _affinity(worker: WorkerSection, server: ServerDocument) -> Cells:
     mask = worker.affinity
     if mask is None:
         return plain(UNKNOWN)
@@ -254,11 +254,11 @@ def _clock(moment: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(moment))
 
 
-def _mean_response(server: Server) -> str:
+def _mean_response(server: ServerDocument) -> str:
     return seconds_of(find_field(server, "flow.response_time"))
 
 
-def _restarts(worker: Worker) -> float | None:
+def _restarts(worker: WorkerSection) -> float | None:
     """Return a worker's restarts: uWSGI's respawns without the first spawn."""
     return worker.respawns and worker.respawns - 1
 
@@ -274,7 +274,7 @@ def _figure(
     value: Value,
     text: Callable[[float | None], str],
     *sort: str,
-    total: Callable[[Server], str] = lambda _: "",
+    total: Callable[[ServerDocument], str] = lambda _: "",
 ) -> WorkerColumn:
     """Make a column that shows its sort key as `text` writes it."""
     return Column(title, width, lambda worker, _: plain(text(value(worker))), total, value, *sort)
@@ -283,7 +283,7 @@ def _figure(
 def _summed(title: str, width: int, value: Value, text: Callable[[float | None], str], *sort: str) -> WorkerColumn:
     """Make such a column whose total is the sum over the workers that have a value."""
 
-    def total(server: Server) -> str:
+    def total(server: ServerDocument) -> str:
         known = _sum(server, value)
         return "" if known is None else text(known)
 
@@ -337,19 +337,19 @@ SORTS = {column.key: column.name for column in (*SCROLLED, *FIXED) if column.key
 """The keys that sort the workers."""
 
 
-def sort_workers(workers: Sequence[Worker], sort: str) -> list[Worker]:
+def sort_workers(workers: Sequence[WorkerSection], sort: str) -> list[WorkerSection]:
     """Sort workers: largest first (by number: smallest first), unknown values last."""
     value = next(column.value for column in COLUMNS if column.name == sort)
     return sort_by_figure(workers, value, descending=sort != "number")
 
 
-def list_scrolled(server: Server) -> tuple[WorkerColumn, ...]:
+def list_scrolled(server: ServerDocument) -> tuple[WorkerColumn, ...]:
     """The columns without those that stay in place, and without LOCK if no worker has a value."""
     waits = any(worker.lock_waiters is not None for worker in server.workers)
     return tuple(column for column in SCROLLED if column is not _LOCK or waits)
 
 
-def render_plain(server: Server, width: int, only: Collection[int] = ()) -> Iterator[str]:
+def render_plain(server: ServerDocument, width: int, only: Collection[int] = ()) -> Iterator[str]:
     """Write the table without colours, the busiest worker first, with the columns that fit, and totals. only: the ids
     of those to write; empty for all."""
     columns = (*FIXED, *list_scrolled(server))

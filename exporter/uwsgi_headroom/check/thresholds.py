@@ -18,7 +18,7 @@ from uwsgi_headroom.check.request import Threshold, Thresholds
 from uwsgi_headroom.check.tables import find_field
 from uwsgi_headroom.config.slo import INTERVALS
 from uwsgi_headroom.documents.response_times import ResponseTimes, find_percentile
-from uwsgi_headroom.documents.schema import Finding, Server
+from uwsgi_headroom.documents.schema import FindingSection, ServerDocument
 from uwsgi_headroom.documents.sentences import describe_percentile
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.words.formats import counted, duration
@@ -27,7 +27,7 @@ from uwsgi_headroom.words.template import Facts, fill
 _GRAVITY = {"ok": 0, "info": 0, "warning": 1, "critical": 2}
 
 
-def apply_thresholds(server: Server, thresholds: Thresholds) -> Server:
+def apply_thresholds(server: ServerDocument, thresholds: Thresholds) -> ServerDocument:
     """Add a finding to the document for each threshold that is exceeded, and adapt the verdict.
 
     If the figure of a threshold is unknown, a verdict that would be ok becomes `unknown`.
@@ -38,7 +38,7 @@ def apply_thresholds(server: Server, thresholds: Thresholds) -> Server:
     return _doubt(server, _unknown_figure(server, thresholds))
 
 
-def _add(server: Server, *found: Finding) -> Server:
+def _add(server: ServerDocument, *found: FindingSection) -> ServerDocument:
     """Add findings. One that is worse than the status is the verdict."""
     findings = tuple(sorted((*server.findings, *found), key=lambda finding: SEVERITIES.index(finding.severity)))
     server = replace(server, findings=findings)
@@ -48,7 +48,7 @@ def _add(server: Server, *found: Finding) -> Server:
     return server
 
 
-def _doubt(server: Server, why: str | None) -> Server:
+def _doubt(server: ServerDocument, why: str | None) -> ServerDocument:
     """Make a verdict that would be ok unknown, if something cannot be judged."""
     return replace(server, status="unknown", verdict=why) if why and server.status == "ok" else server
 
@@ -86,7 +86,7 @@ LIMITED = (
 )
 
 
-def find_value(server: Server, figure: Limited) -> float | None:
+def find_value(server: ServerDocument, figure: Limited) -> float | None:
     """The value of a figure with a threshold; None if it is not known."""
     if isinstance(figure.value, str):
         value: float | None = find_field(server, figure.value)
@@ -100,7 +100,7 @@ def find_limits(thresholds: Thresholds, figure: Limited) -> Threshold:
     return limits
 
 
-def _passed(server: Server, thresholds: Thresholds) -> Iterator[Finding]:
+def _passed(server: ServerDocument, thresholds: Thresholds) -> Iterator[FindingSection]:
     for figure in LIMITED:
         value, limits = find_value(server, figure), find_limits(thresholds, figure)
         if value is None or _why_unknown(server, figure, limits):
@@ -113,7 +113,9 @@ def _passed(server: Server, thresholds: Thresholds) -> Iterator[Finding]:
                 break
 
 
-def _describe(server: Server, figure: Limited, value: float, severity: Severity, limit: float) -> Finding:
+def _describe(
+    server: ServerDocument, figure: Limited, value: float, severity: Severity, limit: float
+) -> FindingSection:
     facts: Facts = {"value": value, "floor": find_field(server, "flow.wait_is_floor"), "limit": limit}
     evidence = ""
     if isinstance(figure.value, float):
@@ -125,11 +127,13 @@ def _describe(server: Server, figure: Limited, value: float, severity: Severity,
     return _finding(f"threshold_{figure.limits[len('max_') :]}", severity, title, evidence)
 
 
-def _finding(code: str, severity: Severity, title: str, evidence: str = "") -> Finding:
-    return Finding(code=code, severity=severity, title=title, evidence=evidence, meaning="", change="", runbook=None)
+def _finding(code: str, severity: Severity, title: str, evidence: str = "") -> FindingSection:
+    return FindingSection(
+        code=code, severity=severity, title=title, evidence=evidence, meaning="", change="", runbook=None
+    )
 
 
-def _unknown_figure(server: Server, thresholds: Thresholds) -> str | None:
+def _unknown_figure(server: ServerDocument, thresholds: Thresholds) -> str | None:
     """Return a sentence that names a threshold that cannot be judged. Without requests, no figure need be known."""
     if server.flow and server.flow.requests == 0:
         return None
@@ -140,7 +144,7 @@ def _unknown_figure(server: Server, thresholds: Thresholds) -> str | None:
 _NOT_KNOWN = "its figure is not known here"
 
 
-def _why_unknown(server: Server, figure: Limited, limits: Threshold) -> str:
+def _why_unknown(server: ServerDocument, figure: Limited, limits: Threshold) -> str:
     """Why a figure cannot be judged, as the end of a sentence; empty if it can, or has no threshold."""
     if limits.least is None:
         return ""
@@ -186,7 +190,7 @@ POLL_SECONDS = 5.0
 """Seconds between two requests while a pipeline waits."""
 
 
-def apply_deploy(server: Server, not_before: float | None) -> Server:
+def apply_deploy(server: ServerDocument, not_before: float | None) -> ServerDocument:
     """Add what the last reload changed to the document, and adapt the verdict: critical if something is worse, and
     unknown if it is not known yet. not_before: an earlier reload (epoch seconds) does not count."""
     if server.status == "unknown":
@@ -201,7 +205,7 @@ def apply_deploy(server: Server, not_before: float | None) -> Server:
     return _doubt(server, deploy.sentence) if deploy.status in ("early", "unknown") else server
 
 
-def is_undecided(servers: Iterable[Server]) -> bool:
+def is_undecided(servers: Iterable[ServerDocument]) -> bool:
     """Whether waiting may bring a verdict about one of these servers, and none is worse."""
     servers = list(servers)
     decided = [server for server in servers if server.deploy and server.deploy.status in ("worse", "better", "same")]

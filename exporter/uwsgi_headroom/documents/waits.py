@@ -11,7 +11,7 @@ from uwsgi_headroom.analysis.routes import RouteFigures, find_ages, oldest
 from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.history.window import CodeWindow, LineUse
 from uwsgi_headroom.record import ServerRecord, State
-from uwsgi_headroom.record import Waits as WaitsNow
+from uwsgi_headroom.record import WaitSection as WaitsNow
 from uwsgi_headroom.same_fields import copy_fields
 
 
@@ -48,7 +48,7 @@ class Destination(Struct, frozen=True, kw_only=True):
     connecting: float
 
 
-class Waits(Struct, frozen=True, kw_only=True):
+class WaitSection(Struct, frozen=True, kw_only=True):
     """What requests spend their time on, over the window. states: those that were seen, most threads first; total: the
     sum of their threads, which is the observed concurrency but for the disagreement; disagreement: mean difference, in
     threads, between the kernel and uWSGI at one instant. backends: parts of the state `backend` that are named in the
@@ -65,12 +65,12 @@ class Waits(Struct, frozen=True, kw_only=True):
     destinations: tuple[Destination, ...] = ()
 
 
-def build_waits(waits: WaitFigures, now: WaitsNow | None) -> Waits:
+def build_waits(waits: WaitFigures, now: WaitsNow | None) -> WaitSection:
     """Build the section from the figures of a window. now: at its end."""
     addresses = now.addresses if now else {}
     states = sorted(waits.threads.items(), key=lambda item: -item[1])
     backends = sorted(waits.backends.items(), key=lambda item: -item[1])
-    return Waits(
+    return WaitSection(
         states=tuple(
             WaitState(state=state, threads=threads, per_request=waits.per_request[state] if waits.per_request else None)
             for state, threads in states

@@ -31,8 +31,8 @@ from uwsgi_headroom.config.servers import ServerConfig, parse_server_argument, r
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.documents.history import History, build_history
-from uwsgi_headroom.documents.schema import Server, Servers, State
+from uwsgi_headroom.documents.history import HistoryDocument, build_history
+from uwsgi_headroom.documents.schema import ServerDocument, Servers, State
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.source import Http, HttpAccess
@@ -48,7 +48,7 @@ class FeedError(HeadroomError):
     """A feed returned nothing this time; the message says why."""
 
 
-NO_TREND = History(name="", step=1.0, since=0.0, until=0.0)
+NO_TREND = HistoryDocument(name="", step=1.0, since=0.0, until=0.0)
 """The history before the first one arrives."""
 
 
@@ -64,10 +64,10 @@ class Feed(Protocol):
     async def servers(self, window: float | None) -> Servers:
         """The list of servers, with figures of this window (None: the feed's default)."""
 
-    async def server(self, name: str, window: float | None) -> Server:
+    async def server(self, name: str, window: float | None) -> ServerDocument:
         """Return the document of one server."""
 
-    async def trend(self, name: str, seconds: float, points: int) -> History:
+    async def trend(self, name: str, seconds: float, points: int) -> HistoryDocument:
         """The last `seconds` of a server's history in at most `points` slices."""
 
 
@@ -93,10 +93,10 @@ class LocalFeed:
         documents = await build.build_servers(self.fleet.watches(), self.fleet.clock, window or WINDOWS[0], WINDOWS)
         return build.build_server_list(documents, self.fleet.clock)
 
-    async def server(self, name: str, window: float | None) -> Server:
+    async def server(self, name: str, window: float | None) -> ServerDocument:
         return build.build_server(self._find(name), self.fleet.clock, window or WINDOWS[0], WINDOWS)
 
-    async def trend(self, name: str, seconds: float, points: int) -> History:
+    async def trend(self, name: str, seconds: float, points: int) -> HistoryDocument:
         return await build_history(self._find(name), self.fleet.clock, seconds, points)
 
     def _find(self, name: str) -> Watch:
@@ -118,11 +118,13 @@ class RemoteFeed:
     async def servers(self, window: float | None) -> Servers:
         return await self._get(build.SERVERS_PATH + _window(window), Servers)
 
-    async def server(self, name: str, window: float | None) -> Server:
-        return await self._get(build.server_path(name) + _window(window), Server)
+    async def server(self, name: str, window: float | None) -> ServerDocument:
+        return await self._get(build.server_path(name) + _window(window), ServerDocument)
 
-    async def trend(self, name: str, seconds: float, points: int) -> History:
-        return await self._get(f"{build.server_path(name)}/history?seconds={seconds:g}&points={points}", History)
+    async def trend(self, name: str, seconds: float, points: int) -> HistoryDocument:
+        return await self._get(
+            f"{build.server_path(name)}/history?seconds={seconds:g}&points={points}", HistoryDocument
+        )
 
     async def _get(self, path: str, kind: type[T]) -> T:
         try:
@@ -193,7 +195,7 @@ def run(options: argparse.Namespace) -> int:
     return loop.main(attached, options.interval, options.seconds, once=options.once)
 
 
-async def read_documents(attached: Attached, seconds: float) -> list[Server]:
+async def read_documents(attached: Attached, seconds: float) -> list[ServerDocument]:
     """Read the documents of all servers, or of the selected one; if `top` itself watches them, after `seconds`.
 
     Raises FeedError, and HeadroomError if there is no server.

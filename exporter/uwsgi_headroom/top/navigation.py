@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.check.tables import SORTS, sort_by_figure
 from uwsgi_headroom.documents.build import natural, urgency
-from uwsgi_headroom.documents.history import History
-from uwsgi_headroom.documents.schema import Server, Summary
+from uwsgi_headroom.documents.history import HistoryDocument
+from uwsgi_headroom.documents.schema import ServerDocument, Summary
 from uwsgi_headroom.top.feeds import NO_TREND
 
 Key = tuple[int, str]
@@ -32,9 +32,9 @@ class ServerEntry(Struct, frozen=True):
 class ScreenModel(Struct, frozen=True):
     entries: tuple[ServerEntry, ...] = ()
     """Every listed server."""
-    server: Server | None = None
+    server: ServerDocument | None = None
     """The document of the selected server."""
-    trend: History = NO_TREND
+    trend: HistoryDocument = NO_TREND
     """The history of that server."""
     troubles: Mapping[int, str] = field(default_factory=dict)
     """Why a feed returned nothing new, by index of the feed. Its servers are then shown as last seen."""

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.documents.history import History
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.history import HistoryDocument
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.top.feeds import NO_TREND, Feed, FeedError
 from uwsgi_headroom.top.navigation import LIST, Key, Navigation, ScreenModel, ServerEntry, arrange_entries
 from uwsgi_headroom.words.formats import duration
@@ -140,11 +140,11 @@ class Poller:
         if wanted:
             self._request(wanted.key[0], self._read_page(wanted), wanted)
 
-    async def _read_page(self, page: _Page) -> tuple[Server, History]:
+    async def _read_page(self, page: _Page) -> tuple[ServerDocument, HistoryDocument]:
         server = await self._feeds[page.key[0]].server(page.key[1], page.window)
         return server, await self._read_trend(page, server)
 
-    async def _read_trend(self, page: _Page, server: Server) -> History:
+    async def _read_trend(self, page: _Page, server: ServerDocument) -> HistoryDocument:
         """Read a new trend if it has a new point; else return the last one."""
         if server.kind != "server":
             return NO_TREND

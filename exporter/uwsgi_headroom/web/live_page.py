@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web.api_routes import DOCUMENTS
@@ -135,7 +135,7 @@ def path(name: str) -> str:
     return f"/servers/{quote(name, safe='')}"
 
 
-def render_page(servers: Sequence[Server], count: int, *, alone: bool) -> str:
+def render_page(servers: Sequence[ServerDocument], count: int, *, alone: bool) -> str:
     """Write the page of these servers. count: of all servers; alone: show the first server instead of a list."""
     script, style, data_attributes = f'<script type="module" src="{url(SCRIPT)}"></script>', "", ""
     title, name, verdict = "uwsgi-headroom", "uwsgi-headroom", _count(servers)
@@ -176,7 +176,7 @@ def _head(title: str, more: str = "") -> str:
     )
 
 
-def _summary(servers: Sequence[Server]) -> str:
+def _summary(servers: Sequence[ServerDocument]) -> str:
     """Write the summary for browsers without scripts: servers, verdicts, and unknown values with the reasons."""
     rows = "".join(_row(server) for server in servers)
     table = f"<table><thead><tr><th>Server<th>State<th>Verdict<th>Not known</tr></thead><tbody>{rows}</tbody></table>"
@@ -187,13 +187,13 @@ def _summary(servers: Sequence[Server]) -> str:
     )
 
 
-def _count(servers: Sequence[Server]) -> str:
+def _count(servers: Sequence[ServerDocument]) -> str:
     down, several = sum(server.state == "down" for server in servers), len(servers) > 1
     facts: Facts = {"servers": len(servers), "down": down or None, "several": several}
     return fill("{servers:server}, [down? {down} down][several, not down? all ][not down? up]", facts)
 
 
-def _row(server: Server) -> str:
+def _row(server: ServerDocument) -> str:
     state = " ".join(SERVER_STATES[server.state])
     judged = "" if server.state == "down" else f", {server.status}"
     unknown = "".join(

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tests.support.documents_with_times import code_line
 from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
-from uwsgi_headroom.documents.history import Capacity, Concurrency, Headrooms, History
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.history import ConcurrencyColumns, Headrooms, HistoryDocument, ThreadColumns
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.documents.waits import Code, Route
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.top.feeds import NO_TREND
@@ -25,7 +25,7 @@ OTHER = Route(route="other", threads=0.1, share=0.01, in_service=0, oldest_secon
 PAGE = Navigation(view="routes", server=(0, "shop"))
 
 
-def with_routes(*routes: Route) -> Server:
+def with_routes(*routes: Route) -> ServerDocument:
     return replace(HOT, routes=routes)
 
 
@@ -127,7 +127,7 @@ def test_events_of_a_server_are_a_page():
         assert set(re.findall(r"The server is down\.|Worker 3 ended\.|No event.*", drawn)) == shown
 
 
-def trend(points: int) -> History:
+def trend(points: int) -> HistoryDocument:
     rising = [float(point) for point in range(1, points + 1)]
     return replace(
         NO_TREND,
@@ -135,8 +135,8 @@ def trend(points: int) -> History:
         throughput=rising,
         headroom=Headrooms(factor=[2.0] * points),
         queue_wait=[None] * points,
-        concurrency=Concurrency(observed=[4.0] * points),
-        threads=Capacity(available=[8] * points),
+        concurrency=ConcurrencyColumns(observed=[4.0] * points),
+        threads=ThreadColumns(available=[8] * points),
     )
 
 

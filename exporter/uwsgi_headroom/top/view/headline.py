@@ -11,10 +11,10 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from uwsgi_headroom.check.tables import age, find_field
-from uwsgi_headroom.documents.history import History
+from uwsgi_headroom.documents.history import HistoryDocument
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.request_time import split_request_time
-from uwsgi_headroom.documents.schema import Line, Server
+from uwsgi_headroom.documents.schema import ServerDocument, TextLine
 from uwsgi_headroom.terminal_text import cut_lines, downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.view.tables import column_of, cut_middle, status_style, status_word, use_of
 from uwsgi_headroom.words.states import STATUSES, WAITS
@@ -24,15 +24,15 @@ _LABEL = 13  # columns of the name of a line
 _LEAST_SINCE = 60  # columns of a terminal with room for since when
 
 
-_NOTHING = Line(code="", label="", parts=(), tone=None, rank=0)
+_NOTHING = TextLine(code="", label="", parts=(), tone=None, rank=0)
 
 
-def _list_lines(server: Server) -> tuple[Line, ...]:
+def _list_lines(server: ServerDocument) -> tuple[TextLine, ...]:
     """The lines of a document; an exporter of an earlier version sends none."""
     return server.lines or list_lines(server)
 
 
-def verdict_block(server: Server, troubles: Sequence[str], width: int, lines: int) -> list[Text]:
+def verdict_block(server: ServerDocument, troubles: Sequence[str], width: int, lines: int) -> list[Text]:
     """Build exactly `lines` lines, so that a changed sentence moves nothing below: reasons why the figures are not
     current, the verdict, and the advice."""
     verdict, act, *_ = (*_list_lines(server), _NOTHING)
@@ -66,7 +66,7 @@ _ELSEWHERE = ("verdict", "act", "unknown")
 """Lines that stand above the head, or on the page of advice."""
 
 
-def head_parts(server: Server, trend: History, width: int) -> list[Part]:
+def head_parts(server: ServerDocument, trend: HistoryDocument, width: int) -> list[Part]:
     """Build the lines below the verdict, with a bar and sparklines."""
     rows: list[Part] = []
     for line in _list_lines(server):
@@ -81,7 +81,7 @@ def head_parts(server: Server, trend: History, width: int) -> list[Part]:
     return [*rows, (6, before)]
 
 
-def fit_line(line: Line, width: int) -> Text:
+def fit_line(line: TextLine, width: int) -> Text:
     """Write as many parts of a line as fit; an ellipsis replaces the others."""
     first, *rest = map(escape_text, line.parts)
     style = STATUSES[line.tone].terminal if line.tone in ("warning", "critical") else "bold" * bool(line.label)
@@ -101,7 +101,7 @@ _CUT = " …"
 _BAR_EDGE = "│"
 
 
-def time_bar(server: Server, width: int) -> Text | None:
+def time_bar(server: ServerDocument, width: int) -> Text | None:
     """Draw the parts in the order of the line above, each as long as its share, with its name if that fits; None if the
     time of a request is not known."""
     time = split_request_time(server.waits, server.flow) if server.waits else None
@@ -124,7 +124,7 @@ def time_bar(server: Server, width: int) -> Text | None:
 _SPARK_OF, _LEAST_SPARK = 5, 5  # columns of the screen per column of a sparkline; least columns of a sparkline
 
 
-def _with_spark(fitted: Text, line: Line, server: Server, trend: History, width: int) -> Text:
+def _with_spark(fitted: Text, line: TextLine, server: ServerDocument, trend: HistoryDocument, width: int) -> Text:
     """Append a sparkline of a line's figure, if there is room."""
     available = find_field(server, "threads.available")
     factors = [None if value is None else use_of(value) for value in trend.headroom.factor]

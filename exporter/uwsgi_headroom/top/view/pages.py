@@ -11,12 +11,12 @@ from rich.text import Text
 from uwsgi_headroom.check.reports import CODE_AT, write_code_lines, write_finding
 from uwsgi_headroom.check.tables import age, alarm, busy_bar, number, percent, rate, size, sort_workers, stuck_age
 from uwsgi_headroom.documents.emperor_router import Emperor, Router, Vassal
-from uwsgi_headroom.documents.history import History
+from uwsgi_headroom.documents.history import HistoryDocument
 from uwsgi_headroom.documents.lines import list_lines
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.documents.sentences import describe_code_rest
 from uwsgi_headroom.documents.waits import Route
-from uwsgi_headroom.documents.workers import Worker
+from uwsgi_headroom.documents.workers import WorkerSection
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.terminal_text import bar, downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.view.tables import Page, column_of, cut_middle, title_line, use_of
@@ -27,7 +27,7 @@ from uwsgi_headroom.words.template import fill
 _THREADS_AT, _THREAD = 17, 15  # first column of the threads, columns of each thread
 
 
-def thread_lines(server: Server, sort: str, width: int) -> Iterator[Text]:
+def thread_lines(server: ServerDocument, sort: str, width: int) -> Iterator[Text]:
     """Write the threads of each worker: requests completed, and the age of the current one."""
     yield title_line("  W  BUSY        THREAD: REQUESTS COMPLETED, AGE OF CURRENT REQUEST", width)
     across = max(1, (width - _THREADS_AT) // _THREAD)
@@ -41,7 +41,7 @@ def thread_lines(server: Server, sort: str, width: int) -> Iterator[Text]:
             yield Text.assemble(line if first == 0 else " " * _THREADS_AT, *cells[first : first + across])
 
 
-def _thread(place: int, worker: Worker, server: Server) -> Text:
+def _thread(place: int, worker: WorkerSection, server: ServerDocument) -> Text:
     cell = Text(f"{place}: {number((worker.thread_requests or ())[place])}", "dim" * (not worker.pid))
     if worker.serving and place in worker.serving:
         seconds = worker.serving[place]
@@ -52,7 +52,7 @@ def _thread(place: int, worker: Worker, server: Server) -> Text:
     return cell
 
 
-def finding_lines(server: Server, width: int) -> Iterator[Text]:
+def finding_lines(server: ServerDocument, width: int) -> Iterator[Text]:
     """Write every finding whole, then what is not known, with the reasons."""
     for place, finding in enumerate(server.findings, 1):
         head, *rest = map(Text, write_finding(place, finding, server, width))
@@ -115,7 +115,7 @@ _LEAST_ROUTE = 12
 _ROUTES_OFF = "Routes are off. An exporter shows them with --routes true; see its documentation first."
 
 
-def route_page(server: Server, text: str, width: int) -> Page:
+def route_page(server: ServerDocument, text: str, width: int) -> Page:
     """Build the page of routes, most busy threads first."""
     if server.routes is None:
         return Page([title_line(_ROUTE_TITLE, width)], [Text(_ROUTES_OFF)])
@@ -127,7 +127,7 @@ def route_page(server: Server, text: str, width: int) -> Page:
 _NO_THREAD = "No thread was busy."
 
 
-def _route_row(route: Route, server: Server, room: int) -> Text:
+def _route_row(route: Route, server: ServerDocument, room: int) -> Text:
     line = Text(f"{route.threads:>7.1f} {percent(route.share):>4} ")
     line.append(f"{bar(route.share, 1.0, _ROUTE_BAR):{_ROUTE_BAR}}", "cyan").append(f"{route.in_service:>4} ")
     oldest = route.oldest_seconds
@@ -139,7 +139,7 @@ _CODE_TITLE = "   REQUEST  SHARE  LINE OF CODE, AND WHAT IT WAITS FOR"
 _CODE_OFF = "Code is off. An exporter shows it with --code; see its documentation first."
 
 
-def code_page(server: Server, text: str, width: int) -> Page:
+def code_page(server: ServerDocument, text: str, width: int) -> Page:
     """Build the page of code: what takes the most time first."""
     code = server.code
     if code is None or code.why is not None:
@@ -195,7 +195,7 @@ class _Row(Struct, frozen=True):
     """A value's height on the scale of `top`."""
 
 
-def plot_lines(trend: History, width: int) -> Iterator[Text]:
+def plot_lines(trend: HistoryDocument, width: int) -> Iterator[Text]:
     """Draw what changed over time."""
     if not trend.time:
         yield Text("No history to draw yet.")

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from rich.text import Text
 
 from uwsgi_headroom.check.tables import SORTS, find_field
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.terminal_text import escape_text, wrap
 from uwsgi_headroom.top.navigation import LIST, SERVER_SORTS, Key, Navigation, ScreenModel, ServerEntry, arrange_entries
 from uwsgi_headroom.top.view import headline, pages
@@ -152,7 +152,7 @@ def _servers(scene: Scene) -> Page:
     return replace(table, detail=detail_lines(model.entries, navigation.server, width) if lines >= _DETAILED else ())
 
 
-_SERVER_PAGES: Mapping[str, Callable[[Server, Scene], Page]] = {
+_SERVER_PAGES: Mapping[str, Callable[[ServerDocument, Scene], Page]] = {
     "findings": lambda server, scene: Page([], list(pages.finding_lines(server, scene.width))),
     "events": lambda server, scene: pages.event_page(
         server.events, scene.navigation.row_filter, scene.width, scene.now
@@ -270,7 +270,7 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
     return line
 
 
-def _state(server: Server, now: float) -> str:
+def _state(server: ServerDocument, now: float) -> str:
     """Write the state, and the age of the last reading if not up."""
     if server.state == "up":
         return server.state

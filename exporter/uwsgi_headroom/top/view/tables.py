@@ -25,9 +25,9 @@ from uwsgi_headroom.check.tables import (
     seconds_of,
     sort_workers,
 )
-from uwsgi_headroom.documents.history import History
+from uwsgi_headroom.documents.history import HistoryDocument
 from uwsgi_headroom.documents.response_times import Percentile
-from uwsgi_headroom.documents.schema import Server, Summary
+from uwsgi_headroom.documents.schema import ServerDocument, Summary
 from uwsgi_headroom.documents.sentences import describe_percentile
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.top.navigation import Key, ScreenModel, ServerEntry
@@ -43,7 +43,7 @@ def percentile(figure: Percentile | None) -> str:
     return describe_percentile(figure, interval=False).replace("under ", "<")
 
 
-def column_of(trend: History, share: float) -> list[float | None]:
+def column_of(trend: HistoryDocument, share: float) -> list[float | None]:
     """The history of one percentile, such as 0.95; empty if there is none."""
     times = trend.response_times
     return next((column for each, column in zip(times.shares, times.seconds, strict=False) if each == share), [])
@@ -129,18 +129,18 @@ def _mark(above: int, below: int) -> Text:
     return Text("    " + ", ".join(filter(None, parts)), "bold cyan")
 
 
-def status_word(server: Server | Summary) -> str:
+def status_word(server: ServerDocument | Summary) -> str:
     """Return `CRITICAL`, `warning` or `ok`, or the state if not up. Capitals are the alarm without colour."""
     if server.state != "up":
         return server.state.upper()
     return server.status.replace("critical", "CRITICAL")
 
 
-def status_style(server: Server | Summary) -> str:
+def status_style(server: ServerDocument | Summary) -> str:
     return DOWN_STYLE if server.state == "down" else STATUSES[server.status].terminal
 
 
-def trouble_of(server: Server | Summary) -> str:
+def trouble_of(server: ServerDocument | Summary) -> str:
     """Return the reason why a server is down; empty if it is not down."""
     return server.error.message if server.state == "down" and server.error else ""
 
@@ -293,7 +293,9 @@ _NARROW = 60  # terminal columns below which only the worker's number stays in p
 _MORE = 5  # terminal columns of the mark that counts the columns out of view
 
 
-def worker_page(server: Server, sort: str, width: int, first_column: int = 0, text: str = "") -> tuple[Page, int]:
+def worker_page(
+    server: ServerDocument, sort: str, width: int, first_column: int = 0, text: str = ""
+) -> tuple[Page, int]:
     """Build the page of workers; returns also the first scrolled column in view."""
     every = (*FIXED, *list_scrolled(server))
     held = len(FIXED) if width >= _NARROW else 1
