@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 
 from tests.support.captured_documents import NAMES, document, with_a_wrong_value
 from tests.support.monitoring import find
-from tests.support.observations import down, of_uwsgi, proven, series, up
+from tests.support.observations import down, of_uwsgi, proven, series, up, watched
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.findings import Finding, Held
 from uwsgi_headroom.analysis.findings.kind import Kind
@@ -46,6 +46,7 @@ GOLDENS = {
     "emperor": up("emperor"),
     "router_http_subscriptions": up("router_http_subscriptions"),
     "down": down("down"),
+    "watched": watched(proven("threads_4x8_busy")),
 }
 
 
