@@ -19,8 +19,6 @@ from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.kernel.cpus import UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.metrics import sampled_totals
-from uwsgi_headroom.metrics import window_figures as windows
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Backlog
 from uwsgi_headroom.stats import Snapshot
@@ -204,6 +202,6 @@ def test_any_story(seed):
         if isinstance(outcome, Reading):
             for result in watch.figures(outcome, (1.0, 60.0, 300.0)):
                 check_figures(result)
-            for key, number in series(watch, outcome, sampled_totals.families, windows.families).items():
+            for key, number in series(watch, outcome, "Sampled totals", "Window figures").items():
                 assert math.isfinite(number), key
                 assert number >= 0, key

@@ -130,8 +130,8 @@ def test_findings_are_what_alerts_say():
     )
     names = ("uwsgi_finding_", "uwsgi_judged_")
     found = {key: value for key, value in series(observation).items() if key.startswith(names)}
-    page, ticket, judged = found
-    assert found == {page: 1_780_000_000.0, ticket: 1_780_000_000.0, judged: 1_780_000_007.0}
+    judged, page, ticket = found
+    assert found == {judged: 1_780_000_007.0, page: 1_780_000_000.0, ticket: 1_780_000_000.0}
     assert 'act="Restart it.",code="request_stuck",evidence="It waits for ' in page
     assert 'title="Worker 3 is stuck.",urgency="page",worker_id="3"' in page
     assert f"{'é' * 91}..." in page
