@@ -21,12 +21,12 @@ from tests.support.documents_with_times import (
 )
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
+from uwsgi_headroom.analysis.percentiles import Percentile
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.documents.deploys import Comparison, Times, compare_times
 from uwsgi_headroom.documents.history import ResponseTimeHistory
 from uwsgi_headroom.documents.request_time import describe_destinations, split_request_time
-from uwsgi_headroom.documents.response_times import Percentile
 from uwsgi_headroom.documents.schema import Flow
 from uwsgi_headroom.documents.sentences import describe_percentile, list_percentiles
 from uwsgi_headroom.documents.waits import Destination, Waits

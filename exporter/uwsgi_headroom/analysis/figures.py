@@ -16,8 +16,8 @@ from uwsgi_headroom.analysis.demand import Demand, compute_demand, find_longest_
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio, shows_a_limit, waits_beside_free
 from uwsgi_headroom.analysis.locks import LockFigures, compute_lock, compute_pool
-from uwsgi_headroom.analysis.objective import ObjectiveFigures
-from uwsgi_headroom.analysis.percentiles import ResponseTimes, compute_percentiles
+from uwsgi_headroom.analysis.objective import Objective
+from uwsgi_headroom.analysis.percentiles import ResponseTimes, Slow, compute_percentiles, find_slow
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
 from uwsgi_headroom.analysis.usable import Usable, compute_usable, variation
 from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits, count_websockets
@@ -58,9 +58,11 @@ class Figures(Struct, frozen=True):
     """Of the backend for which the threads mostly wait; None unless it is known to be saturated."""
     response_times: ResponseTimes | None = None
     """None without completed requests, or if uWSGI omits threads."""
+    slow: Slow | None = None
+    """The requests that are far slower than half of all; None without any."""
     queue_waits: ResponseTimes | None = None
     """Of the waits in listen queues; None if no request was seen waiting, or where it is not known which did."""
-    objective: ObjectiveFigures | None = None
+    objective: Objective | None = None
     """None if the server has none."""
     routes: RouteFigures | None = None
     """None while they are off."""
@@ -140,6 +142,7 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
     present = [worker.threads and worker.threads * presence.get(worker.worker_id, 0.0) for worker in workers]
     is_seen = waits is not None and waits.share("lock") >= LOCK_SEEN
     is_held_up = sum_if_all_known([each.available_threads for each in workers]) == 0 or waits_beside_free(window, flow)
+    times = compute_percentiles(response_times, flow.response_time)
     usable_cpus, reload_wait = cpus.count if cpus else None, find_reload_wait(workers, window)
     headroom = compute_headroom(
         flow,
@@ -180,7 +183,8 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         waits=waits,
         lock=lock,
         saturation=find_saturated(waits, backends),
-        response_times=compute_percentiles(response_times, flow.response_time),
+        response_times=times,
+        slow=find_slow(response_times, times),
         queue_waits=compute_percentiles(queue_waits),
         routes=compute_routes(routes),
         code=code,

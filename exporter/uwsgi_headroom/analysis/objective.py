@@ -7,6 +7,7 @@ a month (The Site Reliability Workbook, chapter 5, "Alerting on SLOs").
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Literal
 
 from msgspec import Struct
@@ -33,20 +34,21 @@ _LEAST_VARIATION = 1.25
 _FEWEST_MINUTES, _GROUPS = 12, 6
 
 
-class Burn(Struct, frozen=True):
-    """The use of the error budget over a window. slow, waited, lost, refused: bad requests, and why."""
+class Burn(Struct, frozen=True, kw_only=True):
+    """The use of the error budget over the last `seconds`. slow, waited, lost, refused: bad requests, each counted
+    once. slow: they took longer in service than the threshold, or have already been in service for longer; waited: too
+    slow only together with their wait in the listen queue; lost: with their worker; refused: dropped at a full TCP
+    queue of this server. slow and waited are expected numbers. share: of bad requests; rate: how many times as fast as
+    the objective permits. share and rate are null below 100 requests."""
 
     seconds: float
-    """Its length."""
     requests: int
     slow: float
     lost: int
-    waited: float
-    refused: int
+    waited: float = 0.0
+    refused: int = 0
     share: float | None
-    """The share of bad requests; None with too few requests."""
     rate: float | None
-    """The burn rate; None with too few requests."""
 
 
 class LoadLimit(Struct, frozen=True):
@@ -57,36 +59,43 @@ class LoadLimit(Struct, frozen=True):
     """Whether it was seen; otherwise it did not cross up to this multiple."""
 
 
-class ObjectiveFigures(Struct, frozen=True):
-    """How an objective is kept."""
+class Objective(Struct, frozen=True, kw_only=True):
+    """The service level objective of the server: a share `objective` of the requests should finish within `threshold`
+    seconds. windows: the short one (5 minutes) and the long one (1 hour). level: how fast the error budget burns in all
+    windows, fast (at least 14.4 times) or slow (at least 6 times), else null. unjudged: why it is not judged, as a
+    sentence, else null. queue_wait: the mean wait in the listen queue over the window; the count of bad requests
+    includes it. load_multiple: at what multiple of the present load the 95th percentile crosses the threshold.
+    load_multiple_reached: whether the last hour had such a load; if not, load_multiple is the highest that it had, and
+    the percentile stayed below the threshold. Both are null if the last hour does not tell, as where the load
+    hardly varied."""
 
-    slo: Slo
-    windows: tuple[Burn, ...]
-    """The burn over BURN_WINDOWS, as far as history reaches."""
-    unjudged: str | None
-    """Why the objective is not judged, as a sentence, or None."""
-    load_limit: LoadLimit | None = None
-    """None unless the load varied enough."""
+    threshold: float
+    objective: float
+    windows: tuple[Burn, ...] = ()
+    level: Literal["fast", "slow"] | None = None
+    unjudged: str | None = None
+    queue_wait: float | None = None
+    load_multiple: float | None = None
+    load_multiple_reached: bool | None = None
 
-    @property
-    def level(self) -> Literal["fast", "slow"] | None:
-        """How fast the budget burns in every window; None if it is not judged, or kept."""
-        if self.unjudged or len(self.windows) < len(BURN_WINDOWS):
-            return None
-        # Before the history began, nothing is taken to have burnt.
-        rates = [
-            burn.rate * min(1.0, burn.seconds / asked)
-            for burn, asked in zip(self.windows, BURN_WINDOWS, strict=True)
-            if burn.rate is not None
-        ]
-        least = min(rates) if len(rates) == len(self.windows) else 0.0
-        return "fast" if least >= FAST_BURN else "slow" if least >= SLOW_BURN else None
+
+def find_level(windows: Sequence[Burn]) -> Literal["fast", "slow"] | None:
+    """How fast the budget burns in every window; None if one is missing, or if it is kept."""
+    # Before the history began, nothing is taken to have burnt.
+    pairs = zip_longest(windows, BURN_WINDOWS)
+    least = min(burn.rate * min(1.0, burn.seconds / asked) if burn and burn.rate else 0.0 for burn, asked in pairs)
+    return "fast" if least >= FAST_BURN else "slow" if least >= SLOW_BURN else None
 
 
 def judge_objective(
-    slo: Slo, windows: Sequence[SlowRequests], interval: float, load_limit: LoadLimit | None = None
-) -> ObjectiveFigures:
-    """Judge an objective from the requests of its windows, which end now. interval: seconds between two samples."""
+    slo: Slo,
+    windows: Sequence[SlowRequests],
+    interval: float,
+    load_limit: LoadLimit | None = None,
+    queue_wait: float | None = None,
+) -> Objective:
+    """Judge an objective from the requests of its windows, which end now. interval: seconds between two samples.
+    queue_wait: of the present window."""
     unjudged = None
     if slo.threshold < INTERVALS * interval * 0.9:
         unjudged = fill(UNJUDGED, {"interval": interval, "least": INTERVALS * interval})
@@ -96,8 +105,28 @@ def judge_objective(
         bad = each.slower + each.waited + each.lost + each.refused
         share = min(1.0, bad / requests) if requests >= FEWEST_REQUESTS else None
         rate = None if share is None else round(share / (1 - slo.objective), 9)  # 0.99 has no exact form
-        burns.append(Burn(each.seconds, requests, each.slower, each.lost, each.waited, each.refused, share, rate))
-    return ObjectiveFigures(slo, tuple(burns), unjudged, load_limit)
+        burns.append(
+            Burn(
+                seconds=each.seconds,
+                requests=requests,
+                slow=each.slower,
+                lost=each.lost,
+                waited=each.waited,
+                refused=each.refused,
+                share=share,
+                rate=rate,
+            )
+        )
+    return Objective(
+        threshold=slo.threshold,
+        objective=slo.objective,
+        windows=tuple(burns),
+        level=None if unjudged else find_level(burns),
+        unjudged=unjudged,
+        queue_wait=queue_wait,
+        load_multiple=load_limit.multiple if load_limit else None,
+        load_multiple_reached=load_limit.reached if load_limit else None,
+    )
 
 
 NOT_YET = "not judged yet"

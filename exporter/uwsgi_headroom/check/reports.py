@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.findings import first_act
+from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.request import WORST_FIRST, Threshold, Thresholds, find_worst
 from uwsgi_headroom.check.worker_table import render_plain
 from uwsgi_headroom.documents.lines import MATTERS, list_lines
-from uwsgi_headroom.documents.response_times import find_percentile
 from uwsgi_headroom.documents.schema import Finding, Line, Server
 from uwsgi_headroom.documents.sentences import (
     describe_code_line,

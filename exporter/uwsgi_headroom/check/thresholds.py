@@ -14,9 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.findings import SEVERITIES, Severity
+from uwsgi_headroom.analysis.percentiles import Percentile, find_percentile
 from uwsgi_headroom.check.request import UNSET, Threshold, Thresholds
 from uwsgi_headroom.config.slo import INTERVALS
-from uwsgi_headroom.documents.response_times import Percentile, find_percentile
 from uwsgi_headroom.documents.schema import Finding, Server
 from uwsgi_headroom.documents.sentences import describe_percentile, percentile_name
 from uwsgi_headroom.errors import ConfigError

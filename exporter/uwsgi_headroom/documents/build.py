@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding, collect_emperor_findings
+from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
 from uwsgi_headroom.analysis.wait_states import list_gaps
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, name_slots
@@ -21,7 +22,6 @@ from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections
 from uwsgi_headroom.documents.deploys import build_deploy
 from uwsgi_headroom.documents.lines import list_lines
-from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
 from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
 from uwsgi_headroom.documents.waits import build_code, build_routes, build_waits
@@ -160,9 +160,9 @@ def _add_figures(document: schema.Server, watch: Watch, figures: Figures) -> sch
         cpu=given(figures.cpu, lambda cpu: copy_fields(schema.Cpu, cpu, others_follow=follow)),
         routes=given(figures.routes, lambda routes: build_routes(routes, figures.server)),
         waits=given(figures.waits, lambda waits: build_waits(waits, figures.server.waits)),
-        response_times=given(figures.response_times, build_response_times),
-        queue_waits=given(figures.queue_waits, build_response_times),
-        objective=given(figures.objective, lambda objective: build_objective(objective, flow.queue_wait)),
+        response_times=figures.response_times,
+        queue_waits=figures.queue_waits,
+        objective=figures.objective,
         code=given(figures.code, lambda code: build_code(code, flow.response_time)),
     )
 

@@ -13,6 +13,7 @@ from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, S
 from uwsgi_headroom.analysis.deploys.sentence import describe, describe_usual
 from uwsgi_headroom.analysis.deploys.usual import DAYS, find_usual, is_usual
 from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.same_fields import copy_fields
@@ -142,7 +143,7 @@ def _build(
 
 def _build_side(side: Side | None, requests: int, seconds: float) -> DeploySide:
     flow = compute_flow(side.window) if side else None
-    known = side.response_times.percentiles.get(0.95) if side and side.response_times else None
+    known = find_percentile(side.response_times, 0.95) if side else None
     return DeploySide(
         requests=requests,
         seconds=seconds,

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from uwsgi_headroom.analysis.capacity import LIMITS
 from uwsgi_headroom.analysis.demand import write_at_once
 from uwsgi_headroom.analysis.littles_law import EMPTY, NOTICED
-from uwsgi_headroom.analysis.objective import FAST_BURN, NOT_YET
+from uwsgi_headroom.analysis.objective import FAST_BURN, NOT_YET, Burn
 from uwsgi_headroom.analysis.verdict import gives_out, usable_clause
 from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.documents.request_time import describe_destinations, describe_stuck, split_request_time
-from uwsgi_headroom.documents.response_times import Burn
 from uwsgi_headroom.documents.schema import Headroom, Line, Server, Socket, Threads, Tone
 from uwsgi_headroom.documents.sentences import (
     describe_first_act,

@@ -8,11 +8,12 @@ from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import Limit, OtherLimit
 from uwsgi_headroom.analysis.findings import Severity
+from uwsgi_headroom.analysis.objective import Objective
+from uwsgi_headroom.analysis.percentiles import Percentile, ResponseTimes
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
-from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
 from uwsgi_headroom.documents.waits import Code, Route, Waits
 from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.documents.workers import Worker

@@ -10,10 +10,10 @@ from statistics import median
 from typing import NamedTuple
 
 from uwsgi_headroom.analysis.findings import WAITED, first_act
-from uwsgi_headroom.analysis.percentiles import SHARES
+from uwsgi_headroom.analysis.objective import Burn, Objective
+from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.analysis.shortages import is_hardly_any_idle
 from uwsgi_headroom.documents.request_time import OUTSIDE
-from uwsgi_headroom.documents.response_times import Burn, Objective, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.documents.schema import Finding, Server
 from uwsgi_headroom.documents.waits import Code, CodeLine, Route
 from uwsgi_headroom.words.formats import code_place, counted, duration, percent, significant

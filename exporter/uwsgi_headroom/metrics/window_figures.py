@@ -56,7 +56,7 @@ def prometheus_duration(seconds: float) -> str:
 
 
 def _list_percentiles(times: ResponseTimes | None) -> dict[str, float | None]:
-    return {f"{100 * share:g}": each.seconds for share, each in times.percentiles.items()} if times else {}
+    return {f"{100 * each.share:g}": each.seconds for each in times.percentiles} if times else {}
 
 
 WINDOW: Rows[Figures] = {

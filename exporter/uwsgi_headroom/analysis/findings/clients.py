@@ -18,6 +18,7 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
 from uwsgi_headroom.analysis.log_words import LOG
+from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.history.counts import sum_if_all_known
@@ -185,7 +186,7 @@ def _shorten_queue(figures: Figures) -> int | None:
     """The size of a queue in which no request waits for longer than its client does; None if it is no shorter."""
     served, own = figures.flow.throughput or 0.0, figures.flow.response_time or 0.0
     limit, name = max([(each.limit or 0, name) for name, each in figures.server.queues.items()], default=(0, ""))
-    median = figures.queue_waits.percentiles.get(0.5) if figures.queue_waits and not is_tcp(name) else None
+    median = None if is_tcp(name) else find_percentile(figures.queue_waits, 0.5)
     patience = (median and median.seconds) or PATIENCE
     size = round(served * (TIMELY * patience - own))
     return size if 0 < size < limit else None

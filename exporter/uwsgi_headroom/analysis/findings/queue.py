@@ -13,6 +13,7 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
 from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.analysis.objective import SLOW_BURN, Burn
+from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.record import Backlog, is_tcp
 from uwsgi_headroom.words.formats import chosen, fine_percent, in_queue, percent
 from uwsgi_headroom.words.template import Facts, fill
@@ -189,7 +190,7 @@ def _wait(figures: Figures) -> Iterator[Finding]:
         yield NOTHING_COMPLETED.found(figures, socket=socket, waiting=flow.queue_length or 0, **advise(figures))
         return
     waits = figures.queue_waits if not socket and not flow.wait_is_floor else None
-    slowest = waits.percentiles.get(0.99) if waits else None
+    slowest = find_percentile(waits, 0.99)
     yield LONG_WAIT.found(
         figures,
         worse=waiting == "severe" and not waits_for_a_reload(figures),
@@ -228,8 +229,8 @@ def find_missed(figures: Figures) -> Iterator[Finding]:
         figures,
         _advise(figures, short) | {name: round(number) or None for name, number in _count(long).items()},
         worse=(min(rates) >= SLOW_BURN) + (objective.level == "fast"),
-        permitted=fine_percent(1 - objective.slo.objective),
-        threshold=chosen(objective.slo.threshold),
+        permitted=fine_percent(1 - objective.objective),
+        threshold=chosen(objective.threshold),
         requests=long.requests,
         long=long.seconds,
         share=long.share,

@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.destinations import find_own
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.analysis.percentiles import ResponseTimes
+from uwsgi_headroom.analysis.percentiles import ResponseTimes, find_percentile
 from uwsgi_headroom.analysis.shortages import LOCKED, tries_again
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.errors import HeadroomError
@@ -243,11 +243,11 @@ def describe_flow(flow: Flow, response_times: ResponseTimes | None, demand: Dema
     """The observation of a window. Raises CannotPredictError if no request was completed."""
     if not flow.requests or not flow.throughput:
         raise CannotPredictError("No request was completed, so there is nothing to predict from.")
-    known = response_times.percentiles if response_times else {}
+    p95 = find_percentile(response_times, 0.95)
     return Observed(
         throughput=flow.throughput,
         response_time=flow.response_time,
-        p95=known[0.95].seconds if 0.95 in known else None,
+        p95=p95.seconds if p95 else None,
         concurrency=flow.observed,
         requests=flow.requests,
         offered_at_least=(demand.at_once or 0.0) if demand.is_floor else None,

@@ -102,7 +102,7 @@ def _feel(merged: Sequence[Record], records: Sequence[Record]) -> Felt:
     the others."""
     times = [record for record in merged if record.response_times]
     found = compute_percentiles(merge_records(times).response_times) if times else None
-    named = {f"p{100 * share:g}": each.seconds for share, each in found.percentiles.items()} if found else {}
+    named = {f"p{100 * each.share:g}": each.seconds for each in found.percentiles} if found else {}
     return Felt(
         mean=divide_known(records, running_seconds, count_timed),
         percentiles={name: seconds for name, seconds in named.items() if seconds is not None},

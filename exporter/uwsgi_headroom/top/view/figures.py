@@ -8,8 +8,8 @@ from msgspec import Struct
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from uwsgi_headroom.analysis.percentiles import Percentile
 from uwsgi_headroom.check.narrow_figures import UNKNOWN
-from uwsgi_headroom.documents.response_times import Percentile
 from uwsgi_headroom.documents.sentences import describe_percentile
 from uwsgi_headroom.words import formats
 
