@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import Server as SimulatedServer
 from uwsgi_headroom.analysis.deploys import explanation
-from uwsgi_headroom.analysis.deploys.explanation import Part
-from uwsgi_headroom.analysis.deploys.judgement import Batch, Change, Judgement, Sides, judge
+from uwsgi_headroom.analysis.deploys.explanation import DeployPart
+from uwsgi_headroom.analysis.deploys.judgement import Batch, DeployChange, Judgement, Sides, judge
 from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room, describe_usual
 from uwsgi_headroom.analysis.deploys.spread import Side, compare, find_boundary, from_normal
 from uwsgi_headroom.analysis.deploys.usual import find_usual, is_usual
@@ -214,13 +214,17 @@ def test_the_function_in_which_a_part_grew():
 
 def test_the_sentence():
     """The first sentence names the change, its interval, what makes it up, and what the load would have made."""
-    parts = (Part("CPU", 0.05, 0.0768, "render", 0.021), Part("postgres", 0.02, 0.0312), Part("DNS", 0.01, 0.008))
+    parts = (
+        DeployPart("CPU", 0.05, 0.0768, "render", 0.021),
+        DeployPart("postgres", 0.02, 0.0312),
+        DeployPart("DNS", 0.01, 0.008),
+    )
     sentence = describe(judged(expected=1.02), "the reload at 14:02", 600, parts)
     assert sentence == (
         "Since the reload at 14:02 (10 min ago) a request takes 40 % longer (likely 31 to 49 %; 99 ms → 139 ms): "
         "CPU +27 ms (`render` +21 ms), postgres +11 ms; load alone would make +2.0 ms."
     )
-    cpu = judged(changes=(Change("cpu", 0.05, 0.0768, 0.31, 0.49, "worse"),))
+    cpu = judged(changes=(DeployChange("cpu", 0.05, 0.0768, 0.31, 0.49, "worse"),))
     assert describe(cpu, "the reload at 14:02", 600, parts).endswith("50 ms → 77 ms): `render` +21 ms.")
     assert describe(judged(status="same", bound=0.09), "the reload at 14:02", 600) == (
         "Since the reload at 14:02 (10 min ago) there is no change above 10 % in the time or CPU time of a request."

@@ -10,9 +10,10 @@ from tests.check.documents import busy_server
 from tests.check.test_check import clients
 from tests.support.exporter import Exporter, exporter, run
 from tests.support.real_uwsgi import uwsgi, wait_until
+from uwsgi_headroom.analysis.what_if.predict import PredictedLoad
 from uwsgi_headroom.check import command, reports
 from uwsgi_headroom.check.request import Request
-from uwsgi_headroom.documents.what_if import ModelCheck, PredictedLoad, PredictedSetting, WhatIf
+from uwsgi_headroom.documents.what_if import ModelCheck, PredictedSetting, WhatIf
 from uwsgi_headroom.errors import ConfigError
 
 

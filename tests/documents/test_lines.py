@@ -14,10 +14,11 @@ from tests.support.documents_with_times import (
     with_response_times,
     with_waits,
 )
-from uwsgi_headroom.analysis.capacity import OtherLimit
+from uwsgi_headroom.analysis.capacity import CpuShares, OtherLimit
+from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.documents.lines import list_lines
-from uwsgi_headroom.documents.schema import Balance, Cpu, Finding, Harm, Identity, Line, Memory, Server
-from uwsgi_headroom.documents.waits import Destination, Route
+from uwsgi_headroom.documents.schema import Balance, Finding, Harm, Identity, Line, Memory, Server
+from uwsgi_headroom.documents.waits import Route
 
 SERVER = busy_server()
 (SOCKET,) = SERVER.sockets
@@ -52,8 +53,8 @@ def queue(**changes: object) -> Server:
 EXPORT = Route(route="POST /export", threads=4.9, share=0.61, in_service=5, oldest_seconds=42.0)
 ORDER = Route(route="GET /orders/{id}", threads=1.6, share=0.2, in_service=0, oldest_seconds=None)
 OTHER = Route(route="other", threads=0.1, share=0.01, in_service=0, oldest_seconds=None)
-POSTGRES = Destination(
-    state="backend", name="postgres", address="10.0.0.5:5432", threads=4.1, per_request=0.041, connecting=0.0
+POSTGRES = DestinationFigures(
+    state="backend", name="postgres", address="10.0.0.5:5432", threads=4.1, share=0.5, per_request=0.041, connecting=0.0
 )
 BALANCE = Balance(
     active=4,
@@ -216,7 +217,9 @@ TEXTS = [
     ),
     (
         replace(
-            SERVER, host=replace(SERVER.host, cpus=2.0), cpu=Cpu(own=0.46, idle=1.4, others=0.14, others_follow=None)
+            SERVER,
+            host=replace(SERVER.host, cpus=2.0),
+            cpu=CpuShares(own=0.46, idle=1.4, others=0.14),
         ),
         "cpu",
         "1.40 of 2 idle, 0.46 used by the workers, 0.14 by other programs",

@@ -21,15 +21,16 @@ from tests.support.documents_with_times import (
 )
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
+from uwsgi_headroom.analysis.destinations import DestinationFigures
+from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.percentiles import Percentile
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.documents.deploys import Comparison, Times, compare_times
 from uwsgi_headroom.documents.history import ResponseTimeHistory
 from uwsgi_headroom.documents.request_time import describe_destinations, split_request_time
-from uwsgi_headroom.documents.schema import Flow
 from uwsgi_headroom.documents.sentences import describe_percentile, list_percentiles
-from uwsgi_headroom.documents.waits import Destination, Waits
+from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.words.states import WAITS
@@ -288,11 +289,12 @@ def outside(*found: tuple[str, str, str, float], throughput: float | None = 100.
     threads = sum(each[3] for each in found)
     section = waits({"backend": threads}, throughput=throughput)
     destinations = [
-        Destination(
+        DestinationFigures(
             state=state,
             name=name,
             address=address,
             threads=number,
+            share=0.5,
             per_request=number / throughput if throughput else None,
             connecting=0.0,
         )

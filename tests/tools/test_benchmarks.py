@@ -37,26 +37,27 @@ from tools.bench.ramp import (
     report,
 )
 from uwsgi_headroom.analysis.what_if.measured import Setting
-from uwsgi_headroom.analysis.what_if.predict import AtLoad, Prediction
+from uwsgi_headroom.analysis.what_if.predict import PredictedLoad, Prediction
 from uwsgi_headroom.config.defaults import SIZE_CAP
 
 TRUTH = model.Truth(throughput=100.0, service=0.1, total=0.1, other_programs=0.25)
 
 
 def _row(load: float | None, most: float, time: float | None) -> Row:
-    at = AtLoad(
+    at = PredictedLoad(
         load=1.0,
         throughput=50.0,
         sustained=time is not None,
         response_time=time,
         queue_wait=None if time is None else 0.0,
+        total_time=time,
         threads=0.5,
         interpreters=0.5,
         cpu=0.5,
         lock=0.0,
     )
     predicted = Prediction(
-        setting=Setting(8, 4), most_throughput=most, limit="threads", at=(at,), memory=None, fits=None
+        setting=Setting(8, 4), most_throughput=most, limit="threads", loads=(at,), memory=None, fits=None
     )
     return Row("mix", Setting(8, 4), load, TRUTH, predicted)
 

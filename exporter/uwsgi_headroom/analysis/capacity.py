@@ -196,14 +196,17 @@ def usable_beside_others(cpu: CpuShares, usable: float) -> float:
 
 
 class CpuShares(Struct, frozen=True, gc=False):
-    """CPUs used by the server's workers, idle, and used by others (None: unknown)."""
+    """The CPUs that the server can use, over the window. own: used by its workers and the processes they waited for;
+    idle: unused; others: used by other programs, null if unknown. others_follow: whether the use by others grows with
+    the server's requests, null if the last hour is not conclusive."""
 
     own: float
     idle: float
     others: float | None
+    others_follow: bool | None = None
 
 
-def compute_shares(cpu: CpuWindow | None) -> CpuShares | None:
+def compute_shares(cpu: CpuWindow | None, others_follow: bool | None = None) -> CpuShares | None:
     """The mean CPU use in a window; None if unknown."""
     if cpu is None or not cpu.measured_seconds:
         return None
@@ -212,6 +215,7 @@ def compute_shares(cpu: CpuWindow | None) -> CpuShares | None:
         own=cpu.own_seconds / cpu.measured_seconds,
         idle=cpu.idle_seconds / cpu.measured_seconds,
         others=None if others is None else others / cpu.measured_seconds,
+        others_follow=others_follow,
     )
 
 

@@ -12,9 +12,16 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.backends import BackendSlices, Saturation, find_saturated
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, compute_headroom, compute_shares
-from uwsgi_headroom.analysis.demand import Demand, compute_demand, find_longest_wait
+from uwsgi_headroom.analysis.demand import Demand, compute_demand, count_refused, find_longest_wait
 from uwsgi_headroom.analysis.destinations import DestinationFigures
-from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio, shows_a_limit, waits_beside_free
+from uwsgi_headroom.analysis.littles_law import (
+    Flow,
+    compute_flow,
+    judge_waiting,
+    ratio,
+    shows_a_limit,
+    waits_beside_free,
+)
 from uwsgi_headroom.analysis.locks import LockFigures, compute_lock, compute_pool
 from uwsgi_headroom.analysis.objective import Objective
 from uwsgi_headroom.analysis.percentiles import ResponseTimes, Slow, compute_percentiles, find_slow
@@ -128,10 +135,13 @@ def compute_figures(  # noqa: PLR0913 - each is known or unknown by itself
         window = replace(window, workers=tuple(known), cpu=None)
     presence = _find_presence(window, workers)
     ceiling = count_ceiling(workers, presence)
-    flow, balance, cpu = compute_flow(window, server.queues), compute_balance(window), compute_shares(window.cpu)
+    flow, balance = compute_flow(window, server.queues), compute_balance(window)
+    cpu = compute_shares(window.cpu, others_follow)
     handlers = mean_handlers(window, server)
     serving = ceiling and max(1, round(ceiling - handlers))
     demand = compute_demand(window, server, flow, serving)
+    waiting = judge_waiting(find_longest_wait(flow, demand.by_socket)[0])
+    flow = replace(flow, waiting=waiting, refused=count_refused(window, server.queues))
     ages = [age for worker in workers for age in worker.ages.values() if age is not None]
     stuck = [min(1.0, age / seconds) for age in ages if age >= stuck_seconds] if seconds else []
     stuck_threads = sum(stuck) if len(stuck) > count_websockets(server) else 0.0

@@ -13,11 +13,13 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from uwsgi_headroom.analysis.deploys.explanation import DeployPart
+from uwsgi_headroom.analysis.deploys.judgement import DeployChange
 from uwsgi_headroom.check.exporter_client import ApiError, ExporterPage, get_document, parse_page
 from uwsgi_headroom.config.defaults import LISTEN_ADDRESS
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.documents.deploys import Comparison, DeployChange, DeployPart
+from uwsgi_headroom.documents.deploys import Comparison
 from uwsgi_headroom.documents.schema import Server, Servers
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.source import Http, parse_address

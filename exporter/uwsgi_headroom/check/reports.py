@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.findings import first_act
 from uwsgi_headroom.analysis.percentiles import find_percentile
+from uwsgi_headroom.analysis.what_if.predict import PredictedLoad
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.request import WORST_FIRST, Threshold, Thresholds, find_worst
 from uwsgi_headroom.check.worker_table import render_plain
@@ -37,7 +38,7 @@ from uwsgi_headroom.documents.sentences import (
     write_moment,
 )
 from uwsgi_headroom.documents.waits import Code, CodeLine
-from uwsgi_headroom.documents.what_if import PredictedLoad, PredictedSetting, WhatIf
+from uwsgi_headroom.documents.what_if import PredictedSetting, WhatIf
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.words.formats import amount, byte_size, counted, factor, fit_duration, percent, rate
 from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS

@@ -149,15 +149,15 @@ def _add_reading(
 
 
 def _add_figures(document: schema.Server, watch: Watch, figures: Figures) -> schema.Server:
-    flow, follow = figures.flow, watch.other_programs.others_follow
+    flow = figures.flow
     return replace(
         document,
         window=copy_fields(schema.Window, figures.window),
         headroom=sections.build_headroom(figures.headroom, figures.usable),
-        flow=sections.build_flow(figures),
+        flow=figures.flow,
         occupancy=sections.build_occupancy(figures.window),
         balance=sections.build_balance(figures.balance),
-        cpu=given(figures.cpu, lambda cpu: copy_fields(schema.Cpu, cpu, others_follow=follow)),
+        cpu=figures.cpu,
         routes=given(figures.routes, lambda routes: build_routes(routes, figures.server)),
         waits=given(figures.waits, lambda waits: build_waits(waits, figures.server.waits)),
         response_times=figures.response_times,

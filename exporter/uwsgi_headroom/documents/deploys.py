@@ -8,8 +8,8 @@ from time import localtime, strftime
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.deploys.explanation import Part, Side, expect_time, list_parts, list_routes
-from uwsgi_headroom.analysis.deploys.judgement import Batch, Judgement, Sides, State, Status, Subject, judge
+from uwsgi_headroom.analysis.deploys.explanation import DeployPart, Side, expect_time, list_parts, list_routes
+from uwsgi_headroom.analysis.deploys.judgement import Batch, DeployChange, Judgement, Sides, Status, judge
 from uwsgi_headroom.analysis.deploys.sentence import describe, describe_usual
 from uwsgi_headroom.analysis.deploys.usual import DAYS, find_usual, is_usual
 from uwsgi_headroom.analysis.littles_law import compute_flow
@@ -26,30 +26,6 @@ _MOST_PARTS = 8
 
 LONGEST_COMPARED = 30 * 86_400.0
 """Seconds, the most on a side of a comparison."""
-
-
-class DeployChange(Struct, frozen=True, kw_only=True):
-    """One quantity before and after: seconds per request (time, cpu), errors per request, or bytes a second of a mean
-    worker (memory). low, high: the bounds of the change, for time and cpu as a fraction of `before`, else in the same
-    unit. state: whether it is certain."""
-
-    subject: Subject
-    before: float
-    after: float
-    low: float
-    high: float
-    state: State
-
-
-class DeployPart(Struct, frozen=True, kw_only=True):
-    """Seconds of a mean request before and after: of what it waits for, of a backend, or of a route. function: the one
-    with most of the change, function_growth: by how many seconds; empty and 0 where that is not known."""
-
-    name: str
-    before: float
-    after: float
-    function: str = ""
-    function_growth: float = 0.0
 
 
 class DeploySide(Struct, frozen=True, kw_only=True):
@@ -117,14 +93,13 @@ def _build(
     reloads: int,
     sentence: str,
     sides: tuple[Side | None, Side | None],
-    parts: tuple[Sequence[Part], Sequence[Part]],
+    parts: tuple[Sequence[DeployPart], Sequence[DeployPart]],
     *,
     is_over: bool,
 ) -> Deploy:
     before, after = (
         _build_side(side, judgement.requests[place], judgement.seconds[place]) for place, side in enumerate(sides)
     )
-    reasons, routes = (tuple(DeployPart(**part._asdict()) for part in each[:_MOST_PARTS]) for each in parts)
     return copy_fields(
         Deploy,
         judgement,
@@ -134,10 +109,9 @@ def _build(
         sentence=sentence,
         before=before,
         after=after,
-        changes=tuple(copy_fields(DeployChange, change) for change in judgement.changes),
         is_over=is_over,
-        parts=reasons,
-        routes=routes,
+        parts=tuple(parts[0][:_MOST_PARTS]),
+        routes=tuple(parts[1][:_MOST_PARTS]),
     )
 
 
@@ -207,8 +181,8 @@ async def compare_times(watch: Watch, clock: Clock, times: Times) -> Comparison:
         sides = await _read_file(watch.writer.path, watch.name, now, times, end)
     (before, explains_before), (after, explains_after) = sides
     expected, overloaded = 1.0, False
-    parts: tuple[Part, ...] = ()
-    routes: tuple[Part, ...] = ()
+    parts: tuple[DeployPart, ...] = ()
+    routes: tuple[DeployPart, ...] = ()
     if explains_before and explains_after:
         expected = expect_time(explains_before.window, explains_after.window)
         parts, routes = list_parts(explains_before, explains_after), list_routes(explains_before, explains_after)

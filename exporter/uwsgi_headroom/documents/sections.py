@@ -12,9 +12,8 @@ from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law
 from uwsgi_headroom.analysis.bottlenecks import connections_hold_threads
 from uwsgi_headroom.analysis.capacity import count_more_workers
-from uwsgi_headroom.analysis.demand import count_refused, was_full
+from uwsgi_headroom.analysis.demand import was_full
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.analysis.worker_states import count_harmful_now
 from uwsgi_headroom.config.servers import printable_name
@@ -40,16 +39,6 @@ def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema
         by_limit=schema.Limits(**{limit: headroom.by_limit.get(limit) for limit in get_args(capacity.Limit)}),
         usable=given(usable, lambda known: known.factor),
         usable_first=given(usable, lambda known: known.first),
-    )
-
-
-def build_flow(figures: Figures) -> schema.Flow:
-    """Build the section about throughput, times and concurrency of requests."""
-    return copy_fields(
-        schema.Flow,
-        figures.flow,
-        waiting=judge_waiting(figures.longest_wait[0]),
-        refused=count_refused(figures.window, figures.server.queues),
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 from msgspec import Struct
 
+from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.routes import RouteFigures, find_ages, oldest
 from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.history.window import CodeWindow, LineUse
@@ -34,20 +34,6 @@ class Backend(Struct, frozen=True, kw_only=True):
     per_request: float | None
 
 
-class Destination(Struct, frozen=True, kw_only=True):
-    """What threads wait for outside of the server. state: of these threads; name: the one in the configuration, or of
-    the service with that well-known port or socket; empty if neither is known. address: `10.0.0.5:5432` or the path of
-    a UNIX socket, empty if it is not known or if there are several; threads, per_request: as in `WaitState`;
-    connecting: the part of the time in which the connection was not made yet."""
-
-    state: Literal["backend", "dns"]
-    name: str
-    address: str
-    threads: float
-    per_request: float | None
-    connecting: float
-
-
 class Waits(Struct, frozen=True, kw_only=True):
     """What requests spend their time on, over the window. states: those that were seen, most threads first; total: the
     sum of their threads, which is the observed concurrency but for the disagreement; disagreement: mean difference, in
@@ -62,7 +48,7 @@ class Waits(Struct, frozen=True, kw_only=True):
     disagreement: float
     stuck: float = 0.0
     lasting: float = 0.0
-    destinations: tuple[Destination, ...] = ()
+    destinations: tuple[DestinationFigures, ...] = ()
 
 
 def build_waits(waits: WaitFigures, now: WaitsNow | None) -> Waits:
@@ -88,7 +74,7 @@ def build_waits(waits: WaitFigures, now: WaitsNow | None) -> Waits:
         disagreement=waits.disagreement,
         stuck=waits.stuck,
         lasting=waits.lasting,
-        destinations=tuple(copy_fields(Destination, each) for each in waits.destinations),
+        destinations=waits.destinations,
     )
 
 

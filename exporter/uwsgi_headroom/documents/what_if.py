@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.analysis.what_if import predict
 from uwsgi_headroom.analysis.what_if.measured import Measured
-from uwsgi_headroom.analysis.what_if.predict import Check, Prediction, Resource
+from uwsgi_headroom.analysis.what_if.predict import Check, PredictedLoad, Prediction, Resource
 from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.words.formats import amount, byte_size, counted, duration, percent
 
@@ -68,26 +68,6 @@ class PredictedSetting(Struct, frozen=True, kw_only=True):
     memory_sentence: str | None
 
 
-class PredictedLoad(Struct, frozen=True, kw_only=True):
-    """A setting under one load. load: as a multiple of the peak; throughput: the requests per second that arrive.
-    sustained: whether it serves them all; if not, times are null, because the queue grows without end; they are null
-    too if `peak_is_floor`, because more requests would arrive. response_time: mean time in service; queue_wait: mean
-    time in the listen queue; total_time: both together. threads, interpreters, cpu, lock: utilization, 0 to 1, of the
-    threads, the interpreter locks, the CPUs (with the use by other programs) and the locks of the application; if the
-    load is not sustained, at the highest throughput."""
-
-    load: float
-    throughput: float
-    sustained: bool
-    response_time: float | None
-    queue_wait: float | None
-    total_time: float | None
-    threads: float
-    interpreters: float
-    cpu: float
-    lock: float = 0.0
-
-
 def build_what_if(name: str, time: float, seconds: float, result: predict.WhatIf) -> WhatIf:
     """Build the document. time: epoch seconds; seconds: the length of the window."""
     measured = result.measured
@@ -127,7 +107,6 @@ def _build_setting(prediction: Prediction, measured: Measured) -> PredictedSetti
         processes=prediction.setting.processes,
         threads=prediction.setting.threads,
         is_observed=prediction.setting == measured.setting,
-        loads=tuple(copy_fields(PredictedLoad, at) for at in prediction.at),
         memory_sentence=describe_memory(prediction, measured),
     )
 

@@ -16,7 +16,7 @@ from time import localtime, strftime
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.deploys.explanation import Part, Side, expect_time, list_parts, list_routes
+from uwsgi_headroom.analysis.deploys.explanation import DeployPart, Side, expect_time, list_parts, list_routes
 from uwsgi_headroom.analysis.deploys.judgement import LEAST_AFTER, SUBJECTS, Batch, Judgement, Sides, Subject, judge
 from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
 from uwsgi_headroom.analysis.littles_law import compute_flow
@@ -170,8 +170,8 @@ class WatchedDeploy(Struct):
     start: Start
     after: Batches = field(default_factory=Batches)
     judgement: Judgement = field(default_factory=lambda: Judgement("early"))
-    parts: tuple[Part, ...] = ()
-    routes: tuple[Part, ...] = ()
+    parts: tuple[DeployPart, ...] = ()
+    routes: tuple[DeployPart, ...] = ()
     explains_after: Side | None = None
     reported: str = ""
     """The last status that the journal has."""

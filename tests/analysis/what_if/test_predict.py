@@ -95,7 +95,7 @@ def test_a_server_with_known_demands(setting, *, waits):
     load = 0.7 * most / measured.window.throughput
     (prediction,) = _predict(measured, setting, load=load).predictions
     truth = _real(WORK, setting, load * measured.window.throughput)
-    (at,) = prediction.at
+    (at,) = prediction.loads
     assert prediction.most_throughput == pytest.approx(most, rel=0.05)
     assert at.sustained
     assert at.response_time == pytest.approx(fmean(truth.service), rel=0.06)
@@ -163,7 +163,7 @@ def test_what_limits_a_setting(setting, limit, most):
     """One worker is limited by its interpreter, many by the CPUs, and few threads by themselves. No times are given
     where the queue would grow without end, and no figure is infinite."""
     (prediction,) = _predict(_measured(), setting, load=1.2).predictions
-    (at,) = prediction.at
+    (at,) = prediction.loads
     assert (prediction.limit, prediction.most_throughput) == (limit, pytest.approx(most, rel=0.1))
     assert at.sustained == (most > 1.2 * 60)
     assert at.sustained or (at.response_time, at.queue_wait, at.total_time) == (None, None, None)
@@ -235,7 +235,7 @@ def test_strange_measurements_give_finite_figures(change):
     result = predict_settings(replace(PLAIN, **change), [Setting(4, 1)])
     for prediction in (result.today, *result.predictions):
         assert 0 < prediction.most_throughput < inf
-        for at in prediction.at:
+        for at in prediction.loads:
             assert all(0 <= use <= 1 for use in (at.threads, at.interpreters, at.cpu, at.lock))
             assert at.response_time is None or 0 < at.response_time < inf
 
@@ -396,7 +396,7 @@ def test_no_time_is_promised_at_a_load_that_was_cut_off(window, peak):
     result = predict_settings(_sleeping(window, peak), [Setting(2, 8)])
     (prediction,) = result.predictions
     assert prediction.most_throughput == pytest.approx(80, rel=0.02)
-    for at in prediction.at:
+    for at in prediction.loads:
         times = (at.response_time, at.queue_wait) if is_floor else ()
         assert (at.sustained, *times) == (True, *[None for _ in times])
         assert at.total_time == (None if is_floor else pytest.approx(0.2, rel=0.05))

@@ -21,9 +21,10 @@ from tests.support.documents_with_times import (
 )
 from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
+from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import Line, Server
-from uwsgi_headroom.documents.waits import Destination, Waits
+from uwsgi_headroom.documents.waits import Waits
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.top.feeds import NO_TREND, ResponseTimes, Trend
 from uwsgi_headroom.top.navigation import Navigation
@@ -154,8 +155,14 @@ def test_no_line_without_the_section():
 
 def test_what_requests_wait_for_outside_is_named():
     """A line below the bar at 80 columns by 24 lines, which any address fits."""
-    destination = Destination(
-        state="backend", name="postgres", address="10.0.0.5:5432", threads=4.1, per_request=0.041, connecting=0.0
+    destination = DestinationFigures(
+        state="backend",
+        name="postgres",
+        address="10.0.0.5:5432",
+        threads=4.1,
+        share=0.5,
+        per_request=0.041,
+        connecting=0.0,
     )
     server = with_waits(hot(), replace(KNOWN_WAITS, destinations=(destination,)))
     shown = lines(screen_model(server), AT_IT, 80, 24)

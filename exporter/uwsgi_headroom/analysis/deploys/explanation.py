@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
 from uwsgi_headroom.analysis.percentiles import ResponseTimes
@@ -22,14 +22,14 @@ _MOST_OF_PART = 0.5
 """The least share of a part's growth that a function makes which is named."""
 
 
-class Part(NamedTuple):
-    """A part of a mean request, in seconds before and after: what it waits for, or its route."""
+class DeployPart(Struct, frozen=True):
+    """Seconds of a mean request before and after: of what it waits for, of a backend, or of a route. function: the one
+    with most of the change, function_growth: by how many seconds; empty and 0 where that is not known."""
 
     name: str
     before: float
     after: float
     function: str = ""
-    """In which most of its growth is, if the code was looked at on both sides."""
     function_growth: float = 0.0
 
     @property
@@ -55,14 +55,14 @@ class Side(Struct, frozen=True):
         return (ratio(self.window.full_seconds, self.window.observed_seconds) or 0.0) >= FULL
 
 
-def list_parts(before: Side, after: Side) -> tuple[Part, ...]:
+def list_parts(before: Side, after: Side) -> tuple[DeployPart, ...]:
     """What a mean request spends its time on, the part that changed most first; empty if it is not known."""
     functions = _find_functions(before), _find_functions(after)
     parts = _compare(_find_parts(before.window), _find_parts(after.window))
     return tuple(_name_function(part, *functions) for part in parts)
 
 
-def list_routes(before: Side, after: Side) -> tuple[Part, ...]:
+def list_routes(before: Side, after: Side) -> tuple[DeployPart, ...]:
     """By how much each route adds to the time of a mean request; empty where routes are off."""
 
     def find(side: Side) -> dict[str, float]:
@@ -73,10 +73,10 @@ def list_routes(before: Side, after: Side) -> tuple[Part, ...]:
     return _compare(find(before), find(after))
 
 
-def _compare(before: dict[str, float], after: dict[str, float]) -> tuple[Part, ...]:
+def _compare(before: dict[str, float], after: dict[str, float]) -> tuple[DeployPart, ...]:
     if not before or not after:
         return ()
-    parts = [Part(name, before.get(name, 0.0), after.get(name, 0.0)) for name in {**before, **after}]
+    parts = [DeployPart(name, before.get(name, 0.0), after.get(name, 0.0)) for name in {**before, **after}]
     return tuple(sorted(parts, key=lambda part: -abs(part.growth)))
 
 
@@ -106,7 +106,9 @@ def _find_functions(side: Side) -> dict[tuple[str, str], float]:
     return seconds
 
 
-def _name_function(part: Part, before: Mapping[tuple[str, str], float], after: Mapping[tuple[str, str], float]) -> Part:
+def _name_function(
+    part: DeployPart, before: Mapping[tuple[str, str], float], after: Mapping[tuple[str, str], float]
+) -> DeployPart:
     """The part with the function in which most of its growth is; one that makes less than half of it is not named."""
     growths = {
         function: after.get((name, function), 0.0) - before.get((name, function), 0.0)
@@ -116,7 +118,7 @@ def _name_function(part: Part, before: Mapping[tuple[str, str], float], after: M
     function = max(growths, key=lambda each: growths[each] * (1 if part.growth > 0 else -1), default="")
     if not before or not after or not function or growths[function] / (part.growth or 1.0) < _MOST_OF_PART:
         return part
-    return part._replace(function=function, function_growth=growths[function])
+    return replace(part, function=function, function_growth=growths[function])
 
 
 _CONTENDED: tuple[State, ...] = ("cpu_wait", "interpreter_lock")
@@ -146,6 +148,6 @@ def expect_time(before: Window, after: Window) -> float:
     return max(0.1, factor)
 
 
-def name_growth(parts: Sequence[Part], change: float, most: int = 3) -> list[Part]:
+def name_growth(parts: Sequence[DeployPart], change: float, most: int = 3) -> list[DeployPart]:
     """The parts that make up a change of so many seconds, most first: those that are at least a tenth of it."""
     return [part for part in parts if part.growth * change > 0 and abs(part.growth) >= 0.1 * abs(change)][:most]

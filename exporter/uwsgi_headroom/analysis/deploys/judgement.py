@@ -85,9 +85,10 @@ Status = Literal["worse", "better", "same", "early", "unknown"]
 """same: changes above `Judgement.bound` are excluded. early: more requests are needed. unknown: see `reason`."""
 
 
-class Change(Struct, frozen=True):
-    """One quantity on both sides. before, after: seconds per request, errors per request, or bytes a second of a mean
-    worker. low, high: what the change is between; of times in parts of `before`, else in the quantity's own unit."""
+class DeployChange(Struct, frozen=True):
+    """One quantity before and after: seconds per request (time, cpu), errors per request, or bytes a second of a mean
+    worker (memory). low, high: the bounds of the change, for time and cpu as a fraction of `before`, else in the same
+    unit. state: whether it is certain."""
 
     subject: Subject
     before: float
@@ -101,7 +102,7 @@ class Judgement(Struct, frozen=True):
     """What a deploy changed. requests, seconds: before and after. expected: the factor of time by the load alone."""
 
     status: Status
-    changes: tuple[Change, ...] = ()
+    changes: tuple[DeployChange, ...] = ()
     requests: tuple[int, int] = (0, 0)
     seconds: tuple[float, float] = (0.0, 0.0)
     expected: float = 1.0
@@ -111,12 +112,12 @@ class Judgement(Struct, frozen=True):
     """About how many requests after the deploy exclude a change of ENOUGH; None if no number does."""
     reason: str = ""
 
-    def of(self, subject: Subject) -> Change | None:
+    def of(self, subject: Subject) -> DeployChange | None:
         """The change of a quantity; None if it is not known."""
         return next((change for change in self.changes if change.subject == subject), None)
 
     @property
-    def worse(self) -> tuple[Change, ...]:
+    def worse(self) -> tuple[DeployChange, ...]:
         return tuple(change for change in self.changes if change.state == "worse")
 
 
@@ -239,7 +240,7 @@ def is_like_load(before: Sides, after: Sides) -> bool:
     return before.load <= LIKE_LOAD * after.load and after.load <= LIKE_LOAD * before.load
 
 
-def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: float) -> Change | None:
+def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: float) -> DeployChange | None:
     if subject == "memory":
         return _judge_memory(before, after)
     if after.seconds < LEAST_AFTER or after.requests < FEWEST_REQUESTS:
@@ -259,7 +260,7 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: floa
             state = "worse"
         elif high < 0 and -difference.estimate >= SMALLEST[subject]:
             state = "better"
-        return Change(subject, one.ratio, other.ratio, low, high, state)
+        return DeployChange(subject, one.ratio, other.ratio, low, high, state)
     least = log(1 + SMALLEST[subject])
     more, less = max(0.0, allowed), min(0.0, allowed)
     if is_like_load(before, after):
@@ -267,10 +268,10 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: floa
             state = "worse"
         elif high < less and less - difference.estimate >= least:
             state = "better"
-    return Change(subject, one.ratio, other.ratio, expm1(low), expm1(high), state)
+    return DeployChange(subject, one.ratio, other.ratio, expm1(low), expm1(high), state)
 
 
-def _judge_memory(before: Sides, after: Sides) -> Change | None:
+def _judge_memory(before: Sides, after: Sides) -> DeployChange | None:
     """The steady growth of a mean worker's memory, which besides fills up with the logarithm of its age."""
     one, first, later = before.of("memory"), after.half(0).of("memory"), after.half(1).of("memory")
     difference = compare(one, later) if one and later else None
@@ -285,7 +286,7 @@ def _judge_memory(before: Sides, after: Sides) -> Change | None:
     margin = from_normal(boundary, difference.freedom) * error
     low, high = steady - one.ratio - margin, steady - one.ratio + margin
     is_worse = low > 0 and steady - one.ratio >= _LEAST_GROWTH
-    return Change("memory", one.ratio, steady, low, high, "worse" if is_worse else "unclear")
+    return DeployChange("memory", one.ratio, steady, low, high, "worse" if is_worse else "unclear")
 
 
 def _find_needed(subject: Subject, before: Sides, after: Sides) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil
 
-from uwsgi_headroom.analysis.deploys.explanation import Part, Side, name_growth
-from uwsgi_headroom.analysis.deploys.judgement import Change, Judgement
+from uwsgi_headroom.analysis.deploys.explanation import DeployPart, Side, name_growth
+from uwsgi_headroom.analysis.deploys.judgement import DeployChange, Judgement
 from uwsgi_headroom.analysis.deploys.usual import DAYS, UsualTime, is_usual
 from uwsgi_headroom.words.formats import duration, factor, percent, short_function, signed_duration
 from uwsgi_headroom.words.states import WAITS
@@ -45,7 +45,7 @@ USUAL = (
 _LONGER, _SHORTER = {"time": "longer", "cpu": "more CPU time"}, {"time": "less", "cpu": "less CPU time"}
 
 
-def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequence[Part] = ()) -> str:
+def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequence[DeployPart] = ()) -> str:
     """What a deploy changed. since: such as `the reload at 14:02`; ago: seconds since then, or None."""
     opening = fill(SINCE, {"since": since, "ago": ago is not None and duration(max(1.0, ago))})
     if judgement.status == "unknown":
@@ -84,7 +84,7 @@ def _too_early(judgement: Judgement) -> str:
     return fill(OF_ABOUT, {"done": done, "needed": ceil(needed / unit) * unit})
 
 
-def _describe_change(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
+def _describe_change(change: DeployChange, judgement: Judgement, parts: Sequence[DeployPart]) -> str:
     facts: Facts = {"before": change.before, "after": change.after, "growth": 60 * change.after}
     if change.subject in ("memory", "errors"):
         return fill(MEMORY if change.subject == "memory" else ERRORS, facts)
@@ -103,19 +103,19 @@ def _describe_change(change: Change, judgement: Judgement, parts: Sequence[Part]
     )
 
 
-def _explain_time(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
+def _explain_time(change: DeployChange, judgement: Judgement, parts: Sequence[DeployPart]) -> str:
     reasons = [", ".join(fill(PART, _describe(part)) for part in name_growth(parts, change.after - change.before))]
     if abs(judgement.expected - 1) >= _NOTED:
         reasons.append(f"load alone would make {signed_duration((judgement.expected - 1) * change.before)}")
     return "; ".join(filter(None, reasons))
 
 
-def _describe(part: Part) -> Facts:
+def _describe(part: DeployPart) -> Facts:
     growths = {"growth": signed_duration(part.growth), "of_function": signed_duration(part.function_growth)}
     return {"name": part.name, "function": short_function(part.function), **growths}
 
 
-def _name_cpu(change: Change, judgement: Judgement, parts: Sequence[Part]) -> str:
+def _name_cpu(change: DeployChange, judgement: Judgement, parts: Sequence[DeployPart]) -> str:
     """The function in which the CPU time changed; empty if it is not known, or the parts of the time name it."""
     if any(each.subject == "time" and each.state == change.state for each in judgement.changes):
         return ""

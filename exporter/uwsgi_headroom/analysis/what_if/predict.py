@@ -14,7 +14,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
-from uwsgi_headroom.analysis.littles_law import add_wait
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.repairman import Model, Times, find_times, flow_equivalent
 from uwsgi_headroom.analysis.what_if.cautions import list_cautions
@@ -24,28 +23,24 @@ from uwsgi_headroom.record import State
 Resource = Literal["threads", "interpreters", "cpu", "lock"]
 
 
-class AtLoad(Struct, frozen=True, kw_only=True):
-    """A setting under one load. threads, interpreters, cpu, lock: the fraction of each in use, 0 to 1."""
+class PredictedLoad(Struct, frozen=True, kw_only=True):
+    """A setting under one load. load: as a multiple of the peak; throughput: the requests per second that arrive.
+    sustained: whether it serves them all; if not, times are null, because the queue grows without end; they are null
+    too if `peak_is_floor`, because more requests would arrive. response_time: mean time in service; queue_wait: mean
+    time in the listen queue; total_time: both together. threads, interpreters, cpu, lock: utilization, 0 to 1, of the
+    threads, the interpreter locks, the CPUs (with the use by other programs) and the locks of the application; if the
+    load is not sustained, at the highest throughput."""
 
     load: float
-    """As a multiple of the peak."""
     throughput: float
-    """The requests per second that arrive."""
     sustained: bool
-    """Whether the setting serves all of them. If not, or if more was offered than was completed, no times are given."""
     response_time: float | None = None
-    """Mean seconds in service."""
     queue_wait: float | None = None
-    """Mean seconds in the listen queue."""
+    total_time: float | None = None
     threads: float
     interpreters: float
     cpu: float
-    lock: float
-
-    @property
-    def total_time(self) -> float | None:
-        """Mean seconds from the arrival in the listen queue to the response."""
-        return add_wait(self.response_time, self.queue_wait)
+    lock: float = 0.0
 
 
 class Prediction(Struct, frozen=True, kw_only=True):
@@ -55,7 +50,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     most_throughput: float
     """Requests per second, at which `limit` is used up."""
     limit: Resource
-    at: tuple[AtLoad, ...]
+    loads: tuple[PredictedLoad, ...]
     """In the order of the loads that were asked for."""
     memory: float | None
     """Bytes that all workers take together; None if unknown."""
@@ -294,21 +289,24 @@ def predict_setting(server: Server, setting: Setting, loads: Sequence[float]) ->
         setting=setting,
         most_throughput=most,
         limit=next((name for name, least in USED_UP.items() if full[name] >= least), "threads"),  # type: ignore[misc]
-        at=tuple(_describe_load(server, setting, load, most, full) for load in loads),
+        loads=tuple(_describe_load(server, setting, load, most, full) for load in loads),
         memory=each and setting.processes * each,
         fits=fits,
     )
 
 
-def _describe_load(server: Server, setting: Setting, load: float, most: float, full: Mapping[str, float]) -> AtLoad:
+def _describe_load(
+    server: Server, setting: Setting, load: float, most: float, full: Mapping[str, float]
+) -> PredictedLoad:
     rate = load * server.measured.busiest.throughput
     if rate > MOST_LOAD * most:
-        return AtLoad(load=load, throughput=rate, sustained=False, **full)
+        return PredictedLoad(load=load, throughput=rate, sustained=False, **full)
     times = server.find_times(setting, rate)
-    at = AtLoad(load=load, throughput=rate, sustained=True, **_describe_use(server, setting, rate, times))
+    at = PredictedLoad(load=load, throughput=rate, sustained=True, **_describe_use(server, setting, rate, times))
     if server.measured.offered_at_least is not None:
         return at
-    return replace(at, response_time=times.service, queue_wait=times.queue_wait)
+    total = times.service + times.queue_wait
+    return replace(at, response_time=times.service, queue_wait=times.queue_wait, total_time=total)
 
 
 def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -> dict[str, float]:
