@@ -244,6 +244,16 @@ def test_a_lord_is_one():
     assert series(up("legion_lord", other))['uwsgi_legion_lord{legion="demo",server="legion_lord"}'] == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "metric", "number"),
+    [("routed", "uwsgi_routed_requests_total", 3), ("offloaded", "uwsgi_offloaded_requests_total", 4)],
+)
+def test_requests_that_a_worker_does_not_answer_itself(name, metric, number):
+    """They are summed over the workers, and absent with stats-no-cores."""
+    assert series(up(name))[f'{metric}{{server="{name}"}}'] == number
+    assert not [key for key in series(up("no_cores")) if key.startswith(metric)]
+
+
 SPOOLER = {"dir": "/srv/mail", "pid": 9, "tasks": 2, "respawns": 1, "running": 1}
 NODE = {"name": "/run/app", "hits": 2}
 
@@ -310,7 +320,7 @@ def test_workers_sharing_one_cpu():
 
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "prefork_8x1_busy", "ugreen", "memory_report", "minified"])
 def test_series_of_a_worker(name):
-    """A worker has at most 25 series and a server 178 more, 17 of them for waits, 49 for the histogram of response
+    """A worker has at most 25 series and a server 180 more, 17 of them for waits, 49 for the histogram of response
     times and 5 for its objective, with all the kernel's figures, for any number of threads. Each named backend, route,
     rule about the settings that speaks, and finding (up to five) adds one. Code has 34 at most
     (`history.code_time`)."""
@@ -318,7 +328,7 @@ def test_series_of_a_worker(name):
     values = [key for key in series(proven(name)) if not apart.match(key)]
     each = Counter(match[1] for key in values if (match := re.search(r'worker_id="(\d+)"', key)))
     assert max(each.values()) <= 25
-    assert len(values) <= 25 * len(each) + 178
+    assert len(values) <= 25 * len(each) + 180
 
 
 def test_tasks_of_spoolers():

@@ -117,4 +117,13 @@ CLIENTS: Rows[ObservedServer] = {
         "of all workers. Absent with stats-no-cores.",
         lambda server: sum_of_workers(server, "read_errors"),
     ),
+    "uwsgi_routed_requests_total": (
+        "Requests that a rule of uWSGI's internal routing ended; of all workers. Absent with stats-no-cores.",
+        lambda server: sum_of_workers(server, "routed_requests"),
+    ),
+    "uwsgi_offloaded_requests_total": (
+        "Requests whose answer an offload thread of uWSGI sends, so that the worker is free before it has gone; of all "
+        "workers. Absent with stats-no-cores.",
+        lambda server: sum_of_workers(server, "offloaded_requests"),
+    ),
 }
