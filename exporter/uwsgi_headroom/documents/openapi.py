@@ -86,8 +86,8 @@ def _parameter(name: str, description: str, kind: str = "number", **schema: Any)
 
 
 def _range(least: float) -> dict[str, Any]:
-    limits = {"minimum": least, "maximum": HISTORY_SECONDS, "default": HISTORY_SECONDS}
-    return _parameter("seconds", "Length of the range, in seconds.", **limits)
+    most = HISTORY_SECONDS
+    return _parameter("seconds", "Length of the range, in seconds.", minimum=least, maximum=most, default=most)
 
 
 def _compared(name: str, description: str, default: float) -> dict[str, Any]:
