@@ -365,36 +365,33 @@ def _describe_beginning(finding: Finding, watch: Watch) -> str:
 def _list_unknowns(
     watch: Watch, reading: Reading, record: ServerRecord, figures: Figures | None
 ) -> Iterator[schema.Unknown]:
-    if figures is None:
-        why = "figures need two readings, a second apart"
-        yield schema.Unknown(what="figures", why=why, socket=None)
-    if reading.host.off:
-        yield schema.Unknown(what="processes", why=reading.host.off, socket=None)
-    elif not reading.host.threads:
-        yield schema.Unknown(what="residency", why="off; enable it with --cpu-residency", socket=None)
-    if record.setup.why_unknown:
-        yield schema.Unknown(what="options", why=record.setup.why_unknown, socket=None)
-    if reading.host.limits_off:
-        yield schema.Unknown(what="limits", why=reading.host.limits_off, socket=None)
-    if not reading.host.off:
-        for why in list_gaps(record):
-            yield schema.Unknown(what="waits", why=why, socket=None)
-    if isinstance(reading.snapshot, Snapshot) and reading.snapshot.cut_texts:
-        why = f"{counted(reading.snapshot.cut_texts, 'text')} in the stats document: too long, so cut or left out"
-        yield schema.Unknown(what="texts", why=why, socket=None)
-    if watch.log and watch.log.trouble:
-        why = f"uWSGI's log is not read: {watch.log.trouble} ({printable_name(watch.log.path)})"
-        yield schema.Unknown(what="log", why=why, socket=None)
-    if any(worker.threads is None for worker in record.workers):
-        why = (
-            "uWSGI runs with stats-no-cores, so busy threads, capacity, ages of requests and percentiles of response "
-            "times are unknown"
-        )
-        yield schema.Unknown(what="threads", why=why, socket=None)
+    host, setup = reading.host, record.setup
+    trouble, path = (watch.log.trouble, watch.log.path) if watch.log else ("", "")
+    cut = isinstance(reading.snapshot, Snapshot) and reading.snapshot.cut_texts
+    rows: list[tuple[schema.UnknownPart, object, str | None]] = [
+        ("figures", figures is None, "figures need two readings, a second apart"),
+        ("processes", host.off, host.off),
+        ("residency", not host.off and not host.threads, "off; enable it with --cpu-residency"),
+        ("options", setup.why_unknown, setup.why_unknown),
+        ("limits", host.limits_off, host.limits_off),
+        *(("waits", not host.off, why) for why in list_gaps(record)),
+        ("texts", cut, f"{counted(int(cut), 'text')} in the stats document: too long, so cut or left out"),
+        ("log", trouble, f"uWSGI's log is not read: {trouble} ({printable_name(path)})"),
+        ("threads", any(worker.threads is None for worker in record.workers), _NO_CORES),
+    ]
+    for what, holds, why in rows:
+        if holds:
+            yield schema.Unknown(what=what, why=why or "", socket=None)
     for name, backlog in record.queues.items():
         if backlog.queue is None:
             why = backlog.reason or "the kernel does not report it"
             yield schema.Unknown(what="queue", why=why, socket=name)
+
+
+_NO_CORES = (
+    "uWSGI runs with stats-no-cores, so busy threads, capacity, ages of requests and percentiles of response times are "
+    "unknown"
+)
 
 
 def _build_host(reading: Reading, record: ServerRecord) -> schema.Host:

@@ -36,9 +36,9 @@ class DeploySide(Struct, frozen=True, kw_only=True):
 
     requests: int
     seconds: float
-    throughput: float | None
-    p95: float | None
-    queue_wait: float | None
+    throughput: float | None = None
+    p95: float | None = None
+    queue_wait: float | None = None
     headroom: float | None = None
     usable: float | None = None
 
@@ -116,16 +116,17 @@ def _build(
 
 
 def _build_side(side: Side | None, requests: int, seconds: float) -> DeploySide:
-    flow = compute_flow(side.window) if side else None
-    known = find_percentile(side.response_times, 0.95) if side else None
+    if side is None:
+        return DeploySide(requests=requests, seconds=seconds)
+    flow, p95 = compute_flow(side.window), find_percentile(side.response_times, 0.95)
     return DeploySide(
         requests=requests,
         seconds=seconds,
-        throughput=flow.throughput if flow else None,
-        p95=known.seconds if known else None,
-        queue_wait=flow.queue_wait if flow else None,
-        headroom=side.headroom if side else None,
-        usable=side.usable if side else None,
+        throughput=flow.throughput,
+        p95=p95.seconds if p95 else None,
+        queue_wait=flow.queue_wait,
+        headroom=side.headroom,
+        usable=side.usable,
     )
 
 

@@ -39,11 +39,16 @@ class Error(Struct, frozen=True, kw_only=True):
     runbook: str | None = None
 
 
+UnknownPart = Literal[
+    "figures", "threads", "processes", "residency", "queue", "limits", "options", "waits", "log", "texts"
+]
+
+
 class Unknown(Struct, frozen=True, kw_only=True):
     """An unknown value, which is null, and the reason as a sentence. socket: its name, for an unknown queue. For waits,
     there may be several reasons why a part of the threads is in the state `unknown`."""
 
-    what: Literal["figures", "threads", "processes", "residency", "queue", "limits", "options", "waits", "log", "texts"]
+    what: UnknownPart
     why: str
     socket: str | None
 

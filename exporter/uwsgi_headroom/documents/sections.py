@@ -98,21 +98,19 @@ def build_occupancy(window: Window) -> schema.Occupancy | None:
 
 def build_sockets(record: ServerRecord, figures: Figures | None, totals: Totals) -> Iterator[schema.Socket]:
     """Build a section about every socket: its queue, now and over the window. totals: as of now."""
-    queues = record.queues
     flows = {each.socket: each.flow for each in figures.demand.by_socket} if figures else {}
-    for name, backlog in queues.items():
-        area = figures.window.queue_seconds.get(name) if figures else None
-        flow = figures.flow if figures and area is not None and len(queues) == 1 else flows.get(name)
+    areas, seconds = (figures.window.queue_seconds, figures.window.observed_seconds) if figures else ({}, 0.0)
+    if figures and len(record.queues) == 1:
+        flows = dict.fromkeys(areas, figures.flow)
+    for name, backlog in record.queues.items():
         yield copy_fields(
             schema.Socket,
             backlog,
-            flow,
+            flows.get(name),
             name=name,
             measurable=backlog.queue is not None,
             reason=backlog.reason if backlog.queue is None else None,
-            mean_queue=None
-            if figures is None or area is None
-            else littles_law.ratio(area, figures.window.observed_seconds),
+            mean_queue=littles_law.ratio(areas.get(name), seconds),
             oldest_wait=totals.oldest_waits.get(name),
             full=_full(figures, name),
         )
