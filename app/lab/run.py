@@ -136,7 +136,7 @@ def _observe(setup: Setup, server: Server, seconds: float) -> Observed | None:
     return summarise(asyncio.run(_sample(setup.name, server.directory / "stats", seconds)))
 
 
-async def _sample(name: str, stats: Path, seconds: float) -> schema.Server:
+async def _sample(name: str, stats: Path, seconds: float) -> schema.ServerDocument:
     fleet = Fleet(
         [ServerConfig(name=name, pattern=str(stats), address=Unix(str(stats)))],
         Settings(windows=(seconds,), cpu_residency=True),
@@ -148,7 +148,7 @@ async def _sample(name: str, stats: Path, seconds: float) -> schema.Server:
         await fleet.close()
 
 
-def summarise(server: schema.Server) -> Observed | None:
+def summarise(server: schema.ServerDocument) -> Observed | None:
     """Return what an outcome keeps of a server's document; None if the document has no figures."""
     flow, balance, waits, headroom = server.flow, server.balance, server.waits, server.headroom
     if flow is None or flow.throughput is None:

@@ -10,14 +10,14 @@ from tests.support.simulated_server import Server as SimulatedServer
 from uwsgi_headroom.check.watching import describe_unread
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.source import File
 from uwsgi_headroom.watch.watch import Watch
 
 SECONDS = 30.0
 
 
-def busy_server(name: str = "shop") -> Server:
+def busy_server(name: str = "shop") -> ServerDocument:
     """A server that is ok: 50 requests in ten seconds, with known headroom and times."""
     simulated = SimulatedServer()
     now = 1000.0
@@ -39,7 +39,7 @@ def busy_server(name: str = "shop") -> Server:
     )
 
 
-def emperor(folder: Path) -> Server:
+def emperor(folder: Path) -> ServerDocument:
     path = folder / "emperor.json"
     path.write_bytes(document("emperor"))
     watch = Watch("emperor", File(str(path)))
@@ -47,5 +47,5 @@ def emperor(folder: Path) -> Server:
     return build.build_server(watch, Clock(), SECONDS, (SECONDS,))
 
 
-def unreadable(name: str = "gone") -> Server:
+def unreadable(name: str = "gone") -> ServerDocument:
     return describe_unread(name, File(f"/{name}"), "refused", "It cannot be read: connection refused.")

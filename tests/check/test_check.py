@@ -23,7 +23,7 @@ from tests.support.real_uwsgi import free_port, uwsgi, wait_until
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
 from uwsgi_headroom.analysis.findings.load import LOW_CPU
 from uwsgi_headroom.check.reports import render_lines
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 
 pytestmark = pytest.mark.integration
 
@@ -134,7 +134,7 @@ def test_requests_that_sleep_spend_their_time_asleep():
     """Most of the time per request is in the state `sleep`; where the kernel hides it, the document has the reason."""
     with uwsgi("--processes", "2") as server, clients(server.http, path="/?io_ms=100"):
         ran = run("check", server.stats, "--seconds", "4", "--format", "json")
-    document = msgspec.json.decode(ran.stdout, type=Server)
+    document = msgspec.json.decode(ran.stdout, type=ServerDocument)
     lines = [line for line in render_lines(document) if line.startswith("  time ")]
     reasons = [unknown.why for unknown in document.unknown if unknown.what == "waits"]
     if document.waits is None:

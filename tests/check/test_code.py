@@ -11,7 +11,7 @@ from tests.check.test_check import clients
 from tests.support.exporter import run
 from tests.support.real_uwsgi import APP, uwsgi
 from uwsgi_headroom.check.reports import render_lines
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState
 
 
@@ -21,7 +21,7 @@ def test_the_line_that_sleeps():
     source = APP.read_text().splitlines()
     with uwsgi("--processes", "2", "--threads", "2") as server, clients(*[server.http] * 3, path="/?io_ms=100"):
         ran = run("check", server.stats, "--seconds", "4", "--code", "--format", "json")
-    document = msgspec.json.decode(ran.stdout, type=Server)
+    document = msgspec.json.decode(ran.stdout, type=ServerDocument)
     first = document.code.lines[0]
     assert first.share > 0.8, document.code
     assert (first.file, first.states[0].state) == (str(APP), "sleep")
@@ -58,7 +58,7 @@ def test_the_block_of_the_report():
     assert "Code: not known. No right." in "\n".join(render_lines(_document(Code(why="no right"))))
 
 
-def _document(code: Code) -> Server:
+def _document(code: Code) -> ServerDocument:
     return replace(busy_server(), code=code)
 
 

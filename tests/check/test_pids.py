@@ -17,13 +17,13 @@ from tests.support.real_uwsgi import Uwsgi, accepting, accepts, uwsgi, wait_unti
 from tests.support.top_screen import hot
 from uwsgi_headroom import cli
 from uwsgi_headroom.check import pids
-from uwsgi_headroom.documents.schema import Identity, Server, Unknown
+from uwsgi_headroom.documents.schema import Identity, ServerDocument, Unknown
 from uwsgi_headroom.errors import HeadroomError
 
 HERE = socket.gethostname()
 
 
-def _hot(host: str = HERE) -> Server:
+def _hot(host: str = HERE) -> ServerDocument:
     return replace(hot(), identity=Identity(pid=77, local_pid=77, host=host))
 
 

@@ -28,19 +28,21 @@ from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.reports import render_report
 from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds, find_worst
 from uwsgi_headroom.documents import schema
-from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.documents.waits import Route, Waits
+from uwsgi_headroom.documents.schema import ServerDocument
+from uwsgi_headroom.documents.waits import Route, WaitSection
 
 PERFORMANCE = re.compile(r"[^\s=']+=(U|-?[\d.]+)(s|%|B|c)?(;[\d.:]*){0,4}")
 """A figure by the Monitoring Plugins Development Guidelines, with a label that needs no quotes."""
 
 
-def critical(name: str = "hot") -> Server:
+def critical(name: str = "hot") -> ServerDocument:
     return replace(busy_server(name), status="critical", verdict="The listen queue is full.")
 
 
-def problem(code: str = "saturation", severity: schema.Severity = "critical", **changes: object) -> schema.Finding:
-    finding = schema.Finding(
+def problem(
+    code: str = "saturation", severity: schema.Severity = "critical", **changes: object
+) -> schema.FindingSection:
+    finding = schema.FindingSection(
         code=code,
         severity=severity,
         title=f"About {code}.",
@@ -103,7 +105,7 @@ def test_the_first_eight_lines_are_enough_to_act():
     what is served and refused, and where the time goes: one after the other, in 80 columns."""
     server = with_waits(busy_server())
     (socket,) = server.sockets
-    finding = schema.Finding(
+    finding = schema.FindingSection(
         code="saturation",
         severity="critical",
         title="Clients are turned away: all threads are busy.",
@@ -203,10 +205,10 @@ def test_a_full_host_is_said_once():
 def test_what_to_do_first_stands_below_each_server_that_is_not_ok():
     """In one line, cut at a whole word with an ellipsis."""
 
-    def troubled(name: str, host: str, change: str, *, of_host: bool = False) -> Server:
+    def troubled(name: str, host: str, change: str, *, of_host: bool = False) -> ServerDocument:
         server = busy_server(name)
         known = replace(server.host, cpus=2.0, limited_by="host") if server.host else None
-        finding = schema.Finding(
+        finding = schema.FindingSection(
             code="queue_wait",
             severity="warning",
             title="Requests wait.",
@@ -285,7 +287,7 @@ def test_a_time_that_is_not_known_is_not_reported(server):
 
 def test_json_has_the_sections_of_the_api():
     whole = json.loads(reports.render_json([with_waits(busy_server())], single=True))
-    assert msgspec.convert(whole["waits"], Waits) == KNOWN_WAITS
+    assert msgspec.convert(whole["waits"], WaitSection) == KNOWN_WAITS
     server = with_objective(with_response_times(busy_server()), objective())
     whole = json.loads(reports.render_json([server], single=True))
     assert msgspec.convert(whole["response_times"], ResponseTimes) == RESPONSE_TIMES

@@ -15,13 +15,13 @@ from uwsgi_headroom.analysis.deploys.judgement import Status
 from uwsgi_headroom.check.compare_command import parse_moment
 from uwsgi_headroom.check.thresholds import apply_deploy, is_undecided
 from uwsgi_headroom.documents.deploys import Deploy, DeploySide
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.errors import ConfigError
 
 SIDE = DeploySide(requests=9000, seconds=1200.0, throughput=7.5, p95=0.4, queue_wait=None)
 
 
-def deployed(status: Status, at: float = 1000.0) -> Server:
+def deployed(status: Status, at: float = 1000.0) -> ServerDocument:
     """A server that is well, and what its exporter says of a reload."""
     deploy = Deploy(
         time=at,

@@ -8,15 +8,15 @@ from tests.support.documents_with_times import RESPONSE_TIMES, SHORT, percentile
 from uwsgi_headroom.analysis.percentiles import Percentile
 from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds
 from uwsgi_headroom.check.thresholds import apply_thresholds, refuse_too_short
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.errors import ConfigError
 
 
-def with_flow(server: Server, **figures: object) -> Server:
+def with_flow(server: ServerDocument, **figures: object) -> ServerDocument:
     return replace(server, flow=replace(server.flow, **figures))
 
 
-def with_headroom(server: Server, **figures: object) -> Server:
+def with_headroom(server: ServerDocument, **figures: object) -> ServerDocument:
     return replace(server, headroom=replace(server.headroom, **figures))
 
 

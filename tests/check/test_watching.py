@@ -14,7 +14,7 @@ from tests.support.simulated_server import Server
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.check.watching import judge, share_samples
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.documents.schema import Server as Document
+from uwsgi_headroom.documents.schema import ServerDocument as Document
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import File, Unix

@@ -71,14 +71,14 @@ def test_memory():
 
     memory = Memories(WorkerMemory(180, "uss", 720, {101: 180, 102: 150}), AvailableMemory(719, "cgroup"))
     document = ScriptedWatch().read(replace(reading, host=replace(reading.host, memory=memory))).document()
-    assert document.host.memory == schema.Memory(
+    assert document.host.memory == schema.MemorySection(
         available=719, limited_by="cgroup", per_worker=180, source="uss", more_workers=3
     )
     assert [worker.unique_bytes for worker in document.workers] == [180, 150, None, None]
 
     memory = Memories(None, AvailableMemory(719, "host"))
     document = ScriptedWatch().read(replace(reading, host=replace(reading.host, memory=memory))).document()
-    assert document.host.memory == schema.Memory(
+    assert document.host.memory == schema.MemorySection(
         available=719, limited_by="host", per_worker=None, source=None, more_workers=None
     )
 
@@ -253,7 +253,7 @@ def test_every_captured_document(name):
     document = replayed(name).document()
     assert document.state == "up"
     assert document.kind == kind(name)
-    assert msgspec.json.decode(msgspec.json.encode(document), type=schema.Server) == document
+    assert msgspec.json.decode(msgspec.json.encode(document), type=schema.ServerDocument) == document
 
 
 def test_names_that_are_paths_or_worse():
@@ -286,12 +286,12 @@ def test_the_list_begins_with_what_needs_attention():
     assert [server.headroom for server in listed.servers][1:3] == [pytest.approx(2.5), pytest.approx(5)]
 
 
-def judged(name: str, status: schema.Status, *findings: tuple[str, bool], own: float = 0.1) -> schema.Server:
+def judged(name: str, status: schema.Status, *findings: tuple[str, bool], own: float = 0.1) -> schema.ServerDocument:
     """A document with these advices, each of the host or not, on a host of two CPUs of which none is idle."""
     document = loaded(Server()).document()
     host = replace(document.host, cpus=2.0, limited_by="host")
     found = [
-        schema.Finding(
+        schema.FindingSection(
             code=f"code_{place}",
             severity="critical" if status == "critical" else "warning",
             title="",

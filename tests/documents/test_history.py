@@ -15,7 +15,7 @@ from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.documents.history import (
     MOST_POINTS,
-    History,
+    HistoryDocument,
     build_history,
     build_stored_history,
     choose_tier,
@@ -92,7 +92,7 @@ def test_no_history_yet():
     ):
         history = watch.history()
         assert history.time == history.throughput == []
-        assert msgspec.json.decode(msgspec.json.encode(history), type=History) == history
+        assert msgspec.json.decode(msgspec.json.encode(history), type=HistoryDocument) == history
 
 
 def test_asked_again_it_has_the_same_slices_and_new_ones():

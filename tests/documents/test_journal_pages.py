@@ -10,7 +10,7 @@ import pytest
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH
 from uwsgi_headroom.documents.build import NEWEST, Cursor, build_journal
-from uwsgi_headroom.documents.schema import Journal
+from uwsgi_headroom.documents.schema import JournalDocument
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import HistoryFile, open_to_write
@@ -43,13 +43,13 @@ def path(tmp_path):
     return path
 
 
-def pages(watch: ScriptedWatch, path: Path, limit: int) -> list[Journal]:
+def pages(watch: ScriptedWatch, path: Path, limit: int) -> list[JournalDocument]:
     async def find_earlier(since: float, before: Cursor, count: int) -> list[Event]:
         with HistoryFile(path, EPOCH) as file:
             return file.latest_events("shop", since, before, count)
 
-    async def collect() -> list[Journal]:
-        found, before = list[Journal](), NEWEST
+    async def collect() -> list[JournalDocument]:
+        found, before = list[JournalDocument](), NEWEST
         while True:
             found.append(await build_journal(watch.watch, watch.clock, 3600.0, limit, before, find_earlier))
             if (cursor := found[-1].next) is None:

@@ -20,7 +20,15 @@ from tests.support.documents_with_times import (
 from uwsgi_headroom.analysis.capacity import CpuShares, OtherLimit
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.documents.lines import list_lines
-from uwsgi_headroom.documents.schema import Balance, Finding, Harm, Identity, Line, Memory, Server
+from uwsgi_headroom.documents.schema import (
+    BalanceSection,
+    FindingSection,
+    Harm,
+    Identity,
+    MemorySection,
+    ServerDocument,
+    TextLine,
+)
 from uwsgi_headroom.documents.waits import Route
 
 SERVER = busy_server()
@@ -30,28 +38,28 @@ PAGE = Path(__file__).with_name("lines.txt")
 FLOW, ROOM = SERVER.flow, SERVER.headroom
 
 
-def find(server: Server, code: str) -> Line | None:
+def find(server: ServerDocument, code: str) -> TextLine | None:
     return next((line for line in list_lines(server) if line.code == code), None)
 
 
-def text(server: Server, code: str) -> str:
+def text(server: ServerDocument, code: str) -> str:
     line = find(server, code)
     return line.text if line else ""
 
 
-def flow(**changes: object) -> Server:
+def flow(**changes: object) -> ServerDocument:
     return replace(SERVER, flow=replace(FLOW, **changes))
 
 
-def room(**changes: object) -> Server:
+def room(**changes: object) -> ServerDocument:
     return replace(SERVER, headroom=replace(ROOM, **changes))
 
 
-def threads(**changes: object) -> Server:
+def threads(**changes: object) -> ServerDocument:
     return replace(SERVER, threads=replace(SERVER.threads, **changes))
 
 
-def queue(**changes: object) -> Server:
+def queue(**changes: object) -> ServerDocument:
     return replace(SERVER, sockets=(replace(SOCKET, **changes),))
 
 
@@ -61,7 +69,7 @@ OTHER = Route(route="other", threads=0.1, share=0.01, in_service=0, oldest_secon
 POSTGRES = DestinationFigures(
     state="backend", name="postgres", address="10.0.0.5:5432", threads=4.1, share=0.5, per_request=0.041, connecting=0.0
 )
-BALANCE = Balance(
+BALANCE = BalanceSection(
     active=4,
     even_share=0.25,
     hot_ratio=1.72,
@@ -132,7 +140,7 @@ CASES = [
             SERVER,
             host=replace(
                 SERVER.host,
-                memory=Memory(
+                memory=MemorySection(
                     available=3 * 10**9, limited_by="host", per_worker=85 * 10**6, source="uss", more_workers=35
                 ),
             ),
@@ -157,7 +165,7 @@ def test_lines_read_as_on_their_page():
 
 
 HARM = Harm("clients_refused", "critical", "Clients are refused.", "41 of 40.")
-CAUSE = Finding(
+CAUSE = FindingSection(
     code="threads", severity="warning", title="", evidence="", meaning="", change="", harms=(HARM,), runbook=None
 )
 

@@ -27,11 +27,11 @@ from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.percentiles import Percentile
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.documents import schema
-from uwsgi_headroom.documents.deploys import Comparison, Times, compare_times
+from uwsgi_headroom.documents.deploys import ComparedTimes, ComparisonDocument, compare_times
 from uwsgi_headroom.documents.history import ResponseTimeHistory
 from uwsgi_headroom.documents.request_time import describe_destinations, split_request_time
 from uwsgi_headroom.documents.sentences import describe_percentile, list_percentiles
-from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.documents.waits import WaitSection
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.words.states import WAITS
@@ -101,7 +101,7 @@ def test_the_objective_of_a_document():
 def test_a_history_of_percentiles():
     """Each slice has those of at least 30 s, null where samples show none, and what they show at the least."""
     document = watched(30).document()
-    assert msgspec.json.decode(msgspec.json.encode(document), type=schema.Server) == document
+    assert msgspec.json.decode(msgspec.json.encode(document), type=schema.ServerDocument) == document
     history = watched(120).history(120, 12)
     times = history.response_times
     assert isinstance(times, ResponseTimeHistory)
@@ -166,7 +166,7 @@ def watched_twice(path: Path | None) -> ScriptedWatch:
     return watch
 
 
-def compared(path: Path | None, times: Times) -> Comparison:
+def compared(path: Path | None, times: ComparedTimes) -> ComparisonDocument:
     """What became of that server between two times."""
     watch = watched_twice(path)
     return asyncio.run(compare_times(watch.watch, watch.clock, times))
@@ -176,7 +176,7 @@ def compared(path: Path | None, times: Times) -> Comparison:
 def test_both_sides_of_a_moment(tmp_path, before):
     """The hour in memory and the file, which has minutes, find the same change."""
     path = tmp_path / "history.sqlite" if before > 3600 else None
-    deploy = compared(path, Times(EPOCH + CHANGE, before, 900.0)).deploy
+    deploy = compared(path, ComparedTimes(EPOCH + CHANGE, before, 900.0)).deploy
     assert (deploy.status, deploy.reloads) == ("worse", 0)
     (time,) = [change for change in deploy.changes if change.subject == "time"]
     assert (time.before, time.after) == (pytest.approx(0.1, rel=0.05), pytest.approx(0.16, rel=0.05))
@@ -187,7 +187,7 @@ def test_both_sides_of_a_moment(tmp_path, before):
 def test_a_time_that_nobody_knows():
     """What was before the exporter is unknown, and so is what is to come."""
     for around in (EPOCH - 5000, EPOCH + 9000):
-        assert compared(None, Times(around, 900.0, 900.0)).deploy.status == "unknown"
+        assert compared(None, ComparedTimes(around, 900.0, 900.0)).deploy.status == "unknown"
 
 
 def test_the_same_hour_of_other_days(tmp_path):
@@ -206,7 +206,7 @@ def test_the_same_hour_of_other_days(tmp_path):
     watch.now = now - EPOCH - CHANGE
     watch.seconds(server, CHANGE, lambda number: slow(number, 0.1)).seconds(server, 600, slow)
     writer.close(10)
-    compared = asyncio.run(compare_times(watch.watch, watch.clock, Times(now, 900.0, 900.0)))
+    compared = asyncio.run(compare_times(watch.watch, watch.clock, ComparedTimes(now, 900.0, 900.0)))
     usual = compared.usual
     assert (compared.deploy.status, usual.days, usual.explains) == ("worse", 4, True)
     assert usual.low == pytest.approx(0.16, rel=0.1)
@@ -214,7 +214,7 @@ def test_the_same_hour_of_other_days(tmp_path):
     assert usual.sentence.endswith(" ms). The change is as on other days.")
 
 
-def _described(section: Waits) -> tuple[str, list[str]]:
+def _described(section: WaitSection) -> tuple[str, list[str]]:
     time = split_request_time(section)
     return f"{time.whole.size} {time.unit}", [f"{part.size} {part.backend or part.state}" for part in time.parts]
 
@@ -251,7 +251,7 @@ def test_the_parts_add_up():
     assert (time.whole.size, time.unit) == ("14.2", "threads, mostly of requests that last")
 
 
-def outside(*found: tuple[str, str, str, float], throughput: float | None = 100.0) -> Waits:
+def outside(*found: tuple[str, str, str, float], throughput: float | None = 100.0) -> WaitSection:
     """A section with these destinations: state, name, address and mean threads."""
     threads = sum(each[3] for each in found)
     section = waits({"backend": threads}, throughput=throughput)

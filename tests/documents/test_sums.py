@@ -14,7 +14,7 @@ from tests.support.top_screen import lines, screen_model
 from tests.support.written_durations import DURATION, Written, check_sum, read_durations
 from uwsgi_headroom.check import reports
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.documents.schema import Server as Document
+from uwsgi_headroom.documents.schema import ServerDocument as Document
 from uwsgi_headroom.record import Destination, State, Waits
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.words.formats import duration

@@ -17,7 +17,7 @@ from uwsgi_headroom.check.reports import render_json, render_lines, render_list,
 from uwsgi_headroom.check.request import Threshold, Thresholds
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.errors import REASONS, StatsError
 from uwsgi_headroom.history.totals import Totals, copy_totals
 from uwsgi_headroom.kernel.host import Host
@@ -142,7 +142,7 @@ def _assert_metrics(observations: list) -> None:
         assert value >= 0 or not name.endswith(("_total", "_bucket", "_count", "_sum")), (name, labels, value)
 
 
-def _assert_check_and_screen(document: Server) -> None:
+def _assert_check_and_screen(document: ServerDocument) -> None:
     assert list(render_lines(document))
     assert list(render_lines(document, everything=True))
     assert list(render_list([document, document]))

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.objective import Burn, Objective
 from uwsgi_headroom.analysis.percentiles import Percentile, ResponseTimes
-from uwsgi_headroom.documents.schema import Server, Unknown
-from uwsgi_headroom.documents.waits import Backend, Waits, WaitState
+from uwsgi_headroom.documents.schema import ServerDocument, Unknown
+from uwsgi_headroom.documents.waits import Backend, WaitSection, WaitState
 from uwsgi_headroom.record import State
 
 SHORT = Percentile(share=0.5, seconds=None, low=0.0, high=0.16, under=0.16)
@@ -45,25 +45,25 @@ def objective(*windows: Burn, **others: object) -> Objective:
     return replace(whole, **others)
 
 
-def with_response_times(server: Server, section: ResponseTimes | None = RESPONSE_TIMES) -> Server:
+def with_response_times(server: ServerDocument, section: ResponseTimes | None = RESPONSE_TIMES) -> ServerDocument:
     """A copy of a document with this section."""
     return replace(server, response_times=section)
 
 
-def with_objective(server: Server, section: Objective) -> Server:
+def with_objective(server: ServerDocument, section: Objective) -> ServerDocument:
     """A copy of a document with this objective."""
     return replace(server, objective=section)
 
 
 def waits(
     threads: Mapping[State, float], backends: Mapping[str, float] | None = None, throughput: float | None = 100.0
-) -> Waits:
+) -> WaitSection:
     """The section with these mean threads, and with requests per second; None: no request was completed."""
 
     def per_request(number: float) -> float | None:
         return number / throughput if throughput else None
 
-    return Waits(
+    return WaitSection(
         states=tuple(
             WaitState(state=state, threads=number, per_request=per_request(number)) for state, number in threads.items()
         ),
@@ -83,7 +83,9 @@ KNOWN_WAITS = waits(
 """89 ms per request, of which 41 ms are for the backend postgres."""
 
 
-def with_waits(server: Server, section: Waits = KNOWN_WAITS, lock_waiters: Sequence[float | None] = ()) -> Server:
+def with_waits(
+    server: ServerDocument, section: WaitSection = KNOWN_WAITS, lock_waiters: Sequence[float | None] = ()
+) -> ServerDocument:
     """A copy of a document with this section, and with these threads for the interpreter lock, by worker."""
     workers = [
         replace(worker, lock_waiters=waiters) for worker, waiters in zip(server.workers, lock_waiters, strict=False)
@@ -91,7 +93,7 @@ def with_waits(server: Server, section: Waits = KNOWN_WAITS, lock_waiters: Seque
     return replace(server, waits=section, workers=(*workers, *server.workers[len(workers) :]))
 
 
-def with_reason(server: Server, why: str) -> Server:
+def with_reason(server: ServerDocument, why: str) -> ServerDocument:
     """A copy of a document whose waits are not known, for this reason."""
     others = tuple(unknown for unknown in server.unknown if unknown.what != "waits")
     reason = Unknown(what="waits", why=why, socket=None)

@@ -10,7 +10,7 @@ from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.documents import build, schema
-from uwsgi_headroom.documents.history import History, build_history
+from uwsgi_headroom.documents.history import HistoryDocument, build_history
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Unix
@@ -54,10 +54,10 @@ class ScriptedWatch:
                 self.read(server.read(self.now + 1.0 / samples))
         return self
 
-    def document(self, window: float = 60.0) -> schema.Server:
+    def document(self, window: float = 60.0) -> schema.ServerDocument:
         return build.build_server(self.watch, self.clock, window, (60.0, 300.0))
 
-    def history(self, seconds: float = 3600, points: int = 600, until: float | None = None) -> History:
+    def history(self, seconds: float = 3600, points: int = 600, until: float | None = None) -> HistoryDocument:
         return asyncio.run(build_history(self.watch, self.clock, seconds, points, until))
 
 

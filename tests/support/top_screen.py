@@ -16,7 +16,7 @@ TREND = Trend(5.0, Concurrency([None, 1.0, 4.0, 9.0] * 15), Headroom([9.0, 3.0, 
 
 
 @functools.cache
-def hot(processes: int = 4, threads: int = 8) -> schema.Server:
+def hot(processes: int = 4, threads: int = 8) -> schema.ServerDocument:
     """A server whose last worker takes most of the load and has a saturated interpreter, as an exporter of an earlier
     version sends it, without lines. Documents never change, so one of each size is made."""
     server = Server(processes, threads)
@@ -31,7 +31,7 @@ def hot(processes: int = 4, threads: int = 8) -> schema.Server:
     return replace(ScriptedWatch().seconds(server, 70, second).document(), lines=())
 
 
-def screen_model(*servers: schema.Server) -> ScreenModel:
+def screen_model(*servers: schema.ServerDocument) -> ScreenModel:
     """A screen model of these servers; the first is selected."""
     listed = build.build_server_list(servers, ScriptedWatch().clock).servers
     return ScreenModel(

@@ -12,7 +12,7 @@ from tests.support.top_screen import TREND, hot, lines
 from tests.support.web_server import serving
 from uwsgi_headroom.config.servers import parse_server_argument
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.documents.schema import Server, Servers
+from uwsgi_headroom.documents.schema import ServerDocument, Servers
 from uwsgi_headroom.source import parse_address
 from uwsgi_headroom.source.address import Http
 from uwsgi_headroom.top.feeds import Feed, FeedError, LocalFeed, RemoteFeed, Trend
@@ -25,7 +25,7 @@ class FakeFeed:
 
     def __init__(self, name: str, *, hangs: bool = False, problem: str = "") -> None:
         self.where = f"http://{name}:9238"
-        self.document: Server = replace(hot(), name=name)
+        self.document: ServerDocument = replace(hot(), name=name)
         self.problem = problem
         self.asked = 0
         self.answers = asyncio.Event()
@@ -36,7 +36,7 @@ class FakeFeed:
         await self._answer()
         return build.build_server_list([self.document], ScriptedWatch().clock)
 
-    async def server(self, name: str, window: float | None) -> Server:
+    async def server(self, name: str, window: float | None) -> ServerDocument:
         await self._answer()
         assert name == self.document.name
         return self.document

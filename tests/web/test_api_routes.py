@@ -32,25 +32,25 @@ def test_the_list(port):
     assert document["servers"][0]["name"] == "gone"
     for server in document["servers"]:
         server_document = json.loads(get(port, server["path"])[2])
-        validate(server_document, "Server")
+        validate(server_document, "ServerDocument")
         assert (server_document["name"], server_document["status"]) == (server["name"], server["status"])
 
 
 @pytest.mark.parametrize(
     ("path", "schema"),
     [
-        ("", "Server"),
-        ("?window=300", "Server"),
-        ("?window=300.0", "Server"),
+        ("", "ServerDocument"),
+        ("?window=300", "ServerDocument"),
+        ("?window=300.0", "ServerDocument"),
         ("/findings", "Findings"),
         ("/findings?window=60", "Findings"),
-        ("/history", "History"),
-        ("/history?seconds=300&points=600", "History"),
-        ("/history?until=1700000000.5&seconds=2&points=1", "History"),
-        ("/history?seconds=&points=", "History"),
-        ("/journal", "Journal"),
-        ("/journal?seconds=0.5", "Journal"),
-        ("/journal?limit=1&before=1e9,1", "Journal"),
+        ("/history", "HistoryDocument"),
+        ("/history?seconds=300&points=600", "HistoryDocument"),
+        ("/history?until=1700000000.5&seconds=2&points=1", "HistoryDocument"),
+        ("/history?seconds=&points=", "HistoryDocument"),
+        ("/journal", "JournalDocument"),
+        ("/journal?seconds=0.5", "JournalDocument"),
+        ("/journal?limit=1&before=1e9,1", "JournalDocument"),
         ("/what-if", "WhatIf"),
         ("/what-if?settings=8x4,4x8", "WhatIf"),
     ],

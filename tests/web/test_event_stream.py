@@ -36,7 +36,7 @@ def test_a_server_and_the_list():
     """The first document arrives at once, another a second later, and each matches its description."""
     with serving(replayed("threads_4x8_busy"), "gone=/nowhere/stats") as port:
         get(port, "/api/v1/servers")
-        for path, schema in (("servers/threads_4x8_busy/events", "Server"), ("events", "Servers")):
+        for path, schema in (("servers/threads_4x8_busy/events", "ServerDocument"), ("events", "Servers")):
             with listening(port, f"/api/v1/{path}") as response:
                 assert response.getheader("Content-Type", "").startswith("text/event-stream")
                 assert response.getheader("Cache-Control") == "no-store"

@@ -11,8 +11,14 @@ from playwright.sync_api import Route as Intercepted
 
 from tests.support.browser import Tab, tab
 from tests.web.test_page_in_browser import picture
-from uwsgi_headroom.documents.history import Capacity, Concurrency, History, RouteHistory, WaitHistory
-from uwsgi_headroom.documents.waits import Backend, Route, Waits, WaitState
+from uwsgi_headroom.documents.history import (
+    ConcurrencyColumns,
+    HistoryDocument,
+    RouteHistory,
+    ThreadColumns,
+    WaitHistory,
+)
+from uwsgi_headroom.documents.waits import Backend, Route, WaitSection, WaitState
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.words.colours import contrast
 
@@ -72,9 +78,9 @@ def answer(intercepted: Intercepted, threads: int) -> None:
         intercepted.fulfill(json=document)
 
 
-def section() -> Waits:
+def section() -> WaitSection:
     """Every state takes 10 ms of a request, the backends together 10 ms."""
-    return Waits(
+    return WaitSection(
         states=tuple(WaitState(state=state, threads=EACH, per_request=0.01) for state in STATES),
         backends=tuple(Backend(name=name, address="", threads=NAMED, per_request=NAMED / 100) for name in NAMES),
         total=len(STATES) * EACH,
@@ -89,7 +95,7 @@ def routes() -> tuple[Route, ...]:
     )
 
 
-def history(threads: int) -> History:
+def history(threads: int) -> HistoryDocument:
     """The last five minutes; what threads wait for is known in the newer half of them."""
     until = time.time() // STEP * STEP
     known = SLICES // 2
@@ -97,14 +103,14 @@ def history(threads: int) -> History:
     def column(value: float) -> list[float | None]:
         return [None] * (SLICES - known) + [value] * known
 
-    return History(
+    return HistoryDocument(
         name=SERVER,
         step=STEP,
         since=until - SLICES * STEP,
         until=until,
         time=[until - (SLICES - 1 - at) * STEP for at in range(SLICES)],
-        concurrency=Concurrency(littles_law=[13.0] * SLICES, observed=[13.0] * SLICES),
-        threads=Capacity(configured=[threads] * SLICES, available=[threads] * SLICES),
+        concurrency=ConcurrencyColumns(littles_law=[13.0] * SLICES, observed=[13.0] * SLICES),
+        threads=ThreadColumns(configured=[threads] * SLICES, available=[threads] * SLICES),
         routes=RouteHistory(routes=ROUTES, threads=[column(0.1) for _ in ROUTES]),
         waits=WaitHistory(
             threads=[column(EACH) for _ in STATES], backend_names=NAMES, backends=[column(NAMED) for _ in NAMES]

@@ -19,7 +19,7 @@ from tools.scenarios.run import Result, count, estimate, plan, render_marks, run
 from tools.scenarios.scenario import Load, Scenario, Server
 from tools.tables import replace_section
 from uwsgi_headroom.check.reports import render_lines
-from uwsgi_headroom.documents.schema import Server as Document
+from uwsgi_headroom.documents.schema import ServerDocument as Document
 
 NOWHERE = Path(os.devnull)
 

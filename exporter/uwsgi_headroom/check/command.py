@@ -17,7 +17,7 @@ from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import find_setting
 from uwsgi_headroom.discover import discover_servers
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.terminal_text import print_lines
 
@@ -49,7 +49,7 @@ def _parse_settings(request: Request) -> tuple[Setting, ...]:
 
 async def _judge(
     servers: Sequence[ServerConfig], request: Request, settings: Sequence[Setting], stuck_seconds: float
-) -> tuple[list[Server], bool]:
+) -> tuple[list[ServerDocument], bool]:
     """Return the documents, worst first, and whether the request names a single server. Raises ConfigError if a
     threshold cannot be judged, or --stuck, --log, --read-locks, --read-pollfds or --code cannot be applied."""
     access = load_optional(request.http_config)
@@ -93,12 +93,12 @@ async def _judge(
     return sorted(judged, key=_gravity), targets.single
 
 
-def _gravity(server: Server) -> tuple[int, float, str]:
+def _gravity(server: ServerDocument) -> tuple[int, float, str]:
     factor = server.headroom.factor if server.headroom else None
     return WORST_FIRST.index(server.status), float("inf") if factor is None else factor, server.name
 
 
-def _render(judged: Sequence[Server], request: Request, *, single: bool) -> Sequence[str]:
+def _render(judged: Sequence[ServerDocument], request: Request, *, single: bool) -> Sequence[str]:
     match request.format:
         case "json":
             return reports.render_json(judged, single=single).splitlines()

@@ -19,8 +19,8 @@ from uwsgi_headroom.check.exporter_client import ApiError, ExporterPage, get_doc
 from uwsgi_headroom.config.defaults import LISTEN_ADDRESS
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.documents.deploys import Comparison
-from uwsgi_headroom.documents.schema import Server, Servers
+from uwsgi_headroom.documents.deploys import ComparisonDocument
+from uwsgi_headroom.documents.schema import ServerDocument, Servers
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.source import Http, parse_address
 from uwsgi_headroom.terminal_text import escape_text, print_lines, wrap
@@ -58,7 +58,7 @@ def run(request: Comparing) -> int:
     query = urlencode({name: f"{value!r}" for name, value in asked.items() if value is not None})
     path = f"{build.server_path(page.server or '')}/compare{'?' if query else ''}{query}"
     try:
-        found = asyncio.run(get_document(page.base, path, Comparison, _ANSWER_SECONDS))
+        found = asyncio.run(get_document(page.base, path, ComparisonDocument, _ANSWER_SECONDS))
     except ApiError as error:
         if error.reason == "http" and not error.is_access:
             raise HeadroomError(asyncio.run(_explain(page, request)) or str(error)) from None
@@ -77,7 +77,7 @@ async def _explain(page: ExporterPage, request: Comparing) -> str:
         if page.server not in names:
             watched = f"it watches {listed(names, _MOST_NAMES)}" if names else "it watches none"
             return f"{page.base}: it has no server {page.server}; {watched}"
-        document = await get_document(page.base, build.server_path(page.server), Server)
+        document = await get_document(page.base, build.server_path(page.server), ServerDocument)
         if request.around is None and document.deploy is None:
             return (
                 f"{page.base}: it saw no reload of {page.server}: give the time that divides before from after, as in "
@@ -117,7 +117,7 @@ def parse_moment(text: str, now: float) -> float:
         ) from None
 
 
-def _render(found: Comparison) -> Iterator[str]:
+def _render(found: ComparisonDocument) -> Iterator[str]:
     deploy = found.deploy
     yield from wrap(f"{found.name}: {deploy.sentence}", _WIDTH)
     if found.usual:

@@ -25,8 +25,8 @@ from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.servers import ServerConfig, default_name
 from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.documents import build
-from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.documents.workers import Worker
+from uwsgi_headroom.documents.schema import ServerDocument
+from uwsgi_headroom.documents.workers import WorkerSection
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
 from uwsgi_headroom.source import Http, HttpAccess, parse_address
 from uwsgi_headroom.terminal_text import print_lines, wrap
@@ -56,7 +56,7 @@ def run(server: str, numbers: Sequence[int], *, stuck: bool, http_config: str | 
     return 0
 
 
-def _find(text: str, access: HttpAccess | None) -> Server:
+def _find(text: str, access: HttpAccess | None) -> ServerDocument:
     """Read the document of a server. A name is one of the exporter on this machine, or, if that is away or has no such
     server, of a server that is found here. Raises HeadroomError."""
     refusal: HeadroomError | None = None
@@ -82,7 +82,7 @@ def _find(text: str, access: HttpAccess | None) -> Server:
     return asyncio.run(_read(same[0], access))
 
 
-async def _ask(page: ExporterPage) -> Server | None:
+async def _ask(page: ExporterPage) -> ServerDocument | None:
     """The document of the exporter; None if it does not answer, speaks TLS, or has no such server."""
     if await find_who_answers(page.base) != "exporter":
         return None
@@ -90,7 +90,7 @@ async def _ask(page: ExporterPage) -> Server | None:
     return document if document.error is None or document.error.reason not in ("not_found", "refused", "http") else None
 
 
-async def _read(server: ServerConfig, access: HttpAccess | None) -> Server:
+async def _read(server: ServerConfig, access: HttpAccess | None) -> ServerDocument:
     targets = await sort_targets([server], access)
     if targets.exporters:
         documents = await read_page(targets.exporters[0], None)
@@ -109,7 +109,7 @@ async def _read(server: ServerConfig, access: HttpAccess | None) -> Server:
     return build.build_server(watch, Clock(), 1.0, ())
 
 
-def _refuse_what_has_no_workers(server: Server) -> None:
+def _refuse_what_has_no_workers(server: ServerDocument) -> None:
     """Raises HeadroomError if the PIDs of a server are not known, or if nobody would start a new worker. uWSGI with
     `stats` always runs a master, also without `master`; a document that names none is not of a running one."""
     if server.state != "up":
@@ -124,7 +124,7 @@ def _refuse_what_has_no_workers(server: Server) -> None:
         )
 
 
-def _choose(server: Server, numbers: Sequence[int], *, stuck: bool) -> list[Worker]:
+def _choose(server: ServerDocument, numbers: Sequence[int], *, stuck: bool) -> list[WorkerSection]:
     """The workers with these numbers, and those with stuck requests. Raises HeadroomError for those that do not exist,
     or if no request is stuck."""
     known = {worker.worker_id: worker for worker in server.workers}
@@ -147,7 +147,7 @@ def _choose(server: Server, numbers: Sequence[int], *, stuck: bool) -> list[Work
     return [chosen[number] for number in sorted(chosen)]
 
 
-def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
+def render_lines(server: ServerDocument, chosen: Sequence[WorkerSection]) -> Iterator[str]:
     """Write the chosen workers, the commands that restart them and what is lost; without any, all workers."""
     assert server.identity
     master = server.identity.local_pid or server.identity.pid
@@ -182,7 +182,7 @@ def render_lines(server: Server, chosen: Sequence[Worker]) -> Iterator[str]:
     yield f"  {sudo}kill -HUP {pids}"
 
 
-def _doubt(server: Server) -> str:
+def _doubt(server: ServerDocument) -> str:
     """Why a command has a placeholder, and what to put in its place."""
     why = next((each.why for each in server.unknown if each.what == "processes" and each.why), None)
     return (
@@ -191,20 +191,20 @@ def _doubt(server: Server) -> str:
     )
 
 
-def _describe(worker: Worker) -> str:
+def _describe(worker: WorkerSection) -> str:
     age = "-" if worker.age is None or not worker.pid else fit_duration(worker.age, 8)
     pid = worker.local_pid or worker.pid or "-"
     return f"  {worker.worker_id:>6}  {pid:>7}  {WORKERS[worker.state].short:7}  {age:8}  {_say_requests(worker)}"
 
 
-def _say_requests(worker: Worker) -> str:
+def _say_requests(worker: WorkerSection) -> str:
     if worker.busy_threads is None:
         return "not known"
     ages = [duration(age) for age in worker.request_ages]
     return f"{worker.busy_threads}{f', for {listed(ages, _MOST_AGES)}' if ages and worker.busy_threads else ''}"
 
 
-def _say_lost(chosen: Sequence[Worker]) -> str:
+def _say_lost(chosen: Sequence[WorkerSection]) -> str:
     """What a restart at once loses."""
     numbers = [worker.busy_threads for worker in chosen]
     known = [number for number in numbers if number is not None]
@@ -216,7 +216,7 @@ def _say_lost(chosen: Sequence[Worker]) -> str:
     return f"This loses {counted(lost, 'request')}, in service now: the clients get no answer."
 
 
-def _say_rest(server: Server, chosen: Sequence[Worker]) -> str:
+def _say_rest(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
     rest = [worker for worker in server.workers if worker.accepting and worker.pid and worker not in chosen]
     starts = f"The master starts {'a new worker' if len(chosen) == 1 else 'new workers'};"
     if not rest:
@@ -228,7 +228,7 @@ def _say_rest(server: Server, chosen: Sequence[Worker]) -> str:
     )
 
 
-def _where(server: Server, chosen: Sequence[Worker]) -> str:
+def _where(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
     """Where the command has to run, to follow `now`; empty if that is here."""
     host = server.identity.host if server.identity else None
     if host is not None and host != os.uname().nodename:
@@ -236,7 +236,7 @@ def _where(server: Server, chosen: Sequence[Worker]) -> str:
     return "" if all(worker.local_pid for worker in chosen) else ", where uWSGI runs"
 
 
-def _sudo(server: Server, chosen: Sequence[Worker]) -> str:
+def _sudo(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
     """`sudo`, if the workers are another user's."""
     if _where(server, chosen) or os.geteuid() == 0:
         return ""

@@ -24,7 +24,7 @@ from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.request import WORST_FIRST, Threshold, Thresholds, find_worst
 from uwsgi_headroom.check.worker_table import render_plain
 from uwsgi_headroom.documents.lines import MATTERS, list_lines
-from uwsgi_headroom.documents.schema import Finding, Line, Server
+from uwsgi_headroom.documents.schema import FindingSection, ServerDocument, TextLine
 from uwsgi_headroom.documents.sentences import (
     describe_code_line,
     describe_code_rest,
@@ -54,7 +54,7 @@ _MOST_BLOCK, _LEAST_BLOCK = 6, 2
 """Lines of a problem: at most, and if there are many problems."""
 
 
-def render_lines(server: Server, *, everything: bool = False) -> Iterator[str]:
+def render_lines(server: ServerDocument, *, everything: bool = False) -> Iterator[str]:
     """Write the report. Its first lines are enough to act: what is wrong and since when, what to do, what users wait,
     and where the time goes; then each problem follows. everything: with all figures, workers and notes."""
     lines = list_lines(server)
@@ -72,19 +72,19 @@ def render_lines(server: Server, *, everything: bool = False) -> Iterator[str]:
         yield from ("", *_what_if(server.what_if))
 
 
-def _verdict(server: Server, lines: Sequence[Line]) -> str:
+def _verdict(server: ServerDocument, lines: Sequence[TextLine]) -> str:
     """The status as an exit status has it, so a server that is down is unknown."""
     return f"{server.status.upper()}  {server.verdict}{''.join(lines[0].parts[1:])}"
 
 
-def _is_first(line: Line, server: Server) -> bool:
+def _is_first(line: TextLine, server: ServerDocument) -> bool:
     """Whether a line is on the first screen. The headroom of a server that is ok is its verdict already."""
     if line.code == "headroom" and server.headroom and not server.headroom.sleeps:
         return not server.verdict.startswith("Headroom")
     return (line.rank <= MATTERS and line.code != "unknown") or line.tone in ("warning", "critical")
 
 
-def _is_said_elsewhere(line: Line) -> bool:
+def _is_said_elsewhere(line: TextLine) -> bool:
     return line.code == "verdict" or (line.code == "unknown" and line.parts[0] in _NO_LOSS)
 
 
@@ -92,7 +92,7 @@ _NO_LOSS = ("figures", "residency")
 """What is not known and no reader of a report misses."""
 
 
-def _write_line(line: Line) -> list[str]:
+def _write_line(line: TextLine) -> list[str]:
     parts = [_keep_together(part) for part in line.parts]
     return _section(line.label, "".join(parts))
 
@@ -107,14 +107,14 @@ def _keep_together(part: str) -> str:
     return part if len(text) > _LONGEST_KEPT else mark + text.replace(" ", "\u00a0")
 
 
-def _everything(server: Server) -> Iterator[str]:
+def _everything(server: ServerDocument) -> Iterator[str]:
     if server.workers and server.window:
         yield from ("", *render_plain(server, WIDTH))
     for place, finding in enumerate(server.findings, 1):
         yield from ("", *write_finding(place, finding, server))
 
 
-def _first_screen(server: Server, room: int) -> Iterator[str]:
+def _first_screen(server: ServerDocument, room: int) -> Iterator[str]:
     """Write each problem in as many lines as there are, at most, on the rest of the first screen."""
     problems = list_problems(server)
     shown = problems[:_MOST_PROBLEMS]
@@ -138,12 +138,12 @@ _MOST_ROWS = 8
 _WORKERS = re.compile(r"\b[Ww]orkers? (\d+(?:(?:, | and )\d+)*)")
 
 
-def _find_named_workers(problems: Sequence[Finding]) -> set[int]:
+def _find_named_workers(problems: Sequence[FindingSection]) -> set[int]:
     texts = (text for problem in problems for text in _WORKERS.findall(f"{problem.title} {problem.evidence}"))
     return {int(number) for text in texts for number in re.findall(r"\d+", text)}
 
 
-def _block(finding: Finding, server: Server, *, is_first: bool) -> list[str]:
+def _block(finding: FindingSection, server: ServerDocument, *, is_first: bool) -> list[str]:
     """Write a problem. The first one is the verdict, whose title and first act stand above."""
     act = first_act(finding.change)
     _, _, rest = finding.change.partition(f"{act}. " if act in finding.change else ". ")
@@ -170,7 +170,7 @@ def _fit_sentences(name: str, text: str) -> list[str]:
 _SENTENCE_ENDS = re.compile(r"(?<=\.) (?=[A-Z`])")
 
 
-def _count_left_out(server: Server) -> list[str]:
+def _count_left_out(server: ServerDocument) -> list[str]:
     """Say in one line what else is known."""
     notes = sum(finding.severity == "info" for finding in server.findings)
     unknown = sum(each.what not in _NO_LOSS for each in server.unknown)
@@ -179,7 +179,7 @@ def _count_left_out(server: Server) -> list[str]:
     return ["", *_wrap(fill(text, facts))] if server.window else []
 
 
-def _identify(server: Server) -> str:
+def _identify(server: ServerDocument) -> str:
     """Say which server it is, and for how long it was watched."""
     facts: Facts = {
         "name": server.name,
@@ -230,7 +230,7 @@ CODE_AT = 19
 """The column at which the text of a line of code begins."""
 
 
-def write_finding(place: int, finding: Finding, server: Server, width: int = WIDTH) -> Iterator[str]:
+def write_finding(place: int, finding: FindingSection, server: ServerDocument, width: int = WIDTH) -> Iterator[str]:
     """Write all about a finding."""
     yield from wrap(f"{place}. {finding.severity.upper()}: {finding.title}", width, rest="   ")
     since = find_since(server, finding)
@@ -292,14 +292,14 @@ def _total_time(at: PredictedLoad) -> str:
     return _NOT_KNOWN if at.total_time is None else fit_duration(at.total_time, 7)
 
 
-def count_statuses(judged: Sequence[Server]) -> str:
+def count_statuses(judged: Sequence[ServerDocument]) -> str:
     """Return such as `4 servers: 1 critical, 1 unknown, 2 ok`."""
     count = Counter(server.status for server in judged)
     parts = ", ".join(f"{count[status]} {status}" for status in WORST_FIRST if count[status])
     return f"{counted(len(judged), 'server')}: {parts}"
 
 
-def describe_headroom(server: Server) -> str:
+def describe_headroom(server: ServerDocument) -> str:
     """Return `1.2x`, `>100x`, or `-` if headroom is unknown."""
     if server.state != "up" or server.headroom is None:
         return "-"
@@ -311,7 +311,7 @@ def describe_headroom(server: Server) -> str:
 _LONGEST_NAME = 24
 
 
-def render_list(judged: Sequence[Server], *, everything: bool = False) -> Iterator[str]:
+def render_list(judged: Sequence[ServerDocument], *, everything: bool = False) -> Iterator[str]:
     """Write the report on several servers."""
     yield f"{find_worst(server.status for server in judged).upper()}  {count_statuses(judged)}"
     full = _describe_full_hosts(judged)
@@ -334,20 +334,20 @@ def render_list(judged: Sequence[Server], *, everything: bool = False) -> Iterat
             yield from render_lines(server, everything=everything)
 
 
-def _describe_full_hosts(judged: Sequence[Server]) -> dict[str | None, str]:
+def _describe_full_hosts(judged: Sequence[ServerDocument]) -> dict[str | None, str]:
     """What each host lacks whose CPUs are all in use, by its name: said once for all servers on it."""
-    hosts: dict[str | None, list[Server]] = {}
+    hosts: dict[str | None, list[ServerDocument]] = {}
     for server in judged:
         hosts.setdefault(_host_of(server), []).append(server)
     found = ((host, describe_full_host(servers)) for host, servers in hosts.items())
     return {host: sentence for host, sentence in found if sentence}
 
 
-def _host_of(server: Server) -> str | None:
+def _host_of(server: ServerDocument) -> str | None:
     return server.identity.host if server.identity else None
 
 
-def _line(name: str, server: Server, width: int) -> Iterator[str]:
+def _line(name: str, server: ServerDocument, width: int) -> Iterator[str]:
     begin = f"{server.status.upper():8}  {name:{width}}  {describe_headroom(server):>5}  "
     indent = " " * (8 + 2 + width + 2 + 5 + 2)
     if len(name) > width:
@@ -356,7 +356,7 @@ def _line(name: str, server: Server, width: int) -> Iterator[str]:
     yield from wrap(server.verdict, WIDTH, begin, indent)
 
 
-def render_json(judged: Sequence[Server], *, single: bool) -> str:
+def render_json(judged: Sequence[ServerDocument], *, single: bool) -> str:
     """Write one JSON document in ASCII: the server's own if the request names a single server, else a list with the
     worst status."""
     if single:
@@ -372,7 +372,7 @@ def render_json(judged: Sequence[Server], *, single: bool) -> str:
     return json.dumps(whole, indent=2)
 
 
-def _to_builtins(server: Server) -> object:
+def _to_builtins(server: ServerDocument) -> object:
     """Return a document, with the lines of the verdict that thresholds may have changed."""
     return msgspec.to_builtins(replace(server, lines=list_lines(server)), str_keys=True)
 
@@ -381,7 +381,7 @@ _MOST_NAMED = 3
 """How many servers' verdicts the line contains; a pager shows no more."""
 
 
-def render_report(judged: Sequence[Server], thresholds: Thresholds) -> str:
+def render_report(judged: Sequence[ServerDocument], thresholds: Thresholds) -> str:
     """Write the line. With several servers, labels begin with the server's name: `shop.headroom`."""
     several = len(judged) > 1
     figures = [
@@ -393,14 +393,14 @@ def render_report(judged: Sequence[Server], thresholds: Thresholds) -> str:
     return render_line(status, _summarize(judged) if several else f"{judged[0].name}: {judged[0].verdict}", figures)
 
 
-def _summarize(judged: Sequence[Server]) -> str:
+def _summarize(judged: Sequence[ServerDocument]) -> str:
     troubled = [server for server in judged if server.status != "ok"]
     named = [f"{server.name}: {server.verdict.removesuffix('.')}" for server in troubled[:_MOST_NAMED]]
     more = [f"and {len(troubled) - _MOST_NAMED} more"] if len(troubled) > _MOST_NAMED else []
     return "; ".join((count_statuses(judged), *named, *more))
 
 
-def _list_figures(server: Server, thresholds: Thresholds, prefix: str) -> Iterator[Performance]:
+def _list_figures(server: ServerDocument, thresholds: Thresholds, prefix: str) -> Iterator[Performance]:
     """List the figures of a readable server: always the same ones, since a graph's file has a fixed number."""
     if server.state != "up":
         return
@@ -413,7 +413,7 @@ def _list_figures(server: Server, thresholds: Thresholds, prefix: str) -> Iterat
         yield from _list_flow(server, thresholds, prefix)
 
 
-def _list_flow(server: Server, thresholds: Thresholds, prefix: str) -> Iterator[Performance]:
+def _list_flow(server: ServerDocument, thresholds: Thresholds, prefix: str) -> Iterator[Performance]:
     flow, room, threads = server.flow, server.headroom, server.threads
     yield Performance(
         f"{prefix}headroom", room.factor if room else None, "", *_ranges(thresholds.min_headroom, "{:g}:")
@@ -442,7 +442,7 @@ def _list_flow(server: Server, thresholds: Thresholds, prefix: str) -> Iterator[
         yield Performance(f"{prefix}objective_burn_rate", burn.rate if burn else None)
 
 
-def _count_lock_waiters(server: Server) -> float | None:
+def _count_lock_waiters(server: ServerDocument) -> float | None:
     """Return the mean number of threads that wait for the interpreter lock of their worker."""
     if server.waits is None:
         return None

@@ -17,7 +17,7 @@ from uwsgi_headroom.analysis.findings import SEVERITIES, Severity
 from uwsgi_headroom.analysis.percentiles import Percentile, find_percentile
 from uwsgi_headroom.check.request import UNSET, Threshold, Thresholds
 from uwsgi_headroom.config.slo import INTERVALS
-from uwsgi_headroom.documents.schema import Finding, Server
+from uwsgi_headroom.documents.schema import FindingSection, ServerDocument
 from uwsgi_headroom.documents.sentences import describe_percentile, percentile_name
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.words.formats import chosen, counted, duration, factor
@@ -26,7 +26,7 @@ from uwsgi_headroom.words.template import Facts, fill
 _GRAVITY = {"ok": 0, "warning": 1, "critical": 2}
 
 
-def apply_thresholds(server: Server, thresholds: Thresholds) -> Server:
+def apply_thresholds(server: ServerDocument, thresholds: Thresholds) -> ServerDocument:
     """Add a finding to the document for each threshold that is exceeded, and adapt the verdict.
 
     If the figure of a threshold is unknown, a verdict that would be ok becomes `unknown`.
@@ -69,7 +69,7 @@ class Figure(Struct, frozen=True):
         return "warning" if self.limits.warning is not None and sign * self.value > sign * self.limits.warning else None
 
 
-def _passed(server: Server, thresholds: Thresholds) -> Iterator[Finding]:
+def _passed(server: ServerDocument, thresholds: Thresholds) -> Iterator[FindingSection]:
     for figure in list_figures(server, thresholds):
         severity = figure.severity
         limit = figure.limits.critical if severity == "critical" else figure.limits.warning
@@ -78,11 +78,13 @@ def _passed(server: Server, thresholds: Thresholds) -> Iterator[Finding]:
             yield _finding(f"threshold_{figure.name}", severity, title, figure.evidence)
 
 
-def _finding(code: str, severity: Severity, title: str, evidence: str = "") -> Finding:
-    return Finding(code=code, severity=severity, title=title, evidence=evidence, meaning="", change="", runbook=None)
+def _finding(code: str, severity: Severity, title: str, evidence: str = "") -> FindingSection:
+    return FindingSection(
+        code=code, severity=severity, title=title, evidence=evidence, meaning="", change="", runbook=None
+    )
 
 
-def _unknown_figure(server: Server, thresholds: Thresholds) -> str | None:
+def _unknown_figure(server: ServerDocument, thresholds: Thresholds) -> str | None:
     """Return a sentence that names a threshold that cannot be judged. Without requests, no figure need be known."""
     if server.flow and server.flow.requests == 0:
         return None
@@ -93,7 +95,7 @@ def _unknown_figure(server: Server, thresholds: Thresholds) -> str | None:
 _NOT_KNOWN = "its figure is not known here"
 
 
-def list_figures(server: Server, thresholds: Thresholds) -> Iterator[Figure]:
+def list_figures(server: ServerDocument, thresholds: Thresholds) -> Iterator[Figure]:
     """List the figures for which there is a threshold."""
     room, flow = server.headroom, server.flow
     assert room
@@ -116,7 +118,7 @@ def list_figures(server: Server, thresholds: Thresholds) -> Iterator[Figure]:
         yield _make_percentile(server, share, limits)
 
 
-def _make_percentile(server: Server, share: float, limits: Threshold) -> Figure:
+def _make_percentile(server: ServerDocument, share: float, limits: Threshold) -> Figure:
     percentile, name = find_percentile(server.response_times, share), percentile_name(share)
     known = describe_percentile(percentile, interval=False) if percentile else ""
     return Figure(
@@ -152,7 +154,7 @@ def _list_limits(thresholds: Thresholds) -> Iterator[tuple[float, Threshold]]:
             yield share, limits
 
 
-def _why_unknown(server: Server, share: float, limits: Threshold, percentile: Percentile | None) -> str:
+def _why_unknown(server: ServerDocument, share: float, limits: Threshold, percentile: Percentile | None) -> str:
     section = server.response_times
     if section is None:
         return _NOT_KNOWN
@@ -174,7 +176,7 @@ POLL_SECONDS = 5.0
 """Seconds between two requests while a pipeline waits."""
 
 
-def apply_deploy(server: Server, not_before: float | None) -> Server:
+def apply_deploy(server: ServerDocument, not_before: float | None) -> ServerDocument:
     """Add what the last reload changed to the document, and adapt the verdict: critical if something is worse, and
     unknown if it is not known yet. not_before: an earlier reload (epoch seconds) does not count."""
     if server.status == "unknown":
@@ -188,7 +190,7 @@ def apply_deploy(server: Server, not_before: float | None) -> Server:
     return _add(server, "info", deploy.sentence, unknown=deploy.status in ("early", "unknown"))
 
 
-def is_undecided(servers: Iterable[Server]) -> bool:
+def is_undecided(servers: Iterable[ServerDocument]) -> bool:
     """Whether waiting may bring a verdict about one of these servers, and none is worse."""
     servers = list(servers)
     decided = [server for server in servers if server.deploy and server.deploy.status in ("worse", "better", "same")]
@@ -197,7 +199,7 @@ def is_undecided(servers: Iterable[Server]) -> bool:
     )
 
 
-def _add(server: Server, severity: Severity, title: str, *, unknown: bool = False) -> Server:
+def _add(server: ServerDocument, severity: Severity, title: str, *, unknown: bool = False) -> ServerDocument:
     finding = _finding(CODE, severity, title)
     findings = tuple(sorted((*server.findings, finding), key=lambda each: SEVERITIES.index(each.severity)))
     server = replace(server, findings=findings)

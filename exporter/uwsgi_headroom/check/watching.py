@@ -31,7 +31,7 @@ from uwsgi_headroom.config.servers import (
 from uwsgi_headroom.config.settings import Settings, find_setting
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.predict import predict_what_if
-from uwsgi_headroom.documents.schema import Covered, Error, Server, Servers
+from uwsgi_headroom.documents.schema import Covered, Error, ServerDocument, Servers
 from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.errors import ConfigError, ReadError
 from uwsgi_headroom.history.hour import ROW_SECONDS
@@ -69,7 +69,7 @@ of all."""
 
 async def judge(
     watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None] = lambda _left: None
-) -> Server:
+) -> ServerDocument:
     """Watch a server for `seconds` and return its document, which contains the verdict. `progress` is called about once
     a second with the seconds left. An emperor or a router is judged by one reading.
 
@@ -100,7 +100,7 @@ async def judge(
     return build.build_server(watch, clock, late, (seconds,), [slower]) if slower else document
 
 
-def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, change: str = "") -> Server:
+def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, change: str = "") -> ServerDocument:
     """Make the document of a server that was not judged. reason: one word; sentence: the reason, used as verdict;
     change: what to do."""
     return replace(
@@ -112,7 +112,7 @@ def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, cha
     )
 
 
-def describe_unread(name: str, address: Address, reason: str, sentence: str) -> Server:
+def describe_unread(name: str, address: Address, reason: str, sentence: str) -> ServerDocument:
     """Make the document of a target that cannot be watched, such as a silent exporter or a glob without sockets."""
     return describe_failure(Watch(name, address), Clock(), reason, sentence)
 
@@ -148,7 +148,9 @@ PREDICTION_SECONDS = 60.0
 """Timeout of a prediction: a busy exporter makes one at a time."""
 
 
-async def read_page(page: ExporterPage, seconds: float | None, settings: Sequence[Setting] = ()) -> list[Server]:
+async def read_page(
+    page: ExporterPage, seconds: float | None, settings: Sequence[Setting] = ()
+) -> list[ServerDocument]:
     """Fetch the document of the server that a page shows, or the documents of all servers. seconds: use the exporter's
     shortest window of at least this length, or else its longest; None: use the window that its page shows. settings:
     settings to predict.
@@ -171,14 +173,14 @@ async def _list_names(base: Http) -> list[str]:
     return [summary.name for summary in (await get_document(base, build.SERVERS_PATH, Servers)).servers]
 
 
-async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
+async def _read_server(base: Http, name: str, seconds: float | None) -> ServerDocument:
     path = build.server_path(name)
     try:
-        document = await get_document(base, path, Server)
+        document = await get_document(base, path, ServerDocument)
         asked = document.window.asked if document.window else None
         wanted = _choose_window(document.windows, seconds)
         if wanted is not None and wanted != asked:
-            document = await get_document(base, f"{path}?window={wanted:g}", Server)
+            document = await get_document(base, f"{path}?window={wanted:g}", ServerDocument)
     except ApiError as error:
         if error.reason == "http" and not error.is_access:  # the exporter answered a moment ago: the server is missing
             return describe_unread(name, base, "not_found", f"The exporter at {base} has no server {name}.")
@@ -186,7 +188,7 @@ async def _read_server(base: Http, name: str, seconds: float | None) -> Server:
     return document
 
 
-async def _add_prediction(base: Http, document: Server, settings: Sequence[Setting]) -> Server:
+async def _add_prediction(base: Http, document: ServerDocument, settings: Sequence[Setting]) -> ServerDocument:
     """Add the exporter's predictions to a document; one server at a time, since an exporter makes few at once."""
     if document.state != "up":
         return document
@@ -207,7 +209,7 @@ def _choose_window(windows: Sequence[Covered], seconds: float | None) -> float |
     return next((length for length in lengths if length >= seconds), lengths[-1])
 
 
-def _describe_failure(base: Http, name: str, error: ApiError) -> Server:
+def _describe_failure(base: Http, name: str, error: ApiError) -> ServerDocument:
     return describe_unread(name, base, error.reason, f"{error}.")
 
 
@@ -269,7 +271,7 @@ async def judge_targets(
     read_pollfds: bool = True,
     logs: Sequence[str] = (),
     code: Sequence[str] | None = None,
-) -> list[Server]:
+) -> list[ServerDocument]:
     """Judge all targets: returns a document with a verdict for each server, and predictions for these settings.
     stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself.
     read_locks, read_pollfds: whether the locks of the application, and what threads poll, may be read there from the
@@ -340,7 +342,7 @@ def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
 
 async def _judge_and_predict(
     watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None], settings: Sequence[Setting]
-) -> Server:
+) -> ServerDocument:
     document = await judge(watch, clock, seconds, progress)
     if not settings:
         return document
@@ -356,7 +358,7 @@ def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
         task.cancel()
 
 
-def _name_exporter(document: Server, page: ExporterPage) -> Server:
+def _name_exporter(document: ServerDocument, page: ExporterPage) -> ServerDocument:
     """Add the exporter to the server's name: servers of several exporters may have the same name."""
     return replace(document, name=f"{document.name}@{page.base.netloc}")
 

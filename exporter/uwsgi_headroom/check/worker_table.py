@@ -14,15 +14,15 @@ from typing import TypeVar
 from msgspec import Struct
 
 from uwsgi_headroom.check.narrow_figures import UNKNOWN, age, cpu_ranges, number, percent, rate, seconds_of, size
-from uwsgi_headroom.documents.schema import Server
-from uwsgi_headroom.documents.workers import Worker
+from uwsgi_headroom.documents.schema import ServerDocument
+from uwsgi_headroom.documents.workers import WorkerSection
 from uwsgi_headroom.terminal_text import bar
 from uwsgi_headroom.words.formats import mean_count
 from uwsgi_headroom.words.states import WORKERS
 
 _HOT, _WARM = 0.9, 0.7  # CPUs of one interpreter
 
-Value = Callable[[Worker], float | None]
+Value = Callable[[WorkerSection], float | None]
 
 Cells = tuple[tuple[str, str], ...]
 """Texts, each with its style."""
@@ -37,15 +37,15 @@ class Column(Struct, frozen=True):
     width: int
     value: Value
     """The sort key."""
-    cell: Callable[[Worker, Server], Cells]
-    total: Callable[[Server], str] = lambda _: ""
+    cell: Callable[[WorkerSection, ServerDocument], Cells]
+    total: Callable[[ServerDocument], str] = lambda _: ""
     name: str = ""
     """Of the order by this column; empty without one."""
-    is_known: Callable[[Server], bool] = lambda _: True
+    is_known: Callable[[ServerDocument], bool] = lambda _: True
     """Whether a server has any such value: else the column is left out."""
 
 
-def busy_bar(worker: Worker, width: int) -> Cells:
+def busy_bar(worker: WorkerSection, width: int) -> Cells:
     """Write and draw how many of a worker's threads are busy, in this many columns."""
     if worker.busy_threads is None or not worker.threads:
         return _plain(UNKNOWN)
@@ -56,13 +56,13 @@ def busy_bar(worker: Worker, width: int) -> Cells:
     return (number, ""), (f"{drawn:{cells}}", "red" if full else "green")
 
 
-def sum_known(workers: Iterable[Worker], value: Value) -> float | None:
+def sum_known(workers: Iterable[WorkerSection], value: Value) -> float | None:
     """Sum a value over the workers with a known value; None if there are none."""
     known = [each for each in map(value, workers) if each is not None]
     return sum(known) if known else None
 
 
-def _share(worker: Worker, server: Server) -> Cells:
+def _share(worker: WorkerSection, server: ServerDocument) -> Cells:
     balance = server.balance
     even = (balance and balance.even_share) or 0.0
     largest = max(even, *(other.share or 0.0 for other in server.workers))
@@ -77,13 +77,13 @@ def _share(worker: Worker, server: Server) -> Cells:
     return (f"{percent(worker.share):>4}", "bold" if hot else ""), (f" {drawn:5}", "yellow" if hot else "cyan")
 
 
-def _cpu(worker: Worker, _: Server) -> Cells:
+def _cpu(worker: WorkerSection, _: ServerDocument) -> Cells:
     load = worker.interpreter_load
     hot = "" if load is None else "bold red" if load >= _HOT else "yellow" if load >= _WARM else ""
     return _plain(percent(load), hot)
 
 
-def _lock(worker: Worker, _: Server) -> Cells:
+def _lock(worker: WorkerSection, _: ServerDocument) -> Cells:
     """Write how many threads wait for the interpreter lock, and draw their share of the threads in service."""
     waiters = worker.lock_waiters
     if waiters is None:
@@ -92,25 +92,25 @@ def _lock(worker: Worker, _: Server) -> Cells:
     return (f"{mean_count(waiters):>4} ", ""), (f"{drawn:3}", "red")
 
 
-def _total_lock(server: Server) -> str:
+def _total_lock(server: ServerDocument) -> str:
     waiters = sum_known(server.workers, lambda worker: worker.lock_waiters)
     return UNKNOWN if waiters is None else f"{mean_count(waiters)} {'':3}"
 
 
-def _state(worker: Worker, server: Server) -> Cells:
+def _state(worker: WorkerSection, server: ServerDocument) -> Cells:
     if server.state == "down":
         return _plain(UNKNOWN)
     words = WORKERS[worker.state]
     return _plain(f"{words.narrow:5}", words.terminal)
 
 
-def _oldest(worker: Worker, server: Server) -> Cells:
+def _oldest(worker: WorkerSection, server: ServerDocument) -> Cells:
     value = worker.oldest_request_age
     is_stuck = value is not None and server.threads is not None and value >= server.threads.stuck_seconds
     return _plain(age(value), "bold red" if is_stuck else "")
 
 
-def _affinity(worker: Worker, server: Server) -> Cells:
+def _affinity(worker: WorkerSection, server: ServerDocument) -> Cells:
     mask = worker.affinity
     if mask is None:
         return _plain("-")
@@ -118,20 +118,20 @@ def _affinity(worker: Worker, server: Server) -> Cells:
     return _plain("all" if len(mask) == every else cpu_ranges(mask))
 
 
-def _clock(worker: Worker, _: Server) -> Cells:
+def _clock(worker: WorkerSection, _: ServerDocument) -> Cells:
     return _plain(time.strftime("%H:%M:%S", time.localtime(worker.last_spawn)) if worker.last_spawn else "-")
 
 
-def _restarts(worker: Worker) -> float | None:
+def _restarts(worker: WorkerSection) -> float | None:
     """Return a worker's restarts: uWSGI's respawns without the first spawn."""
     return None if worker.respawns is None else max(0, worker.respawns - 1)
 
 
-def _busy(worker: Worker, server: Server, width: int) -> Cells:
+def _busy(worker: WorkerSection, server: ServerDocument, width: int) -> Cells:
     return _plain(f"{UNKNOWN:{width}}") if server.state == "down" else busy_bar(worker, width)
 
 
-def _total_busy(server: Server) -> str:
+def _total_busy(server: ServerDocument) -> str:
     if server.state == "down":
         return UNKNOWN
     busy = sum_known(server.workers, lambda worker: worker.busy_threads)
@@ -139,7 +139,7 @@ def _total_busy(server: Server) -> str:
     return f"{number(busy)}/{number(threads)}" if busy is not None else ""
 
 
-def _oldest_of_all(server: Server) -> str:
+def _oldest_of_all(server: ServerDocument) -> str:
     known = [worker.oldest_request_age for worker in server.workers if worker.oldest_request_age is not None]
     return age(max(known)) if known else ""
 
@@ -149,7 +149,7 @@ def _figure(
 ) -> Column:
     """Make a column that shows its sort key as `text` writes it. adds_up: its total is the sum."""
 
-    def total(server: Server) -> str:
+    def total(server: ServerDocument) -> str:
         known = sum_known(server.workers, value) if adds_up else None
         return "" if known is None else text(known)
 
@@ -239,7 +239,7 @@ SORTS = {
 """The keys that sort the workers."""
 
 
-def sort_workers(workers: Sequence[Worker], sort: str) -> list[Worker]:
+def sort_workers(workers: Sequence[WorkerSection], sort: str) -> list[WorkerSection]:
     """Sort workers: largest first (by number: smallest first), unknown values last."""
     value = next(column.value for column in COLUMNS if column.name == sort)
     return sort_by_figure(workers, value, descending=sort != "number")
@@ -255,7 +255,7 @@ def sort_by_figure(rows: Sequence[T], figure: Callable[[T], float | None], *, de
     return sorted(known, key=lambda row: figure(row) or 0.0, reverse=descending) + unknown
 
 
-def list_scrolled(server: Server) -> tuple[Column, ...]:
+def list_scrolled(server: ServerDocument) -> tuple[Column, ...]:
     """The columns that a server has values for, without those that stay in place."""
     return tuple(column for column in SCROLLED if column.is_known(server))
 
@@ -265,12 +265,12 @@ def count_fitting(columns: Sequence[Column], room: int) -> int:
     return sum(end <= room for end in accumulate(column.width + 1 for column in columns))
 
 
-def make_row(worker: Worker, server: Server, columns: Sequence[Column]) -> Cells:
+def make_row(worker: WorkerSection, server: ServerDocument, columns: Sequence[Column]) -> Cells:
     """Make the row of a worker."""
     return _assemble([column.cell(worker, server) for column in columns], columns)
 
 
-def make_totals(server: Server, columns: Sequence[Column]) -> Cells:
+def make_totals(server: ServerDocument, columns: Sequence[Column]) -> Cells:
     """Make the row of totals."""
     return _assemble([_plain(column.total(server)) for column in columns], columns)
 
@@ -290,7 +290,7 @@ def _cut(cell: Cells, width: int) -> Cells:
     return cell if len(whole) <= width else _plain(f"{whole[: width - 1]}…", cell[0][1])
 
 
-def render_plain(server: Server, width: int, only: Collection[int] = ()) -> Iterator[str]:
+def render_plain(server: ServerDocument, width: int, only: Collection[int] = ()) -> Iterator[str]:
     """Write the table without colours, the busiest worker first, with the columns that fit, and totals. only: the ids
     of those to write; empty for all."""
     columns = (*FIXED, *list_scrolled(server))

@@ -61,7 +61,7 @@ def build_server(
     also: Sequence[Finding] = (),
     *,
     with_lines: bool = True,
-) -> schema.Server:
+) -> schema.ServerDocument:
     """Build the document of a server, with figures over its last `window` seconds. windows: those that can be
     requested; also: findings beside those about this window; with_lines: the lines for people cost 0.5 ms.
 
@@ -88,13 +88,13 @@ def _build_server(
     window: float,
     windows: Sequence[float],
     also: Sequence[Finding] = (),
-) -> schema.Server:
+) -> schema.ServerDocument:
     figures = next(iter(watch.figures(reading, (window,))), None) if reading else None
     judged = [*watch.judged(figures, reading), *also] if figures and reading else []
     if reading and isinstance(reading.snapshot, EmperorSnapshot):
         judged = collect_emperor_findings(describe_emperor(reading.snapshot))
     status, verdict = _judge(watch, figures, judged)
-    document = schema.Server(
+    document = schema.ServerDocument(
         name=watch.name,
         address=printable_name(str(watch.address)),
         path=server_path(watch.name),
@@ -116,8 +116,8 @@ def _build_server(
 
 
 def _add_reading(
-    document: schema.Server, watch: Watch, reading: Reading, figures: Figures | None, now: float
-) -> schema.Server:
+    document: schema.ServerDocument, watch: Watch, reading: Reading, figures: Figures | None, now: float
+) -> schema.ServerDocument:
     """Add what the last reading shows, to which the figures belong. now: monotonic."""
     snapshot = reading.snapshot
     document = replace(
@@ -148,11 +148,11 @@ def _add_reading(
     )
 
 
-def _add_figures(document: schema.Server, watch: Watch, figures: Figures) -> schema.Server:
+def _add_figures(document: schema.ServerDocument, watch: Watch, figures: Figures) -> schema.ServerDocument:
     flow = figures.flow
     return replace(
         document,
-        window=copy_fields(schema.Window, figures.window),
+        window=copy_fields(schema.WindowSection, figures.window),
         headroom=sections.build_headroom(figures.headroom, figures.usable),
         flow=figures.flow,
         occupancy=sections.build_occupancy(figures.window),
@@ -229,7 +229,7 @@ def _describe_emperor(emperor: EmperorSnapshot) -> str:
 
 async def build_servers(
     watches: Iterable[Watch], clock: Clock, window: float, windows: Sequence[float]
-) -> list[schema.Server]:
+) -> list[schema.ServerDocument]:
     """Build the documents of several servers, without lines. Lets other tasks run in between."""
     servers = []
     for watch in watches:
@@ -239,7 +239,7 @@ async def build_servers(
 
 
 def build_server_list(
-    documents: Iterable[schema.Server], clock: Clock, patterns: Iterable[PatternServers] = ()
+    documents: Iterable[schema.ServerDocument], clock: Clock, patterns: Iterable[PatternServers] = ()
 ) -> schema.Servers:
     documents = list(documents)
     return schema.Servers(
@@ -251,7 +251,7 @@ def build_server_list(
     )
 
 
-def extract_findings(server: schema.Server) -> schema.Findings:
+def extract_findings(server: schema.ServerDocument) -> schema.Findings:
     """Extract the findings of a server's document to a document of their own."""
     return msgspec.convert(server, schema.Findings, from_attributes=True)
 
@@ -286,7 +286,7 @@ def urgency(server: schema.Summary) -> tuple[int, int, int, float, tuple[tuple[i
     )
 
 
-def _build_summary(server: schema.Server) -> schema.Summary:
+def _build_summary(server: schema.ServerDocument) -> schema.Summary:
     return copy_fields(
         schema.Summary,
         server,
@@ -315,7 +315,7 @@ async def build_journal(
     limit: int,
     before: Cursor = NEWEST,
     find_earlier: FindEarlier | None = None,
-) -> schema.Journal:
+) -> schema.JournalDocument:
     """Build the document with the latest `limit` events of the last `seconds` that are older than `before`.
     find_earlier: finds those of a history file."""
     now = clock.epoch()
@@ -326,7 +326,7 @@ async def build_journal(
         oldest = min([event.since for event in known], default=now)
         events += await find_earlier(since, min(before, (oldest, 0)), limit + 1 - len(events))
     last = events[limit - 1] if len(events) > limit else None
-    return schema.Journal(
+    return schema.JournalDocument(
         name=watch.name,
         time=now,
         since=since,
@@ -335,10 +335,10 @@ async def build_journal(
     )
 
 
-def _build_finding(finding: Finding, watch: Watch) -> schema.Finding:
+def _build_finding(finding: Finding, watch: Watch) -> schema.FindingSection:
     recorder, kind = watch.recorder, EVENTS_OF_FINDINGS.get(finding.code)
     return copy_fields(
-        schema.Finding,
+        schema.FindingSection,
         finding,
         evidence=f"{finding.evidence}{_describe_beginning(finding, watch)}",
         settings=dict(finding.settings),
@@ -394,10 +394,10 @@ _NO_CORES = (
 )
 
 
-def _build_host(reading: Reading, record: ServerRecord) -> schema.Host:
+def _build_host(reading: Reading, record: ServerRecord) -> schema.HostSection:
     host, cpus, overflows = reading.host, reading.host.cpus, reading.host.overflows
     return copy_fields(
-        schema.Host,
+        schema.HostSection,
         cpus,
         cpus=given(cpus, lambda known: known.count),
         host_cpus=given(cpus, lambda known: known.host),

@@ -130,7 +130,7 @@ def _build_side(side: Side | None, requests: int, seconds: float) -> DeploySide:
     )
 
 
-class Times(Struct, frozen=True):
+class ComparedTimes(Struct, frozen=True):
     """What is compared: `before` seconds before a moment (epoch seconds), and `after` seconds after it."""
 
     around: float
@@ -151,7 +151,7 @@ class Usual(Struct, frozen=True, kw_only=True):
     sentence: str
 
 
-class Comparison(Struct, frozen=True, kw_only=True):
+class ComparisonDocument(Struct, frozen=True, kw_only=True):
     """Two periods of a server, compared. name: of the server. time: of the document. usual: null without a history file
     that has enough days."""
 
@@ -161,17 +161,17 @@ class Comparison(Struct, frozen=True, kw_only=True):
     usual: Usual | None = None
 
 
-async def compare_last(watch: Watch, clock: Clock) -> Comparison | None:
+async def compare_last(watch: Watch, clock: Clock) -> ComparisonDocument | None:
     """What the last deploy changed, as a comparison; None if the exporter saw none."""
     now, latest = clock.epoch(), watch.deploys.latest
     deploy = build_deploy(watch, now)
     if deploy is None or latest is None:
         return None
     usual = await _find_usual(watch, now, deploy.time, min(now, deploy.time + AFTER_SECONDS), latest.judgement)
-    return Comparison(name=watch.name, time=now, deploy=deploy, usual=usual)
+    return ComparisonDocument(name=watch.name, time=now, deploy=deploy, usual=usual)
 
 
-async def compare_times(watch: Watch, clock: Clock, times: Times) -> Comparison:
+async def compare_times(watch: Watch, clock: Clock, times: ComparedTimes) -> ComparisonDocument:
     """Compare the time before a moment with that after it, from the hour in memory, or from the history file if that
     alone reaches back. The start after the moment stands apart. Raises HistoryFileError."""
     now = clock.epoch()
@@ -200,7 +200,7 @@ async def compare_times(watch: Watch, clock: Clock, times: Times) -> Comparison:
         is_over=end < now,
     )
     usual = await _find_usual(watch, now, times.around, end, judgement)
-    return Comparison(name=watch.name, time=now, deploy=deploy, usual=usual)
+    return ComparisonDocument(name=watch.name, time=now, deploy=deploy, usual=usual)
 
 
 _SHORTEST_HOUR, _LONGEST_HOUR = 900.0, 7200.0
@@ -240,7 +240,7 @@ async def _find_usual(watch: Watch, now: float, since: float, until: float, judg
 _Side = tuple[list[Batch], Side | None]
 
 
-async def _read_memory(watch: Watch, offset: float, times: Times, end: float) -> tuple[_Side, _Side]:
+async def _read_memory(watch: Watch, offset: float, times: ComparedTimes, end: float) -> tuple[_Side, _Side]:
     """Both sides from the hour in memory. offset: from its times to epoch seconds."""
     around, history = times.around - offset, watch.history
     turns = Turns(longest=HISTORY_TURN_SECONDS)
@@ -267,7 +267,7 @@ _MOST_MINUTES = 86_400.0
 """The longest time that is read minute by minute; a longer one, by quarters of an hour."""
 
 
-async def _read_file(path: Path, name: str, now: float, times: Times, end: float) -> tuple[_Side, _Side]:
+async def _read_file(path: Path, name: str, now: float, times: ComparedTimes, end: float) -> tuple[_Side, _Side]:
     from uwsgi_headroom.store.file import HistoryFile  # noqa: PLC0415 - loads sqlite3
 
     def read(turns: ThreadTurns) -> tuple[_Side, _Side]:

@@ -39,14 +39,14 @@ Column = list[float | None]
 Count = list[int | None]
 
 
-class Capacity(Struct, frozen=True, kw_only=True):
+class ThreadColumns(Struct, frozen=True, kw_only=True):
     """Threads at the end of each slice; null with stats-no-cores."""
 
     configured: Count = field(default_factory=list)
     available: Count = field(default_factory=list)
 
 
-class Concurrency(Struct, frozen=True, kw_only=True):
+class ConcurrencyColumns(Struct, frozen=True, kw_only=True):
     """Mean requests in service: by Little's law, and observed in samples."""
 
     littles_law: Column = field(default_factory=list)
@@ -132,7 +132,7 @@ class WorkerHistory(Struct, frozen=True, kw_only=True):
     lock_waiters: Column = field(default_factory=list)
 
 
-class History(Struct, frozen=True, kw_only=True):
+class HistoryDocument(Struct, frozen=True, kw_only=True):
     """The history of a server. Every column is as long as `time`, which contains the end of each slice in epoch
     seconds, ascending. A slice begins where the previous slice ended and is about `step` seconds long. If samples cover
     less than half of a slice (an outage), every column except those of `events` is null there.
@@ -152,8 +152,8 @@ class History(Struct, frozen=True, kw_only=True):
     throughput: Column = field(default_factory=list)
     response_time: Column = field(default_factory=list)
     queue_wait: Column = field(default_factory=list)
-    concurrency: Concurrency = field(default_factory=Concurrency)
-    threads: Capacity = field(default_factory=Capacity)
+    concurrency: ConcurrencyColumns = field(default_factory=ConcurrencyColumns)
+    threads: ThreadColumns = field(default_factory=ThreadColumns)
     headroom: Headrooms = field(default_factory=Headrooms)
     hot_ratio: Column = field(default_factory=list)
     noise_floor: Column = field(default_factory=list)
@@ -177,7 +177,9 @@ _SHORTEST_PERCENTILES = 30.0
 """The shortest time over which the last hour has percentiles, in seconds: shorter slices have too few requests."""
 
 
-async def build_history(watch: Watch, clock: Clock, seconds: float, points: int, until: float | None = None) -> History:
+async def build_history(
+    watch: Watch, clock: Clock, seconds: float, points: int, until: float | None = None
+) -> HistoryDocument:
     """Build the history of the `seconds` before `until` (epoch seconds, default now) in at most `points` slices. Lets
     other tasks run in between."""
     ahead = clock.epoch() - clock.monotonic()
@@ -188,7 +190,7 @@ async def build_history(watch: Watch, clock: Clock, seconds: float, points: int,
     totals, reading = watch.integrals.totals, watch.reading
     cpus = reading.host.cpus.count if reading and reading.host.cpus else None
     columns = _begin(
-        History(name=watch.name, step=step, since=until - seconds, until=until),
+        HistoryDocument(name=watch.name, step=step, since=until - seconds, until=until),
         backends=totals.waits.backends if totals.waits else (),
         routes=watch.routes.names,
         sockets=reading.listen_queues() if reading else (),
@@ -221,7 +223,7 @@ _LATEST_SECONDS = 15.0
 
 def build_stored_history(
     path: Path, name: str, step: float, since: float, until: float, now: float, turns: ThreadTurns | None = None
-) -> History:
+) -> HistoryDocument:
     """Build the history of the server `name` between two times (epoch seconds) from a history file, in slices of about
     `step` seconds or of the shortest records that are kept for that long. now: the present time. turns: of the thread
     that this runs in. Raises HistoryFileError, GivenUpError."""
@@ -235,7 +237,7 @@ def build_stored_history(
         records = file.records(name, since - step, until, tier.seconds)
         slices = list(_merge_slices(records, step, tier, now, turns))
     columns = _begin(
-        History(name=name, step=step, since=since, until=until),
+        HistoryDocument(name=name, step=step, since=since, until=until),
         backends=_union(record.window.waits.backends if record.window.waits else () for record in slices),
         routes=_union(record.routes.seconds if record.routes else () for record in slices),
         sockets=_union(record.window.queue_seconds for record in slices),
@@ -280,8 +282,12 @@ def _union(names: Iterable[Iterable[str]]) -> list[str]:
 
 
 def _begin(
-    history: History, backends: Iterable[str], routes: Iterable[str], sockets: Iterable[str], workers: Iterable[int]
-) -> History:
+    history: HistoryDocument,
+    backends: Iterable[str],
+    routes: Iterable[str],
+    sockets: Iterable[str],
+    workers: Iterable[int],
+) -> HistoryDocument:
     """Add the columns of these backends, routes, sockets and workers (by worker_id) to an empty history."""
     backend_names, route_names = tuple(backends), tuple(routes)
     return replace(
@@ -306,7 +312,7 @@ def _split_by_socket(record: Record) -> Sequence[SocketDemand]:
     return split_by_socket(window, holders, dict.fromkeys(accepting, window.configured // len(window.workers)))
 
 
-def _append(to: History, record: Record) -> None:
+def _append(to: HistoryDocument, record: Record) -> None:
     """Append one value to every column, from the record of a slice."""
     window, levels = record.window, record.levels
     is_covered = window.observed_seconds >= window.seconds / 2

@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.objective import FAST_BURN, NOT_YET, Burn
 from uwsgi_headroom.analysis.verdict import gives_out, usable_clause
 from uwsgi_headroom.analysis.worker_states import ASYNC
 from uwsgi_headroom.documents.request_time import describe_destinations, describe_stuck, split_request_time
-from uwsgi_headroom.documents.schema import Headroom, Line, Server, Socket, Threads, Tone
+from uwsgi_headroom.documents.schema import HeadroomSection, ServerDocument, Socket, TextLine, Threads, Tone
 from uwsgi_headroom.documents.sentences import (
     describe_first_act,
     describe_since,
@@ -52,18 +52,18 @@ _NONE = "1.0x"
 _WAITING: dict[str | None, Tone] = {"noticed": "warning", "severe": "critical"}
 
 
-def list_lines(server: Server) -> tuple[Line, ...]:
+def list_lines(server: ServerDocument) -> tuple[TextLine, ...]:
     """The lines in their order. Those of a server that is down have none of its old figures."""
     return tuple(line for line in _list_lines(server) if line)
 
 
-def _line(code: str, label: str, rank: int, parts: Sequence[str], tone: Tone | None = None) -> Line | None:
+def _line(code: str, label: str, rank: int, parts: Sequence[str], tone: Tone | None = None) -> TextLine | None:
     """Make a line; None without a text."""
     known = tuple(filter(None, parts))
-    return Line(code=code, label=label, parts=known, tone=tone, rank=rank) if known else None
+    return TextLine(code=code, label=label, parts=known, tone=tone, rank=rank) if known else None
 
 
-def _list_lines(server: Server) -> Iterator[Line | None]:
+def _list_lines(server: ServerDocument) -> Iterator[TextLine | None]:
     yield _verdict(server)
     yield _line("act", "DO", 0, describe_first_act(server))
     if server.state == "down" and server.kind == "server":
@@ -79,7 +79,7 @@ def _list_lines(server: Server) -> Iterator[Line | None]:
         yield _line("unknown", "not known", 30, [text, f": {unknown.why}"])
 
 
-def _list_figures(server: Server) -> Iterator[Line | None]:
+def _list_figures(server: ServerDocument) -> Iterator[TextLine | None]:
     yield _users_wait(server)
     yield _served(server)
     yield from _time(server)
@@ -96,7 +96,7 @@ def _list_figures(server: Server) -> Iterator[Line | None]:
     yield _memory(server)
 
 
-def _verdict(server: Server) -> Line | None:
+def _verdict(server: ServerDocument) -> TextLine | None:
     words = STATUSES[server.status]
     label = words.word if server.state == "up" else server.state.upper()
     message = server.error.message if server.error and server.state == "down" else server.verdict
@@ -105,7 +105,7 @@ def _verdict(server: Server) -> Line | None:
     return _line("verdict", label, 0, [message, fill("[since?  Since {since}.]", {"since": since})], tone)
 
 
-def _users_wait(server: Server) -> Line | None:
+def _users_wait(server: ServerDocument) -> TextLine | None:
     """What users wait: in the listen queue, then in service; for how long at least, if no request was completed."""
     flow = server.flow
     assert flow
@@ -124,7 +124,7 @@ def _users_wait(server: Server) -> Line | None:
     return _line("users_wait", "users wait", 0, [fill(part, facts) for part in parts], _WAITING.get(flow.waiting))
 
 
-def _list_untimed(server: Server) -> list[str]:
+def _list_untimed(server: ServerDocument) -> list[str]:
     """What is known of how long users wait, if no request has a time in service."""
     flow = server.flow
     assert flow
@@ -139,14 +139,14 @@ def _list_untimed(server: Server) -> list[str]:
     return ["not known"]
 
 
-def _tone_of_standing(server: Server) -> Tone | None:
+def _tone_of_standing(server: ServerDocument) -> Tone | None:
     """The status of a server of which requests are in service, and none is completed."""
     flow, threads = server.flow, server.threads
     is_standing = flow and flow.throughput == 0 and threads and threads.busy
     return server.status if is_standing and server.status in ("warning", "critical") else None
 
 
-def _served(server: Server) -> Line | None:
+def _served(server: ServerDocument) -> TextLine | None:
     """What is served and what is not. Short requests are hardly ever seen, and long ones end in bunches."""
     flow, threads, window = server.flow, server.threads, server.window
     assert flow
@@ -182,7 +182,7 @@ def _served(server: Server) -> Line | None:
     return _line("served", "served", 1, [fill(part, facts) for part in parts], tone)
 
 
-def _tone_of_refusal(server: Server) -> Tone | None:
+def _tone_of_refusal(server: ServerDocument) -> Tone | None:
     causes = {finding.code: finding.severity for finding in server.findings}
     harms = {harm.code: harm.severity for finding in server.findings for harm in finding.harms}
     severity = (causes | harms).get("clients_refused")
@@ -195,11 +195,11 @@ def _available(threads: Threads | None) -> float | None:
     return threads.available if threads.mean is None else threads.mean
 
 
-def _slots(server: Server) -> str:
+def _slots(server: ServerDocument) -> str:
     return ASYNC if server.setup and server.setup.concurrency_kind == "async" else "threads"
 
 
-def _time(server: Server) -> Iterator[Line | None]:
+def _time(server: ServerDocument) -> Iterator[TextLine | None]:
     """Where the time in service goes, largest part first; then whom requests wait for outside of the server."""
     waits = server.waits
     time = split_request_time(waits, server.flow) if waits else None
@@ -217,7 +217,7 @@ def _time(server: Server) -> Iterator[Line | None]:
     yield _line("outside", "", 4, _list_apart(describe_destinations(waits)))
 
 
-def _why_no_time(server: Server) -> list[str]:
+def _why_no_time(server: ServerDocument) -> list[str]:
     """The first clause of the reason why the time is not known; none if the settings switch it off."""
     why = next((unknown.why for unknown in server.unknown if unknown.what == "waits"), "off:")
     return [] if why.startswith("off:") else ["not known", f": {why.partition(': ')[0]}"]
@@ -227,7 +227,7 @@ def _list_apart(texts: Sequence[str], mark: str = "; ") -> list[str]:
     return [text if place == 0 else f"{mark}{text}" for place, text in enumerate(texts)]
 
 
-def _headroom(server: Server) -> Line | None:
+def _headroom(server: ServerDocument) -> TextLine | None:
     """By how much load can grow until the first limit, and until requests wait."""
     room, flow = server.headroom, server.flow
     if room is None or flow is None:
@@ -257,13 +257,13 @@ def _headroom(server: Server) -> Line | None:
     return _line("headroom", "headroom", 3, [fill(part, facts) for part in parts])
 
 
-def _why_no_headroom(room: Headroom) -> list[str]:
+def _why_no_headroom(room: HeadroomSection) -> list[str]:
     if room.far and not room.no_requests:
         return ["over 100x", ": nearly idle"]
     return ["not known", fill("[none? : no requests yet]", {"none": room.no_requests})]
 
 
-def _limits(server: Server) -> Line | None:
+def _limits(server: ServerDocument) -> TextLine | None:
     """Every limit with the factor by which load can grow until it."""
     room = server.headroom
     if room is None:
@@ -276,7 +276,7 @@ def _limits(server: Server) -> Line | None:
     return _line("limits", "limits", 10, _list_apart(texts, ", "))
 
 
-def _objective(server: Server) -> Line | None:
+def _objective(server: ServerDocument) -> TextLine | None:
     """Whether the objective is met, how much of the error budget burns, and at what load it is missed."""
     objective = server.objective
     if objective is None:
@@ -307,7 +307,7 @@ def _objective(server: Server) -> Line | None:
     return _line("objective", "objective", 4, [fill(part, facts) for part in parts], _tone_of_objective(server))
 
 
-def _tone_of_objective(server: Server) -> Tone | None:
+def _tone_of_objective(server: ServerDocument) -> Tone | None:
     """Where something is wrong, an objective that is missed now is a part of it: a budget that burns fast is critical,
     also in windows that are not full."""
     objective = server.objective
@@ -333,13 +333,12 @@ def _describe_burn(windows: Sequence[Burn]) -> str:
     }
     return fill(
         "[missed? {missed:fine_percent}][not missed? none] of {requests:request} missed it in the last {span}{causes} "
-        "(burn rate {rate:mean}[recent? , "
-        "{recent:mean} in the last {recently}])",
+        "(burn rate {rate:mean}[recent? , {recent:mean} in the last {recently}])",
         facts,
     )
 
 
-def _queue(socket: Socket) -> Line | None:
+def _queue(socket: Socket) -> TextLine | None:
     """How many connections wait at a socket now and on average, how many fit, and for how long the oldest waits."""
     if socket.queue is None:
         return _line("queue", "queue", 11, ["not known", f": {socket.reason}", f"  {socket.name}"])
@@ -367,7 +366,7 @@ def _queue(socket: Socket) -> Line | None:
     return _line("queue", "queue", 5, [fill(part, facts) for part in parts], "critical" if is_full else None)
 
 
-def _response(server: Server) -> Line | None:
+def _response(server: ServerDocument) -> TextLine | None:
     """The percentiles, the 95th first."""
     section = server.response_times
     if section is None:
@@ -380,7 +379,7 @@ def _response(server: Server) -> Line | None:
     return _line("response", "response", 5, [*parts, fill(how, {"pace": pace})])
 
 
-def _in_service(server: Server) -> Line | None:
+def _in_service(server: ServerDocument) -> TextLine | None:
     flow, threads = server.flow, server.threads
     assert flow
     if threads is None:
@@ -414,12 +413,12 @@ def _in_service(server: Server) -> Line | None:
     return _line("in_service", "in service", 5, [fill(part, facts) for part in parts], "critical" if is_alarm else None)
 
 
-def _queue_wait(server: Server) -> Line | None:
+def _queue_wait(server: ServerDocument) -> TextLine | None:
     """How long requests wait, with percentiles where samples show any, and for how long the oldest has waited."""
     return _line("queue_wait", "queue wait", 12, _list_queue_wait(server))
 
 
-def _list_queue_wait(server: Server) -> list[str]:
+def _list_queue_wait(server: ServerDocument) -> list[str]:
     flow, known = server.flow, server.queue_waits
     oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
     waited = fill("[oldest? ; the oldest has waited for {oldest:duration}]", {"oldest": oldest or None})
@@ -440,7 +439,7 @@ def _list_queue_wait(server: Server) -> list[str]:
     return [*first, *(f", {each}" for each in percentiles[len(left) :]), waited]
 
 
-def _balance(server: Server) -> Line | None:
+def _balance(server: ServerDocument) -> TextLine | None:
     """The largest share of the requests, beside an even one, and what chance alone explains."""
     balance = server.balance
     if balance is None or not balance.hot_ratio or balance.hottest is None:
@@ -461,7 +460,7 @@ def _balance(server: Server) -> Line | None:
     return _line("balance", "busiest", 13, [fill(part, facts) for part in parts])
 
 
-def _cpu(server: Server) -> Line | None:
+def _cpu(server: ServerDocument) -> TextLine | None:
     used, host = server.cpu, server.host
     if used is None:
         return None
@@ -475,7 +474,7 @@ def _cpu(server: Server) -> Line | None:
     return _line("cpu", "CPUs", 14, [fill(part, facts) for part in parts])
 
 
-def _memory(server: Server) -> Line | None:
+def _memory(server: ServerDocument) -> TextLine | None:
     room = server.host.memory if server.host else None
     if room is None or room.more_workers is None:
         return None
@@ -485,14 +484,14 @@ def _memory(server: Server) -> Line | None:
     return _line("memory", "memory", 15, [fill(part, facts) for part in parts])
 
 
-def _throttled(server: Server) -> Iterator[Line | None]:
+def _throttled(server: ServerDocument) -> Iterator[TextLine | None]:
     for vassal in server.emperor.throttled if server.emperor else ():
         facts: Facts = {"name": vassal.name, "attempts": vassal.attempts, "delay": vassal.delay}
         parts = ("{name}", "[attempts? , {attempts:attempt}]", "[delay? , the next in {delay:duration}]")
         yield _line("throttled", "throttled", 1, [fill(part, facts) for part in parts], "warning")
 
 
-def _identity(server: Server) -> Line | None:
+def _identity(server: ServerDocument) -> TextLine | None:
     identity = server.identity
     if identity is None:
         return None

@@ -9,9 +9,9 @@ import msgspec
 from uwsgi_headroom import documents
 from uwsgi_headroom.analysis.what_if.measured import MOST_SETTINGS
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.documents.deploys import LONGEST_COMPARED, Comparison
-from uwsgi_headroom.documents.history import MOST_POINTS, History
-from uwsgi_headroom.documents.schema import Findings, Journal, Problem, Server, Servers
+from uwsgi_headroom.documents.deploys import LONGEST_COMPARED, ComparisonDocument
+from uwsgi_headroom.documents.history import MOST_POINTS, HistoryDocument
+from uwsgi_headroom.documents.schema import Findings, JournalDocument, Problem, ServerDocument, Servers
 from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.journal.events import MOST_EVENTS
 from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, BEFORE_SECONDS
@@ -20,7 +20,16 @@ VERSION = "1.1.0"
 """Version of the API: breaking changes raise the first number, new keys the second."""
 
 _REF = "#/components/schemas/{name}"
-_DOCUMENTS: tuple[type, ...] = (Servers, Server, Findings, History, Journal, WhatIf, Comparison, Problem)
+_DOCUMENTS: tuple[type, ...] = (
+    Servers,
+    ServerDocument,
+    Findings,
+    HistoryDocument,
+    JournalDocument,
+    WhatIf,
+    ComparisonDocument,
+    Problem,
+)
 
 
 def render() -> bytes:
@@ -71,13 +80,17 @@ def _paths() -> dict[str, Any]:
     return {
         "/api/v1/servers": _get("Every server, servers that are down first", Servers, [_WINDOW], 400, 503),
         "/api/v1/events": _events("The list of servers, once a second", Servers, [_WINDOW], 400, 503),
-        one: _get("One server", Server, [_SERVER, _WINDOW], 400, 404, 503),
+        one: _get("One server", ServerDocument, [_SERVER, _WINDOW], 400, 404, 503),
         f"{one}/findings": _get("The findings about a server", Findings, [_SERVER, _WINDOW], 400, 404, 503),
-        f"{one}/history": _get("The last hour of a server, in columns", History, [_SERVER, *_HISTORY], 400, 404, 503),
-        f"{one}/journal": _get("The events of a server", Journal, [_SERVER, *_JOURNAL], 400, 404, 503),
+        f"{one}/history": _get(
+            "The last hour of a server, in columns", HistoryDocument, [_SERVER, *_HISTORY], 400, 404, 503
+        ),
+        f"{one}/journal": _get("The events of a server", JournalDocument, [_SERVER, *_JOURNAL], 400, 404, 503),
         f"{one}/what-if": _get("Predictions for other settings", WhatIf, [_SERVER, _SETTINGS], 400, 404, 503),
-        f"{one}/compare": _get("What changed around a moment", Comparison, [_SERVER, *_COMPARE], 400, 404, 503),
-        f"{one}/events": _events("The document of a server, once a second", Server, [_SERVER, _WINDOW], 400, 404, 503),
+        f"{one}/compare": _get("What changed around a moment", ComparisonDocument, [_SERVER, *_COMPARE], 400, 404, 503),
+        f"{one}/events": _events(
+            "The document of a server, once a second", ServerDocument, [_SERVER, _WINDOW], 400, 404, 503
+        ),
     }
 
 

@@ -15,9 +15,9 @@ from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
-from uwsgi_headroom.documents.waits import Code, Route, Waits
+from uwsgi_headroom.documents.waits import Code, Route, WaitSection
 from uwsgi_headroom.documents.what_if import WhatIf
-from uwsgi_headroom.documents.workers import Worker
+from uwsgi_headroom.documents.workers import WorkerSection
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.record import ConcurrencyKind
 
@@ -53,7 +53,7 @@ class Unknown(Struct, frozen=True, kw_only=True):
     socket: str | None
 
 
-class Window(Struct, frozen=True, kw_only=True):
+class WindowSection(Struct, frozen=True, kw_only=True):
     """The window of the figures. asked: its requested length; seconds: the length of its history, less while the
     history is young. Samples cover observed_seconds of it and miss gap_seconds. reloads, respawns, exceptions,
     harakiris: their number in the window."""
@@ -86,7 +86,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     other: float | None = None
 
 
-class Headroom(Struct, frozen=True, kw_only=True):
+class HeadroomSection(Struct, frozen=True, kw_only=True):
     """By how much load can grow. factor: the least of `by_limit`; first: the limit that comes first, which has that
     factor or causes others to be reached; ceiling: the first of the limits that cap throughput, not only raise latency.
     All are null on a nearly idle server. far: limits at more than 100 times today's load. no_requests: the headroom is
@@ -136,7 +136,7 @@ class Occupancy(Struct, frozen=True, kw_only=True):
     full: float | None
 
 
-class Balance(Struct, frozen=True, kw_only=True):
+class BalanceSection(Struct, frozen=True, kw_only=True):
     """How evenly the active workers share the requests. active: number of active workers; even_share: the part of
     the requests that they served / active; hot_ratio: largest share / even share, among active workers; noise_floor:
     the hot_ratio that chance alone explains; fairness: Jain's index, 1 is even; cost: the share of the response time
@@ -172,7 +172,7 @@ class Socket(Struct, frozen=True, kw_only=True):
     wait_is_floor: bool = False
 
 
-class Memory(Struct, frozen=True, kw_only=True):
+class MemorySection(Struct, frozen=True, kw_only=True):
     """How many more workers fit into memory. available: bytes still available to the server; limited_by: the host or a
     cgroup of the server, whichever has less. per_worker: bytes of the largest worker; source: "uss", its unique memory,
     or "anonymous", an upper bound if that is unknown. more_workers: how many more of that size fit. Null: unknown."""
@@ -184,7 +184,7 @@ class Memory(Struct, frozen=True, kw_only=True):
     more_workers: int | None = None
 
 
-class Host(Struct, frozen=True, kw_only=True):
+class HostSection(Struct, frozen=True, kw_only=True):
     """Figures of the kernel. cpus: usable by the server, the least of affinity, quota (null: none) and the host's
     CPUs; limited_by: which of these. sharing_one_cpu: workers pinned to a CPU to which another worker is pinned too.
     listen_overflows, listen_drops: of all TCP listeners in the network namespace, since its creation. memory: null
@@ -197,7 +197,7 @@ class Host(Struct, frozen=True, kw_only=True):
     sharing_one_cpu: int | None = None
     listen_overflows: int | None = None
     listen_drops: int | None = None
-    memory: Memory | None = None
+    memory: MemorySection | None = None
 
 
 class Option(Struct, frozen=True, kw_only=True):
@@ -207,7 +207,7 @@ class Option(Struct, frozen=True, kw_only=True):
     source: str
 
 
-class Setup(Struct, frozen=True, kw_only=True):
+class SetupSection(Struct, frozen=True, kw_only=True):
     """The server's setup, from the kernel and the configuration. options: the known ones, by uWSGI's names; times in
     seconds, reload-on-* in megabytes. options_complete: no relevant option is missing, unless set in the environment;
     options_changed: a file was changed after the start of a running worker, so uWSGI still uses its earlier content.
@@ -276,7 +276,7 @@ class Harm(Struct, frozen=True):
     evidence: str
 
 
-class Finding(Struct, frozen=True, kw_only=True):
+class FindingSection(Struct, frozen=True, kw_only=True):
     """A finding. code: a stable name; title: one sentence; evidence: its figures; meaning: why it matters; change: what
     to do, may be empty; settings: options of uWSGI that it sets to a number; serves: requests per second that the
     server then serves at least, or null; harms: those that this finding explains; runbook: its path, or null. since:
@@ -301,7 +301,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 Tone = Literal["ok", "warning", "critical", "unknown"]
 
 
-class Line(Struct, frozen=True, kw_only=True):
+class TextLine(Struct, frozen=True, kw_only=True):
     """A line about a server, for people. code: a stable name, such as `users_wait`; label: what it is about, empty if
     it goes on with the line before; parts: texts that follow each other, the first of which can stand alone; tone: how
     bad it is, null if it is neither good nor bad; rank: lines with a larger one are left out first."""
@@ -318,7 +318,7 @@ class Line(Struct, frozen=True, kw_only=True):
         return "".join(self.parts)
 
 
-class Server(Struct, frozen=True, kw_only=True):
+class ServerDocument(Struct, frozen=True, kw_only=True):
     """The document of one server.
 
     time: of the document; read_at, age: time and age of the last successful reading, on which all figures are based.
@@ -347,19 +347,19 @@ class Server(Struct, frozen=True, kw_only=True):
     version: str | None = None
     status: Status
     verdict: str
-    window: Window | None = None
+    window: WindowSection | None = None
     windows: tuple[Covered, ...]
-    headroom: Headroom | None = None
+    headroom: HeadroomSection | None = None
     flow: Flow | None = None
     threads: Threads | None = None
     occupancy: Occupancy | None = None
-    balance: Balance | None = None
-    workers: tuple[Worker, ...] = ()
+    balance: BalanceSection | None = None
+    workers: tuple[WorkerSection, ...] = ()
     sockets: tuple[Socket, ...] = ()
-    host: Host | None = None
-    setup: Setup | None = None
+    host: HostSection | None = None
+    setup: SetupSection | None = None
     thunder_lock: bool | None = None
-    findings: tuple[Finding, ...]
+    findings: tuple[FindingSection, ...]
     unknown: tuple[Unknown, ...] = ()
     sampling: Sampling
     emperor: Emperor | None = None
@@ -367,7 +367,7 @@ class Server(Struct, frozen=True, kw_only=True):
     cpu: CpuShares | None = None
     identity: Identity | None = None
     events: tuple[Event, ...] = ()
-    waits: Waits | None = None
+    waits: WaitSection | None = None
     response_times: ResponseTimes | None = None
     queue_waits: ResponseTimes | None = None
     objective: Objective | None = None
@@ -376,10 +376,10 @@ class Server(Struct, frozen=True, kw_only=True):
     what_if: WhatIf | None = None
     code: Code | None = None
     deploy: Deploy | None = None
-    lines: tuple[Line, ...] = ()
+    lines: tuple[TextLine, ...] = ()
 
 
-class Journal(Struct, frozen=True, kw_only=True):
+class JournalDocument(Struct, frozen=True, kw_only=True):
     """The events of one server, newest first, kept as long as its history. since: start of the requested range in epoch
     seconds. next: the parameter `before` of the request for the following events, null if there are none."""
 
@@ -459,7 +459,7 @@ class Findings(Struct, frozen=True, kw_only=True):
     state: State
     status: Status
     verdict: str
-    findings: tuple[Finding, ...]
+    findings: tuple[FindingSection, ...]
 
 
 class Problem(Struct, frozen=True, kw_only=True):

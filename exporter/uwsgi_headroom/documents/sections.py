@@ -30,11 +30,11 @@ from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.watch import Watch
 
 
-def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema.Headroom:
+def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema.HeadroomSection:
     """Build the section about headroom: which limit comes first, and by how much load can grow until then, and until
     requests wait."""
     return copy_fields(
-        schema.Headroom,
+        schema.HeadroomSection,
         headroom,
         by_limit=schema.Limits(**{limit: headroom.by_limit.get(limit) for limit in get_args(capacity.Limit)}),
         usable=given(usable, lambda known: known.factor),
@@ -42,11 +42,11 @@ def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema
     )
 
 
-def build_balance(balance: evenness.Balance) -> schema.Balance:
+def build_balance(balance: evenness.Balance) -> schema.BalanceSection:
     """Build the section about how evenly the workers share the requests."""
     active = sum(worker.active for worker in balance.workers)
     hottest = given(balance.hottest, lambda worker: worker.worker_id)
-    return copy_fields(schema.Balance, balance, active=active, hottest=hottest)
+    return copy_fields(schema.BalanceSection, balance, active=active, hottest=hottest)
 
 
 def build_threads(
@@ -70,11 +70,11 @@ def build_threads(
     )
 
 
-def build_memory(memory: Memories) -> schema.Memory:
+def build_memory(memory: Memories) -> schema.MemorySection:
     """Build the section about memory: available, used by a worker, and how many more workers fit."""
     room, available = describe_memory(memory), memory.available
     return copy_fields(
-        schema.Memory,
+        schema.MemorySection,
         available,
         memory.worker,
         available=given(available, lambda known: known.byte_count),
@@ -163,11 +163,11 @@ def _find_mountpoint(reading: Reading) -> str:
     return names.pop() if len(names) == 1 else ""
 
 
-def build_setup(known: Setup) -> schema.Setup:
+def build_setup(known: Setup) -> schema.SetupSection:
     """Build the section: options by uWSGI's names, each with its source; other fields unchanged."""
     options = known.options
     return copy_fields(
-        schema.Setup,
+        schema.SetupSection,
         known,
         options={
             name: schema.Option(value=getattr(options, field), source=options.source[field])

@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.objective import Burn, Objective
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.analysis.shortages import is_hardly_any_idle
 from uwsgi_headroom.documents.request_time import OUTSIDE
-from uwsgi_headroom.documents.schema import Finding, Server
+from uwsgi_headroom.documents.schema import FindingSection, ServerDocument
 from uwsgi_headroom.documents.waits import Code, CodeLine, Route
 from uwsgi_headroom.words.formats import code_place, counted, duration, percent, significant
 from uwsgi_headroom.words.states import WAITS
@@ -87,7 +87,7 @@ def _write_range(percentile: Percentile) -> str:
     return f"{low} to {high}" if percentile.low else f"under {high}"
 
 
-def describe_first_act(server: Server) -> list[str]:
+def describe_first_act(server: ServerDocument) -> list[str]:
     """Write the first thing to do about a server, and what it promises, such as `Raise threads from 4 to 7` and `; at
     least 65.1/s are served then`; empty if nothing has to be done."""
     act = find_first_act(server)
@@ -96,7 +96,7 @@ def describe_first_act(server: Server) -> list[str]:
     return [act, fill("[serves? ; at least {serves:rate} are served then]", {"serves": serves})]
 
 
-def describe_since(server: Server) -> str:
+def describe_since(server: ServerDocument) -> str:
     """Write since when a server has been as it is, such as `16:16:02 UTC (4 min)`; empty if that is not known, or
     if it is ok. Only an exporter knows it."""
     if server.state == "down":
@@ -109,7 +109,7 @@ def describe_since(server: Server) -> str:
     return write_moment(since, server.time)
 
 
-def find_since(server: Server, finding: Finding) -> float | None:
+def find_since(server: ServerDocument, finding: FindingSection) -> float | None:
     """The epoch seconds from which on a finding has held; None if that is not known, as if it has since the server is
     watched: then it most likely began before."""
     watched = server.sampling.observed_seconds + server.sampling.gap_seconds
@@ -215,7 +215,7 @@ def _describe_route(route: Route, *, is_first: bool) -> str:
     return fill("{route} {share:percent}[first?  of the busy threads][oldest? , oldest {oldest:duration}]", facts)
 
 
-def list_problems(server: Server) -> list[Finding]:
+def list_problems(server: ServerDocument) -> list[FindingSection]:
     """The findings that make the status of a server, worst first; none for one that is not read."""
     return [finding for finding in server.findings if finding.severity != "info"] if server.state == "up" else []
 
@@ -224,7 +224,7 @@ _NO_ROOM = 1.15
 """Headroom below which it reads 1.1x or less. Without a finding, others use the CPUs."""
 
 
-def lacks_host_only(server: Server) -> bool:
+def lacks_host_only(server: ServerDocument) -> bool:
     """Whether what a server lacks is the host's, and nothing else, so that no setting of its uWSGI helps."""
     if problems := list_problems(server):
         return all(problem.of_host for problem in problems)
@@ -233,7 +233,7 @@ def lacks_host_only(server: Server) -> bool:
     return server.state == "up" and is_last and host is not None and host.limited_by == "host"
 
 
-def find_first_act(server: Server) -> str:
+def find_first_act(server: ServerDocument) -> str:
     """The first thing to do about a server, without its full stop, maybe with backticks; empty if there is nothing.
     Of what is equally severe, what its own settings can solve comes before what its host lacks."""
     if server.state == "down":
@@ -258,7 +258,7 @@ _LONGEST_ACT = 100
 _END = re.compile(r"(?:: |\. | \(| to (?:see|find) )(?=[^`]*(?:`[^`]*`[^`]*)*$)")
 
 
-def describe_full_host(servers: Iterable[Server]) -> str | None:
+def describe_full_host(servers: Iterable[ServerDocument]) -> str | None:
     """What the host lacks whose CPUs are all in use, who uses them, and what to do: said once for all servers on it.
     None while CPUs are idle, or if fewer than two servers can use all of them."""
     found = [

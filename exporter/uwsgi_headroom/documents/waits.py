@@ -38,7 +38,7 @@ class Backend(Struct, frozen=True, kw_only=True):
     per_request: float | None
 
 
-class Waits(Struct, frozen=True, kw_only=True):
+class WaitSection(Struct, frozen=True, kw_only=True):
     """What requests spend their time on, over the window. states: those that were seen, most threads first; total: the
     sum of their threads, which is the observed concurrency but for the disagreement; disagreement: mean difference, in
     threads, between the kernel and uWSGI at one instant. backends: parts of the state `backend` that are named in the
@@ -55,11 +55,11 @@ class Waits(Struct, frozen=True, kw_only=True):
     destinations: tuple[DestinationFigures, ...] = ()
 
 
-def build_waits(waits: WaitFigures, now: WaitsNow | None) -> Waits:
+def build_waits(waits: WaitFigures, now: WaitsNow | None) -> WaitSection:
     """Build the section from the figures of a window. now: at its end."""
     addresses = now.addresses if now else {}
     times, times_of_backends = waits.per_request or {}, waits.backends_per_request or {}
-    return Waits(
+    return WaitSection(
         states=tuple(
             WaitState(state=state, threads=threads, per_request=times.get(state))
             for state, threads in _sort(waits.threads)

@@ -68,7 +68,7 @@ class PredictedSetting(Struct, frozen=True, kw_only=True):
     memory_sentence: str | None
 
 
-def build_what_if(name: str, time: float, seconds: float, result: predict.WhatIf) -> WhatIf:
+def build_what_if(name: str, time: float, seconds: float, result: predict.Predictions) -> WhatIf:
     """Build the document. time: epoch seconds; seconds: the length of the window."""
     measured = result.measured
     return WhatIf(
@@ -86,7 +86,7 @@ def build_what_if(name: str, time: float, seconds: float, result: predict.WhatIf
     )
 
 
-def _build_check(result: predict.WhatIf) -> ModelCheck:
+def _build_check(result: predict.Predictions) -> ModelCheck:
     check = result.check
     return ModelCheck(
         throughput=check.observed.throughput,

@@ -18,7 +18,7 @@ from uwsgi_headroom.stats.server import Snapshot, State
 from uwsgi_headroom.stats.server import Worker as Stats
 
 
-class Worker(Struct, frozen=True, kw_only=True):
+class WorkerSection(Struct, frozen=True, kw_only=True):
     """A worker slot.
 
     worker_id: position in uWSGI's list, from 1. pid: in the master's PID namespace; local_pid: in the exporter's.
@@ -75,7 +75,9 @@ class Worker(Struct, frozen=True, kw_only=True):
     lock_waiters: float | None = None
 
 
-def build_workers(reading: Reading, record: ServerRecord, figures: Figures | None, totals: Totals) -> Iterator[Worker]:
+def build_workers(
+    reading: Reading, record: ServerRecord, figures: Figures | None, totals: Totals
+) -> Iterator[WorkerSection]:
     """Build the sections of all workers of a server, in uWSGI's order."""
     snapshot = reading.snapshot
     assert isinstance(snapshot, Snapshot)
@@ -101,12 +103,12 @@ def _build_worker(
     figures: WorkerFigures | None,
     window: Window | None,
     residency: dict[int, float],
-) -> Worker:
+) -> WorkerSection:
     process = reading.host.processes.get(worker.pid or 0)
     memory = reading.host.memory
     ages = sorted((age for age in record.ages.values() if age is not None), reverse=True)
     return copy_fields(
-        Worker,
+        WorkerSection,
         worker,
         figures,
         process,

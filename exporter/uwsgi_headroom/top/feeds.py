@@ -22,7 +22,7 @@ from uwsgi_headroom.config.servers import ServerConfig, parse_server_argument, r
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.history import build_history
-from uwsgi_headroom.documents.schema import Server, Servers
+from uwsgi_headroom.documents.schema import ServerDocument, Servers
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.source import Http, HttpAccess, parse_address
@@ -90,7 +90,7 @@ class Feed(Protocol):
     async def servers(self, window: float | None) -> Servers:
         """Return the list of servers, with figures of this window (seconds; None: the feed's default)."""
 
-    async def server(self, name: str, window: float | None) -> Server:
+    async def server(self, name: str, window: float | None) -> ServerDocument:
         """Return the document of one server."""
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
@@ -138,7 +138,7 @@ class LocalFeed:
         documents = await build.build_servers(self._fleet.watches(), self._fleet.clock, window or WINDOWS[0], WINDOWS)
         return build.build_server_list(documents, self._fleet.clock)
 
-    async def server(self, name: str, window: float | None) -> Server:
+    async def server(self, name: str, window: float | None) -> ServerDocument:
         watch = self._find(name)
         if watch is None:
             raise FeedError(f"server {name!r} no longer exists")
@@ -184,8 +184,8 @@ class RemoteFeed:
     async def servers(self, window: float | None) -> Servers:
         return await self._get(build.SERVERS_PATH + _window(window), Servers)
 
-    async def server(self, name: str, window: float | None) -> Server:
-        return await self._get(build.server_path(name) + _window(window), Server)
+    async def server(self, name: str, window: float | None) -> ServerDocument:
+        return await self._get(build.server_path(name) + _window(window), ServerDocument)
 
     async def trend(self, name: str, seconds: float, points: int) -> Trend:
         return await self._get(f"{build.server_path(name)}/history?seconds={seconds:g}&points={points}", Trend)

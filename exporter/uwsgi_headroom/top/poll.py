@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.documents.schema import Server, Servers
+from uwsgi_headroom.documents.schema import ServerDocument, Servers
 from uwsgi_headroom.top.feeds import NO_TREND, Feed, FeedError, Trend
 from uwsgi_headroom.top.navigation import LIST, Navigation
 from uwsgi_headroom.top.servers import Key, ScreenModel, ServerEntry, arrange_entries
@@ -54,7 +54,7 @@ class Poller:
         self._listed: dict[int, list[ServerEntry]] = {}  # by feed
         self._listed_at = float("-inf")
         self._lists: dict[int, _Request[Servers]] = {}
-        self._page: _Request[tuple[Server, Trend]] | None = None
+        self._page: _Request[tuple[ServerDocument, Trend]] | None = None
         self._page_key: tuple[Key, float | None, int] | None = None
         self._shown: Key | None = None
         self._errors: dict[int, str] = {}
@@ -128,11 +128,11 @@ class Poller:
         if key is not None:
             self._page = self._request(self._read_page(key, navigation.window, points))
 
-    async def _read_page(self, key: Key, window: float | None, points: int) -> tuple[Server, Trend]:
+    async def _read_page(self, key: Key, window: float | None, points: int) -> tuple[ServerDocument, Trend]:
         server = await self._feeds[key[0]].server(key[1], window)
         return server, await self._read_trend(key, server, points)
 
-    async def _read_trend(self, key: Key, server: Server, points: int) -> Trend:
+    async def _read_trend(self, key: Key, server: ServerDocument, points: int) -> Trend:
         """Read a new trend if it has a new point; else return the last one."""
         if server.kind != "server":
             return NO_TREND

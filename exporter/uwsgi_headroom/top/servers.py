@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from uwsgi_headroom.check.worker_table import sort_by_figure
 from uwsgi_headroom.documents.build import natural, urgency
-from uwsgi_headroom.documents.schema import Server, Summary
+from uwsgi_headroom.documents.schema import ServerDocument, Summary
 from uwsgi_headroom.top.feeds import NO_TREND, Trend
 
 Key = tuple[int, str]
@@ -26,7 +26,7 @@ class ServerEntry(Struct, frozen=True):
 class ScreenModel(Struct, frozen=True):
     entries: tuple[ServerEntry, ...] = ()
     """Every listed server."""
-    server: Server | None = None
+    server: ServerDocument | None = None
     """The document of the selected server."""
     trend: Trend = NO_TREND
     """The history of that server."""

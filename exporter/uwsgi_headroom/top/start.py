@@ -17,7 +17,7 @@ from uwsgi_headroom import extras, logs
 from uwsgi_headroom.check.request import UNKNOWN
 from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.discover import discover_servers
-from uwsgi_headroom.documents.schema import Server, State
+from uwsgi_headroom.documents.schema import ServerDocument, State
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.top.feeds import Attached, Feed, LocalFeed, attach, close_all, pause_all, resume_all
@@ -51,7 +51,7 @@ def run(
     return command.main(attached, interval, seconds, once=once)
 
 
-async def read_documents(attached: Attached, seconds: float) -> list[Server]:
+async def read_documents(attached: Attached, seconds: float) -> list[ServerDocument]:
     """Read the documents of all servers, or of the selected one; if `top` itself watches them, after `seconds`.
 
     Raises FeedError, and HeadroomError if there is no server.

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents import build, openapi, schema
-from uwsgi_headroom.documents.deploys import LONGEST_COMPARED, Times, compare_last, compare_times
+from uwsgi_headroom.documents.deploys import LONGEST_COMPARED, ComparedTimes, compare_last, compare_times
 from uwsgi_headroom.documents.history import MOST_POINTS, build_history, build_stored_history, slice_seconds
 from uwsgi_headroom.documents.predict import PEAK_SECONDS, predict_what_if
 from uwsgi_headroom.errors import HistoryFileError
@@ -239,7 +239,7 @@ class _Api:
         is_last = not any(request_values.read_parameter(request, name) for name in ("around", "before", "after"))
         before = request_values.parse_number(request, "before", BEFORE_SECONDS, 60, LONGEST_COMPARED)
         after = request_values.parse_number(request, "after", AFTER_SECONDS, 60, LONGEST_COMPARED)
-        times, clock = Times(around, before, after), self._fleet.clock
+        times, clock = ComparedTimes(around, before, after), self._fleet.clock
 
         async def make() -> bytes:
             if is_last:
@@ -278,7 +278,7 @@ class _Api:
     ) -> Response:
         return await _respond(request, await self._builds.get(kind, key, state, make, request))
 
-    def _describe(self, watch: Watch, window: float) -> schema.Server:
+    def _describe(self, watch: Watch, window: float) -> schema.ServerDocument:
         return build.build_server(watch, self._fleet.clock, window, self._fleet.settings.windows)
 
     def _window(self, request: Request) -> float:

@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.documents import build, schema
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web.api_routes import DOCUMENTS
@@ -154,7 +154,7 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
     ]
 
 
-async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.Server]:
+async def _describe(fleet: Fleet, watches: list[Watch]) -> list[schema.ServerDocument]:
     windows = fleet.settings.windows
     return await build.build_servers(watches, fleet.clock, windows[0], windows)
 
@@ -180,7 +180,7 @@ def path(name: str) -> str:
     return f"/servers/{quote(name, safe='')}"
 
 
-def render_page(servers: Sequence[Server], count: int, *, alone: bool) -> str:
+def render_page(servers: Sequence[ServerDocument], count: int, *, alone: bool) -> str:
     """Write the page of these servers. count: of all servers; alone: show the first server instead of a list."""
     shown = servers[0] if alone else None
     title = f"{escape(shown.name)} · uwsgi-headroom" if shown else "uwsgi-headroom"
@@ -221,7 +221,7 @@ def _head(title: str, more: str = "") -> str:
     )
 
 
-def _summary(servers: Sequence[Server]) -> str:
+def _summary(servers: Sequence[ServerDocument]) -> str:
     """Write the summary for browsers without scripts: servers, verdicts, and unknown values with the reasons."""
     rows = "".join(_row(server) for server in servers)
     table = f"<table><thead><tr><th>Server<th>State<th>Verdict<th>Not known</tr></thead><tbody>{rows}</tbody></table>"
@@ -232,13 +232,13 @@ def _summary(servers: Sequence[Server]) -> str:
     )
 
 
-def _count(servers: Sequence[Server]) -> str:
+def _count(servers: Sequence[ServerDocument]) -> str:
     down = sum(server.state == "down" for server in servers)
     state = f"{down} down" if down else "all up" if len(servers) > 1 else "up"
     return f"{len(servers)} server{'s' if len(servers) != 1 else ''}, {state}"
 
 
-def _row(server: Server) -> str:
+def _row(server: ServerDocument) -> str:
     state = " ".join(SERVER_STATES[server.state])
     judged = "" if server.state == "down" else f", {server.status}"
     unknown = "".join(

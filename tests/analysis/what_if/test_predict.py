@@ -23,7 +23,7 @@ from uwsgi_headroom.analysis.what_if.measured import (
     parse_setting,
     parse_settings,
 )
-from uwsgi_headroom.analysis.what_if.predict import WhatIf, calibrate, predict_settings
+from uwsgi_headroom.analysis.what_if.predict import Predictions, calibrate, predict_settings
 from uwsgi_headroom.documents.what_if import build_what_if, describe_memory
 from uwsgi_headroom.numbers import percentile
 
@@ -82,7 +82,7 @@ PLAIN = Measured(
 )
 
 
-def _predict(measured: Measured, *settings: Setting, load: float = 1.0) -> WhatIf:
+def _predict(measured: Measured, *settings: Setting, load: float = 1.0) -> Predictions:
     return predict_settings(measured, settings, loads=(load,))
 
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState, Route
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.top.feeds import Capacity, Concurrency, Headroom, Trend
@@ -24,7 +24,7 @@ OTHER = Route(route="other", threads=0.1, share=0.01, in_service=0, oldest_secon
 PAGE = Navigation(view="routes", server=(0, "shop"))
 
 
-def with_routes(*routes: Route) -> Server:
+def with_routes(*routes: Route) -> ServerDocument:
     return replace(HOT, routes=routes)
 
 

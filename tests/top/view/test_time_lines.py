@@ -23,8 +23,8 @@ from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.documents.lines import list_lines
-from uwsgi_headroom.documents.schema import Line, Server
-from uwsgi_headroom.documents.waits import Waits
+from uwsgi_headroom.documents.schema import ServerDocument, TextLine
+from uwsgi_headroom.documents.waits import WaitSection
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.top.feeds import NO_TREND, ResponseTimes, Trend
 from uwsgi_headroom.top.navigation import Navigation
@@ -37,7 +37,7 @@ AT_IT = Navigation(view="workers", server=(0, "shop"))
 WHY = "no permission to see what uWSGI's threads wait for: give the exporter CAP_SYS_PTRACE"
 
 
-def drawn(section: Waits, width: int) -> tuple[str, str]:
+def drawn(section: WaitSection, width: int) -> tuple[str, str]:
     server = with_waits(hot(), section)
     (line,) = [line for line in list_lines(server) if line.code == "time"]
     return fit_line(line, width).plain, time_bar(server, width).plain
@@ -109,7 +109,7 @@ def test_every_state_can_be_drawn(state):
     assert bar.count("│") == 2
 
 
-def screen(server: Server, width: int = 80, height: int = 24) -> list[str]:
+def screen(server: ServerDocument, width: int = 80, height: int = 24) -> list[str]:
     return lines(screen_model(server), AT_IT, width, height)
 
 
@@ -180,7 +180,7 @@ HOT = hot()
 RISING = ResponseTimes((0.5, 0.95), [[None] * 8, [None, None, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]], [0.16] * 8)
 
 
-def drawn_head(server: Server, width: int, trend: Trend = NO_TREND) -> list[str]:
+def drawn_head(server: ServerDocument, width: int, trend: Trend = NO_TREND) -> list[str]:
     return [part.line.plain for part in head_parts(server, trend, width) if part.line.plain.startswith("response ")]
 
 
@@ -207,14 +207,14 @@ def test_a_sparkline_of_the_95th_percentile():
     trend = Trend(step=5.0, time=[EPOCH] * 8, response_times=RISING)
     assert drawn_head(with_response_times(HOT), 200, trend)[0].endswith("  ▄▅▆▇██ 40s")
     assert drawn_head(with_response_times(HOT), 90, trend)[0].endswith(" …")
-    older = msgspec.json.decode(_without_new_keys(with_response_times(HOT)), type=Server)
+    older = msgspec.json.decode(_without_new_keys(with_response_times(HOT)), type=ServerDocument)
     assert drawn_head(older, 80) == []
     assert not any(line.startswith(("response ", "objective ")) for line in lines(screen_model(older), AT_IT))
     down = replace(with_response_times(HOT), state="down")
     assert drawn_head(down, 80) == []
 
 
-def _without_new_keys(server: Server) -> bytes:
+def _without_new_keys(server: ServerDocument) -> bytes:
     whole = msgspec.to_builtins(server, str_keys=True)
     del whole["response_times"], whole["objective"], whole["lines"]
     return msgspec.json.encode(whole)
@@ -222,7 +222,7 @@ def _without_new_keys(server: Server) -> bytes:
 
 def test_the_lines_of_an_exporter_are_shown_as_it_sends_them():
     """`top` composes none of its own then."""
-    sent = Line(code="users_wait", label="users wait", parts=("5 ms", ", as was said"), tone=None, rank=0)
+    sent = TextLine(code="users_wait", label="users wait", parts=("5 ms", ", as was said"), tone=None, rank=0)
     server = replace(HOT, lines=(*list_lines(HOT)[:2], sent))
     assert "users wait   5 ms, as was said" in lines(screen_model(server), AT_IT)
 

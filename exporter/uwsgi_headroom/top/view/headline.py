@@ -14,7 +14,7 @@ from rich.text import Text
 from uwsgi_headroom.check.narrow_figures import age
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.request_time import TimePart, split_request_time
-from uwsgi_headroom.documents.schema import Line, Server, Summary
+from uwsgi_headroom.documents.schema import ServerDocument, Summary, TextLine
 from uwsgi_headroom.terminal_text import cut_lines, downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.feeds import Trend
 from uwsgi_headroom.top.view.figures import cut_middle, use_of
@@ -25,32 +25,32 @@ _LABEL = 13  # columns of the name of a line
 _LEAST_SINCE = 60  # columns of a terminal with room for since when
 
 
-def status_word(server: Server | Summary) -> str:
+def status_word(server: ServerDocument | Summary) -> str:
     """Return `CRITICAL`, `warning` or `ok`, or the state if not up. Capitals are the alarm without colour."""
     if server.state != "up":
         return server.state.upper()
     return server.status.upper() if server.status == "critical" else server.status
 
 
-def status_style(server: Server | Summary) -> str:
+def status_style(server: ServerDocument | Summary) -> str:
     """Return the style of `status_word`."""
     return DOWN_STYLE if server.state == "down" else STATUSES[server.status].terminal
 
 
-def trouble_of(server: Server | Summary) -> str:
+def trouble_of(server: ServerDocument | Summary) -> str:
     """Return the reason why a server is down; empty if it is not down."""
     return server.error.message if server.state == "down" and server.error else ""
 
 
-_NOTHING = Line(code="", label="", parts=(), tone=None, rank=0)
+_NOTHING = TextLine(code="", label="", parts=(), tone=None, rank=0)
 
 
-def _list_lines(server: Server) -> tuple[Line, ...]:
+def _list_lines(server: ServerDocument) -> tuple[TextLine, ...]:
     """The lines of a document; an exporter of an earlier version sends none."""
     return server.lines or list_lines(server)
 
 
-def verdict_block(server: Server, troubles: Sequence[str], width: int, lines: int) -> list[Text]:
+def verdict_block(server: ServerDocument, troubles: Sequence[str], width: int, lines: int) -> list[Text]:
     """Build exactly `lines` lines, so that a changed sentence moves nothing below: reasons why the figures are not
     current, the verdict, and the advice."""
     verdict, act, *_ = (*_list_lines(server), _NOTHING)
@@ -81,7 +81,7 @@ _ELSEWHERE = ("verdict", "act", "unknown")
 """Lines that stand above the head, or on the page of advice."""
 
 
-def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
+def head_parts(server: ServerDocument, trend: Trend, width: int) -> list[Part]:
     """Build the lines below the verdict, with a bar below the line about time, and sparklines beside three."""
     rows: list[Part] = []
     for line in _list_lines(server):
@@ -94,7 +94,7 @@ def head_parts(server: Server, trend: Trend, width: int) -> list[Part]:
     return [*rows, Part(6, before if server.state == "down" else Text())]
 
 
-def fit_line(line: Line, width: int) -> Text:
+def fit_line(line: TextLine, width: int) -> Text:
     """Write as many parts of a line as fit; an ellipsis replaces the others."""
     fitted = Text().append(f"{line.label:{_LABEL}}", "bold")
     style = STATUSES[line.tone].terminal if line.tone in ("warning", "critical") else "bold" if line.label else ""
@@ -114,7 +114,7 @@ _CUT = " …"
 _BAR_EDGE = "│"
 
 
-def time_bar(server: Server, width: int) -> Text | None:
+def time_bar(server: ServerDocument, width: int) -> Text | None:
     """Draw the parts in the order of the line above, each as long as its share, with its name if that fits; None if the
     time of a request is not known."""
     time = split_request_time(server.waits, server.flow) if server.waits else None
@@ -140,7 +140,7 @@ def _part_name(part: TimePart) -> str:
 _SPARK_OF, _LEAST_SPARK = 5, 5  # columns of the screen per column of a sparkline; least columns of a sparkline
 
 
-def _with_spark(fitted: Text, line: Line, server: Server, trend: Trend, width: int) -> Text:
+def _with_spark(fitted: Text, line: TextLine, server: ServerDocument, trend: Trend, width: int) -> Text:
     """Append a sparkline of a line's figure at the right end, if there is one and room for it."""
     available = server.threads.available if server.threads else None
     values, of = {

@@ -13,10 +13,10 @@ from uwsgi_headroom.check.reports import CODE_AT, write_code_lines, write_findin
 from uwsgi_headroom.check.worker_table import busy_bar, sort_workers
 from uwsgi_headroom.documents.emperor_router import Emperor, Router, Vassal
 from uwsgi_headroom.documents.lines import list_lines
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.documents.sentences import describe_code_rest
 from uwsgi_headroom.documents.waits import Route
-from uwsgi_headroom.documents.workers import Worker
+from uwsgi_headroom.documents.workers import WorkerSection
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.terminal_text import bar, escape_text, wrap
 from uwsgi_headroom.top.view.figures import Page, cut_middle, title_line
@@ -25,7 +25,7 @@ from uwsgi_headroom.words.states import EVENTS, STATUSES
 _THREADS_AT, _THREAD = 17, 15  # first column of the threads, columns of each thread
 
 
-def thread_lines(server: Server, sort: str, width: int) -> Iterator[Text]:
+def thread_lines(server: ServerDocument, sort: str, width: int) -> Iterator[Text]:
     """Build the lines of every worker's threads: requests completed, and the age of the current request."""
     yield title_line("  W  BUSY        THREAD: REQUESTS COMPLETED, AGE OF CURRENT REQUEST", width)
     stuck = server.threads.stuck_seconds if server.threads else math.inf
@@ -44,7 +44,7 @@ def thread_lines(server: Server, sort: str, width: int) -> Iterator[Text]:
             yield line
 
 
-def _thread(place: int, worker: Worker, stuck_seconds: float) -> Text:
+def _thread(place: int, worker: WorkerSection, stuck_seconds: float) -> Text:
     cell = Text(f"{place}: {number((worker.thread_requests or ())[place])}", "" if worker.pid else "dim")
     if worker.serving and place in worker.serving:
         seconds = worker.serving[place]
@@ -55,7 +55,7 @@ def _thread(place: int, worker: Worker, stuck_seconds: float) -> Text:
     return cell
 
 
-def finding_lines(server: Server, width: int) -> Iterator[Text]:
+def finding_lines(server: ServerDocument, width: int) -> Iterator[Text]:
     """Build the lines of every finding with its evidence and advice, then what is not known, with the reasons."""
     for place, finding in enumerate(server.findings, 1):
         head, *rest = map(Text, write_finding(place, finding, server, width))
@@ -111,7 +111,7 @@ _LEAST_ROUTE = 12
 _ROUTES_OFF = "Routes are off. An exporter shows them with --routes true; see its documentation first."
 
 
-def route_page(server: Server, text: str, width: int) -> Page:
+def route_page(server: ServerDocument, text: str, width: int) -> Page:
     """Build the page of the routes that match a filter, most busy threads first."""
     title = title_line(_ROUTE_TITLE, width)
     if server.routes is None:
@@ -134,7 +134,7 @@ _CODE_TITLE = "   REQUEST  SHARE  LINE OF CODE, AND WHAT IT WAITS FOR"
 _CODE_OFF = "Code is off. An exporter shows it with --code; see its documentation first."
 
 
-def code_page(server: Server, text: str, width: int) -> Page:
+def code_page(server: ServerDocument, text: str, width: int) -> Page:
     """Build the page of the lines of code that match a filter, those that take the most time first."""
     title, code = title_line(_CODE_TITLE, width), server.code
     if code is None:

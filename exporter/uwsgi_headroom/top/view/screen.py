@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from rich.text import Text
 
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.top.navigation import LIST, Navigation
 from uwsgi_headroom.top.servers import Key, ScreenModel, ServerEntry, arrange_entries
@@ -161,7 +161,7 @@ _PAGES: Mapping[str, Callable[[ScreenModel, Navigation, Space], Page]] = {
     "servers": _servers,
 }
 
-_SERVER_PAGES: Mapping[str, Callable[[Server, ScreenModel, Navigation, Space], Page]] = {
+_SERVER_PAGES: Mapping[str, Callable[[ServerDocument, ScreenModel, Navigation, Space], Page]] = {
     "findings": lambda server, model, _, space: Page(None, list(pages.finding_lines(server, space.width))),
     "events": lambda server, _, navigation, space: pages.event_page(
         server.events, navigation.row_filter, space.width, space.now
@@ -276,7 +276,7 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
     return line
 
 
-def _state(server: Server, now: float) -> str:
+def _state(server: ServerDocument, now: float) -> str:
     """Return the state of a server, and the age of its last reading if it is not up."""
     if server.age is None:
         return "not read yet" if server.state == "stale" else server.state

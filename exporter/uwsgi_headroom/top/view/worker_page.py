@@ -15,14 +15,16 @@ from uwsgi_headroom.check.worker_table import (
     make_totals,
     sort_workers,
 )
-from uwsgi_headroom.documents.schema import Server
+from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.top.view.figures import Page
 
 _NARROW = 60  # terminal columns below which only the worker's number stays in place
 _MORE = 5  # terminal columns of the mark that counts the columns out of view
 
 
-def worker_page(server: Server, sort: str, width: int, first_column: int = 0, text: str = "") -> tuple[Page, int]:
+def worker_page(
+    server: ServerDocument, sort: str, width: int, first_column: int = 0, text: str = ""
+) -> tuple[Page, int]:
     """Build the page of the workers that match a filter; returns also the first scrolled column in view."""
     known = list_scrolled(server)
     fixed, scrolled = (FIXED, known) if width >= _NARROW else (FIXED[:1], (*FIXED[1:], *known))
