@@ -23,8 +23,8 @@ ANALYSIS = Path(analysis.__file__).parent
 SETTABLE = tuple(f"uwsgi_headroom.{name}" for name in ("analysis", "documents", "history", "kernel", "stats", "watch"))
 
 DOORS = {
-    "analysis": """advice backends balance bottlenecks capacity demand destinations figures findings littles_law locks objective
-        percentiles repairman routes settings shortages usable verdict wait_states
+    "analysis": """advice backends balance bottlenecks capacity demand destinations figures findings littles_law locks
+        objective percentiles repairman routes settings shortages usable verdict wait_states
         worker_states what_if.measured what_if.predict
         deploys.explanation deploys.judgement deploys.sentence deploys.usual findings.evenness findings.limits
         findings.queue findings.workers""",
