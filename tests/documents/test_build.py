@@ -258,7 +258,7 @@ def test_every_captured_document(name):
 
 def test_names_that_are_paths_or_worse():
     """A path in the API works for any name; bytes that no JSON string can contain are escaped."""
-    assert build.server_path("/run/a b/ü?.stats") == "/api/v1/servers/%2Frun%2Fa%20b%2F%C3%BC%3F.stats"
+    assert build.server_path("/run/a b/ü?.stats") == "/api/v2/servers/%2Frun%2Fa%20b%2F%C3%BC%3F.stats"
     watch = ScriptedWatch('a/"b"', Unix("/run/caf\udce9")).read(
         ReadError("not_found", "no such file: /run/caf\udce9"), 1.0
     )

@@ -26,7 +26,7 @@ _WHY = {
     "timeout": "no answer in time",
     "http": "not an exporter, or an exporter without this server",
 }
-_SERVER = re.compile(r"(?P<base>.*?)(?:/api/v1)?/servers/(?P<name>.+?)/?", re.DOTALL)
+_SERVER = re.compile(r"(?P<base>.*?)(?:/api/v2)?/servers/(?P<name>.+?)/?", re.DOTALL)
 _PART = re.compile(r"(?P<name>.+)/(?:history|findings|journal|events|what-if|compare)", re.DOTALL)
 _OTHER = re.compile(r"(?P<base>.*?)/(?:metrics|servers|runbooks|static|api|-)(?:/.*)?", re.DOTALL)
 
@@ -63,7 +63,7 @@ def parse_page(url: Http) -> ExporterPage:
     """
     path = url.target.partition("?")[0].partition("#")[0]
     if match := _SERVER.fullmatch(path):
-        part = _PART.fullmatch(match["name"]) if "/api/v1/" in path else None
+        part = _PART.fullmatch(match["name"]) if "/api/v2/" in path else None
         return ExporterPage(replace(url, target=match["base"] or "/"), unquote((part or match)["name"]))
     match = _OTHER.fullmatch(path)
     return ExporterPage(replace(url, target=(match["base"] if match else path.rstrip("/")) or "/"), None)
@@ -97,7 +97,7 @@ async def find_who_answers(url: Http) -> Answer:
     The probe reads a uWSGI stats server once: with stats-http it answers every path, without it every client.
     """
     try:
-        msgspec.json.decode((await _read(url, "/api/v1/openapi.json", PROBE_SECONDS)).body, type=_Description)
+        msgspec.json.decode((await _read(url, "/api/v2/openapi.json", PROBE_SECONDS)).body, type=_Description)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "other"
     except AccessError:

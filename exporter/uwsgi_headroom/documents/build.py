@@ -38,7 +38,7 @@ from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.states import DAMAGED, FAILURES, STILL_RUNS
 
-SERVERS_PATH = "/api/v1/servers"
+SERVERS_PATH = "/api/v2/servers"
 
 Cursor = tuple[float, int]
 """A place in a journal: the time and the id of an event."""

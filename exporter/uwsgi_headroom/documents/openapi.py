@@ -16,7 +16,7 @@ from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.journal.events import MOST_EVENTS
 from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, BEFORE_SECONDS
 
-VERSION = "1.1.0"
+VERSION = "2.0.0"
 """Version of the API: breaking changes raise the first number, new keys the second."""
 
 _REF = "#/components/schemas/{name}"
@@ -33,7 +33,7 @@ _DOCUMENTS: tuple[type, ...] = (
 
 
 def render() -> bytes:
-    """Write the description as `/api/v1/openapi.json` has it. Takes 25 ms, because all schemas are built."""
+    """Write the description as `/api/v2/openapi.json` has it. Takes 25 ms, because all schemas are built."""
     return msgspec.json.format(msgspec.json.encode(describe_api()), indent=2) + b"\n"
 
 
@@ -76,10 +76,10 @@ def _plain(docstring: str) -> str:
 
 
 def _paths() -> dict[str, Any]:
-    one = "/api/v1/servers/{server}"
+    one = "/api/v2/servers/{server}"
     return {
-        "/api/v1/servers": _get("Every server, servers that are down first", Servers, [_WINDOW], 400, 503),
-        "/api/v1/events": _events("The list of servers, once a second", Servers, [_WINDOW], 400, 503),
+        "/api/v2/servers": _get("Every server, servers that are down first", Servers, [_WINDOW], 400, 503),
+        "/api/v2/events": _events("The list of servers, once a second", Servers, [_WINDOW], 400, 503),
         one: _get("One server", ServerDocument, [_SERVER, _WINDOW], 400, 404, 503),
         f"{one}/findings": _get("The findings about a server", Findings, [_SERVER, _WINDOW], 400, 404, 503),
         f"{one}/history": _get(
