@@ -351,7 +351,7 @@ EVEN = replace(
 def test_the_present_setting_has_its_shares():
     """It is slower than with even workers; another setting is the same, and a sentence says which is which."""
     even, uneven = (_predict(replace(EVEN, shares=shares), Setting(8, 4)) for shares in ((), (0.55, 0.15, 0.15, 0.15)))
-    assert uneven.today.at[0].response_time > 1.03 * even.today.at[0].response_time
+    assert uneven.today.loads[0].response_time > 1.03 * even.today.loads[0].response_time
     others = [found.predictions[0].at[0].response_time for found in (even, uneven)]
     assert others[1] == pytest.approx(others[0], rel=0.03)
     said = [any("One worker takes" in sentence for sentence in found.cautions) for found in (even, uneven)]
@@ -406,7 +406,7 @@ def test_no_time_is_promised_at_a_load_that_was_cut_off(window, peak):
 
 def test_a_load_beyond_the_most_is_still_not_sustained():
     """The present setting does not serve what it was offered: that needs no time."""
-    assert [at.sustained for at in predict_settings(_sleeping(CUT_OFF), []).today.at] == [False, False]
+    assert [at.sustained for at in predict_settings(_sleeping(CUT_OFF), []).today.loads] == [False, False]
 
 
 def test_a_floor_of_unknown_size_has_no_number():
