@@ -179,7 +179,7 @@ def end_with(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-PATH = f"/api/v1/servers/{SERVER}"
+PATH = f"/api/v2/servers/{SERVER}"
 """Path of the exporter's API document of the demo's server."""
 
 

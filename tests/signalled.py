@@ -86,7 +86,7 @@ def _call_first(where: Any, name: str, first: Callable[[], None]) -> None:
 def _listen(host: str, port: int) -> socket.socket:
     listener = listen(host, port)
     address = listener.getsockname()
-    _ask(address, "/api/v1/events")
+    _ask(address, "/api/v2/events")
     _ask(address, "/metrics")
     _call_first(Fleet, "close", lambda: _ask(address, "/metrics"))
     return listener

@@ -44,7 +44,7 @@ def application(tmp_path):
 
 
 def server(running):
-    return json.loads(running.get("/api/v1/servers/shop")[1])
+    return json.loads(running.get("/api/v2/servers/shop")[1])
 
 
 def lines(running):

@@ -15,11 +15,11 @@ from uwsgi_headroom.source import Http, parse_address
         ("http://web1:9238", "/", None),
         ("http://web1:9238/", "/", None),
         ("http://web1:9238/metrics", "/", None),
-        ("http://web1:9238/api/v1/servers", "/", None),
+        ("http://web1:9238/api/v2/servers", "/", None),
         ("http://web1:9238/servers/shop", "/", "shop"),
         ("http://web1:9238/servers/shop?window=300#x", "/", "shop"),
         ("http://web1:9238/servers/", "/", None),
-        ("http://web1:9238/api/v1/servers/shop", "/", "shop"),
+        ("http://web1:9238/api/v2/servers/shop", "/", "shop"),
         ("http://web1:9238/servers/%2Frun%2Fa%20b.stats", "/", "/run/a b.stats"),
         ("http://web1:9238/servers/uwsgi/shop", "/", "uwsgi/shop"),
         ("http://web1:9238/headroom", "/headroom", None),
@@ -27,7 +27,7 @@ from uwsgi_headroom.source import Http, parse_address
         ("http://web1:9238/headroom/servers/shop", "/headroom", "shop"),
         ("http://web1:9238/servers/servers/shop", "/", "servers/shop"),
         ("http://web1:9238/servers/shop/", "/", "shop"),
-        ("http://web1:9238/api/v1/servers/shop/history?seconds=60", "/", "shop"),
+        ("http://web1:9238/api/v2/servers/shop/history?seconds=60", "/", "shop"),
         ("http://web1:9238/servers/shop/history", "/", "shop/history"),
         ("http://web1:9238/runbooks/UwsgiDown?server=shop", "/", None),
         ("http://web1:9238/headroom/-/healthy", "/headroom", None),
@@ -48,4 +48,4 @@ def test_an_answer_that_is_nested_deeply_is_no_exporters():
         assert isinstance(url, Http)
         assert asyncio.run(find_who_answers(url)) == "other"
         with pytest.raises(ApiError, match="does not match this version of the API"):
-            asyncio.run(get_document(url, "/api/v1/servers", dict))
+            asyncio.run(get_document(url, "/api/v2/servers", dict))

@@ -43,8 +43,8 @@ REQUESTS = (
 OTHERS = len(REQUESTS) - 4
 
 PAGES = """
-/metrics / /servers/app /api/v1/servers /api/v1/servers/app /api/v1/servers/app/findings /api/v1/servers/app/history
-/api/v1/servers/app/journal /runbooks/UwsgiRequestStuck?server=app /runbooks/UwsgiWorkersUneven?server=app
+/metrics / /servers/app /api/v2/servers /api/v2/servers/app /api/v2/servers/app/findings /api/v2/servers/app/history
+/api/v2/servers/app/journal /runbooks/UwsgiRequestStuck?server=app /runbooks/UwsgiWorkersUneven?server=app
 """
 
 
@@ -80,7 +80,7 @@ def everything(running):
     texts.append(running.metrics(accept="application/openmetrics-text"))
     connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
     with contextlib.closing(connection):
-        connection.request("GET", "/api/v1/servers/app/events")
+        connection.request("GET", "/api/v2/servers/app/events")
         response = connection.getresponse()
         texts.append(next(line for line in response if line.startswith(b"data: ")).decode())
     return "\n".join([*texts, running.log.read_text()])
@@ -96,12 +96,12 @@ def test_on_only_routes_are_shown(server, broken):
     with exporter(*arguments(server, broken), "--routes", *template) as running:
 
         def routes():
-            listed = json.loads(running.get("/api/v1/servers/app")[1])["routes"] or []
+            listed = json.loads(running.get("/api/v2/servers/app")[1])["routes"] or []
             return {row["route"]: row["in_service"] for row in listed}
 
         expected = {"POST /export": 2, "GET /orders/{order}/items": 1, "GET /reset/{token}": 1, "other": OTHERS}
         wait_until(lambda: routes() == expected, what="the routes")
-        history = json.loads(running.get("/api/v1/servers/app/history")[1])
+        history = json.loads(running.get("/api/v2/servers/app/history")[1])
         assert set(history["routes"]["routes"]) == set(expected)
         series = running.scrape()
         for route in expected:
@@ -114,8 +114,8 @@ def test_on_only_routes_are_shown(server, broken):
 
 def test_off_nothing_is_shown(server, broken):
     with exporter(*arguments(server, broken)) as running:
-        wait_until(lambda: json.loads(running.get("/api/v1/servers/app")[1])["window"])
-        document = json.loads(running.get("/api/v1/servers/app")[1])
+        wait_until(lambda: json.loads(running.get("/api/v2/servers/app")[1])["window"])
+        document = json.loads(running.get("/api/v2/servers/app")[1])
         assert (document["routes"], document["threads"]["busy"]) == (None, len(REQUESTS))
         shown = everything(running)
     assert "/export" not in shown

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
@@ -33,8 +33,8 @@ from uwsgi_headroom.documents.openapi import describe_api
 from uwsgi_headroom.journal.events import JOINED, KINDS, Cause
 from uwsgi_headroom.journal.recorder import GAP_SECONDS, JUDGE_SECONDS
 from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUESTS
-from uwsgi_headroom.metrics import SUBJECTS
-from uwsgi_headroom.metrics.family import group_by_kind
+from uwsgi_headroom.metrics import SECTIONS
+from uwsgi_headroom.metrics.family import group_by_kind, tabulate
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
 
 RUNBOOK_FOLDER = ROOT / "alerts" / "runbooks"
@@ -91,20 +91,12 @@ def alerts() -> Iterator[str]:
 
 def metrics() -> Iterator[str]:
     scrape = group_by_kind(everything(), HEALTH)
-    for families in SUBJECTS:
-        found = [metric for metric in families(scrape) if metric.samples and not metric.name.startswith("process_")]
-        yield f"## {_subject(families)}"
+    for title, tables in SECTIONS.items():
+        yield f"## {title}"
         yield ""
+        found = [family for family in tabulate(tables, scrape) if family.samples]
         yield from table(("metric", "type", "labels", "what it says"), map(_metric, found))
         yield ""
-
-
-def _subject(families: Callable[..., object]) -> str:
-    """The subject of a builder as a heading: that of `cpu_affinity_families` is `CPU affinity`. The subject of
-    `families` is the name of its module."""
-    name = families.__name__ if families.__name__ != "families" else families.__module__.rpartition(".")[2]
-    words = name.removesuffix("_families").replace("_", " ")
-    return (words[:1].upper() + words[1:]).replace("Cpu", "CPU").replace("Uwsgi log", "uWSGI's log")
 
 
 def _metric(metric: Metric) -> tuple[str, str, str, str]:

@@ -7,14 +7,14 @@ from tests.analysis.judging import figures_of
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings.kind import Finding, first_act
 from uwsgi_headroom.analysis.findings.queue import BURNS, find_missed
-from uwsgi_headroom.analysis.objective import LoadLimit, ObjectiveFigures, find_load_limit, judge_objective
+from uwsgi_headroom.analysis.objective import LoadLimit, Objective, find_load_limit, judge_objective
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.response_times.totals import SlowRequests
 
 SLO = Slo(1.0, 0.99)
 
 
-def judged(*windows: SlowRequests, interval: float = 0.2) -> ObjectiveFigures:
+def judged(*windows: SlowRequests, interval: float = 0.2) -> Objective:
     return judge_objective(SLO, windows, interval)
 
 

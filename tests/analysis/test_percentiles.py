@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from tests.support.windows import by_share
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, compute_percentiles
 from uwsgi_headroom.response_times.bins import END, LONGEST, Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
@@ -21,7 +22,7 @@ def window(*groups: tuple[float, float], doubt: float = 0.0, interval: float = 0
 
 
 def percentiles(*groups: tuple[float, float], doubt: float = 0.0) -> dict[float, Percentile]:
-    return dict(compute_percentiles(window(*groups, doubt=doubt)).percentiles)
+    return by_share(compute_percentiles(window(*groups, doubt=doubt)))
 
 
 @pytest.mark.parametrize("of", [None, window()])
@@ -53,6 +54,11 @@ def test_what_is_certain_has_a_narrow_interval():
     assert [(found[share].low, found[share].high) for share in (0.9, 0.5)] == [(lower, high), (low, high)]
 
 
+def below(seconds: float) -> Percentile:
+    bound = pytest.approx(seconds)
+    return Percentile(share=0.5, seconds=None, low=0.0, high=bound, under=bound)
+
+
 def test_doubt_widens_the_interval():
     """The more doubtful the numbers are, the wider it is; the percentile is in it."""
     spread = [(edge, 10.0) for edge in BINS.edges[70:110]]
@@ -65,7 +71,9 @@ def test_doubt_widens_the_interval():
 def test_below_the_time_between_samples():
     """Below 0.8 intervals, only the bound is said, which is no less than what may be; a lower end there is 0."""
     found = percentiles((0.03, 980), (0.3, 20), doubt=400.0)
-    assert found[0.5] == Percentile(None, 0.0, pytest.approx(0.16), pytest.approx(0.16))
+    assert found[0.5] == Percentile(
+        share=0.5, seconds=None, low=0.0, high=pytest.approx(0.16), under=pytest.approx(0.16)
+    )
     assert found[0.95].seconds is None
     assert found[0.95].high > 0.25
     assert found[0.99].seconds == pytest.approx(0.3, rel=0.1)
@@ -84,7 +92,7 @@ def test_no_percentile_is_lost_to_rounding(thirds):
     for extra in (0.0, sum(counts), sum(counts) / 9):
         counts[place + 5] = extra
         figures = compute_percentiles(ResponseTimeWindow(BINS, 0.2, 200, counts, [0.0] * len(BINS)))
-        assert all(0.8 < percentile.seconds < 2.0 for percentile in figures.percentiles.values())
+        assert all(0.8 < percentile.seconds < 2.0 for percentile in by_share(figures).values())
 
 
 @pytest.mark.parametrize(
@@ -98,7 +106,7 @@ def test_no_percentile_is_lost_to_rounding(thirds):
 def test_the_mean_bounds_every_percentile(running, mean, most):
     """One request of a hundred takes as long as the 99th percentile, so that it is at most a hundred times the mean: of
     the same requests, whose sum is exact, or of those beside which it is shown."""
-    found = compute_percentiles(replace(window((1.0, 90), (30.0, 10)), running=running), mean).percentiles
+    found = by_share(compute_percentiles(replace(window((1.0, 90), (30.0, 10)), running=running), mean))
     assert found[0.95].low <= most
     assert [found[0.95].seconds, found[0.95].high] == pytest.approx([most, most])
     assert [found[0.9].seconds, found[0.99].seconds] == pytest.approx([1.0, 30.0], rel=0.1)
@@ -106,8 +114,10 @@ def test_the_mean_bounds_every_percentile(running, mean, most):
 
 def test_a_tiny_mean_bounds_them_all():
     """Also below the time between samples."""
-    found = compute_percentiles(replace(window((1.0, 90), (30.0, 10)), running=0.1)).percentiles
-    assert found[0.5] == Percentile(None, 0.0, pytest.approx(0.1 / 51), pytest.approx(0.1 / 51))
+    found = by_share(compute_percentiles(replace(window((1.0, 90), (30.0, 10)), running=0.1)))
+    assert found[0.5] == Percentile(
+        share=0.5, seconds=None, low=0.0, high=pytest.approx(0.1 / 51), under=pytest.approx(0.1 / 51)
+    )
 
 
 def test_longer_than_all_bins():

@@ -19,7 +19,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
-        is_asked = self.path == "/api/v1/servers/demo"
+        is_asked = self.path == "/api/v2/servers/demo"
         metric = b'uwsgi_threads_available{server="demo"} 32.0\n'
         self.wfile.write(json.dumps(DOCUMENT).encode() if is_asked else metric)
 

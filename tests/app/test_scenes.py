@@ -42,7 +42,7 @@ class Shown:
     exporter: int
 
     def document(self, name="demo"):
-        text = get(self.exporter, f"/api/v1/servers/{self.stage.scene.name}-{name}", timeout=60)
+        text = get(self.exporter, f"/api/v2/servers/{self.stage.scene.name}-{name}", timeout=60)
         assert text
         return json.loads(text)
 

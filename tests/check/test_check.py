@@ -226,7 +226,7 @@ def test_a_relative_path_is_a_path():
 def test_several_servers_of_every_kind():
     """Globs, exporters and single servers are judged together, with a line for each and the worst status."""
     with uwsgi("--processes", "1") as one, uwsgi("--processes", "2") as other, exporter("--stats", other.stats) as web:
-        wait_until(lambda: '"flow":{' in web.get("/api/v1/servers/stats")[1], what="figures")
+        wait_until(lambda: '"flow":{' in web.get("/api/v2/servers/stats")[1], what="figures")
         ran = run(
             "check", f"{one.directory}/st*ts", f"http://127.0.0.1:{web.port}/", "/nowhere/stats", "--seconds", "2"
         )
@@ -239,8 +239,8 @@ def test_several_servers_of_every_kind():
 def test_an_exporter_answers_from_its_memory():
     """The URL of an exporter, or of one of its servers, is judged at once over a window of its history."""
     with uwsgi("--processes", "1") as server, exporter("--stats", f"my.shop={server.stats}") as web:
-        wait_until(lambda: json.loads(web.get("/api/v1/servers/my.shop")[1])["window"], what="figures")
-        for path in ("/servers/my.shop", "/api/v1/servers/my.shop", "/servers/my.shop?window=300"):
+        wait_until(lambda: json.loads(web.get("/api/v2/servers/my.shop")[1])["window"], what="figures")
+        for path in ("/servers/my.shop", "/api/v2/servers/my.shop", "/servers/my.shop?window=300"):
             ran = run("check", f"http://127.0.0.1:{web.port}{path}", "--seconds", "200", "--format", "json")
             verdict = json.loads(ran.stdout)
             assert (ran.returncode, verdict["name"], verdict["window"]["asked"]) == (0, "my.shop", 300)

@@ -20,12 +20,13 @@ from tests.support.documents_with_times import (
     with_response_times,
     with_waits,
 )
+from uwsgi_headroom.analysis.objective import Objective
+from uwsgi_headroom.analysis.percentiles import ResponseTimes
 from uwsgi_headroom.check import reports
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.reports import render_report
 from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds, find_worst
 from uwsgi_headroom.documents import schema
-from uwsgi_headroom.documents.response_times import Objective, ResponseTimes
 from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.documents.waits import WaitSection
 

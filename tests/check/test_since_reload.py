@@ -87,7 +87,7 @@ def test_end_to_end():
     """A real reload is seen; with so little before it, `compare` and `check` say that nothing is known."""
     with accepting("--processes", "2", "--lazy-apps") as server, exporter(f"--stats=shop={server.stats}") as watching:
         page = f"http://127.0.0.1:{watching.port}/servers/shop"
-        wait_until(lambda: '"state":"up"' in watching.get("/api/v1/servers/shop")[1], what="the first reading")
+        wait_until(lambda: '"state":"up"' in watching.get("/api/v2/servers/shop")[1], what="the first reading")
         asked = run("compare", page)
         assert asked.returncode == 1
         assert "saw no reload of shop: give the time that divides before from after, as in `--around" in asked.stderr
@@ -99,7 +99,7 @@ def test_end_to_end():
         assert (unseen.returncode, "has seen no reload" in unseen.stdout) == (3, True), unseen
         began = time.time()
         os.kill(server.pid, signal.SIGHUP)
-        wait_until(lambda: json.loads(watching.get("/api/v1/servers/shop")[1])["deploy"] is not None, what="the reload")
+        wait_until(lambda: json.loads(watching.get("/api/v2/servers/shop")[1])["deploy"] is not None, what="the reload")
         compared = run("compare", "shop", "--exporter", f"http://127.0.0.1:{watching.port}", "--json")
         deploy = json.loads(compared.stdout)["deploy"]
         assert (deploy["status"], deploy["reloads"]) == ("unknown", 1)

@@ -5,9 +5,9 @@ from msgspec.structs import replace
 
 from tests.check.documents import busy_server
 from tests.support.documents_with_times import RESPONSE_TIMES, SHORT, percentiles, with_response_times
+from uwsgi_headroom.analysis.percentiles import Percentile
 from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds
 from uwsgi_headroom.check.thresholds import apply_thresholds, refuse_too_short
-from uwsgi_headroom.documents.response_times import Percentile
 from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.errors import ConfigError
 

@@ -65,7 +65,7 @@ def test_arguments_that_are_refused(settings, form, words):
 
 
 def _seconds(watching: Exporter) -> float:
-    window = json.loads(watching.get("/api/v1/servers/shop")[1])["window"]
+    window = json.loads(watching.get("/api/v2/servers/shop")[1])["window"]
     return float(window["seconds"]) if window else 0.0
 
 

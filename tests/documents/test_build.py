@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tests.support.captured_documents import NAMES, kind
 from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import EPOCH, Server, emperor, router
+from uwsgi_headroom.analysis.capacity import CpuShares
 from uwsgi_headroom.documents import build, schema
 from uwsgi_headroom.documents.sections import build_setup
 from uwsgi_headroom.errors import ReadError, SourceError
@@ -257,7 +258,7 @@ def test_every_captured_document(name):
 
 def test_names_that_are_paths_or_worse():
     """A path in the API works for any name; bytes that no JSON string can contain are escaped."""
-    assert build.server_path("/run/a b/ü?.stats") == "/api/v1/servers/%2Frun%2Fa%20b%2F%C3%BC%3F.stats"
+    assert build.server_path("/run/a b/ü?.stats") == "/api/v2/servers/%2Frun%2Fa%20b%2F%C3%BC%3F.stats"
     watch = ScriptedWatch('a/"b"', Unix("/run/caf\udce9")).read(
         ReadError("not_found", "no such file: /run/caf\udce9"), 1.0
     )
@@ -308,7 +309,7 @@ def judged(name: str, status: schema.Status, *findings: tuple[str, bool], own: f
         status=status,
         findings=tuple(found),
         host=host,
-        cpu=schema.Cpu(own=own, idle=0.02, others=1.0, others_follow=None),
+        cpu=CpuShares(own=own, idle=0.02, others=1.0),
         identity=replace(document.identity, host="web1"),
     )
 

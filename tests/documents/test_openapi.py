@@ -46,7 +46,7 @@ def test_every_schema_is_a_schema():
 @pytest.mark.parametrize("name", NAMES)
 def test_captured_documents_are_what_it_says(name):
     document = replayed(name).document()
-    validate(sent(document), "Server")
+    validate(sent(document), "ServerDocument")
     validate(sent(build.build_server_list([document], replayed(name).clock)), "Servers")
     validate(sent(build.extract_findings(document)), "Findings")
 
@@ -55,14 +55,14 @@ def test_documents_with_figures_and_without_are_what_it_says():
     """Documents under load, idle, without cores and host facts, down from the start, and down later match."""
     for server in (Server(), Server(cores=False, host=False, queue=None), Server(spawned=1)):
         watch = ScriptedWatch().seconds(server, 20, lambda _, server=server: server.serve(1, 50, cpu=0.01))
-        validate(sent(watch.document()), "Server")
-        validate(sent(watch.history()), "History")
-        validate(sent(watch.read(ReadError("refused", "nobody"), 99.0).document()), "Server")
+        validate(sent(watch.document()), "ServerDocument")
+        validate(sent(watch.history()), "HistoryDocument")
+        validate(sent(watch.read(ReadError("refused", "nobody"), 99.0).document()), "ServerDocument")
     with_memory = proven("threads_4x8_busy").reading
     assert with_memory
-    validate(sent(ScriptedWatch().read(with_memory).document()), "Server")
-    validate(sent(ScriptedWatch().document()), "Server")
-    validate(sent(ScriptedWatch().history()), "History")
+    validate(sent(ScriptedWatch().read(with_memory).document()), "ServerDocument")
+    validate(sent(ScriptedWatch().document()), "ServerDocument")
+    validate(sent(ScriptedWatch().history()), "HistoryDocument")
 
 
 def test_a_wrong_document_is_found_out():
@@ -74,4 +74,4 @@ def test_a_wrong_document_is_found_out():
         {**document, "windows": [{}]},
     ):
         with pytest.raises(jsonschema.ValidationError):
-            validate(wrong, "Server")
+            validate(wrong, "ServerDocument")

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -21,20 +22,22 @@ from tests.support.documents_with_times import (
 )
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
+from uwsgi_headroom.analysis.destinations import DestinationFigures
+from uwsgi_headroom.analysis.littles_law import Flow
+from uwsgi_headroom.analysis.percentiles import Percentile
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.documents.deploys import ComparedTimes, ComparisonDocument, compare_times
 from uwsgi_headroom.documents.history import ResponseTimeHistory
 from uwsgi_headroom.documents.request_time import describe_destinations, split_request_time
-from uwsgi_headroom.documents.response_times import Percentile
-from uwsgi_headroom.documents.schema import Flow
 from uwsgi_headroom.documents.sentences import describe_percentile, list_percentiles
-from uwsgi_headroom.documents.waits import Destination, WaitSection
+from uwsgi_headroom.documents.waits import WaitSection
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.words.states import WAITS
 
 SLO = Slo(1.0, 0.95)
+PAGE = Path(__file__).with_name("texts.txt")
 
 
 def second(server: Server, slow: int = 1) -> Callable[[int], None]:
@@ -125,58 +128,23 @@ def test_history_of_long_requests():
 BOUND = Percentile(share=0.95, seconds=None, low=0.0, high=0.24, under=0.24)
 
 
-@pytest.mark.parametrize(
-    ("percentile", "text"),
-    [
-        (LONG, "480 ms (450 to 520)"),
-        (Percentile(share=0.99, seconds=0.91, low=0.8, high=1.2), "910 ms (800 ms to 1.2 s)"),
-        (Percentile(share=0.9, seconds=0.2, low=0.0, high=0.35), "200 ms (up to 350 ms)"),
-        (SHORT, "under 160 ms"),
-        (Percentile(share=0.9, seconds=610.0, low=600.0, high=float("inf")), "10 min (10 min or more)"),
-        (Percentile(share=0.5, seconds=None, low=0.0, high=0.3, under=0.16), "under 160 ms (up to 300 ms)"),
-        (Percentile(share=0.99, seconds=123.4, low=101.0, high=139.0), "2 min (100 s to 2 min 20 s)"),
-    ],
-)
-def test_a_percentile_with_its_interval(percentile, text):
-    """Two digits; an interval that begins below what samples show has no lower end; a unit is written once."""
-    assert describe_percentile(percentile) == text
+PERCENTILES = [
+    LONG,
+    Percentile(share=0.99, seconds=0.91, low=0.8, high=1.2),
+    Percentile(share=0.9, seconds=0.2, low=0.0, high=0.35),
+    SHORT,
+    Percentile(share=0.9, seconds=610.0, low=600.0, high=float("inf")),
+    Percentile(share=0.5, seconds=None, low=0.0, high=0.3, under=0.16),
+    Percentile(share=0.99, seconds=123.4, low=101.0, high=139.0),
+]
 
-
-@pytest.mark.parametrize(
-    ("section", "texts"),
-    [
-        (
-            RESPONSE_TIMES,
-            [
-                "p50 under 160 ms",
-                "p90 300 ms| (250 to 330)",
-                "p95 480 ms| (450 to 520)",
-                "p99 910 ms| (800 ms to 1.2 s)",
-            ],
-        ),
-        (
-            percentiles(SHORT, UNSHARP, LONG, requests=70),
-            [
-                "p50 under 160 ms",
-                "p90 300 ms| (250 to 330)",
-                "p95 480 ms| (450 to 520)",
-                "p99 -| (only 70 requests)",
-            ],
-        ),
-        (percentiles(requests=1), ["p50 to p99 -| (only 1 request)"]),
-        (
-            percentiles(BOUND, Percentile(share=0.99, seconds=0.21, low=0.0, high=0.3)),
-            ["p50 to p90 -| (only 2,400 requests)", "p95 under 240 ms", "p99 under 300 ms"],
-        ),
-        (
-            percentiles(BOUND, Percentile(share=0.99, seconds=0.21, low=0.19, high=0.3)),
-            ["p50 to p90 -| (only 2,400 requests)", "p95 under 240 ms", "p99 190 ms to 300 ms"],
-        ),
-    ],
-)
-def test_percentiles_of_a_server(section, texts):
-    """Each with its range, apart from it; those with the same text are one; the others say why there is none."""
-    assert [f"{each.value}|{each.range}".rstrip("|") for each in list_percentiles(section)] == texts
+SECTIONS = [
+    RESPONSE_TIMES,
+    percentiles(SHORT, UNSHARP, LONG, requests=70),
+    percentiles(requests=1),
+    percentiles(BOUND, Percentile(share=0.99, seconds=0.21, low=0.0, high=0.3)),
+    percentiles(BOUND, Percentile(share=0.99, seconds=0.21, low=0.19, high=0.3)),
+]
 
 
 CHANGE = 960
@@ -288,11 +256,12 @@ def outside(*found: tuple[str, str, str, float], throughput: float | None = 100.
     threads = sum(each[3] for each in found)
     section = waits({"backend": threads}, throughput=throughput)
     destinations = [
-        Destination(
+        DestinationFigures(
             state=state,
             name=name,
             address=address,
             threads=number,
+            share=0.5,
             per_request=number / throughput if throughput else None,
             connecting=0.0,
         )
@@ -304,27 +273,25 @@ def outside(*found: tuple[str, str, str, float], throughput: float | None = 100.
 POSTGRES, REDIS = ("backend", "postgres", "10.0.0.5:5432"), ("backend", "redis", "10.0.0.6:6379")
 
 
-@pytest.mark.parametrize(
-    ("section", "texts"),
-    [
-        (
-            outside((*POSTGRES, 18.0), (*REDIS, 2.1)),
-            ["backend 201 ms: postgres at 10.0.0.5:5432 180 ms, redis at 10.0.0.6:6379 21 ms"],
-        ),
-        (outside((*POSTGRES, 18.0)), ["backend 180 ms: postgres at 10.0.0.5:5432"]),
-        (outside((*POSTGRES, 3.0), throughput=None), ["backend 3.0: postgres at 10.0.0.5:5432"]),
-        (
-            outside((*POSTGRES, 4.0), ("backend", "", "", 1.0), ("dns", "DNS", "10.0.0.2:53", 0.5)),
-            ["backend 50 ms: postgres at 10.0.0.5:5432 40 ms, not known 10 ms", "DNS 5.0 ms: 10.0.0.2:53"],
-        ),
-        (
-            outside(*(("backend", "", f"10.0.0.{place}:80", 1.0) for place in range(64))),
-            ["backend 640 ms: 10.0.0.0:80 10 ms, 10.0.0.1:80 10 ms, 10.0.0.2:80 10 ms, others 610 ms"],
-        ),
-        (outside(("backend", "", "", 5.0)), []),
-        (waits({"backend": 5.0}), []),
-    ],
-)
-def test_what_requests_wait_for_outside(section, texts):
-    """By name and address, the largest first; without a name and an address there is nothing to say."""
-    assert describe_destinations(section) == texts
+OUTSIDE = [
+    outside((*POSTGRES, 18.0), (*REDIS, 2.1)),
+    outside((*POSTGRES, 18.0)),
+    outside((*POSTGRES, 3.0), throughput=None),
+    outside((*POSTGRES, 4.0), ("backend", "", "", 1.0), ("dns", "DNS", "10.0.0.2:53", 0.5)),
+    outside(*(("backend", "", f"10.0.0.{place}:80", 1.0) for place in range(64))),
+    outside(("backend", "", "", 5.0)),
+    waits({"backend": 5.0}),
+]
+
+
+def test_texts_read_as_on_their_page():
+    """A percentile has two digits, and its unit once; an interval that begins below what samples show has no lower end.
+    Of a server, those with the same text are one, and the others say why there is none. Then what requests wait for
+    outside. `UPDATE_GOLDEN=1 pytest tests/documents/test_response_times.py` writes the page."""
+    texts = [describe_percentile(percentile) for percentile in PERCENTILES]
+    texts += ["; ".join(f"{each.value}|{each.range}" for each in list_percentiles(section)) for section in SECTIONS]
+    texts += ["; ".join(describe_destinations(section)) or "(nothing)" for section in OUTSIDE]
+    page = "".join(f"{text}\n" for text in texts)
+    if os.environ.get("UPDATE_GOLDEN"):
+        PAGE.write_text(page)
+    assert PAGE.read_text() == page

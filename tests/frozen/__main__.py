@@ -3,6 +3,7 @@
 python -m tests.frozen write FOLDER...       adds windows from folders of `tests.frozen.capture`
 python -m tests.frozen accept "REASON"       everything that is judged otherwise now, as expected for this reason
 python -m tests.frozen pages                 what rows say about windows
+python -m tests.frozen documents             what the API says about a dozen windows
 """
 
 import json
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.frozen import pages
+from tests.frozen import documents, pages
 from tests.frozen.form import encode
 from tests.frozen.judgement import DIFFERENCES, WINDOWS, decode_given, expected, find_different, judge, read_lines
 from tools.environments import ROOT
@@ -94,5 +95,7 @@ if __name__ == "__main__":
             accept(reason)
         case ["pages"]:
             pages.write()
+        case ["documents"]:
+            documents.write()
         case _:
             sys.exit(__doc__)

@@ -4,6 +4,7 @@ import json
 from itertools import chain
 from typing import Any
 
+from tests.frozen import documents
 from tests.frozen.form import decode, encode
 from tests.frozen.judgement import DIFFERENCES, WINDOWS, decode_given, differs, find_different, read_lines
 from tests.frozen.pages import PAGES, find_examples, render
@@ -36,6 +37,19 @@ def test_rows_say_what_their_pages_show():
     """`python -m tests.frozen pages` writes them: read the difference as an operator at night would."""
     pages = {path.name: path.read_text() for path in PAGES.iterdir()}
     assert render() == pages, "python -m tests.frozen pages"
+
+
+def test_documents_are_as_before():
+    """What the API says about a dozen windows; `python -m tests.frozen documents` writes it: read what is different."""
+    different = {}
+    for line in read_lines(documents.DOCUMENTS):
+        was, now = line["document"], documents.build(line["name"])
+        parts = {part: (was.get(part), now.get(part)) for part in was | now if differs(was.get(part), now.get(part))}
+        different |= {line["name"]: parts} if parts else {}
+    text = "\n".join(
+        f"{name}: {part}\n  {was}\n  {now}" for name, parts in different.items() for part, (was, now) in parts.items()
+    )
+    assert not different, text
 
 
 def test_acts_are_short():

@@ -18,7 +18,7 @@ from tests.support.captured_documents import NAMES
 from tests.support.observations import down, proven, series, up
 from uwsgi_headroom.metrics import exposition, families, family
 from uwsgi_headroom.metrics.exposition import render_families
-from uwsgi_headroom.metrics.family import LabelSet, counter, forget_label_sets, gauge, label_set, name_apart
+from uwsgi_headroom.metrics.family import LabelSet, forget_label_sets, label_set, make_family, name_apart
 from uwsgi_headroom.watch.observation import Observation
 
 EVERYTHING = [
@@ -61,22 +61,22 @@ def test_everything_ever_captured(openmetrics):
 @both
 def test_nasty_label_values(openmetrics):
     """Label values with quotes, backslashes, line ends and every other character are written as the library does."""
-    collected = [gauge("g", "h", [(LabelSet(a=value, b="x"), 1.0) for value in NASTY])]
+    collected = [make_family("g", "h", [(LabelSet(a=value, b="x"), 1.0) for value in NASTY])]
     assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
 
 
 @both
 def test_nasty_documentation(openmetrics):
     """Help texts are written as the library does."""
-    collected = [gauge(f"g{place}", help_text, [(LabelSet(), 1.0)]) for place, help_text in enumerate(NASTY)]
-    collected += [counter("c_total", 'a "b" \\ \n', [(LabelSet(), 1.0)])]
+    collected = [make_family(f"g{place}", help_text, [(LabelSet(), 1.0)]) for place, help_text in enumerate(NASTY)]
+    collected += [make_family("c_total", 'a "b" \\ \n', [(LabelSet(), 1.0)])]
     assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
 
 
 @both
 def test_values(openmetrics):
     """Every float is written as Go writes it."""
-    collected = [gauge("g", "h", [(LabelSet(n=str(place)), value) for place, value in enumerate(VALUES)])]
+    collected = [make_family("g", "h", [(LabelSet(n=str(place)), value) for place, value in enumerate(VALUES)])]
     assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
 
 
@@ -85,14 +85,16 @@ def test_values(openmetrics):
 def test_anything(openmetrics, values, label, help_text):
     """The output is equal for any values and texts."""
     samples = [(LabelSet(n=str(place), label=label), value) for place, value in enumerate(values)]
-    collected = [gauge("g", help_text, samples), counter("c_total", help_text, samples)]
+    collected = [make_family("g", help_text, samples), make_family("c_total", help_text, samples)]
     assert render_families(collected, openmetrics=openmetrics) == by_the_library(collected, openmetrics)
 
 
 @pytest.mark.parametrize("openmetrics", [False, True])
 def test_a_name_that_does_something_to_a_terminal(openmetrics):
     """Its control characters, those that turn text around, and bytes that are not UTF-8 are written as escapes."""
-    body = render_families([gauge("g", "h", [(LabelSet(a="caf\udce9\x1b[31m\u202e\r"), 1.0)])], openmetrics=openmetrics)
+    body = render_families(
+        [make_family("g", "h", [(LabelSet(a="caf\udce9\x1b[31m\u202e\r"), 1.0)])], openmetrics=openmetrics
+    )
     assert rb'g{a="caf\\udce9\\x1b[31m\\u202e\\r"} 1.0' in body
 
 
@@ -166,7 +168,9 @@ def test_scrapes_are_those_of_an_exporter_that_keeps_nothing(story):
 def test_equal_values_have_one_text(values):
     """Values that are equal are written alike, whichever was first, except for the two zeros."""
     forget()
-    text = render_families([gauge("g", "h", [(LabelSet(n=str(place)), value) for place, value in enumerate(values)])])
+    text = render_families(
+        [make_family("g", "h", [(LabelSet(n=str(place)), value) for place, value in enumerate(values)])]
+    )
     written = [line.split()[1].decode() for line in text.splitlines() if not line.startswith(b"#")]
     signs = ["-0.0" if str(value) == "-0.0" else None for value in values]
     known = {0: "0.0", 1: "1.0", 1e6: "1e+06", 1e-5: "1e-05", float("inf"): "+Inf"}
@@ -176,7 +180,7 @@ def test_equal_values_have_one_text(values):
 @pytest.mark.parametrize("number", [1, 20_000])
 def test_few_texts_of_values_are_kept(number):
     """Values that change with every scrape push each other out."""
-    render_families([gauge("g", "h", [(LabelSet(), place + 0.5) for place in range(number)])])
+    render_families([make_family("g", "h", [(LabelSet(), place + 0.5) for place in range(number)])])
     assert exposition.write_value.cache_info().currsize <= 8192
 
 

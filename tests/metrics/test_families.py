@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 
 from tests.support.captured_documents import NAMES, document, with_a_wrong_value
 from tests.support.monitoring import find
-from tests.support.observations import down, of_uwsgi, proven, series, up
+from tests.support.observations import down, of_uwsgi, proven, series, up, watched
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.findings import Finding, Held
 from uwsgi_headroom.analysis.findings.kind import Kind
@@ -46,6 +46,7 @@ GOLDENS = {
     "emperor": up("emperor"),
     "router_http_subscriptions": up("router_http_subscriptions"),
     "down": down("down"),
+    "watched": watched(proven("threads_4x8_busy")),
 }
 
 
@@ -129,8 +130,8 @@ def test_findings_are_what_alerts_say():
     )
     names = ("uwsgi_finding_", "uwsgi_judged_")
     found = {key: value for key, value in series(observation).items() if key.startswith(names)}
-    page, ticket, judged = found
-    assert found == {page: 1_780_000_000.0, ticket: 1_780_000_000.0, judged: 1_780_000_007.0}
+    judged, page, ticket = found
+    assert found == {judged: 1_780_000_007.0, page: 1_780_000_000.0, ticket: 1_780_000_000.0}
     assert 'act="Restart it.",code="request_stuck",evidence="It waits for ' in page
     assert 'title="Worker 3 is stuck.",urgency="page",worker_id="3"' in page
     assert f"{'é' * 91}..." in page
@@ -243,6 +244,16 @@ def test_a_lord_is_one():
     assert series(up("legion_lord", other))['uwsgi_legion_lord{legion="demo",server="legion_lord"}'] == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "metric", "number"),
+    [("routed", "uwsgi_routed_requests_total", 3), ("offloaded", "uwsgi_offloaded_requests_total", 4)],
+)
+def test_requests_that_a_worker_does_not_answer_itself(name, metric, number):
+    """They are summed over the workers, and absent with stats-no-cores."""
+    assert series(up(name))[f'{metric}{{server="{name}"}}'] == number
+    assert not [key for key in series(up("no_cores")) if key.startswith(metric)]
+
+
 SPOOLER = {"dir": "/srv/mail", "pid": 9, "tasks": 2, "respawns": 1, "running": 1}
 NODE = {"name": "/run/app", "hits": 2}
 
@@ -318,19 +329,6 @@ def test_series_of_a_worker(name):
     each = Counter(match[1] for key in values if (match := re.search(r'worker_id="(\d+)"', key)))
     assert max(each.values()) <= 25
     assert len(values) <= 25 * len(each) + 180
-
-
-def test_the_wait_for_memory():
-    """Both kinds are there if the kernel counts them."""
-    name = "uwsgi_memory_pressure_ratio"
-    found = [
-        {key: value for key, value in series(of).items() if key.startswith(name)}
-        for of in (proven("gevent"), up("gevent"))
-    ]
-    assert found == [
-        {f'{name}{{kind="full",server="gevent"}}': 0.03, f'{name}{{kind="some",server="gevent"}}': 0.12},
-        {},
-    ]
 
 
 def test_tasks_of_spoolers():

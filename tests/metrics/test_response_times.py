@@ -5,10 +5,9 @@ from msgspec.structs import replace
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from tests.support.observations import SLO, series, up
+from tests.support.observations import SLO, series, twice_the_share, up
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import Server
-from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
@@ -131,7 +130,7 @@ def test_waits_in_the_queue():
 def test_labels_of_percentiles():
     """They are whole numbers."""
     observation = served()
-    times = ResponseTimes(4000, 0.2, {share: Percentile(2 * share, share, 3 * share) for share in SHARES})
+    times = twice_the_share()
     figures = [replace(figures, response_times=times) for figures in observation.figures]
     values = series(replace(observation, figures=figures))
     found = {

@@ -9,14 +9,13 @@ import pytest
 from tests.support.scraped_series import series, watch_of
 from tests.support.simulated_server import Server, emperor
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.metrics import sampled_totals, window_figures
 from uwsgi_headroom.metrics.window_figures import prometheus_duration
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.watch import Watch
 
 
 def series_of(watch: Watch, outcome: Reading) -> dict[str, float]:
-    return series(watch, outcome, window_figures.families)
+    return series(watch, outcome, "Window figures")
 
 
 def example() -> list[Reading]:
@@ -244,7 +243,7 @@ def test_gauges_are_what_promql_computes(kind):
 
 
 def totals_series(watch: Watch, outcome) -> dict[str, float]:
-    return series(watch, outcome, sampled_totals.families)
+    return series(watch, outcome, "Sampled totals")
 
 
 def test_a_busy_second():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.response_times.simulated_requests import Load, simulate
 from tests.support.promql import histogram_quantile
+from tests.support.windows import by_share
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS, SHORTEST
 
@@ -53,7 +54,7 @@ def test_estimates_are_true(name):
         errors, truths = [], []
         for outcome in outcomes:
             figures = compute_percentiles(outcome.window)
-            truth, percentile = outcome.percentile(share), figures.percentiles[share]
+            truth, percentile = outcome.percentile(share), by_share(figures)[share]
             intervals += 1
             contained += percentile.low <= truth <= percentile.high
             if percentile.seconds is None:
@@ -135,7 +136,7 @@ def test_most_are_exact_at_low_load():
     figures = compute_percentiles(outcome.window)
     assert figures
     for share in (0.9, 0.95):
-        assert figures.percentiles[share].seconds == pytest.approx(outcome.percentile(share), rel=0.11)
+        assert by_share(figures)[share].seconds == pytest.approx(outcome.percentile(share), rel=0.11)
 
 
 @pytest.mark.parametrize("rate", [0.25, 1.0, 20.0])
@@ -147,7 +148,7 @@ def test_other_sampling_rates(rate):
     figures = compute_percentiles(outcome.window)
     assert figures.interval == pytest.approx(1 / rate, rel=0.1)
     for share in (0.5, 0.9):
-        assert figures.percentiles[share].seconds == pytest.approx(outcome.percentile(share), rel=0.1)
+        assert by_share(figures)[share].seconds == pytest.approx(outcome.percentile(share), rel=0.1)
 
 
 _NEAR = 1.06
@@ -195,11 +196,11 @@ def _judge_percentiles(outcome):
     figures = compute_percentiles(outcome.window)
     if not figures:
         return
-    for share, percentile in figures.percentiles.items():
+    for share, percentile in by_share(figures).items():
         no_faster = figures.requests - math.ceil(share * figures.requests) + 1
         assert percentile.high * no_faster <= 1.000001 * outcome.window.running
         assert percentile.low <= (percentile.seconds or percentile.under) <= percentile.high
-    known = [percentile.seconds or 0.0 for percentile in figures.percentiles.values()]
+    known = [percentile.seconds or 0.0 for percentile in by_share(figures).values()]
     assert known == sorted(known)
 
 

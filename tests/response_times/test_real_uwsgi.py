@@ -38,7 +38,7 @@ def test_percentiles_of_a_real_server():
         with ThreadPoolExecutor(8) as pool:
             assert set(pool.map(ask, seconds)) == {200}
         wait_until(lambda: running.value("uwsgi_response_time_seconds_count") == REQUESTS, what="all to be counted")
-        _, body = running.get("/api/v1/servers/shop")
+        _, body = running.get("/api/v2/servers/shop")
         values = running.scrape()
         truth = sorted(
             float(line) for file in server.directory.glob("times-*") for line in file.read_text().splitlines()
@@ -79,7 +79,7 @@ def test_waits_in_the_queue_of_a_real_server(place):
             wait_until(lambda: running.scrape().get(name, 0.0) > 1.5, what="a request that waits long")
             took = sorted(asked)
         wait_until(lambda: running.value("uwsgi_response_time_seconds_count") == 12, what="all to be counted")
-        _, body = running.get("/api/v1/servers/shop")
+        _, body = running.get("/api/v2/servers/shop")
         served = [float(line) for file in server.directory.glob("times-*") for line in file.read_text().splitlines()]
         assert running.scrape()[name] == 0
     document = json.loads(body)
@@ -118,7 +118,7 @@ def test_a_real_server_beside_clients_that_send_nothing():
             for each in silent:
                 each.result()
         wait_until(lambda: running.value("uwsgi_response_time_seconds_count") == REQUESTS * 4, what="all to be counted")
-        _, body = running.get("/api/v1/servers/shop")
+        _, body = running.get("/api/v2/servers/shop")
         values = running.scrape()
     document = json.loads(body)
     mean = document["flow"]["response_time"]

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tests.response_times.simulated_requests import worker
 from tests.support.simulated_server import EPOCH, Server, reading
+from tests.support.windows import by_share
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import copy_totals
@@ -96,9 +97,9 @@ def test_partial_samples_show_shorter_times():
         windows.append(recorded.integrals.response_times.history.window(0.0, recorded.at))
     assert totals[0] == totals[1]
     without, beside = map(compute_percentiles, windows)
-    assert without.percentiles[0.5].seconds is None
+    assert by_share(without)[0.5].seconds is None
     assert beside.interval == pytest.approx(STEP / 10)
-    assert beside.percentiles[0.5].seconds == pytest.approx(0.1, rel=0.2)
+    assert by_share(beside)[0.5].seconds == pytest.approx(0.1, rel=0.2)
 
 
 def test_partial_samples_that_follow_no_other():

@@ -26,7 +26,7 @@ def test_charts_go_on_after_a_restart(tmp_path):
         with exporter("--stats", f"shop={server.stats}", "--history", str(path)) as running:
 
             def document(what: str) -> dict[str, object]:
-                return dict(json.loads(running.get(f"/api/v1/servers/shop{what}")[1]))
+                return dict(json.loads(running.get(f"/api/v2/servers/shop{what}")[1]))
 
             wait_until(lambda: document("")["kept_history"]["since"], what="the reach of the file")
             whole = document("")
@@ -39,7 +39,7 @@ def test_charts_go_on_after_a_restart(tmp_path):
             assert day["step"] == 300
             assert 284 <= len(day["time"]) <= 288
             assert set(day["throughput"]) == {10.0}
-            assert running.get("/api/v1/servers/shop/history?seconds=1e9")[0] == 400
+            assert running.get("/api/v2/servers/shop/history?seconds=1e9")[0] == 400
             series = running.scrape()
             assert series["uwsgi_exporter_history_written"] == 1
             assert series["uwsgi_exporter_history_size_bytes"] > 100_000
@@ -63,12 +63,12 @@ def test_a_file_that_cannot_be_used(tmp_path):
     with uwsgi("--processes", "2") as server, exporter("--stats", str(server.stats), "--history", str(path)) as running:
         wait_until(lambda: running.value("uwsgi_exporter_history_written") == 0, what="the metric")
         assert "is not a history file" in running.log.read_text()
-        (name,) = [each["name"] for each in json.loads(running.get("/api/v1/servers")[1])["servers"]]
-        kept = json.loads(running.get(f"/api/v1/servers/{name}")[1])["kept_history"]
+        (name,) = [each["name"] for each in json.loads(running.get("/api/v2/servers")[1])["servers"]]
+        kept = json.loads(running.get(f"/api/v2/servers/{name}")[1])["kept_history"]
         assert kept["since"] is None
         assert "is not a history file" in kept["problem"]
-        assert running.get(f"/api/v1/servers/{name}/history?seconds=3600&points=60")[0] == 200
-        status, body = running.get(f"/api/v1/servers/{name}/history?seconds=86400")
+        assert running.get(f"/api/v2/servers/{name}/history?seconds=3600&points=60")[0] == 200
+        status, body = running.get(f"/api/v2/servers/{name}/history?seconds=86400")
         assert (status, "is not a history file" in body) == (503, True)
         assert running.value("uwsgi_up") == 1
 
@@ -76,8 +76,8 @@ def test_a_file_that_cannot_be_used(tmp_path):
 def test_without_a_file(tmp_path):
     """The last hour is all there is, and nothing is written."""
     with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
-        assert json.loads(running.get("/api/v1/servers/shop")[1])["kept_history"] is None
-        status, body = running.get("/api/v1/servers/shop/history?seconds=7200")
+        assert json.loads(running.get("/api/v2/servers/shop")[1])["kept_history"] is None
+        status, body = running.get("/api/v2/servers/shop/history?seconds=7200")
         assert (status, "3600" in body) == (400, True)
         assert not [name for name in running.scrape() if "history" in name]
     assert list(tmp_path.iterdir()) == []

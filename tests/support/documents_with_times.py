@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.objective import Burn
-from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
+from uwsgi_headroom.analysis.objective import Burn, Objective
+from uwsgi_headroom.analysis.percentiles import Percentile, ResponseTimes
 from uwsgi_headroom.documents.schema import ServerDocument, Unknown
 from uwsgi_headroom.documents.waits import Backend, CodeLine, CodeState, WaitSection, WaitState
 from uwsgi_headroom.record import State

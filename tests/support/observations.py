@@ -185,6 +185,12 @@ def series(*observations: Observation) -> dict[str, float]:
     return {name: float(value) for name, _, value in pairs}
 
 
+def twice_the_share() -> ResponseTimes:
+    """Percentiles of as many seconds as twice their share."""
+    known = [Percentile(share=share, seconds=2 * share, low=share, high=3 * share) for share in SHARES]
+    return ResponseTimes(requests=4000, interval=0.2, percentiles=tuple(known))
+
+
 def watched(observation: Observation) -> Observation:
     """Returns the same server a minute and a thousand requests per worker later, so that it has windows."""
     reading = observation.outcome
@@ -214,7 +220,7 @@ def watched(observation: Observation) -> Observation:
     server = describe_server(now)
     assert window is not None
     assert server is not None
-    response_times = ResponseTimes(4000, 0.2, {share: Percentile(2 * share, share, 3 * share) for share in SHARES})
+    response_times = twice_the_share()
     return Observation(
         observation.name,
         observation.address,

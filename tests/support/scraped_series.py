@@ -1,13 +1,10 @@
 """The series of a watched server, as one scrape returns them."""
 
-from collections.abc import Callable, Iterable, Iterator
-
-from prometheus_client.metrics_core import Metric
+from itertools import chain
 
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.metrics import families
-from uwsgi_headroom.metrics.family import LabelSet, Scrape
-from uwsgi_headroom.metrics.family import group_by_kind as sort
+from uwsgi_headroom.metrics import SECTIONS
+from uwsgi_headroom.metrics.family import LabelSet, group_by_kind, tabulate
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.watch import Watch
@@ -22,14 +19,11 @@ def watch_of(*readings: Reading) -> Watch:
     return watch
 
 
-def series(
-    watch: Watch, outcome: Reading | ReadError, *modules: Callable[[Scrape], Iterator[Metric]]
-) -> dict[str, float]:
-    """All series by their text, without the label `server`: those of these modules, or of all."""
+def series(watch: Watch, outcome: Reading | ReadError, *sections: str) -> dict[str, float]:
+    """All series by their text, without the label `server`: those of these sections, or of all."""
     of = watch._observation(outcome, watch.figures(outcome, WINDOWS) if isinstance(outcome, Reading) else [])
-    made: Iterable[Metric] = (
-        (family for module in modules for family in module(sort([of]))) if modules else families([of])
-    )
+    scrape = group_by_kind([of])
+    made = chain.from_iterable(tabulate(SECTIONS[section], scrape) for section in sections or SECTIONS)
     values: dict[str, float] = {}
     for metric in made:
         for sample in metric.samples:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from uwsgi_headroom.analysis.percentiles import Percentile, ResponseTimes
 from uwsgi_headroom.history.window import CpuWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.record import State
 
@@ -104,3 +105,8 @@ def the_harmless_one() -> Window:
             for worker_id, (requests, each, load) in enumerate(rows, 1)
         ),
     )
+
+
+def by_share(times: ResponseTimes | None) -> dict[float, Percentile]:
+    """The percentiles by the share of the requests that are not slower."""
+    return {each.share: each for each in times.percentiles} if times else {}

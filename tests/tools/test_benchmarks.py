@@ -57,7 +57,7 @@ def _row(load: float | None, most: float, time: float | None) -> Row:
         lock=0.0,
     )
     predicted = Prediction(
-        setting=Setting(8, 4), most_throughput=most, limit="threads", at=(at,), memory=None, fits=None
+        setting=Setting(8, 4), most_throughput=most, limit="threads", loads=(at,), memory=None, fits=None
     )
     return Row("mix", Setting(8, 4), load, TRUTH, predicted)
 

@@ -84,7 +84,7 @@ def test_from_an_exporter_it_shows_what_its_api_says():
         with driven(f"127.0.0.1:{running.port}", columns=180, lines=40) as top:  # a long verdict takes several lines
 
             def ask_api():
-                return dict(json.loads(running.get("/api/v1/servers/shop")[1]))
+                return dict(json.loads(running.get("/api/v2/servers/shop")[1]))
 
             # The window moves between two answers, and a screen may arrive in parts.
             top.wait(lambda text: "headroom" in text and ask_api()["verdict"] in text)

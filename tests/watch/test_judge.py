@@ -14,7 +14,7 @@ from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.backends import ALL
 from uwsgi_headroom.analysis.capacity import LEAST_SLICES
 from uwsgi_headroom.analysis.littles_law import Flow
-from uwsgi_headroom.analysis.objective import ObjectiveFigures
+from uwsgi_headroom.analysis.objective import Objective
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.journal.recorder import Verdicts
@@ -210,7 +210,7 @@ FLOW = Flow(
 )
 
 
-def judge(watch: ObjectiveWatch, *, threads_known: bool = True, **flow: float) -> ObjectiveFigures:
+def judge(watch: ObjectiveWatch, *, threads_known: bool = True, **flow: float) -> Objective:
     return watch.judge(replace(FLOW, **flow), 0.2, threads_known=threads_known)
 
 
@@ -245,7 +245,7 @@ def test_the_wait_of_the_window_changes_nothing():
     watch = ObjectiveWatch(SLO, history)
     judged = judge(watch)
     assert judged.unjudged is None
-    assert judge(watch, queue_wait=3.0) == judged
+    assert replace(judge(watch, queue_wait=3.0), queue_wait=judged.queue_wait) == judged
 
 
 def test_load_limit_of_the_last_hour():
@@ -255,6 +255,6 @@ def test_load_limit_of_the_last_hour():
         minute = (place - 1) // 12
         load = 10 + minute // 5
         add(history, 5.0 * place, 5 * load, load if load >= 18 else 0)
-    limit = judge(ObjectiveWatch(SLO, history), throughput=10.0).load_limit
-    assert limit.reached
-    assert 1.6 < limit.multiple < 1.9
+    found = judge(ObjectiveWatch(SLO, history), throughput=10.0)
+    assert found.load_multiple_reached
+    assert 1.6 < found.load_multiple < 1.9

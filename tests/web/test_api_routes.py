@@ -23,7 +23,7 @@ def port():
 
 def test_the_list(port):
     """Every server is listed, unreadable ones first, each with the path of its document."""
-    status, headers, body = get(port, "/api/v1/servers")
+    status, headers, body = get(port, "/api/v2/servers")
     document = json.loads(body)
     validate(document, "Servers")
     assert (status, headers["Content-Type"]) == (200, "application/json")
@@ -32,32 +32,32 @@ def test_the_list(port):
     assert document["servers"][0]["name"] == "gone"
     for server in document["servers"]:
         server_document = json.loads(get(port, server["path"])[2])
-        validate(server_document, "Server")
+        validate(server_document, "ServerDocument")
         assert (server_document["name"], server_document["status"]) == (server["name"], server["status"])
 
 
 @pytest.mark.parametrize(
     ("path", "schema"),
     [
-        ("", "Server"),
-        ("?window=300", "Server"),
-        ("?window=300.0", "Server"),
+        ("", "ServerDocument"),
+        ("?window=300", "ServerDocument"),
+        ("?window=300.0", "ServerDocument"),
         ("/findings", "Findings"),
         ("/findings?window=60", "Findings"),
-        ("/history", "History"),
-        ("/history?seconds=300&points=600", "History"),
-        ("/history?until=1700000000.5&seconds=2&points=1", "History"),
-        ("/history?seconds=&points=", "History"),
-        ("/journal", "Journal"),
-        ("/journal?seconds=0.5", "Journal"),
-        ("/journal?limit=1&before=1e9,1", "Journal"),
+        ("/history", "HistoryDocument"),
+        ("/history?seconds=300&points=600", "HistoryDocument"),
+        ("/history?until=1700000000.5&seconds=2&points=1", "HistoryDocument"),
+        ("/history?seconds=&points=", "HistoryDocument"),
+        ("/journal", "JournalDocument"),
+        ("/journal?seconds=0.5", "JournalDocument"),
+        ("/journal?limit=1&before=1e9,1", "JournalDocument"),
         ("/what-if", "WhatIf"),
         ("/what-if?settings=8x4,4x8", "WhatIf"),
     ],
 )
 @pytest.mark.parametrize("name", ["threads_4x8_busy", "emperor", "gone"])
 def test_documents_of_a_server(port, name, path, schema):
-    status, _, body = get(port, f"/api/v1/servers/{name}{path}")
+    status, _, body = get(port, f"/api/v2/servers/{name}{path}")
     assert status == 200
     validate(json.loads(body), schema)
 
@@ -66,7 +66,7 @@ def test_documents_of_a_server(port, name, path, schema):
     ("path", "status", "words"),
     [
         ("servers/nobody", 404, "'nobody'"),
-        ("servers/", 404, "/api/v1/servers"),
+        ("servers/", 404, "/api/v2/servers"),
         ("servers/nobody/history", 404, "no server"),
         ("servers/emperor/future", 404, "no server"),
         ("servers/emperor/history/", 404, "no server"),
@@ -105,7 +105,7 @@ def test_documents_of_a_server(port, name, path, schema):
 )
 def test_what_is_refused(port, path, status, words):
     """A refusal is a document that says what is allowed."""
-    code, headers, body = get(port, f"/api/v1/{path}")
+    code, headers, body = get(port, f"/api/v2/{path}")
     document = json.loads(body)
     validate(document, "Problem")
     assert (code, headers["Content-Type"], headers["Cache-Control"]) == (status, "application/json", "no-store")
@@ -115,7 +115,7 @@ def test_what_is_refused(port, path, status, words):
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_nothing_can_be_changed(port, method):
     """Only reading is possible, and no other site's page may read."""
-    status, headers, _ = get(port, "/api/v1/servers", method=method, headers={"Origin": "http://elsewhere.example"})
+    status, headers, _ = get(port, "/api/v2/servers", method=method, headers={"Origin": "http://elsewhere.example"})
     assert status == 405
     assert not [name for name in headers if name.lower().startswith("access-control")]
 
@@ -130,23 +130,23 @@ def test_head_of_everything(port):
         "servers/emperor/events",
         "events",
     ):
-        status, _, body = get(port, f"/api/v1/{path}", method="HEAD")
+        status, _, body = get(port, f"/api/v2/{path}", method="HEAD")
         assert (status, body) == (200, b"")
 
 
 def test_the_description_is_served(port):
     """Large documents are compressed for who takes it. None has a variable of a request."""
-    status, headers, body = get(port, "/api/v1/openapi.json")
+    status, headers, body = get(port, "/api/v2/openapi.json")
     assert (status, headers["Content-Type"]) == (200, "application/json")
     assert body == openapi.render()
-    _, headers, packed = get(port, "/api/v1/openapi.json", headers={"Accept-Encoding": "gzip, deflate, br"})
+    _, headers, packed = get(port, "/api/v2/openapi.json", headers={"Accept-Encoding": "gzip, deflate, br"})
     assert (headers["Content-Encoding"], headers["Vary"]) == ("gzip", "Accept-Encoding")
     assert gzip.decompress(packed) == openapi.render()
-    _, headers, _ = get(port, "/api/v1/servers", headers={"Accept-Encoding": "gzip"})
+    _, headers, _ = get(port, "/api/v2/servers", headers={"Accept-Encoding": "gzip"})
     assert headers["Content-Encoding"] is None
     with serving(replayed("hostile_everything")) as hostile:
         for part in ("", "/findings", "/history"):
-            body = get(hostile, f"/api/v1/servers/hostile_everything{part}")[2].decode()
+            body = get(hostile, f"/api/v2/servers/hostile_everything{part}")[2].decode()
             assert "HTTP_" not in body
             assert "cookie" not in body.lower()
 
@@ -161,8 +161,8 @@ def test_any_name(tmp_path, name):
     (tmp_path / "stats").write_bytes(document("minified"))
     address = make_server(f"file://{tmp_path}/stats").address
     with serving(ServerConfig(name, address)) as port:
-        (listed,) = json.loads(get(port, "/api/v1/servers")[2])["servers"]
-        for path in (listed["path"], f"/api/v1/servers/{quote(name, safe='/')}"):
+        (listed,) = json.loads(get(port, "/api/v2/servers")[2])["servers"]
+        for path in (listed["path"], f"/api/v2/servers/{quote(name, safe='/')}"):
             for part in ("", "/history", "/findings", "/what-if"):
                 status, _, body = get(port, path + part)
                 assert (status, json.loads(body)["name"]) == (200, name)
@@ -171,7 +171,14 @@ def test_any_name(tmp_path, name):
 
 def test_a_path_that_no_string_can_hold():
     with serving(make_server("/nowhere/\udcff")) as port:
-        (listed,) = json.loads(get(port, "/api/v1/servers")[2])["servers"]
+        (listed,) = json.loads(get(port, "/api/v2/servers")[2])["servers"]
         status, _, body = get(port, listed["path"])
     assert status == 200
     assert "\\udcff" in json.loads(body)["address"]
+
+
+def test_the_version_before_has_ended(port):
+    """Its paths answer 410 with one sentence that names the present version."""
+    for path in ("servers", "servers/shop/history", "openapi.json"):
+        code, _, body = get(port, f"/api/v1/{path}")
+        assert (code, b"/api/v2/openapi.json describes the present one" in body) == (410, True)

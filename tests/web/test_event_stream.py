@@ -36,9 +36,9 @@ def next_document(response: http.client.HTTPResponse) -> dict[str, object]:
 def test_a_server_and_the_list():
     """The first document arrives at once, others each second, and each matches its description."""
     with serving(replayed("threads_4x8_busy"), "gone=/nowhere/stats") as port:
-        get(port, "/api/v1/servers")
-        for path, schema in (("servers/threads_4x8_busy/events", "Server"), ("events", "Servers")):
-            with listening(port, f"/api/v1/{path}") as response:
+        get(port, "/api/v2/servers")
+        for path, schema in (("servers/threads_4x8_busy/events", "ServerDocument"), ("events", "Servers")):
+            with listening(port, f"/api/v2/{path}") as response:
                 assert response.getheader("Content-Type", "").startswith("text/event-stream")
                 assert response.getheader("Cache-Control") == "no-store"
                 assert response.readline() == b"retry: 2000\n"
@@ -51,15 +51,15 @@ def test_so_many_and_no_more():
     """A stream above the limit is refused with a retry time; after one is closed, there is room."""
     with serving(replayed("minified")) as port, contextlib.ExitStack() as stack:
         for _ in range(MOST_STREAMS - 1):
-            next_document(stack.enter_context(listening(port, "/api/v1/servers/minified/events")))
-        with listening(port, "/api/v1/events") as last:
+            next_document(stack.enter_context(listening(port, "/api/v2/servers/minified/events")))
+        with listening(port, "/api/v2/events") as last:
             next_document(last)
-            status, headers, body = get(port, "/api/v1/events")
+            status, headers, body = get(port, "/api/v2/events")
             assert (status, headers["Retry-After"]) == (503, "2")
             validate(json.loads(body), "Problem")
             assert get(port)[0] == 200
         for _ in range(100):
-            with listening(port, "/api/v1/events") as response:
+            with listening(port, "/api/v2/events") as response:
                 if response.status == 200:
                     next_document(response)
                     return

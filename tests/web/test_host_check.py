@@ -21,7 +21,7 @@ from uwsgi_headroom.web.listeners import describe_exposure, find_places
 from uwsgi_headroom.web.security.live_config import LiveConfig
 
 LOOPBACK = HostPolicy(frozenset({"shop", "headroom.example.com"}))
-CHECKED = ("/", "/api/v1/servers", "/api/v1/events", "/runbooks/", "/servers/x", "/static/1/page.css", "/nowhere")
+CHECKED = ("/", "/api/v2/servers", "/api/v2/events", "/runbooks/", "/servers/x", "/static/1/page.css", "/nowhere")
 UNCHECKED = ("/metrics", "/-/healthy", "/-/ready")
 
 
@@ -146,11 +146,11 @@ def test_forms_of_a_request(port, target, headers, status):
 )
 def test_redirects_name_no_host(port, path, location):
     assert b"location: " + location + b"\r\n" in answer(port, path, "Host: localhost:1")
-    assert b"location" not in answer(port, "/api/v1/servers/", "Host: localhost:1")
+    assert b"location" not in answer(port, "/api/v2/servers/", "Host: localhost:1")
 
 
 def test_pages_of_other_sites_have_nothing_built(port):
-    for path in ("/", "/metrics", "/api/v1/servers", "/servers/x", "/runbooks/", "/probe?target=x", "/nowhere"):
+    for path in ("/", "/metrics", "/api/v2/servers", "/servers/x", "/runbooks/", "/probe?target=x", "/nowhere"):
         for site in ("cross-site", "same-site", "?"):
             for mode, dest in (("no-cors", "image"), ("cors", "empty"), ("navigate", "iframe"), ("navigate", "object")):
                 headers = f"Sec-Fetch-Site: {site}", f"Sec-Fetch-Mode: {mode}", f"Sec-Fetch-Dest: {dest}"
@@ -159,7 +159,7 @@ def test_pages_of_other_sites_have_nothing_built(port):
     for site in ("none", "same-origin"):
         assert answer(port, "/", f"Sec-Fetch-Site: {site}").startswith(b"HTTP/1.1 200 ")
     headers = "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"
-    for path in ("/", "/metrics", "/runbooks/UwsgiDown", "/api/v1/servers"):
+    for path in ("/", "/metrics", "/runbooks/UwsgiDown", "/api/v2/servers"):
         assert answer(port, path, *headers).startswith(b"HTTP/1.1 200 "), path
     assert answer(port, "/probe?target=x", *headers).startswith(b"HTTP/1.1 403 ")
     assert answer(port, "/", *headers, "Sec-Purpose: prefetch;prerender").startswith(b"HTTP/1.1 403 ")

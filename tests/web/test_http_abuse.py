@@ -117,7 +117,7 @@ ABUSES = {
     "silence": many(b""),
     "answers that nobody takes": many(HEAD + b"\r\n", count=100),
     "streams that nobody takes": many(
-        b"GET /api/v1/servers/shop/events HTTP/1.1\r\nHost: localhost\r\n\r\n", count=100
+        b"GET /api/v2/servers/shop/events HTTP/1.1\r\nHost: localhost\r\n\r\n", count=100
     ),
 }
 

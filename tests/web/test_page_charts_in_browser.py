@@ -294,7 +294,7 @@ def test_the_load_of_an_earlier_time(chromium, port, name, value):
             moment = float(re.findall("until=([0-9.]+)", asked[0])[0]) - earlier["step"] / 2
         else:
             now = shown.page.evaluate(
-                f"fetch('/api/v1/servers/{SERVER}/history?seconds=604800&points=336').then((a) => a.json())"
+                f"fetch('/api/v2/servers/{SERVER}/history?seconds=604800&points=336').then((a) => a.json())"
             )
             moment = now["time"][-1] - now["step"] / 2 - 86_400
         assert float(entry.locator("b").inner_text()) == pytest.approx(in_system(earlier, moment), abs=0.06)

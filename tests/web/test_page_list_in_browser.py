@@ -68,8 +68,8 @@ def listing(
     body = msgspec.json.encode(schema.Servers(time=1.8e9, version="1", servers=ordered, host=host)).decode()
     with tab(chromium, port, **options) as shown:
         events = {"content_type": "text/event-stream", "body": f"data: {body}\n\n"}
-        shown.page.route("**/api/v1/events", lambda route: route.fulfill(**events))
-        shown.page.route("**/api/v1/servers", lambda route: route.fulfill(content_type="application/json", body=body))
+        shown.page.route("**/api/v2/events", lambda route: route.fulfill(**events))
+        shown.page.route("**/api/v2/servers", lambda route: route.fulfill(content_type="application/json", body=body))
         shown.open("/")
         yield shown
 

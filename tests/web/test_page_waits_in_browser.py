@@ -119,7 +119,7 @@ def history(threads: int) -> HistoryDocument:
 
 
 def opened(shown: Tab, threads: int = THREADS) -> Tab:
-    path = re.compile(rf"/api/v1/servers/{SERVER}(/events|/history)?(\?|$)")
+    path = re.compile(rf"/api/v2/servers/{SERVER}(/events|/history)?(\?|$)")
     shown.page.route(path, lambda route: answer(route, threads))
     shown.open("/?range=300")
     shown.drawn()

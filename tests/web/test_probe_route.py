@@ -109,9 +109,9 @@ def test_a_scan_of_ports_connects_to_nothing(tmp_path):
         assert {"probe_success", "probe_duration_seconds"} <= set(series(body))
         assert [line for line in series(body) if f'server="{other}"' not in line and line[:6] != "probe_"] == []
         assert len(series(body)) > 100
-        for path in ("/metrics", "/api/v1/servers", "/", "/api/v1/servers/shop/journal"):
+        for path in ("/metrics", "/api/v2/servers", "/", "/api/v2/servers/shop/journal"):
             assert other not in running.get(path)[1]
-        assert running.get(f"/api/v1/servers/{other}")[0] == 404
+        assert running.get(f"/api/v2/servers/{other}")[0] == 404
         running.process.send_signal(signal.SIGTERM)
         running.process.wait(60)
         kept = b"".join(file.read_bytes() for file in tmp_path.glob("history.sqlite*"))

@@ -39,7 +39,7 @@ def test_a_server_that_goes_down_and_comes_back():
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(uwsgi("--processes", "2", "--threads", "2"))
         exporting = stack.enter_context(exporter("--stats", f"shop={server.stats}"))
-        response = stack.enter_context(listening(exporting.port, "/api/v1/servers/shop/events"))
+        response = stack.enter_context(listening(exporting.port, "/api/v2/servers/shop/events"))
         up = until(response, lambda received: received["flow"])
         server.process.send_signal(signal.SIGSTOP)
         silent = until(response, lambda received: received["state"] != "up", 6)
@@ -48,8 +48,8 @@ def test_a_server_that_goes_down_and_comes_back():
         server.process.send_signal(signal.SIGINT)
         server.process.wait(60)
         down = until(response, lambda received: received["state"] == "down")
-        listed = get(exporting, "/api/v1/servers")
-        history = get(exporting, "/api/v1/servers/shop/history?seconds=60&points=60")
+        listed = get(exporting, "/api/v2/servers")
+        history = get(exporting, "/api/v2/servers/shop/history?seconds=60&points=60")
     # Stale until the read under way times out, a moment later.
     assert silent["state"] in ("stale", "down")
     assert silent["workers"]
@@ -68,15 +68,15 @@ def test_listeners_cost_uwsgi_nothing():
     with uwsgi("--processes", "1") as server, exporter("--stats", f"shop={server.stats}") as exporting:
 
         def samples():
-            return int(get(exporting, "/api/v1/servers/shop")["sampling"]["samples"])
+            return int(get(exporting, "/api/v2/servers/shop")["sampling"]["samples"])
 
         with contextlib.ExitStack() as stack:
-            streams = [stack.enter_context(listening(exporting.port, "/api/v1/servers/shop/events")) for _ in range(5)]
+            streams = [stack.enter_context(listening(exporting.port, "/api/v2/servers/shop/events")) for _ in range(5)]
             next_document(streams[0])
             before, began = samples(), time.monotonic()
             for _ in range(50):
                 samples()
-                get(exporting, "/api/v1/servers")
+                get(exporting, "/api/v2/servers")
             for response in streams:
                 next_document(response)
             read, seconds = samples() - before, time.monotonic() - began
@@ -98,7 +98,7 @@ def stalled(exporting: Exporter) -> socket.socket:
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     client.connect(("127.0.0.1", exporting.port))
-    client.sendall(b"GET /api/v1/servers/large/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    client.sendall(b"GET /api/v2/servers/large/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
     return client
 
 
@@ -107,7 +107,7 @@ def test_who_stalls_is_dropped_and_costs_no_memory(tmp_path):
     room again; a client that reads gets documents all the time."""
     with large(tmp_path) as exporting, contextlib.ExitStack() as stack:
         process = psutil.Process(exporting.process.pid)
-        reader = stack.enter_context(listening(exporting.port, "/api/v1/servers/large/events"))
+        reader = stack.enter_context(listening(exporting.port, "/api/v2/servers/large/events"))
         size = len(json.dumps(next_document(reader)))
         assert size > 2 * UNSENT_BYTES
         before = process.memory_info().rss
@@ -120,14 +120,14 @@ def test_who_stalls_is_dropped_and_costs_no_memory(tmp_path):
             times.append(next_document(reader)["time"])
             most = max(most, process.memory_info().rss)
         assert _connections(process) <= 3
-        with listening(exporting.port, "/api/v1/events") as response:
+        with listening(exporting.port, "/api/v2/events") as response:
             assert response.status == 200
         assert most - before < (MOST_STREAMS + 8) * 2 * size
         assert len(set(times)) == len(times) > STALLED_SECONDS / 2
 
 
 def _is_full(exporting: Exporter) -> bool:
-    with listening(exporting.port, "/api/v1/events") as response:
+    with listening(exporting.port, "/api/v2/events") as response:
         return response.status == 503
 
 
@@ -138,7 +138,7 @@ def _connections(process: psutil.Process) -> int:
 def test_it_stops_in_its_usual_time(tmp_path):
     """Streams end when the exporter stops, including those that nobody reads."""
     with large(tmp_path) as exporting, contextlib.ExitStack() as stack:
-        readers = [stack.enter_context(listening(exporting.port, "/api/v1/events")) for _ in range(3)]
+        readers = [stack.enter_context(listening(exporting.port, "/api/v2/events")) for _ in range(3)]
         for response in readers:
             next_document(response)
         for _ in range(3):

@@ -456,7 +456,7 @@ def follow_real(watching: Exporter, planted: Mapping[str, Planted], seconds: flo
         for name, each in found.items():
             if each.status == "worse":
                 continue
-            status, body = watching.get(f"/api/v1/servers/{name}")
+            status, body = watching.get(f"/api/v2/servers/{name}")
             deploy = json.loads(body)["deploy"] if status == 200 else None
             if deploy is None:
                 continue

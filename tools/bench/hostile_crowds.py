@@ -51,15 +51,15 @@ STORED_EVENTS = 20_000
 
 QUIET = "(no clients)"
 
-_ONE = "/api/v1/servers/large"
+_ONE = "/api/v2/servers/large"
 ROUTES: Mapping[str, str] = {
     "/-/healthy": "/-/healthy",
     "/metrics": "/metrics",
     "/probe": "/probe?target=large",
     "/": "/",
     "/servers/NAME": "/servers/large",
-    "/api/v1/servers": "/api/v1/servers",
-    "/api/v1/servers/NAME": _ONE,
+    "/api/v2/servers": "/api/v2/servers",
+    "/api/v2/servers/NAME": _ONE,
     ".../findings": f"{_ONE}/findings",
     ".../history": f"{_ONE}/history",
     ".../history, each of another time": f"{_ONE}/history?seconds=3600&points=600&until={{time}}",
@@ -70,7 +70,7 @@ ROUTES: Mapping[str, str] = {
     ".../events": f"{_ONE}/events",
     "/runbooks/": "/runbooks/?server=large",
     "/runbooks/NAME": "/runbooks/UwsgiDown?server=large&worker=1",
-    "/api/v1/openapi.json": "/api/v1/openapi.json",
+    "/api/v2/openapi.json": "/api/v2/openapi.json",
     "/static/": "/static/0/main.js",
 }
 

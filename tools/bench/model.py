@@ -98,7 +98,7 @@ class Row:
         if self.load is None:
             most = table.compare(self.predicted.most_throughput, self.truth.throughput, THROUGHPUT)
         else:
-            (at,) = self.predicted.at
+            (at,) = self.predicted.loads
             service = table.compare(at.response_time, self.truth.service, RESPONSE_TIME, 1e3)
             total = table.compare(at.total_time, self.truth.total, RESPONSE_TIME, 1e3)
         load = "most" if self.load is None else f"{self.load:.0%}"

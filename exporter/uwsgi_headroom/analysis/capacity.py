@@ -118,8 +118,6 @@ class Load(Struct, frozen=True, kw_only=True):
     cpus: float | None
     """That the workers can use."""
     cpu: CpuShares | None = None
-    others_follow: bool | None = None
-    """Whether the CPU use of other programs grows with the requests."""
     by_socket: Sequence[SocketDemand] = ()
     """Of sockets that only some workers serve."""
     lock: LockFigures | None = None
@@ -130,7 +128,7 @@ class Load(Struct, frozen=True, kw_only=True):
         cpu, cpus = self.cpu, self.cpus or 0.0
         if cpu is None:
             return ratio(sum_if_all_known([worker.interpreter_load for worker in self.balance.active]), cpus)
-        used = cpu.own + ((cpu.own and self.others_follow and cpu.others) or 0.0)
+        used = cpu.own + ((cpu.own and cpu.others_follow and cpu.others) or 0.0)
         return ratio(used, usable_beside_others(used, cpu.idle, cpus)) or 0.0
 
 
@@ -197,19 +195,23 @@ def usable_beside_others(own: float, idle: float, usable: float) -> float:
 
 
 class CpuShares(Struct, frozen=True, gc=False):
-    """CPUs used by the server's workers, idle, and used by others (None: unknown)."""
+    """The CPUs that the server can use, over the window. own: used by its workers and the processes they waited for;
+    idle: unused; others: used by other programs, null if unknown. others_follow: whether the use by others grows with
+    the server's requests, null if the last hour is not conclusive."""
 
     own: float
     idle: float
     others: float | None
+    others_follow: bool | None = None
 
 
-def compute_shares(cpu: CpuWindow | None) -> CpuShares | None:
+def compute_shares(cpu: CpuWindow | None, others_follow: bool | None = None) -> CpuShares | None:
     """The mean CPU use in a window; None if unknown."""
     if cpu is None or not cpu.measured_seconds:
         return None
     seconds = cpu.measured_seconds
-    return CpuShares(cpu.own_seconds / seconds, cpu.idle_seconds / seconds, ratio(cpu.others_seconds, seconds))
+    others = ratio(cpu.others_seconds, seconds)
+    return CpuShares(cpu.own_seconds / seconds, cpu.idle_seconds / seconds, others, others_follow)
 
 
 SLICE_SECONDS = 60.0

@@ -54,21 +54,19 @@ ITSELF = "this uWSGI itself"
 
 
 class DestinationFigures(Struct, frozen=True):
-    """What the threads of a server waited for outside of it, in a window."""
+    """What threads wait for outside of the server. state: of these threads; name: the one in the configuration, or of
+    the service with that well-known port or socket, such as `postgres or redis` if it is one of them; empty if neither
+    is known. address: `10.0.0.5:5432` or the path of a UNIX socket, empty if it is not known or if there are several;
+    threads: the mean number; share: of all threads in service; per_request: as in `WaitState`; connecting: the part of
+    the time in which the connection was not made yet."""
 
     state: Literal["backend", "dns"]
     name: str
-    """`postgres`, or `postgres or redis` if it is one of them; empty if only the address is known."""
     address: str
-    """`10.0.0.5:5432`, `*:5432` or a path; empty if it is not known, or if there are several of that name."""
     threads: float
-    """The mean number of threads that wait for it."""
     share: float
-    """Their share of all threads in service."""
     per_request: float | None
-    """Seconds of a mean request; None without completed requests."""
     connecting: float
-    """The share of that time in which the connection was not made yet."""
 
     @property
     def label(self) -> str:

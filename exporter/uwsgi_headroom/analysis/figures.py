@@ -12,12 +12,19 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.backends import BackendSlices, Saturation, find_saturated
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
 from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, Load, compute_headroom, compute_shares
-from uwsgi_headroom.analysis.demand import Demand, compute_demand, find_longest_wait
+from uwsgi_headroom.analysis.demand import Demand, compute_demand, count_refused, find_longest_wait
 from uwsgi_headroom.analysis.destinations import DestinationFigures, divide
-from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, ratio, shows_a_limit, waits_beside_free
+from uwsgi_headroom.analysis.littles_law import (
+    Flow,
+    compute_flow,
+    judge_waiting,
+    ratio,
+    shows_a_limit,
+    waits_beside_free,
+)
 from uwsgi_headroom.analysis.locks import LockFigures, compute_lock, compute_pool
-from uwsgi_headroom.analysis.objective import ObjectiveFigures
-from uwsgi_headroom.analysis.percentiles import ResponseTimes, compute_percentiles
+from uwsgi_headroom.analysis.objective import Objective
+from uwsgi_headroom.analysis.percentiles import ResponseTimes, Slow, compute_percentiles, find_slow
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
 from uwsgi_headroom.analysis.usable import Usable, compute_usable, variation
 from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits, count_websockets
@@ -59,9 +66,11 @@ class Figures(Struct, frozen=True):
     """Of the backend for which the threads mostly wait; None unless it is known to be saturated."""
     response_times: ResponseTimes | None = None
     """None without completed requests, or if uWSGI omits threads."""
+    slow: Slow | None = None
+    """The requests that are far slower than half of all; None without any."""
     queue_waits: ResponseTimes | None = None
     """Of the waits in listen queues; None if no request was seen waiting, or where it is not known which did."""
-    objective: ObjectiveFigures | None = None
+    objective: Objective | None = None
     """None if the server has none."""
     routes: RouteFigures | None = None
     """None while they are off."""
@@ -135,6 +144,8 @@ def compute_figures(known: Known) -> Figures:
     flow = compute_flow(window, server.queues)
     threads = ceiling and max(ceiling - mean_handlers(window, server), LEAST_SERVING)
     demand = compute_demand(window, server, flow, max(1, round(threads)) if threads else None)
+    waiting = judge_waiting(find_longest_wait(flow, demand.by_socket)[0])
+    flow = replace(flow, waiting=waiting, refused=count_refused(window, server.queues))
     waits = compute_waits(window, flow, *_find_lasting(known))
     if waits:
         of = waits.backends, sample.addresses, waits.threads, waits.per_request
@@ -144,14 +155,14 @@ def compute_figures(known: Known) -> Figures:
     is_seen = waits is not None and waits.share("lock") >= LOCK_SEEN
     lock = (is_seen and _find_pool(window, sample, waits)) or compute_lock(window)
     reload_wait = find_reload_wait(workers, window)
+    times = compute_percentiles(known.response_times, flow.response_time)
     available = sum_if_all_known([worker.available_threads for worker in workers])
     load = Load(
         flow=flow,
         balance=compute_balance(window),
         threads=threads,
         cpus=server.cpu_count,
-        cpu=compute_shares(window.cpu),
-        others_follow=known.others_follow,
+        cpu=compute_shares(window.cpu, known.others_follow),
         by_socket=demand.by_socket,
         lock=lock,
     )
@@ -176,7 +187,8 @@ def compute_figures(known: Known) -> Figures:
         waits=waits,
         lock=lock,
         saturation=find_saturated(waits, known.backends),
-        response_times=compute_percentiles(known.response_times, flow.response_time),
+        response_times=times,
+        slow=find_slow(known.response_times, times),
         queue_waits=compute_percentiles(known.queue_waits),
         routes=compute_routes(known.routes),
         code=known.code,

@@ -18,34 +18,35 @@ from uwsgi_headroom.record import Backlog
 from uwsgi_headroom.words.formats import duration, least
 from uwsgi_headroom.words.template import fill
 
+Waiting = Literal["none", "noticed", "severe"]
 
-class Flow(Struct, frozen=True, gc=False):
-    """The flow of requests in a window. littles_law, observed: the mean number in service."""
+
+class Flow(Struct, frozen=True, gc=False, kw_only=True):
+    """Requests in the window. requests: completed; throughput: per second; response_time: mean time in service, without
+    static files; littles_law, observed: mean requests in service, by Little's law and in samples; queue_wait: mean time
+    a request waited in a listen queue; queue_length: mean number of requests in the listen queues; wait_is_floor:
+    whether queue_wait is only a lower bound, because many requests still wait: it is then the mean over all that were
+    completed, are served or wait, with their wait so far; total_time: response_time and queue_wait, what users wait
+    without the network; waiting: how much users notice the wait in the queue, of several sockets at the worst one:
+    none, noticed or severe. refused: connections per second that the kernel turned away at a full TCP queue, retries
+    included; null if unknown, as at UNIX sockets."""
 
     requests: int
-    """Completed ones."""
     throughput: float | None
-    """λ, requests per second."""
     response_time: float | None
-    """W, in seconds, without static files."""
     littles_law: float | None
     observed: float | None
     queue_wait: float | None
-    """Mean seconds that a request waited in a listen queue before uWSGI accepted it."""
-    queue_length: float | None
-    """Mean number of requests in the listen queues."""
+    queue_length: float | None = None
+    total_time: float | None = None
+    waiting: Waiting | None = None
+    refused: float | None = None
     wait_is_floor: bool = False
-    """Whether queue_wait is a lower bound: the wait up to now of requests that were completed or still wait."""
 
     @property
     def concurrency(self) -> float | None:
         """The mean number in service: as observed, else by the law."""
         return self.littles_law if self.observed is None else self.observed
-
-    @property
-    def total_time(self) -> float | None:
-        """What users wait, in seconds: the time in service, and the wait in the listen queue before it."""
-        return sum_if_all_known([self.response_time, self.queue_wait])
 
 
 def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) -> Flow:
@@ -59,14 +60,16 @@ def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) ->
     if requests and requests < STEADY * waiting:  # the wait up to now of those that were completed, are served or wait
         seconds = sum(window.queue_seconds.values()) / (requests + (observed or 0.0) + waiting)
         floor = min(seconds, window.observed_seconds)  # more if most of those left without being counted
+    served, waited = response_time(window.workers), queue_wait(window, requests) if floor is None else floor
     return Flow(
         requests=requests,
         throughput=ratio(requests, window.seconds),
-        response_time=response_time(window.workers),
+        response_time=served,
         littles_law=ratio(running, window.seconds),
         observed=observed,
-        queue_wait=queue_wait(window, requests) if floor is None else floor,
+        queue_wait=waited,
         queue_length=queue_length(window),
+        total_time=sum_if_all_known([served, waited]),
         wait_is_floor=floor is not None,
     )
 
@@ -112,7 +115,6 @@ STANDING = 0.5
 queue no wait is severe: in a minute of a quiet server, two or three requests that met by chance make the mean wait as
 long as the response time."""
 
-Waiting = Literal["none", "noticed", "severe"]
 WAITINGS: tuple[Waiting | None, ...] = (None, *get_args(Waiting))
 """From the least to the worst."""
 

@@ -7,13 +7,14 @@ a month (The Site Reliability Workbook, chapter 5, "Alerting on SLOs").
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Literal
 
 from msgspec import Struct
 
 from uwsgi_headroom.config.slo import INTERVALS, Slo
 from uwsgi_headroom.response_times.totals import SlowRequests
-from uwsgi_headroom.same_fields import copy_fields
+from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.words.template import fill
 
 FAST_BURN, SLOW_BURN = 14.4, 6.0
@@ -59,41 +60,43 @@ class LoadLimit(Struct, frozen=True):
     """Whether it was seen; otherwise it did not cross up to this multiple."""
 
 
-Level = Literal["fast", "slow"]
+class Objective(Struct, frozen=True, kw_only=True):
+    """The service level objective of the server: a share `objective` of the requests should finish within `threshold`
+    seconds. windows: the short one (5 minutes) and the long one (1 hour). level: how fast the error budget burns in all
+    windows, fast (at least 14.4 times) or slow (at least 6 times), else null. unjudged: why it is not judged, as a
+    sentence, else null. queue_wait: the mean wait in the listen queue over the window; the count of bad requests
+    includes it. load_multiple: at what multiple of the present load the 95th percentile crosses the threshold.
+    load_multiple_reached: whether the last hour had such a load; if not, load_multiple is the highest that it had, and
+    the percentile stayed below the threshold. Both are null if the last hour does not tell, as where the load
+    hardly varied."""
+
+    threshold: float
+    objective: float
+    windows: tuple[Burn, ...] = ()
+    level: Literal["fast", "slow"] | None = None
+    unjudged: str | None = None
+    queue_wait: float | None = None
+    load_multiple: float | None = None
+    load_multiple_reached: bool | None = None
 
 
-class ObjectiveFigures(Struct, frozen=True):
-    """How an objective is kept."""
-
-    slo: Slo
-    windows: tuple[Burn, ...]
-    """The burn over BURN_WINDOWS, as far as history reaches."""
-    unjudged: str | None
-    """Why the objective is not judged, as a sentence, or None."""
-    load_limit: LoadLimit | None = None
-    """None unless the load varied enough."""
-
-    @property
-    def level(self) -> Level | None:
-        """How fast the budget burns in every window; None if it is not judged, or kept."""
-        if self.unjudged or len(self.windows) < len(BURN_WINDOWS):
-            return None
-        # Before the history began, nothing is taken to have burnt.
-        rates = [
-            burn.rate * min(1.0, burn.seconds / asked)
-            for burn, asked in zip(self.windows, BURN_WINDOWS, strict=True)
-            if burn.rate is not None
-        ]
-        if len(rates) < len(self.windows):
-            return None
-        levels: tuple[tuple[Level, float], ...] = ("fast", FAST_BURN), ("slow", SLOW_BURN)
-        return next((level for level, least in levels if min(rates) >= least), None)
+def find_level(windows: Sequence[Burn]) -> Literal["fast", "slow"] | None:
+    """How fast the budget burns in every window; None if one is missing, or if it is kept."""
+    # Before the history began, nothing is taken to have burnt.
+    pairs = zip_longest(windows, BURN_WINDOWS)
+    least = min(burn.rate * min(1.0, burn.seconds / asked) if burn and burn.rate else 0.0 for burn, asked in pairs)
+    return "fast" if least >= FAST_BURN else "slow" if least >= SLOW_BURN else None
 
 
 def judge_objective(
-    slo: Slo, windows: Sequence[SlowRequests], interval: float, load_limit: LoadLimit | None = None
-) -> ObjectiveFigures:
-    """Judge an objective from the requests of its windows, which end now. interval: seconds between two samples."""
+    slo: Slo,
+    windows: Sequence[SlowRequests],
+    interval: float,
+    load_limit: LoadLimit | None = None,
+    queue_wait: float | None = None,
+) -> Objective:
+    """Judge an objective from the requests of its windows, which end now. interval: seconds between two samples.
+    queue_wait: of the present window."""
     unjudged = None
     if slo.threshold < INTERVALS * interval * 0.9:
         unjudged = fill(UNJUDGED, {"interval": interval, "least": INTERVALS * interval})
@@ -106,7 +109,16 @@ def judge_objective(
             share = min(1.0, bad / requests)
             rate = round(share / (1 - slo.objective), 9)  # 0.99 has no exact form
         burns.append(copy_fields(Burn, each, requests=requests, slow=each.slower, share=share, rate=rate))
-    return ObjectiveFigures(slo, tuple(burns), unjudged, load_limit)
+    return Objective(
+        threshold=slo.threshold,
+        objective=slo.objective,
+        windows=tuple(burns),
+        level=None if unjudged else find_level(burns),
+        unjudged=unjudged,
+        queue_wait=queue_wait,
+        load_multiple=given(load_limit, lambda limit: limit.multiple),
+        load_multiple_reached=given(load_limit, lambda limit: limit.reached),
+    )
 
 
 NOT_YET = "not judged yet"

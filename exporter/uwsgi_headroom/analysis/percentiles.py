@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
 from itertools import accumulate
 from operator import add, sub
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.response_times.bins import END
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
@@ -42,14 +42,32 @@ _SPREAD = 1.96 * math.sqrt(6.0)
 estimate as certain is too small by a factor of 2 to 6, by simulation."""
 
 
-class Percentile(Struct, frozen=True):
-    """A percentile of response times in seconds, with an interval; low is 0 if it is below what samples show."""
+class Percentile(Struct, frozen=True, kw_only=True):
+    """A percentile of the response times in seconds. share: of the requests that are not slower, such as 0.95. seconds:
+    the estimate; null if the samples only show that it is below `under`. low, high: in 19 of 20 cases, the percentile
+    is between them; low is 0 where the samples show no lower bound."""
 
+    share: float
     seconds: float | None
-    """The estimate; None if it is too short for one, and is only known to be below `under`."""
     low: float
     high: float
     under: float | None = None
+
+
+class ResponseTimes(Struct, frozen=True, kw_only=True):
+    """Response times inside uWSGI over the window, without the wait in a listen queue and without static files; or the
+    waits in listen queues, of all requests. requests: completed. interval: seconds between two samples, on which it
+    depends what can be known. A percentile with too few requests (the 99th needs 100) is missing."""
+
+    requests: int
+    interval: float
+    percentiles: tuple[Percentile, ...]
+
+
+def find_percentile(times: ResponseTimes | None, share: float) -> Percentile | None:
+    """Find a percentile, such as 0.95; None if it is not known."""
+    percentiles = times.percentiles if times else ()
+    return next((each for each in percentiles if abs(each.share - share) < 1e-6), None)
 
 
 FAR_SLOWER = 10.0
@@ -57,23 +75,13 @@ FAR_SLOWER = 10.0
 
 
 class Slow(NamedTuple):
-    """The requests that are far slower than half of all: an expected number; seconds of each, and of all, at least."""
+    """The requests that are far slower than half of all: an expected number; seconds of each, and of all, at least.
+    half: the seconds that half of all take at most."""
 
     number: float
     least: float
     seconds: float
-
-
-class ResponseTimes(Struct, frozen=True):
-    """Percentiles of a window, by share; those for which there were too few requests are missing."""
-
-    requests: int
-    """Completed, without static ones."""
-    interval: float
-    """Seconds between two samples."""
-    percentiles: Mapping[float, Percentile]
-    slow: Slow | None = None
-    """None without any."""
+    half: float
 
 
 def compute_percentiles(window: ResponseTimeWindow | None, mean: float | None = None) -> ResponseTimes | None:
@@ -82,18 +90,24 @@ def compute_percentiles(window: ResponseTimeWindow | None, mean: float | None = 
         return None
     distribution = _Distribution(window)
     enough = [share for share in SHARES if window.requests * (1 - share) >= _LEAST_SLOWER - 1e-9]
-    percentiles = {
-        share: _limit(distribution.percentile(share, window.interval), _find_most(window, share, mean), window.interval)
+    percentiles = [
+        _limit(distribution.percentile(share, window.interval), _find_most(window, share, mean), window.interval)
         for share in enough
-    }
-    slow = None
-    if half := percentiles.get(0.5):
-        first = window.bins.find(FAR_SLOWER * half.high) + 1
-        numbers = [(number, place) for place, number in enumerate(window.counts[first:], first) if number > _NEGLIGIBLE]
-        found = [(number, window.bins.edges_of(place)[0]) for number, place in numbers]
-        if found:
-            slow = Slow(sum(number for number, _ in found), found[0][1], sum(number * low for number, low in found))
-    return ResponseTimes(window.requests, window.interval, percentiles, slow)
+    ]
+    return ResponseTimes(requests=window.requests, interval=window.interval, percentiles=tuple(percentiles))
+
+
+def find_slow(window: ResponseTimeWindow | None, times: ResponseTimes | None) -> Slow | None:
+    """The requests of a window that are far slower than half of all; None without any. times: its percentiles."""
+    half = find_percentile(times, 0.5)
+    if window is None or half is None:
+        return None
+    first = window.bins.find(FAR_SLOWER * half.high) + 1
+    numbers = [(number, place) for place, number in enumerate(window.counts[first:], first) if number > _NEGLIGIBLE]
+    found = [(number, window.bins.edges_of(place)[0]) for number, place in numbers]
+    if not found:
+        return None
+    return Slow(sum(number for number, _ in found), found[0][1], sum(number * low for number, low in found), half.high)
 
 
 def _find_most(window: ResponseTimeWindow, share: float, mean: float | None) -> float:
@@ -109,8 +123,8 @@ def _limit(percentile: Percentile, most: float, interval: float) -> Percentile:
     if percentile.high <= most:
         return percentile
     if percentile.seconds is None or most < RESOLUTION * interval:
-        return Percentile(None, 0.0, most, most)
-    return Percentile(min(percentile.seconds, most), min(percentile.low, most), most)
+        return replace(percentile, seconds=None, low=0.0, high=most, under=most)
+    return replace(percentile, seconds=min(percentile.seconds, most), low=min(percentile.low, most), high=most)
 
 
 class _Distribution:
@@ -146,9 +160,9 @@ class _Distribution:
         finest = RESOLUTION * interval
         if seconds < finest:
             bound = max(finest, high)
-            return Percentile(None, 0.0, bound, bound)
+            return Percentile(share=share, seconds=None, low=0.0, high=bound, under=bound)
         is_bounded = seconds >= _WEAK * interval and low >= finest
-        return Percentile(seconds, low if is_bounded else 0.0, max(high, seconds))
+        return Percentile(share=share, seconds=seconds, low=low * is_bounded, high=max(high, seconds))
 
     def _edges_of(self, place: int) -> tuple[float, float]:
         low, high = self._bins.edges_of(place)

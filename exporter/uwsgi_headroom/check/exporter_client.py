@@ -33,7 +33,7 @@ _WHY = {
     "http": "not an exporter, or an exporter without this server",
 }
 _PAGE = re.compile(
-    r"(?P<base>.*?)(?:/api/v1/servers/(?P<document>.+?)(?:/(?:history|findings|journal|events|what-if|compare))?"
+    r"(?P<base>.*?)(?:/api/v2/servers/(?P<document>.+?)(?:/(?:history|findings|journal|events|what-if|compare))?"
     r"|/servers/(?P<page>.+?)|/(?:metrics|servers|runbooks|static|api|-)(?:/.*)?)?/?",
     re.DOTALL,
 )
@@ -111,7 +111,7 @@ async def find_who_answers(url: Http) -> Answer:
     The probe reads a uWSGI stats server once: with stats-http it answers every path, without it every client.
     """
     try:
-        msgspec.json.decode((await _read(url, "/api/v1/openapi.json", PROBE_SECONDS)).body, type=_Description)
+        msgspec.json.decode((await _read(url, "/api/v2/openapi.json", PROBE_SECONDS)).body, type=_Description)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "other"
     except AccessError:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.findings import SEVERITIES, Severity
+from uwsgi_headroom.analysis.percentiles import ResponseTimes, find_percentile
 from uwsgi_headroom.check.request import Threshold, Thresholds
 from uwsgi_headroom.check.tables import find_field
 from uwsgi_headroom.config.slo import INTERVALS
-from uwsgi_headroom.documents.response_times import ResponseTimes, find_percentile
 from uwsgi_headroom.documents.schema import FindingSection, ServerDocument
 from uwsgi_headroom.documents.sentences import describe_percentile
 from uwsgi_headroom.errors import ConfigError

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding, collect_emperor_findings
+from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
 from uwsgi_headroom.analysis.wait_states import list_gaps
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, name_slots
@@ -21,7 +22,6 @@ from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import emperor_router, schema, sections
 from uwsgi_headroom.documents.deploys import build_deploy
 from uwsgi_headroom.documents.lines import list_lines
-from uwsgi_headroom.documents.response_times import build_objective, build_response_times, find_percentile
 from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
 from uwsgi_headroom.documents.waits import build_code, build_routes, build_waits
@@ -37,7 +37,7 @@ from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.states import DAMAGED, FAILURES, STILL_RUNS
 
-SERVERS_PATH = "/api/v1/servers"
+SERVERS_PATH = "/api/v2/servers"
 
 Cursor = tuple[float, int]
 """A place in a journal: the time and the id of an event."""
@@ -148,20 +148,20 @@ def _add_reading(
 
 
 def _add_figures(document: schema.ServerDocument, watch: Watch, figures: Figures) -> schema.ServerDocument:
-    flow, follow = figures.flow, watch.other_programs.others_follow
+    flow = figures.flow
     return replace(
         document,
         window=copy_fields(schema.WindowSection, figures.window),
         headroom=sections.build_headroom(figures.headroom, figures.usable),
-        flow=sections.build_flow(figures),
+        flow=figures.flow,
         occupancy=sections.build_occupancy(figures.window),
         balance=sections.build_balance(figures.balance),
-        cpu=given(figures.cpu, lambda cpu: copy_fields(schema.Cpu, cpu, others_follow=follow)),
+        cpu=figures.cpu,
         routes=given(figures.routes, lambda routes: build_routes(routes, figures.server)),
         waits=given(figures.waits, lambda waits: build_waits(waits, figures.server.waits)),
-        response_times=given(figures.response_times, build_response_times),
-        queue_waits=given(figures.queue_waits, build_response_times),
-        objective=given(figures.objective, lambda objective: build_objective(objective, flow.queue_wait)),
+        response_times=figures.response_times,
+        queue_waits=figures.queue_waits,
+        objective=figures.objective,
         code=given(figures.code, lambda code: build_code(code, flow.response_time)),
     )
 
@@ -351,36 +351,33 @@ def _build_finding(finding: Finding, watch: Watch) -> schema.FindingSection:
 def _list_unknowns(
     watch: Watch, reading: Reading, record: ServerRecord, figures: Figures | None
 ) -> Iterator[schema.Unknown]:
-    if figures is None:
-        why = "figures need two readings, a second apart"
-        yield schema.Unknown(what="figures", why=why, socket=None)
-    if reading.host.off:
-        yield schema.Unknown(what="processes", why=reading.host.off, socket=None)
-    elif not reading.host.threads:
-        yield schema.Unknown(what="residency", why="off; enable it with --cpu-residency", socket=None)
-    if record.setup.why_unknown:
-        yield schema.Unknown(what="options", why=record.setup.why_unknown, socket=None)
-    if reading.host.limits_off:
-        yield schema.Unknown(what="limits", why=reading.host.limits_off, socket=None)
-    if not reading.host.off:
-        for why in list_gaps(record):
-            yield schema.Unknown(what="waits", why=why, socket=None)
-    if isinstance(reading.snapshot, Snapshot) and reading.snapshot.cut_texts:
-        why = f"{counted(reading.snapshot.cut_texts, 'text')} in the stats document: too long, so cut or left out"
-        yield schema.Unknown(what="texts", why=why, socket=None)
-    if watch.log and watch.log.trouble:
-        why = f"uWSGI's log is not read: {watch.log.trouble} ({printable_name(watch.log.path)})"
-        yield schema.Unknown(what="log", why=why, socket=None)
-    if any(worker.threads is None for worker in record.workers):
-        why = (
-            "uWSGI runs with stats-no-cores, so busy threads, capacity, ages of requests and percentiles of response "
-            "times are unknown"
-        )
-        yield schema.Unknown(what="threads", why=why, socket=None)
+    host, setup = reading.host, record.setup
+    trouble, path = (watch.log.trouble, watch.log.path) if watch.log else ("", "")
+    cut = isinstance(reading.snapshot, Snapshot) and reading.snapshot.cut_texts
+    rows: list[tuple[schema.UnknownPart, object, str | None]] = [
+        ("figures", figures is None, "figures need two readings, a second apart"),
+        ("processes", host.off, host.off),
+        ("residency", not host.off and not host.threads, "off; enable it with --cpu-residency"),
+        ("options", setup.why_unknown, setup.why_unknown),
+        ("limits", host.limits_off, host.limits_off),
+        *(("waits", not host.off, why) for why in list_gaps(record)),
+        ("texts", cut, f"{counted(int(cut), 'text')} in the stats document: too long, so cut or left out"),
+        ("log", trouble, f"uWSGI's log is not read: {trouble} ({printable_name(path)})"),
+        ("threads", any(worker.threads is None for worker in record.workers), _NO_CORES),
+    ]
+    for what, holds, why in rows:
+        if holds:
+            yield schema.Unknown(what=what, why=why or "", socket=None)
     for name, backlog in record.queues.items():
         if backlog.queue is None:
             why = backlog.reason or "the kernel does not report it"
             yield schema.Unknown(what="queue", why=why, socket=name)
+
+
+_NO_CORES = (
+    "uWSGI runs with stats-no-cores, so busy threads, capacity, ages of requests and percentiles of response times are "
+    "unknown"
+)
 
 
 def _build_host(reading: Reading, record: ServerRecord) -> schema.HostSection:

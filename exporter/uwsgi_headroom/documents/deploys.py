@@ -22,6 +22,7 @@ from uwsgi_headroom.analysis.deploys.judgement import (
 )
 from uwsgi_headroom.analysis.deploys.sentence import describe, describe_usual
 from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.same_fields import copy_fields
@@ -44,9 +45,9 @@ class DeploySide(Struct, frozen=True, kw_only=True):
 
     requests: int
     seconds: float
-    throughput: float | None
-    p95: float | None
-    queue_wait: float | None
+    throughput: float | None = None
+    p95: float | None = None
+    queue_wait: float | None = None
     headroom: float | None = None
     usable: float | None = None
 
@@ -108,7 +109,6 @@ def _build(
     before, after = (
         _build_side(side, judgement.requests[place], judgement.seconds[place]) for place, side in enumerate(sides)
     )
-    reasons, routes = (tuple(each[:_MOST_PARTS]) for each in parts)
     return copy_fields(
         Deploy,
         judgement,
@@ -119,22 +119,23 @@ def _build(
         before=before,
         after=after,
         is_over=is_over,
-        parts=reasons,
-        routes=routes,
+        parts=tuple(parts[0][:_MOST_PARTS]),
+        routes=tuple(parts[1][:_MOST_PARTS]),
     )
 
 
 def _build_side(side: Side | None, requests: int, seconds: float) -> DeploySide:
-    flow = compute_flow(side.window) if side else None
-    known = side.response_times.percentiles.get(0.95) if side and side.response_times else None
+    if side is None:
+        return DeploySide(requests=requests, seconds=seconds)
+    flow, p95 = compute_flow(side.window), find_percentile(side.response_times, 0.95)
     return DeploySide(
         requests=requests,
         seconds=seconds,
-        throughput=flow.throughput if flow else None,
-        p95=known.seconds if known else None,
-        queue_wait=flow.queue_wait if flow else None,
-        headroom=side.headroom if side else None,
-        usable=side.usable if side else None,
+        throughput=flow.throughput,
+        p95=p95.seconds if p95 else None,
+        queue_wait=flow.queue_wait,
+        headroom=side.headroom,
+        usable=side.usable,
     )
 
 

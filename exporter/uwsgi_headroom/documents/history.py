@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.capacity import LIMITS, Load, compute_headroom, com
 from uwsgi_headroom.analysis.demand import SocketDemand, split_by_socket
 from uwsgi_headroom.analysis.littles_law import STEADY, Flow, compute_flow, ratio, waits_beside_free
 from uwsgi_headroom.analysis.locks import compute_lock
-from uwsgi_headroom.analysis.percentiles import RESOLUTION, SHARES, compute_percentiles
+from uwsgi_headroom.analysis.percentiles import RESOLUTION, SHARES, compute_percentiles, find_percentile
 from uwsgi_headroom.analysis.wait_states import compute_waits
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS
@@ -335,8 +335,7 @@ def _append(to: HistoryDocument, record: Record) -> None:
         balance=shares,
         threads=window.available,
         cpus=levels.cpus,
-        cpu=compute_shares(window.cpu),
-        others_follow=levels.others_follow,
+        cpu=compute_shares(window.cpu, levels.others_follow),
         by_socket=_split_by_socket(record),
         lock=compute_lock(window),
     )
@@ -389,7 +388,7 @@ def _find_wait(window: Window, flow: Flow) -> float | None:
 def _append_percentiles(to: ResponseTimeHistory, requests: ResponseTimeWindow | None) -> None:
     figures = compute_percentiles(requests)
     for share, column in zip(to.shares, to.seconds, strict=True):
-        percentile = figures.percentiles.get(share) if figures else None
+        percentile = find_percentile(figures, share)
         column.append(round(percentile.seconds, _DIGITS) if percentile and percentile.seconds is not None else None)
     to.finest.append(round(RESOLUTION * figures.interval, _DIGITS) if figures else None)
     to.requests.append(figures.requests if figures else None)

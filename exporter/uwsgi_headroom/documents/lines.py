@@ -158,7 +158,7 @@ def _served(server: ServerDocument) -> TextLine | None:
     busy = max(flow.observed or 0.0, min(flow.littles_law or 0.0, available or 0.0))
     facts: Facts = {
         "rate": flow.throughput,
-        "at_once": write_at_once(busy + waiting) if flow.observed is not None and available else None,
+        "at_once": flow.observed is not None and bool(available) and write_at_once(busy + waiting),
         "threads": available,
         "slots": _slots(server),
         "refused": flow.refused or None,
@@ -323,17 +323,17 @@ def _describe_burn(windows: Sequence[Burn]) -> str:
     """Write the burn over the long window, and the rate over the short one where it is another."""
     short, long = windows[0], windows[-1]
     facts: Facts = {
-        "missed": fine_percent(long.share) if long.share else "none",
+        "missed": long.share or None,
         "requests": long.requests,
         "span": write_span(long.seconds),
         "causes": "".join(f", {cause}" for cause in list_causes(long)),
         "rate": long.rate or 0.0,
-        "recent": short.rate if long.seconds > 1.2 * short.seconds else None,
+        "recent": long.seconds > 1.2 * short.seconds and short.rate,
         "recently": write_span(short.seconds),
     }
     return fill(
-        "{missed} of {requests:request} missed it in the last {span}{causes} (burn rate {rate:mean}[recent? , "
-        "{recent:mean} in the last {recently}])",
+        "[missed? {missed:fine_percent}][not missed? none] of {requests:request} missed it in the last {span}{causes} "
+        "(burn rate {rate:mean}[recent? , {recent:mean} in the last {recently}])",
         facts,
     )
 
@@ -374,7 +374,7 @@ def _response(server: ServerDocument) -> TextLine | None:
     texts = list(list_percentiles(section))
     texts.sort(key=lambda text: not text.has_95)
     parts = [part for place, text in enumerate(texts) for part in (f"{', ' if place else ''}{text.value}", text.range)]
-    pace = significant(1 / section.interval, 2) if section.interval > 0 else ""
+    pace = section.interval > 0 and significant(1 / section.interval, 2)
     how = "; inside uWSGI, percentiles estimated from [pace? {pace} ]samples[pace?  a second]"
     return _line("response", "response", 5, [*parts, fill(how, {"pace": pace})])
 
@@ -395,9 +395,9 @@ def _in_service(server: ServerDocument) -> TextLine | None:
         "now": threads.busy,
         "stuck": stuck,
         "age": chosen(threads.stuck_seconds),
-        "full": full if full >= _LEAST_SHARE else None,
+        "full": full >= _LEAST_SHARE and full,
         "held": threads.held,
-        "configured": threads.configured if threads.configured != threads.available else None,
+        "configured": threads.configured != threads.available and threads.configured,
     }
     parts = (
         "[observed? {busy:mean}][not observed? not known]",
@@ -497,7 +497,7 @@ def _identity(server: ServerDocument) -> TextLine | None:
         return None
     facts: Facts = {
         "pid": identity.pid,
-        "up": identity.uptime if server.state == "up" else None,
+        "up": server.state == "up" and identity.uptime,
         "host": identity.host,
         "app": identity.application,
         "config": identity.configuration_file,

@@ -16,7 +16,7 @@ from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.journal.events import MOST_EVENTS
 from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, BEFORE_SECONDS
 
-VERSION = "1.1.0"
+VERSION = "2.0.0"
 """Version of the API: breaking changes raise the first number, new keys the second."""
 
 _REF = "#/components/schemas/{name}"
@@ -33,7 +33,7 @@ _DOCUMENTS: tuple[type, ...] = (
 
 
 def render() -> bytes:
-    """Write the description as `/api/v1/openapi.json` has it. Takes 25 ms, because all schemas are built."""
+    """Write the description as `/api/v2/openapi.json` has it. Takes 25 ms, because all schemas are built."""
     return msgspec.json.format(msgspec.json.encode(describe_api()), indent=2) + b"\n"
 
 
@@ -76,10 +76,10 @@ def _plain(docstring: str) -> str:
 
 
 def _paths() -> dict[str, Any]:
-    one = "/api/v1/servers/{server}"
+    one = "/api/v2/servers/{server}"
     return {
-        "/api/v1/servers": _get("Every server, servers that are down first", Servers, [_WINDOW], 400, 503),
-        "/api/v1/events": _events("The list of servers, once a second", Servers, [_WINDOW], 400, 503),
+        "/api/v2/servers": _get("Every server, servers that are down first", Servers, [_WINDOW], 400, 503),
+        "/api/v2/events": _events("The list of servers, once a second", Servers, [_WINDOW], 400, 503),
         one: _get("One server", ServerDocument, [_SERVER, _WINDOW], 400, 404, 503),
         f"{one}/findings": _get("The findings about a server", Findings, [_SERVER, _WINDOW], 400, 404, 503),
         f"{one}/history": _get(
@@ -94,81 +94,56 @@ def _paths() -> dict[str, Any]:
     }
 
 
-_SERVER = {
-    "name": "server",
-    "in": "path",
-    "required": True,
-    "description": "The server's name. A slash in the name may be written as a slash or as %2F.",
-    "schema": {"type": "string"},
-}
-_WINDOW = {
-    "name": "window",
-    "in": "query",
-    "description": "Length in seconds of the window of the figures: one of the configured windows, by default the "
-    "shortest. `windows` in a server's document lists them.",
-    "schema": {"type": "number"},
-}
+def _parameter(name: str, description: str, kind: str = "number", **schema: Any) -> dict[str, Any]:
+    return {"name": name, "in": "query", "description": description, "schema": {"type": kind, **schema}}
+
+
+def _range(least: float) -> dict[str, Any]:
+    most = HISTORY_SECONDS
+    return _parameter("seconds", "Length of the range, in seconds.", minimum=least, maximum=most, default=most)
+
+
+def _compared(name: str, description: str, default: float) -> dict[str, Any]:
+    return _parameter(name, description, minimum=60, maximum=LONGEST_COMPARED, default=default)
+
+
+_NAME = "The server's name. A slash in the name may be written as a slash or as %2F."
+_SERVER = {**_parameter("server", _NAME, "string"), "in": "path", "required": True}
+_WINDOW = _parameter(
+    "window",
+    "Length in seconds of the window of the figures: one of the configured windows, by default the shortest. `windows` "
+    "in a server's document lists them.",
+)
 _HISTORY = [
-    {
-        "name": "seconds",
-        "in": "query",
-        "description": "Length of the range, in seconds.",
-        "schema": {"type": "number", "minimum": 2, "maximum": HISTORY_SECONDS, "default": HISTORY_SECONDS},
-    },
-    {
-        "name": "points",
-        "in": "query",
-        "description": "Maximum number of slices. The length of a slice is seconds / points, rounded up to a second.",
-        "schema": {"type": "integer", "minimum": 1, "maximum": MOST_POINTS, "default": 240},
-    },
-    {
-        "name": "until",
-        "in": "query",
-        "description": "End of the range in epoch seconds; by default now.",
-        "schema": {"type": "number"},
-    },
+    _range(2),
+    _parameter(
+        "points",
+        "Maximum number of slices. The length of a slice is seconds / points, rounded up to a second.",
+        "integer",
+        minimum=1,
+        maximum=MOST_POINTS,
+        default=240,
+    ),
+    _parameter("until", "End of the range in epoch seconds; by default now."),
 ]
 _JOURNAL = [
-    {**_HISTORY[0], "schema": {"type": "number", "minimum": 0, "maximum": HISTORY_SECONDS}},
-    {
-        "name": "limit",
-        "in": "query",
-        "description": "Maximum number of events.",
-        "schema": {"type": "integer", "minimum": 1, "maximum": MOST_EVENTS, "default": MOST_EVENTS},
-    },
-    {
-        "name": "before",
-        "in": "query",
-        "description": "Only events before this place: `next` of the answer before.",
-        "schema": {"type": "string"},
-    },
+    _range(0),
+    _parameter("limit", "Maximum number of events.", "integer", minimum=1, maximum=MOST_EVENTS, default=MOST_EVENTS),
+    _parameter("before", "Only events before this place: `next` of the answer before.", "string"),
 ]
-_SETTINGS = {
-    "name": "settings",
-    "in": "query",
-    "description": f"Processes x threads, separated by commas, at most {MOST_SETTINGS}; by default some around the "
-    "observed setting. A prediction takes up to 0.1 s of CPU, and is then kept for a minute.",
-    "schema": {"type": "string", "examples": ["8x4,4x8"]},
-}
+_SETTINGS = _parameter(
+    "settings",
+    f"Processes x threads, separated by commas, at most {MOST_SETTINGS}; by default some around the observed setting. "
+    "A prediction takes up to 0.1 s of CPU, and is then kept for a minute.",
+    "string",
+    examples=["8x4,4x8"],
+)
 _COMPARE = [
-    {
-        "name": "around",
-        "in": "query",
-        "description": "The moment, in epoch seconds; by default the last reload.",
-        "schema": {"type": "number"},
-    },
-    {
-        "name": "before",
-        "in": "query",
-        "description": "Seconds before it that are compared.",
-        "schema": {"type": "number", "minimum": 60, "maximum": LONGEST_COMPARED, "default": BEFORE_SECONDS},
-    },
-    {
-        "name": "after",
-        "in": "query",
-        "description": "Seconds after it that are compared, or until now; of these, the start stands apart.",
-        "schema": {"type": "number", "minimum": 60, "maximum": LONGEST_COMPARED, "default": AFTER_SECONDS},
-    },
+    _parameter("around", "The moment, in epoch seconds; by default the last reload."),
+    _compared("before", "Seconds before it that are compared.", BEFORE_SECONDS),
+    _compared(
+        "after", "Seconds after it that are compared, or until now; of these, the start stands apart.", AFTER_SECONDS
+    ),
 ]
 _WHY = {
     400: "A parameter is invalid",

@@ -8,9 +8,10 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
+from uwsgi_headroom.analysis.destinations import DestinationFigures
+from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.wait_states import MOSTLY
-from uwsgi_headroom.documents.schema import Flow
-from uwsgi_headroom.documents.waits import Destination, WaitSection
+from uwsgi_headroom.documents.waits import WaitSection
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import duration, mean_count
 from uwsgi_headroom.words.states import WAITS
@@ -135,7 +136,7 @@ OUTSIDE: tuple[Literal["backend", "dns"], ...] = ("backend", "dns")
 """The states in which threads wait for what is outside of the server."""
 
 
-def _call(destination: Destination) -> str:
+def _call(destination: DestinationFigures) -> str:
     """The name and the address of a destination; of a name server, the address."""
     name, address = destination.name, destination.address
     if destination.state == "dns":

@@ -6,13 +6,15 @@ from typing import Literal
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.capacity import Limit, OtherLimit
+from uwsgi_headroom.analysis.capacity import CpuShares, Limit, OtherLimit
 from uwsgi_headroom.analysis.findings import Severity
+from uwsgi_headroom.analysis.littles_law import Flow, Waiting
+from uwsgi_headroom.analysis.objective import Objective
+from uwsgi_headroom.analysis.percentiles import Percentile, ResponseTimes
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
-from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes
 from uwsgi_headroom.documents.waits import Code, Route, WaitSection
 from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.documents.workers import WorkerSection
@@ -37,11 +39,16 @@ class Error(Struct, frozen=True, kw_only=True):
     runbook: str | None = None
 
 
+UnknownPart = Literal[
+    "figures", "threads", "processes", "residency", "queue", "limits", "options", "waits", "log", "texts"
+]
+
+
 class Unknown(Struct, frozen=True, kw_only=True):
     """An unknown value, which is null, and the reason as a sentence. socket: its name, for an unknown queue. For waits,
     there may be several reasons why a part of the threads is in the state `unknown`."""
 
-    what: Literal["figures", "threads", "processes", "residency", "queue", "limits", "options", "waits", "log", "texts"]
+    what: UnknownPart
     why: str
     socket: str | None
 
@@ -102,32 +109,6 @@ class HeadroomSection(Struct, frozen=True, kw_only=True):
     other: OtherLimit | None = None
     usable: float | None = None
     usable_first: Limit | None = None
-
-
-Waiting = Literal["none", "shown", "noticed", "severe"]
-"""`shown` is of exporters before usable headroom: a wait that showed a limit, and that users did not notice."""
-
-
-class Flow(Struct, frozen=True, kw_only=True):
-    """Requests in the window. requests: completed; throughput: per second; response_time: mean time in service, without
-    static files; littles_law, observed: mean requests in service, by Little's law and in samples; queue_wait: mean time
-    a request waited in a listen queue; wait_is_floor: whether queue_wait is only a lower bound, because many requests
-    still wait: it is then the mean over all that were completed, are served or wait, with their wait so far;
-    total_time: response_time and queue_wait, what users wait without the network; waiting: how much users notice the
-    wait in the queue, of several sockets at the worst one: none, noticed or severe (`shown`: earlier versions only).
-    refused: connections per second that the kernel turned away at a full TCP queue, retries included; null if unknown,
-    as at UNIX sockets."""
-
-    requests: int
-    throughput: float | None
-    response_time: float | None
-    littles_law: float | None
-    observed: float | None
-    queue_wait: float | None
-    total_time: float | None = None
-    waiting: Waiting | None = None
-    refused: float | None = None
-    wait_is_floor: bool = False
 
 
 class Threads(Struct, frozen=True, kw_only=True):
@@ -201,17 +182,6 @@ class MemorySection(Struct, frozen=True, kw_only=True):
     per_worker: int | None = None
     source: Literal["uss", "anonymous"] | None = None
     more_workers: int | None = None
-
-
-class Cpu(Struct, frozen=True, kw_only=True):
-    """The CPUs that the server can use, over the window. own: used by its workers and the processes they waited for;
-    idle: unused; others: used by other programs, null if unknown. others_follow: whether the use by others grows with
-    the server's requests, null if the last hour is not conclusive."""
-
-    own: float
-    idle: float
-    others: float | None
-    others_follow: bool | None
 
 
 class HostSection(Struct, frozen=True, kw_only=True):
@@ -394,7 +364,7 @@ class ServerDocument(Struct, frozen=True, kw_only=True):
     sampling: Sampling
     emperor: Emperor | None = None
     router: Router | None = None
-    cpu: Cpu | None = None
+    cpu: CpuShares | None = None
     identity: Identity | None = None
     events: tuple[Event, ...] = ()
     waits: WaitSection | None = None

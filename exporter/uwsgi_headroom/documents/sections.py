@@ -12,9 +12,8 @@ from uwsgi_headroom.analysis import balance as evenness
 from uwsgi_headroom.analysis import capacity, littles_law
 from uwsgi_headroom.analysis.advice import connections_hold_threads
 from uwsgi_headroom.analysis.capacity import count_more_workers
-from uwsgi_headroom.analysis.demand import count_refused, was_full
+from uwsgi_headroom.analysis.demand import was_full
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.analysis.worker_states import count_harmful_now
 from uwsgi_headroom.config.servers import printable_name
@@ -40,16 +39,6 @@ def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema
         by_limit=schema.Limits(**{limit: headroom.by_limit.get(limit) for limit in get_args(capacity.Limit)}),
         usable=given(usable, lambda known: known.factor),
         usable_first=given(usable, lambda known: known.first),
-    )
-
-
-def build_flow(figures: Figures) -> schema.Flow:
-    """Build the section about throughput, times and concurrency of requests."""
-    return copy_fields(
-        schema.Flow,
-        figures.flow,
-        waiting=judge_waiting(figures.longest_wait[0]),
-        refused=count_refused(figures.window, figures.server.queues),
     )
 
 
@@ -109,21 +98,19 @@ def build_occupancy(window: Window) -> schema.Occupancy | None:
 
 def build_sockets(record: ServerRecord, figures: Figures | None, totals: Totals) -> Iterator[schema.Socket]:
     """Build a section about every socket: its queue, now and over the window. totals: as of now."""
-    queues = record.queues
     flows = {each.socket: each.flow for each in figures.demand.by_socket} if figures else {}
-    for name, backlog in queues.items():
-        area = figures.window.queue_seconds.get(name) if figures else None
-        flow = figures.flow if figures and area is not None and len(queues) == 1 else flows.get(name)
+    areas, seconds = (figures.window.queue_seconds, figures.window.observed_seconds) if figures else ({}, 0.0)
+    if figures and len(record.queues) == 1:
+        flows = dict.fromkeys(areas, figures.flow)
+    for name, backlog in record.queues.items():
         yield copy_fields(
             schema.Socket,
             backlog,
-            flow,
+            flows.get(name),
             name=name,
             measurable=backlog.queue is not None,
             reason=backlog.reason if backlog.queue is None else None,
-            mean_queue=None
-            if figures is None or area is None
-            else littles_law.ratio(area, figures.window.observed_seconds),
+            mean_queue=littles_law.ratio(areas.get(name), seconds),
             oldest_wait=totals.oldest_waits.get(name),
             full=_full(figures, name),
         )

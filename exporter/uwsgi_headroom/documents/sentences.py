@@ -10,11 +10,10 @@ from statistics import median
 from typing import NamedTuple
 
 from uwsgi_headroom.analysis.findings import WAITED, first_act
-from uwsgi_headroom.analysis.objective import Burn
-from uwsgi_headroom.analysis.percentiles import SHARES
+from uwsgi_headroom.analysis.objective import Burn, Objective
+from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.analysis.shortages import is_hardly_any_idle
 from uwsgi_headroom.documents.request_time import OUTSIDE
-from uwsgi_headroom.documents.response_times import Objective, Percentile, ResponseTimes, find_percentile
 from uwsgi_headroom.documents.schema import FindingSection, ServerDocument
 from uwsgi_headroom.documents.waits import Code, CodeLine, Route
 from uwsgi_headroom.words.formats import code_place, counted, duration, percent, significant
@@ -33,7 +32,7 @@ def describe_percentile(percentile: Percentile, *, interval: bool = True) -> str
     """Write a percentile: `480 ms (450 to 520)`, or `under 160 ms` if samples show no more. interval: with the range
     that contains it in 19 of 20 cases."""
     value, span = _write_percentile(percentile)
-    return f"{value}{span}" if interval else value
+    return f"{value}{span * interval}"
 
 
 def _write_percentile(percentile: Percentile) -> tuple[str, str]:
@@ -174,16 +173,16 @@ _LEAST_PART = 0.2
 def describe_code_line(line: CodeLine) -> str:
     """Write where a line of code is and what it waits for, such as `query_orders (shop/orders.py:3), in execute:
     backend 10.0.0.5:5432`."""
-    where = f" {line.addresses[0]}" if line.addresses else ""
+    where = "".join(f" {address}" for address in line.addresses[:1])
     waits = ", ".join(
-        f"{WAITS[each.state].name}{where if each.state in OUTSIDE else ''}"
+        f"{WAITS[each.state].name}{where * (each.state in OUTSIDE)}"
         for each in line.states
         if each.share >= _LEAST_PART * line.share
     )
     if not line.line:
         return f"outside of Python code: {waits}"
-    callee = f", in {line.callee}" if line.callee else ""
-    return f"{code_place(line.function, line.file, line.line)}{callee}: {waits}"
+    facts: Facts = {"place": code_place(line.function, line.file, line.line), "callee": line.callee, "waits": waits}
+    return fill("{place}[callee? , in {callee}]: {waits}", facts)
 
 
 _LEAST_REST = 0.005
@@ -207,13 +206,13 @@ def list_routes(routes: Sequence[Route]) -> list[str]:
     `GET / 20 %`; empty if no thread was busy. The names are not escaped."""
     shown = [route for route in routes if route.share >= _LEAST_ROUTE_SHARE][:_MOST]
     more = len(routes) - len(shown)
-    parts = [_describe_route(route, " of the busy threads" if route is shown[0] else "") for route in shown]
+    parts = [_describe_route(route, is_first=route is shown[0]) for route in shown]
     return [*parts, f"{more} more"] if shown and more else parts
 
 
-def _describe_route(route: Route, of: str) -> str:
-    oldest = "" if route.oldest_seconds is None else f", oldest {duration(route.oldest_seconds)}"
-    return f"{route.route} {percent(route.share)}{of}{oldest}"
+def _describe_route(route: Route, *, is_first: bool) -> str:
+    facts: Facts = {"route": route.route, "share": route.share, "first": is_first, "oldest": route.oldest_seconds}
+    return fill("{route} {share:percent}[first?  of the busy threads][oldest? , oldest {oldest:duration}]", facts)
 
 
 def list_problems(server: ServerDocument) -> list[FindingSection]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from msgspec import Struct
 
+from uwsgi_headroom.analysis.destinations import DestinationFigures
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.routes import RouteFigures, find_ages, oldest
 from uwsgi_headroom.analysis.wait_states import WaitFigures
-from uwsgi_headroom.history.window import CodeWindow, LineUse
+from uwsgi_headroom.history.window import CodeWindow
 from uwsgi_headroom.record import ServerRecord, State
-from uwsgi_headroom.record import WaitSection as WaitsNow
+from uwsgi_headroom.record import Waits as WaitsNow
 from uwsgi_headroom.same_fields import copy_fields
+
+Key = TypeVar("Key")
 
 
 class WaitState(Struct, frozen=True, kw_only=True):
@@ -34,20 +38,6 @@ class Backend(Struct, frozen=True, kw_only=True):
     per_request: float | None
 
 
-class Destination(Struct, frozen=True, kw_only=True):
-    """What threads wait for outside of the server. state: of these threads; name: the one in the configuration, or of
-    the service with that well-known port or socket; empty if neither is known. address: `10.0.0.5:5432` or the path of
-    a UNIX socket, empty if it is not known or if there are several; threads, per_request: as in `WaitState`;
-    connecting: the part of the time in which the connection was not made yet."""
-
-    state: Literal["backend", "dns"]
-    name: str
-    address: str
-    threads: float
-    per_request: float | None
-    connecting: float
-
-
 class WaitSection(Struct, frozen=True, kw_only=True):
     """What requests spend their time on, over the window. states: those that were seen, most threads first; total: the
     sum of their threads, which is the observed concurrency but for the disagreement; disagreement: mean difference, in
@@ -62,34 +52,35 @@ class WaitSection(Struct, frozen=True, kw_only=True):
     disagreement: float
     stuck: float = 0.0
     lasting: float = 0.0
-    destinations: tuple[Destination, ...] = ()
+    destinations: tuple[DestinationFigures, ...] = ()
 
 
 def build_waits(waits: WaitFigures, now: WaitsNow | None) -> WaitSection:
     """Build the section from the figures of a window. now: at its end."""
     addresses = now.addresses if now else {}
-    states = sorted(waits.threads.items(), key=lambda item: -item[1])
-    backends = sorted(waits.backends.items(), key=lambda item: -item[1])
+    times, times_of_backends = waits.per_request or {}, waits.backends_per_request or {}
     return WaitSection(
         states=tuple(
-            WaitState(state=state, threads=threads, per_request=waits.per_request[state] if waits.per_request else None)
-            for state, threads in states
+            WaitState(state=state, threads=threads, per_request=times.get(state))
+            for state, threads in _sort(waits.threads)
         ),
         backends=tuple(
             Backend(
-                name=name,
-                address=addresses.get(name, ""),
-                threads=threads,
-                per_request=waits.backends_per_request[name] if waits.backends_per_request else None,
+                name=name, address=addresses.get(name, ""), threads=threads, per_request=times_of_backends.get(name)
             )
-            for name, threads in backends
+            for name, threads in _sort(waits.backends)
         ),
         total=waits.total,
         disagreement=waits.disagreement,
         stuck=waits.stuck,
         lasting=waits.lasting,
-        destinations=tuple(copy_fields(Destination, each) for each in waits.destinations),
+        destinations=waits.destinations,
     )
+
+
+def _sort(numbers: Mapping[Key, float]) -> list[tuple[Key, float]]:
+    """The largest first."""
+    return sorted(numbers.items(), key=lambda item: -item[1])
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -177,9 +168,9 @@ def build_code(use: CodeWindow, response_time: float | None) -> Code:
         samples=use.looks,
         threads=use.threads,
         lines=tuple(_list_lines(use, response_time)),
-        unread=use.unread / use.threads if use.threads else 0.0,
-        changed=use.changed / (use.changed + use.threads) if use.changed else 0.0,
-        cpu_seconds=use.cpu_seconds / use.looks if use.looks else 0.0,
+        unread=ratio(use.unread, use.threads) or 0.0,
+        changed=ratio(use.changed, use.changed + use.threads) or 0.0,
+        cpu_seconds=ratio(use.cpu_seconds, use.looks) or 0.0,
         seconds=use.seconds,
     )
 
@@ -187,17 +178,13 @@ def build_code(use: CodeWindow, response_time: float | None) -> Code:
 def _list_lines(use: CodeWindow, response_time: float | None) -> Iterator[CodeLine]:
     for each in use.lines[:MOST_LINES]:
         share = each.looks / use.threads
+        states = _sort(each.states)
         yield copy_fields(
             CodeLine,
             each.line,
             samples=each.looks,
             share=share,
             per_request=None if response_time is None else share * response_time,
-            states=_sort_states(each, use.threads),
-            addresses=tuple(sorted(each.addresses, key=lambda address: -each.addresses[address])),
+            states=tuple(CodeState(state=state, share=number / use.threads) for state, number in states),
+            addresses=tuple(address for address, _ in _sort(each.addresses)),
         )
-
-
-def _sort_states(use: LineUse, threads: float) -> tuple[CodeState, ...]:
-    states = sorted(use.states.items(), key=lambda item: -item[1])
-    return tuple(CodeState(state=state, share=number / threads) for state, number in states)

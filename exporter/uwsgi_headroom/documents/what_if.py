@@ -69,7 +69,7 @@ class PredictedSetting(Struct, frozen=True, kw_only=True):
     memory_sentence: str | None
 
 
-def build_what_if(name: str, time: float, seconds: float, result: predict.WhatIf) -> WhatIf:
+def build_what_if(name: str, time: float, seconds: float, result: predict.Predictions) -> WhatIf:
     """Build the document. time: epoch seconds; seconds: the length of the window."""
     measured = result.measured
     return WhatIf(
@@ -87,7 +87,7 @@ def build_what_if(name: str, time: float, seconds: float, result: predict.WhatIf
     )
 
 
-def _build_check(result: predict.WhatIf) -> ModelCheck:
+def _build_check(result: predict.Predictions) -> ModelCheck:
     check = result.check
     return ModelCheck(
         throughput=check.observed.throughput,
@@ -108,7 +108,6 @@ def _build_setting(prediction: Prediction, measured: Measured) -> PredictedSetti
         processes=prediction.setting.processes,
         threads=prediction.setting.threads,
         is_observed=prediction.setting == measured.setting,
-        loads=prediction.at,
         memory_sentence=describe_memory(prediction, measured),
     )
 

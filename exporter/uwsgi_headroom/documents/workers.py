@@ -15,7 +15,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import ServerRecord, WorkerRecord
 from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.stats.server import Snapshot, State
-from uwsgi_headroom.stats.server import WorkerSection as Stats
+from uwsgi_headroom.stats.server import Worker as Stats
 
 
 class WorkerSection(Struct, frozen=True, kw_only=True):
@@ -116,8 +116,8 @@ def _build_worker(
         busy_threads=reading.busy_threads(worker),
         window_requests=given(figures, lambda known: known.requests),
         throughput=ratio(figures.requests, window.seconds) if figures and window else None,
-        lifetime_share=None if worker.requests is None else ratio(worker.requests, served),
-        resident_bytes=process.resident_bytes if process else worker.resident_bytes,
+        lifetime_share=ratio(worker.requests, served),
+        resident_bytes=(process or worker).resident_bytes,
         resident_growth=given(window, lambda known: known.workers[worker.worker_id - 1].resident_growth),
         unique_bytes=memory.worker.unique.get(worker.pid or 0) if memory and memory.worker else None,
         age=max(0.0, reading.time - worker.last_spawn) if worker.last_spawn and worker.pid else None,

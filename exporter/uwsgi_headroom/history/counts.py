@@ -43,6 +43,12 @@ class Quantity(Struct, frozen=True):
     totals; "occupancy" has one for each of `OCCUPANCY_BOUNDS`, "state" one for each of `STATES`, and "socket" and
     "backend" one for each name."""
     name: str = ""
+    metric: str = ""
+    """The metric with its total, as in `metrics.family.Rows`; empty without one. What it says is in `says`."""
+    says: str = ""
+
+    def shown(self, metric: str, says: str) -> "Quantity":
+        return replace(self, metric=metric, says=says)
 
     @property
     def may_be_unknown(self) -> bool:
@@ -75,8 +81,13 @@ class WorkerCounts(Struct):
     up_seconds: Annotated[float, _USED] = 0.0
     """Time in which the worker accepted requests."""
     running_time: Annotated[float | None, Quantity("time", DOUBLE, "running_time_since", counter=True)] = None
-    busy_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
-    """Busy time, summed over the threads."""
+    busy_seconds: Annotated[
+        float | None,
+        _REPORTED_SECONDS.shown(
+            "uwsgi_worker_busy_thread_seconds_total",
+            "Integral of the worker's busy threads over time, from samples. Its rate is observed concurrency.",
+        ),
+    ] = None
     cpu_seconds: Annotated[float | None, Quantity("time", _TICKS, "cpu_since")] = None
     interpreter_lock_seconds: Annotated[float | None, _WAITED] = None
     """Summed over the threads, the time in which they waited for the interpreter lock."""
@@ -96,9 +107,15 @@ class WorkerCounts(Struct):
     grown_kilobytes: Annotated[int | None, _REPORTED] = None
     """How far the memory of each process of the worker rose above what it had after its first request, summed over the
     processes; None unless uWSGI reports memory (`memory-report`, `reload-on-rss`)."""
-    loop_held_seconds: Annotated[float | None, Quantity("time", WAIT_TICKS, "reported")] = None
-    """Time in which a call held the event loop of a worker with coroutines (`kernel.waits.loops`); None until that is
-    known."""
+    loop_held_seconds: Annotated[
+        float | None,
+        Quantity("time", WAIT_TICKS, "reported").shown(
+            "uwsgi_worker_loop_held_seconds_total",
+            "Time in which one call held the event loop of a worker with coroutines (gevent and the like), from "
+            "samples: the call blocked, or computed for a second or more, and no other request of the worker went on. "
+            "Absent for workers without coroutines, and where uwsgi_wait_thread_seconds_total is absent.",
+        ),
+    ] = None
     process_threads: Annotated[int | None, _LEVEL] = None
     """All threads of the process, also those that serve no request."""
     threads_growth: Annotated[int | None, _CHANGE] = None
@@ -112,12 +129,29 @@ class CpuCounts(Struct):
 
     measured_seconds: Annotated[float, _SECONDS] = 0.0
     """The length of a window to within a second, since the machine is read once a second."""
-    own_seconds: Annotated[float, _SECONDS] = 0.0
-    """Of the server's workers and the processes they waited for."""
-    idle_seconds: Annotated[float, _SECONDS] = 0.0
-    """Not used by any process."""
-    others_seconds: Annotated[float | None, Quantity("time", DOUBLE, "others_since")] = None
-    """Used by other processes; known unless a worker ended that nobody saw."""
+    own_seconds: Annotated[
+        float,
+        _SECONDS.shown(
+            "uwsgi_cpu_used_by_workers_seconds_total",
+            "CPU time of all workers and of the child processes they waited for.",
+        ),
+    ] = 0.0
+    idle_seconds: Annotated[
+        float,
+        _SECONDS.shown(
+            "uwsgi_cpu_available_idle_seconds_total",
+            "Idle CPU time that the server could have used: on the CPUs its workers may run on, within its cgroup's "
+            "quota.",
+        ),
+    ] = 0.0
+    others_seconds: Annotated[
+        float | None,
+        Quantity("time", DOUBLE, "others_since").shown(
+            "uwsgi_cpu_used_by_others_seconds_total",
+            "CPU time that other programs used and the server could have used: on its CPUs, or within its cgroup's "
+            "quota if that is tighter.",
+        ),
+    ] = None
 
 
 class ServerCounts(Struct):
@@ -128,7 +162,13 @@ class ServerCounts(Struct):
     full_seconds: Annotated[float, _SECONDS] = 0.0
     """Time in which every available thread was busy."""
     gap_seconds: Annotated[float, _SECONDS] = 0.0
-    reloads: Annotated[int, _COUNT] = 0
+    reloads: Annotated[
+        int,
+        _COUNT.shown(
+            "uwsgi_server_reloads_total",
+            "Full reloads seen; each one resets uWSGI's own counters to zero.",
+        ),
+    ] = 0
     overflows: Annotated[int | None, _REPORTED] = None
     """Connections that found a TCP queue of the network namespace full, of any program; None if unknown."""
     configured: Annotated[int | None, _LEVEL] = None
@@ -150,25 +190,69 @@ class ServerCounts(Struct):
     """Time in which the lock of a file is known for which the workers wait; None until one is."""
     file_lock_held_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
     """The part of it in which the lock was held."""
-    quota_periods: Annotated[int | None, _REPORTED] = None
-    """Periods of the CPU quota in which a process of the cgroup could run; None without a quota."""
-    throttled_periods: Annotated[int | None, _REPORTED] = None
-    """Those in which the quota was used up, and the kernel stopped the processes."""
-    throttled_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
-    """For how long it did, summed over the CPUs."""
-    shared_connection_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
-    """Summed over the threads, the time in which they waited for an answer over a connection that workers share; None
-    until waits are known."""
-    output_blocked_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
-    """The same, in which they waited for a pipe to take their standard output or error."""
-    oom_kills: Annotated[int | None, _REPORTED] = None
-    """Processes of the server's cgroup, or of the host if that is not counted, that the kernel has killed because
-    memory ran out; None if it counts none of them."""
-    idle_queue_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
-    """Time in which a request waited in a queue and a thread that serves it was free; None until a queue is
-    measured."""
-    no_worker_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
-    """Time in which uWSGI's master answered and no worker took requests."""
+    quota_periods: Annotated[
+        int | None,
+        _REPORTED.shown(
+            "uwsgi_cpu_quota_periods_total",
+            "Periods of the CPU quota (0.1 s by default) in which a process of the server's cgroup could run. Of "
+            "several cgroups with a quota, the one that stops the workers most. Absent without a quota.",
+        ),
+    ] = None
+    throttled_periods: Annotated[
+        int | None,
+        _REPORTED.shown(
+            "uwsgi_cpu_quota_throttled_periods_total",
+            "Those of uwsgi_cpu_quota_periods_total in which the quota was used up, so that the kernel stopped the "
+            "workers until the next period.",
+        ),
+    ] = None
+    throttled_seconds: Annotated[
+        float | None,
+        _REPORTED_SECONDS.shown(
+            "uwsgi_cpu_quota_throttled_seconds_total",
+            "For how long the kernel stopped the workers because the quota was used up, summed over the CPUs.",
+        ),
+    ] = None
+    shared_connection_seconds: Annotated[
+        float | None,
+        _REPORTED_SECONDS.shown(
+            "uwsgi_shared_connection_wait_thread_seconds_total",
+            "Integral of the threads that wait for an answer over a shared connection. Absent where "
+            "uwsgi_wait_thread_seconds_total is absent.",
+        ),
+    ] = None
+    output_blocked_seconds: Annotated[
+        float | None,
+        _REPORTED_SECONDS.shown(
+            "uwsgi_output_blocked_thread_seconds_total",
+            "Integral of the threads that wait for a pipe to take their standard output or error. Absent where "
+            "uwsgi_wait_thread_seconds_total is absent.",
+        ),
+    ] = None
+    oom_kills: Annotated[
+        int | None,
+        _REPORTED.shown(
+            "uwsgi_oom_kills_total",
+            "Processes that the kernel killed because memory ran out, since the exporter's start: those of the "
+            "server's cgroup, or of the whole host if the kernel does not count them by cgroup.",
+        ),
+    ] = None
+    idle_queue_seconds: Annotated[
+        float | None,
+        _REPORTED_SECONDS.shown(
+            "uwsgi_idle_queue_seconds_total",
+            "Time in which a request waited in a listen queue although a thread was free, from samples: something "
+            "keeps the workers from accepting it. Absent if no queue is measured or threads are unknown.",
+        ),
+    ] = None
+    no_worker_seconds: Annotated[
+        float | None,
+        _REPORTED_SECONDS.shown(
+            "uwsgi_no_worker_seconds_total",
+            "Time in which uWSGI's master answered and no worker took requests, from samples: all were replaced, "
+            "paused or starting at once.",
+        ),
+    ] = None
     cache_full: Annotated[int | None, _REPORTED] = None
     """Items that uWSGI's caches refused because they were full; None without caches."""
     spooler_tasks: Annotated[int | None, _REPORTED] = None
@@ -176,14 +260,30 @@ class ServerCounts(Struct):
     spooled: Annotated[int | None, _LEVEL] = None
     """Tasks in the directories of all spoolers; None if they cannot be read."""
     spooled_growth: Annotated[int | None, _CHANGE] = None
-    unanswered: Annotated[int | None, _REPORTED] = None
-    """Requests that ended at once, without a byte of an answer and without an error, at least; None with
-    stats-no-cores."""
-    starting_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
-    """Summed over the workers, the time in which they had a process and did not accept requests yet."""
-    untracked: Annotated[int | None, _REPORTED] = None
-    """Packets that the kernel dropped because it could not track their connection, in the network namespace; None if it
-    tracks none, or if that is not known."""
+    unanswered: Annotated[
+        int | None,
+        _REPORTED.shown(
+            "uwsgi_unanswered_requests_total",
+            "Requests that ended at once, without a byte of an answer and without an error; a lower bound. uWSGI has "
+            "no plugin for them. Absent with stats-no-cores.",
+        ),
+    ] = None
+    starting_seconds: Annotated[
+        float | None,
+        _REPORTED_SECONDS.shown(
+            "uwsgi_starting_worker_seconds_total",
+            "Integral of the workers that have a process and accept no request yet, from samples: they load the "
+            "application.",
+        ),
+    ] = None
+    untracked: Annotated[
+        int | None,
+        _REPORTED.shown(
+            "uwsgi_untracked_packets_total",
+            "Packets that the kernel dropped because it could not track their connection, in the same network "
+            "namespace, since the exporter first saw it: because the table was full, and for rarer reasons.",
+        ),
+    ] = None
     brimming_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
     """Time in which a queue held one connection more than its limit, the most that Linux lets in; None until a queue is
     measured."""

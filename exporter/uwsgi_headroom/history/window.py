@@ -29,14 +29,31 @@ class WorkerWindow(WorkerCounts, frozen=True, gc=False):  # type: ignore[misc]  
 class WaitWindow(Struct, frozen=True):
     """What the request threads waited for, in seconds summed over the threads."""
 
-    observed_seconds: Annotated[float, _WAITED]
-    """The time that was sampled."""
-    disagreement_seconds: Annotated[float, _WAITED]
-    """See `WaitTotals`."""
+    observed_seconds: Annotated[
+        float,
+        _WAITED.shown(
+            "uwsgi_wait_observed_seconds_total",
+            "Time in which it is known what threads do. With gaps, divide thread seconds by this time.",
+        ),
+    ]
+    disagreement_seconds: Annotated[
+        float,
+        _WAITED.shown(
+            "uwsgi_wait_disagreement_thread_seconds_total",
+            "Integral of the difference between the threads in service as the kernel shows them and as uWSGI counts "
+            "them.",
+        ),
+    ]
     seconds: Annotated[Mapping[State, float], Quantity("time", WAIT_TICKS, of="state")]
     """By state, without those that are 0."""
-    backends: Annotated[Mapping[str, float], Quantity("time", WAIT_TICKS, of="backend")]
-    """By name, of those that are configured."""
+    backends: Annotated[
+        Mapping[str, float],
+        Quantity("time", WAIT_TICKS, of="backend").shown(
+            "uwsgi_backend_wait_thread_seconds_total{backend}",
+            "Time in which threads waited for a backend that is named in the exporter's configuration. This time is "
+            "part of the state `backend`.",
+        ),
+    ]
 
 
 class CpuWindow(CpuCounts, frozen=True):  # type: ignore[misc]  # a Struct may
@@ -59,10 +76,21 @@ class Window(ServerCounts, frozen=True, kw_only=True):  # type: ignore[misc]  # 
     respawns: Annotated[int, _OF_WORKERS]
     occupancy: Annotated[tuple[int, ...], Quantity("count", of="occupancy")]
     """Counts of samples by `OCCUPANCY_BOUNDS`."""
-    queue_seconds: Annotated[dict[str, float], _OF_SOCKETS]
-    """The integral of the listen queue's length, by socket; only sockets measured for the whole window."""
-    queue_full_seconds: Annotated[dict[str, float], _OF_SOCKETS]
-    """For the same sockets, the time at the queue's limit."""
+    queue_seconds: Annotated[
+        dict[str, float],
+        _OF_SOCKETS.shown(
+            "uwsgi_socket_queue_seconds_total{socket}",
+            "Integral of the listen queue's length over time, from samples. Divided by requests, it is their mean "
+            "wait.",
+        ),
+    ]
+    queue_full_seconds: Annotated[
+        dict[str, float],
+        _OF_SOCKETS.shown(
+            "uwsgi_socket_queue_full_seconds_total{socket}",
+            "Time with the listen queue at its limit, from samples: the kernel refused or dropped further clients.",
+        ),
+    ]
     cpu: CpuWindow | None = None
     waits: WaitWindow | None = None
 

@@ -3,20 +3,21 @@ checks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, cached_property
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Struct
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from uwsgi_headroom.history.totals import WorkerTotals
+from uwsgi_headroom.analysis.settings import Advice, review_server
+from uwsgi_headroom.history.counts import Quantity
+from uwsgi_headroom.history.totals import Totals, WorkerTotals
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import ServerRecord
-from uwsgi_headroom.stats import AnySnapshot
-from uwsgi_headroom.stats.raw import EmperorSnapshot, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
 from uwsgi_headroom.terminal_text import escape_text
 from uwsgi_headroom.watch.observation import WELL, ExporterHealth, Observation
@@ -83,35 +84,97 @@ class Family(Metric):
 
 
 Subject = TypeVar("Subject")
+Key = TypeVar("Key")
 
-Samples = Iterable[tuple[LabelSet, float | None]]
-"""Labels and values of one family; a sample with the value None is left out."""
-
-
-def gauge(name: str, documentation: str, samples: Samples) -> Family:
-    """Make a gauge: a value that goes up and down."""
-    return Family(name, documentation, "gauge", _named(name, samples))
+Subjects = Sequence[tuple[LabelSet, Subject]]
 
 
-def counter(name: str, documentation: str, samples: Samples) -> Family:
-    """Make a counter: a value that only grows, until a reset. `name` ends in `_total`."""
-    return Family(name[: -len("_total")], documentation, "counter", _named(name, samples))
+class Histogram(NamedTuple):
+    """The numbers up to each bound, of which the last is `+Inf`, and the sum of all that is counted."""
+
+    bounds: tuple[str, ...]
+    counts: Sequence[float]
+    sum: float
 
 
-Table = Sequence[tuple[str, str, Callable[[Subject], float | None]]]
-"""Families: name, documentation, and a function from a subject to the value."""
+Value = float | None | Mapping[Any, "float | None"] | Histogram
+
+Rows = Mapping[str, tuple[str, Callable[[Subject], Value]]]
+"""Families by their names: what each says, and what its value is for a subject; None: no sample.
+
+A name that ends in `_total` is that of a counter. `uwsgi_workers{state}` has a series for each value of one more label,
+and its value is a mapping; with several labels, the keys of the mapping have a value of each. With `{le}` it is a
+`Histogram`.
+"""
+
+Table = tuple[Callable[["Scrape"], Subjects[Subject]], Rows[Subject]]
+"""Families, and which subjects of a scrape have samples of them."""
 
 
-def tabulate_families(table: Table[Subject], subjects: Sequence[tuple[LabelSet, Subject]]) -> Iterator[Family]:
-    """Make the families of a table, with a sample for each subject; none without subjects, as for most parts of most
-    servers. Families whose name ends in `_total` are counters."""
-    if not subjects:
-        return
-    labels = [labels for labels, _ in subjects]
-    described = [subject for _, subject in subjects]
-    for name, documentation, value in table:
-        make = counter if name.endswith("_total") else gauge
-        yield make(name, documentation, zip(labels, map(value, described), strict=True))
+def tabulate(tables: Iterable[Table[Any]], scrape: Scrape) -> Iterator[Family]:
+    """Make the families of tables; none of a table without subjects, as most parts of most servers are."""
+    for find, rows in tables:
+        if found := find(scrape):
+            for name, (documentation, value) in rows.items():
+                yield make_family(name, documentation, found, value)
+
+
+def make_family(
+    name: str, documentation: str, subjects: Subjects[Any], value: Callable[[Any], Any] = lambda number: number
+) -> Family:
+    """Make a family from labelled subjects. name: as in `Rows`; value: of a subject."""
+    full, family, kind, more = _parse_name(name)
+    if kind == "histogram":
+        lines = _write_histograms(full, subjects, value)
+    elif more:
+        lines = [
+            (full, of, number)
+            for labels, subject in subjects
+            if (values := value(subject))
+            for of, number in zip(_extend(labels, more, values), values.values(), strict=True)
+            if number is not None
+        ]
+    else:
+        lines = [(full, labels, number) for labels, subject in subjects if (number := value(subject)) is not None]
+    return Family(family, documentation, kind, lines)
+
+
+@cache
+def _parse_name(name: str) -> tuple[str, str, str, tuple[str, ...]]:
+    """The name of samples and of their family, the type, and the labels that the keys of a value have."""
+    full, _, more = name.removesuffix("}").partition("{")
+    labels = tuple(more.split(",")) if more else ()
+    if labels == ("le",):
+        return full, full, "histogram", labels
+    return full, full.removesuffix("_total"), "counter" if full.endswith("_total") else "gauge", labels
+
+
+def _extend(labels: LabelSet, more: tuple[str, ...], values: Iterable[Any]) -> Iterable[LabelSet]:
+    """The labels with those of each key of a value."""
+    if len(more) == 1:
+        return label_sets(more[0], tuple(values), **labels)
+    return [label_set(**labels, **dict(zip(more, key, strict=True))) for key in values]
+
+
+def _write_histograms(name: str, subjects: Subjects[Any], value: Callable[[Any], Histogram]) -> list[Line]:
+    lines: list[Line] = []
+    for labels, subject in subjects:
+        bounds, counts, total = value(subject)
+        each = zip(label_sets("le", bounds, **labels), counts, strict=True)
+        lines += [(f"{name}_bucket", bound, count) for bound, count in each]
+        lines += [(f"{name}_count", labels, counts[-1]), (f"{name}_sum", labels, total)]
+    return lines
+
+
+def tabulate_counts(quantities: Iterable[Quantity]) -> Rows[Any]:
+    """The families of the quantities whose rows name a metric, for totals that have fields of their names."""
+    return {row.metric: (row.says, _find_total(row)) for row in quantities if row.metric}
+
+
+def _find_total(row: Quantity) -> Callable[[object], Value]:
+    if not row.known.endswith("_since"):
+        return attrgetter(row.name)
+    return lambda totals: None if getattr(totals, row.known) is None else getattr(totals, row.name)
 
 
 def name_apart(parts: Sequence[Subject], name: Callable[[Subject], str]) -> list[tuple[str, Subject]]:
@@ -128,17 +191,15 @@ def name_apart(parts: Sequence[Subject], name: Callable[[Subject], str]) -> list
     return list(named.items())
 
 
-def summed(samples: Samples) -> Samples:
-    """Add up samples with equal labels: uWSGI may list a part twice under one name."""
-    sums: dict[str, tuple[LabelSet, float]] = {}
-    for labels, value in samples:
-        if value is not None:
-            sums[labels.text] = (labels, sums.get(labels.text, (labels, 0))[1] + value)
-    return sums.values()
-
-
-def _named(name: str, samples: Samples) -> list[Line]:
-    return [(name, labels, value) for labels, value in samples if value is not None]
+def add_up(
+    parts: Iterable[Subject], name: Callable[[Subject], Key], count: Callable[[Subject], float | None]
+) -> dict[Key, float]:
+    """Sum what is known of parts with equal names: uWSGI may list a part twice."""
+    sums: dict[Key, float] = {}
+    for part in parts:
+        if (number := count(part)) is not None:
+            sums[name(part)] = sums.get(name(part), 0) + number
+    return sums
 
 
 def _make_harmless(value: str) -> str:
@@ -150,76 +211,125 @@ def _escape(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def labels_of(observation: Observation, **more: str) -> LabelSet:
-    return label_set(server=observation.name, **more)
+class Slot(NamedTuple):
+    """A worker slot. process: None unless it is proven to be one of this host."""
+
+    worker: Worker
+    reading: Reading
+    process: WorkerProcess | None
 
 
-def label_each(observation: Observation, label: str, values: tuple[str, ...], **more: str) -> tuple[LabelSet, ...]:
-    """Return the labels of an observed server with each of the values of one more label."""
-    return label_sets(label, values, server=observation.name, **more)
-
-
-class ObservedServer(Struct, frozen=True):
+class ObservedServer(Struct, frozen=True, dict=True):
     """An observation whose document is a uWSGI server's. record: as it is judged."""
 
     observation: Observation
     reading: Reading
     snapshot: Snapshot
     record: ServerRecord
-    labels: LabelSet
-    workers: list[tuple[LabelSet, Worker]]
-    processes: list[tuple[LabelSet, WorkerProcess]]
+    slots: list[tuple[LabelSet, Slot]]
 
     @property
-    def worker_totals(self) -> Iterator[tuple[LabelSet, WorkerTotals]]:
-        return zip((labels for labels, _ in self.workers), self.observation.totals.workers, strict=False)
+    def totals(self) -> Totals:
+        return self.observation.totals
+
+    @cached_property
+    def advice(self) -> Sequence[Advice] | None:
+        """What the review of settings says; None if no options are known."""
+        return review_server(self.record)
+
+    @cached_property
+    def processes(self) -> list[WorkerProcess]:
+        return [slot.process for _, slot in self.slots if slot.process]
 
 
 class Scrape(Struct, frozen=True):
-    """All observations of one scrape, with their labels, and grouped by kind of document."""
+    """All observations of one scrape, with their labels, and those whose documents are a uWSGI server's, an emperor's
+    or a router's."""
 
     observations: Sequence[tuple[LabelSet, Observation]]
     health: ExporterHealth
-    servers: list[ObservedServer]
-    emperors: list[tuple[Observation, EmperorSnapshot]]
-    routers: list[tuple[Observation, RouterSnapshot]]
+    readings: list[tuple[LabelSet, Reading]]
+    servers: list[tuple[LabelSet, ObservedServer]]
+    slots: list[tuple[LabelSet, Slot]]
 
 
 def group_by_kind(observations: Sequence[Observation], health: ExporterHealth = WELL) -> Scrape:
-    """Group observations by kind of document. Call this once at the beginning of a scrape."""
+    """Label the observations, and group them. Call this once at the beginning of a scrape."""
     forget_label_sets()
-    read: list[tuple[Observation, Reading, AnySnapshot]] = [
-        (observation, observation.reading, observation.reading.snapshot)
-        for observation in observations
-        if observation.reading
+    labelled = [(label_set(server=observation.name), observation) for observation in observations]
+    read = [(labels, observation, observation.reading) for labels, observation in labelled if observation.reading]
+    servers = [
+        (labels, _observe(labels, observation, reading, reading.snapshot, observation.server))
+        for labels, observation, reading in read
+        if isinstance(reading.snapshot, Snapshot) and observation.server
     ]
     return Scrape(
-        observations=[(labels_of(observation), observation) for observation in observations],
+        observations=labelled,
         health=health,
-        servers=[
-            _server(observation, reading, snapshot, observation.server)
-            for observation, reading, snapshot in read
-            if isinstance(snapshot, Snapshot) and observation.server
-        ],
-        emperors=[
-            (observation, snapshot) for observation, _, snapshot in read if isinstance(snapshot, EmperorSnapshot)
-        ],
-        routers=[(observation, snapshot) for observation, _, snapshot in read if isinstance(snapshot, RouterSnapshot)],
+        readings=[(labels, reading) for labels, _, reading in read],
+        servers=servers,
+        slots=[pair for _, server in servers for pair in server.slots],
     )
 
 
-def _server(observation: Observation, reading: Reading, snapshot: Snapshot, record: ServerRecord) -> ObservedServer:
+def _observe(
+    labels: LabelSet, observation: Observation, reading: Reading, snapshot: Snapshot, record: ServerRecord
+) -> ObservedServer:
     ids = tuple([str(worker.worker_id) for worker in snapshot.workers])
-    workers = list(zip(label_each(observation, "worker_id", ids), snapshot.workers, strict=True))
     processes = reading.host.processes
-    return ObservedServer(
-        observation=observation,
-        reading=reading,
-        snapshot=snapshot,
-        record=record,
-        labels=labels_of(observation),
-        workers=workers,
-        processes=[
-            (labels, processes[worker.pid]) for labels, worker in workers if worker.pid and worker.pid in processes
-        ],
-    )
+    slots = [Slot(worker, reading, processes.get(worker.pid or 0)) for worker in snapshot.workers]
+    labelled = list(zip(label_sets("worker_id", ids, **labels), slots, strict=True))
+    return ObservedServer(observation, reading, snapshot, record, labelled)
+
+
+def each_observation(scrape: Scrape) -> Subjects[Observation]:
+    return scrape.observations
+
+
+def each_reading(scrape: Scrape) -> Subjects[Reading]:
+    return scrape.readings
+
+
+def each_server(scrape: Scrape) -> Subjects[ObservedServer]:
+    return scrape.servers
+
+
+def each_server_with(find: Callable[[ObservedServer], object]) -> Callable[[Scrape], Subjects[ObservedServer]]:
+    """Lists the servers of which this finds something."""
+    return lambda scrape: [(labels, server) for labels, server in scrape.servers if find(server)]
+
+
+def each_totals(scrape: Scrape) -> Subjects[Totals]:
+    return [(labels, server.totals) for labels, server in scrape.servers]
+
+
+def each_slot(scrape: Scrape) -> Subjects[Slot]:
+    return scrape.slots
+
+
+def each_process(scrape: Scrape) -> Subjects[WorkerProcess]:
+    return [(labels, slot.process) for labels, slot in each_slot(scrape) if slot.process]
+
+
+def each_worker_totals(scrape: Scrape) -> Subjects[WorkerTotals]:
+    """The totals of the workers that uWSGI lists now."""
+    return [
+        (labels, totals)
+        for _, server in scrape.servers
+        for (labels, _), totals in zip(server.slots, server.totals.workers, strict=False)
+    ]
+
+
+def each_part(
+    label: str, find: Callable[[ObservedServer], Iterable[tuple[str, Subject]]]
+) -> Callable[[Scrape], Subjects[Subject]]:
+    """Lists the parts of servers that have such a label. find: lists those of a server, with the label's value."""
+
+    def list_parts(scrape: Scrape) -> Subjects[Subject]:
+        return [
+            (label_set(**labels, **{label: name}), part)
+            for labels, server in scrape.servers
+            for name, part in find(server)
+        ]
+
+    return list_parts

@@ -278,6 +278,7 @@ class Core(Struct, frozen=True, gc=False):
     requests: Count = 0
     static_requests: Count = 0
     routed_requests: Count = 0
+    offloaded_requests: Count = 0
     write_errors: Count = 0
     read_errors: Count = 0
     in_request: Whole = 0

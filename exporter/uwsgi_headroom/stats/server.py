@@ -142,6 +142,8 @@ class Worker(Struct, frozen=True):
     stats-no-cores."""
     routed_requests: int | None = None
     """Completed requests that a rule of uWSGI's internal routing ended; None with stats-no-cores."""
+    offloaded_requests: int | None = None
+    """Completed requests whose answer an offload thread of uWSGI sends; None with stats-no-cores."""
 
     @property
     def request_starts(self) -> tuple[int, ...]:
@@ -253,6 +255,7 @@ def _worker(worker_id: int, raw: RawWorker, shapes: ShapeFinder | None) -> Worke
         write_errors=sum([core.write_errors for core in cores]) if cores else None,
         read_errors=sum([core.read_errors for core in cores]) if cores else None,
         routed_requests=sum([core.routed_requests for core in cores]) if cores else None,
+        offloaded_requests=sum([core.offloaded_requests for core in cores]) if cores else None,
     )
 
 

@@ -23,7 +23,7 @@ from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.objective import (
     BURN_WINDOWS,
     NOT_YET,
-    ObjectiveFigures,
+    Objective,
     find_load_limit,
     judge_objective,
 )
@@ -204,25 +204,27 @@ class ObjectiveWatch:
         self._minutes_ended = 0.0
         self._minutes: list[SlowRequests] = []
 
-    def judge(self, flow: Flow, interval: float, *, threads_known: bool) -> ObjectiveFigures:
+    def judge(self, flow: Flow, interval: float, *, threads_known: bool) -> Objective:
         """Judge the objective as of the last batch. flow: of the present window. interval: seconds between two samples.
         threads_known: whether uWSGI lists its threads."""
         if not threads_known:
-            return ObjectiveFigures(
-                self._slo, (), "not judged: uWSGI runs with stats-no-cores, which hides the threads"
-            )
+            return self._leave_unjudged(flow, "not judged: uWSGI runs with stats-no-cores, which hides the threads")
         ended = self._history.ended
         if ended != self._ended:
             self._ended = ended
             self._windows = self._list([(ended - seconds, ended) for seconds in BURN_WINDOWS])
         if not self._windows:
-            return ObjectiveFigures(self._slo, (), NOT_YET)
+            return self._leave_unjudged(flow, NOT_YET)
         if ended - self._minutes_ended >= _MINUTE:
             self._minutes_ended = ended
             ends = [ended - _MINUTE * number for number in range(int(HISTORY_SECONDS / _MINUTE))]
             self._minutes = self._list([(end - _MINUTE, end) for end in ends])
         load_limit = find_load_limit(self._minutes, flow.throughput)
-        return judge_objective(self._slo, self._windows, interval, load_limit)
+        return judge_objective(self._slo, self._windows, interval, load_limit, flow.queue_wait)
+
+    def _leave_unjudged(self, flow: Flow, why: str) -> Objective:
+        slo = self._slo
+        return Objective(threshold=slo.threshold, objective=slo.objective, unjudged=why, queue_wait=flow.queue_wait)
 
     def _list(self, times: Sequence[tuple[float, float]]) -> list[SlowRequests]:
         windows = (self._history.slow_requests(start, until) for start, until in times)

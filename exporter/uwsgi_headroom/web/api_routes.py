@@ -53,15 +53,16 @@ _COMPARED_SECONDS = 5.0
 
 
 def routes(fleet: Fleet, streams: EventStreams, builds: SharedBuilds) -> list[Route]:
-    """Make all routes under /api/v1/."""
+    """Make all routes under /api/v2/, and what answers under /api/v1/."""
     register_text_convertor()
     api = _Api(fleet, streams, builds)
     endpoints = {
-        "/api/v1/servers": api.servers,
-        "/api/v1/servers/{rest:anything}": api.one,
-        "/api/v1/events": api.events,
-        "/api/v1/openapi.json": api.description,
-        "/api/v1/{rest:anything}": api.nothing,
+        "/api/v2/servers": api.servers,
+        "/api/v2/servers/{rest:anything}": api.one,
+        "/api/v2/events": api.events,
+        "/api/v2/openapi.json": api.description,
+        "/api/v2/{rest:anything}": api.nothing,
+        "/api/v1/{rest:anything}": api.ended,
     }
     return [Route(path, endpoint) for path, endpoint in endpoints.items()]
 
@@ -118,8 +119,11 @@ class _Api:
     def _description(self) -> Body:
         return Body(openapi.render())
 
+    async def ended(self, _request: Request) -> Response:
+        raise RefusedError(410, "this version of the API has ended: /api/v2/openapi.json describes the present one")
+
     async def nothing(self, _request: Request) -> Response:
-        raise RefusedError(404, "no such path; /api/v1/openapi.json lists all paths")
+        raise RefusedError(404, "no such path; /api/v2/openapi.json lists all paths")
 
     async def _server(self, request: Request, watch: Watch) -> Response:
         return await _respond(request, await self._build_document(watch, self._window(request), request))

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from uwsgi_headroom.config.defaults import TIMEOUT_SECONDS
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import END, OPENMETRICS, TEXT, render_family
-from uwsgi_headroom.metrics.family import gauge, label_set
+from uwsgi_headroom.metrics.family import label_set, make_family
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.probed import NoPlaceError, ProbedServers
@@ -139,12 +139,12 @@ async def _render_one(fleet: Fleet, watch: Watch, seconds: float, *, openmetrics
 
 def _probe_families(observation: Observation, seconds: float) -> Iterator[Metric]:
     """Build the families of one target. The exporter's own, which have no label `server`, are in /metrics."""
-    yield gauge(
+    yield make_family(
         "probe_success",
         "Whether the target was read a moment ago: the value of uwsgi_up.",
         [(label_set(), 1.0 if observation.reading else 0.0)],
     )
-    yield gauge(
+    yield make_family(
         "probe_duration_seconds",
         "How long this probe waited for the target's first reading; about 0 for a target that is being watched.",
         [(label_set(), seconds)],

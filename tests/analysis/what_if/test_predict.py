@@ -23,7 +23,7 @@ from uwsgi_headroom.analysis.what_if.measured import (
     parse_setting,
     parse_settings,
 )
-from uwsgi_headroom.analysis.what_if.predict import WhatIf, calibrate, predict_settings
+from uwsgi_headroom.analysis.what_if.predict import Predictions, calibrate, predict_settings
 from uwsgi_headroom.documents.what_if import build_what_if, describe_memory
 from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.record import Memory
@@ -83,7 +83,7 @@ PLAIN = Measured(
 )
 
 
-def _predict(measured: Measured, *settings: Setting, load: float = 1.0) -> WhatIf:
+def _predict(measured: Measured, *settings: Setting, load: float = 1.0) -> Predictions:
     return predict_settings(measured, settings, loads=(load,))
 
 
@@ -96,7 +96,7 @@ def test_a_server_with_known_demands(setting, *, waits):
     load = 0.7 * most / measured.window.throughput
     (prediction,) = _predict(measured, setting, load=load).predictions
     truth = _real(WORK, setting, load * measured.window.throughput)
-    (at,) = prediction.at
+    (at,) = prediction.loads
     assert prediction.most_throughput == pytest.approx(most, rel=0.05)
     assert at.sustained
     assert at.response_time == pytest.approx(fmean(truth.service), rel=0.06)
@@ -153,7 +153,7 @@ def test_what_limits_a_setting(setting, limit, most):
     """One worker is limited by its interpreter, many by the CPUs, and few threads by themselves. No times are given
     where the queue would grow without end, and no figure is infinite."""
     (prediction,) = _predict(_measured(), setting, load=1.2).predictions
-    (at,) = prediction.at
+    (at,) = prediction.loads
     assert (prediction.limit, prediction.most_throughput) == (limit, pytest.approx(most, rel=0.1))
     assert at.sustained == (most > 1.2 * 60)
     assert at.sustained or (at.response_time, at.queue_wait, at.total_time) == (None, None, None)
@@ -225,7 +225,7 @@ def test_strange_measurements_give_finite_figures(change):
     result = predict_settings(replace(PLAIN, **change), [Setting(4, 1)])
     for prediction in (result.today, *result.predictions):
         assert 0 < prediction.most_throughput < inf
-        for at in prediction.at:
+        for at in prediction.loads:
             assert all(0 <= use <= 1 for use in (at.threads, at.interpreters, at.cpu, at.lock))
             assert at.response_time is None or 0 < at.response_time < inf
 
@@ -341,7 +341,7 @@ EVEN = replace(
 def test_the_present_setting_has_its_shares():
     """It is slower than with even workers; another setting is the same, and a sentence says which is which."""
     even, uneven = (_predict(replace(EVEN, shares=shares), Setting(8, 4)) for shares in ((), (0.55, 0.15, 0.15, 0.15)))
-    assert uneven.today.at[0].response_time > 1.03 * even.today.at[0].response_time
+    assert uneven.today.loads[0].response_time > 1.03 * even.today.loads[0].response_time
     others = [found.predictions[0].at[0].response_time for found in (even, uneven)]
     assert others[1] == pytest.approx(others[0], rel=0.03)
     said = [any("One worker takes" in sentence for sentence in found.cautions) for found in (even, uneven)]
@@ -386,7 +386,7 @@ def test_no_time_is_promised_at_a_load_that_was_cut_off(window, peak):
     result = predict_settings(_sleeping(window, peak), [Setting(2, 8)])
     (prediction,) = result.predictions
     assert prediction.most_throughput == pytest.approx(80, rel=0.02)
-    for at in prediction.at:
+    for at in prediction.loads:
         times = (at.response_time, at.queue_wait) if is_floor else ()
         assert (at.sustained, *times) == (True, *[None for _ in times])
         assert at.total_time == (None if is_floor else pytest.approx(0.2, rel=0.05))
@@ -396,7 +396,7 @@ def test_no_time_is_promised_at_a_load_that_was_cut_off(window, peak):
 
 def test_a_load_beyond_the_most_is_still_not_sustained():
     """The present setting does not serve what it was offered: that needs no time."""
-    assert [at.sustained for at in predict_settings(_sleeping(CUT_OFF), []).today.at] == [False, False]
+    assert [at.sustained for at in predict_settings(_sleeping(CUT_OFF), []).today.loads] == [False, False]
 
 
 def test_a_floor_of_unknown_size_has_no_number():

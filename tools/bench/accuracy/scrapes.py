@@ -81,7 +81,7 @@ class Scraper:
         return last
 
     def document(self) -> Any:
-        return json.loads(self._exporter.get(f"/api/v1/servers/{SERVER}?window=3600")[1])
+        return json.loads(self._exporter.get(f"/api/v2/servers/{SERVER}?window=3600")[1])
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ expect "a broken file is reported" 90 "$(is StatusText '.*uwsgi-headroom.yml:4: 
 expect "reloads keep the process" 0 "$(is MainPID "$pid")"
 printf 'servers:\n  - stats: /run/shop/*.stats\n' >/etc/uwsgi-headroom.yml; systemctl restart $unit
 expect "the history goes on after a restart" 90 \
-    "curl -s 127.0.0.1:9238/api/v1/servers/shop | python3 -c 'import json, sys; sys.exit(not json.load(sys.stdin)[\"kept_history\"][\"since\"])'"
+    "curl -s 127.0.0.1:9238/api/v2/servers/shop | python3 -c 'import json, sys; sys.exit(not json.load(sys.stdin)[\"kept_history\"][\"since\"])'"
 
 systemctl stop $unit; systemctl start $unit.socket
 expect "only the socket is there" 0 "$(is ActiveState inactive)"

@@ -18,6 +18,7 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.log_words import LOG
+from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.history.counts import sum_if_all_known
@@ -185,8 +186,7 @@ def _shorten_queue(figures: Figures) -> int:
     """The size of a queue in which no request waits for longer than its client does; 0 if it is no shorter."""
     served, own = figures.flow.throughput or 0.0, figures.flow.response_time or 0.0
     limit, name = max([(each.limit or 0, name) for name, each in figures.server.queues.items()], default=(0, ""))
-    waits = not is_tcp(name) and figures.queue_waits
-    median = waits and waits.percentiles.get(0.5)
+    median = find_percentile((not is_tcp(name) and figures.queue_waits) or None, 0.5)
     patience = (median and median.seconds) or PATIENCE
     size = round(served * (TIMELY * patience - own))
     return size * (0 < size < limit)

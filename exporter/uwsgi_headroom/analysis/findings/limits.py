@@ -185,21 +185,21 @@ def find_busy_threads(figures: Figures) -> Iterator[Finding]:
 
 
 def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
-    times, mean = figures.response_times, figures.flow.response_time
-    if times is None or not mean or times.slow is None or times.slow.number < FEWEST_SLOW:
+    times, slow, mean = figures.response_times, figures.slow, figures.flow.response_time
+    if times is None or not mean or slow is None or slow.number < FEWEST_SLOW:
         return
-    slow, half = times.slow, times.percentiles[0.5].high
     part, occupied = slow.number / times.requests, slow.seconds / (mean * times.requests)
     if part > 1 - TAIL[0] or occupied < TAIL[1]:
         return
     facts: Facts = {"slowest": Private(f"{100 * part:.0f} %"), "least": duration(slow.least)}
-    facts |= {"occupied": percent(min(1.0, occupied)), "half": half, "routes_off": figures.routes is None}
+    facts |= {"occupied": percent(min(1.0, occupied)), "half": slow.half, "routes_off": figures.routes is None}
     yield FEW_SLOW.found(figures, facts)
 
 
 def _find_slowest(figures: Figures) -> Facts:
     mean, times = figures.flow.response_time, figures.response_times
-    tails = [(1 - share, each.low) for share, each in getattr(times, "percentiles", {}).items() if share >= TAIL[0]]
+    percentiles = times.percentiles if times else ()
+    tails = [(1 - each.share, each.low) for each in percentiles if each.share >= TAIL[0]]
     part, low = max(tails, key=lambda tail: tail[0] * tail[1], default=(0.0, 0.0))
     if not mean or part * low < TAIL[1] * mean:
         return {"slowest": None, "least": None, "occupied": None, "route": ""}

@@ -13,6 +13,7 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
 from uwsgi_headroom.analysis.littles_law import judge_waiting
 from uwsgi_headroom.analysis.objective import SLOW_BURN, Burn
+from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.record import Backlog, is_tcp
 from uwsgi_headroom.words.formats import chosen, fine_percent, in_queue, percent
 from uwsgi_headroom.words.template import Facts, fill
@@ -195,8 +196,8 @@ def _wait(figures: Figures) -> Iterator[Finding]:
         row = FEW_WAIT if number < FEW else NOTHING_COMPLETED
         yield row.found(figures, socket=socket, waiting=number, **advise(figures))
         return
-    waits = not socket and not flow.wait_is_floor and figures.queue_waits
-    slowest = waits and waits.percentiles.get(0.99)
+    waits = (not socket and not flow.wait_is_floor and figures.queue_waits) or None
+    slowest = find_percentile(waits, 0.99)
     yield LONG_WAIT.found(
         figures,
         worse=waiting == "severe" and not waits_for_a_reload(figures),
@@ -235,8 +236,8 @@ def find_missed(figures: Figures) -> Iterator[Finding]:
         figures,
         _advise(figures, short) | {name: round(number) or None for name, number in _count(long).items()},
         worse=(min(rates) >= SLOW_BURN) + (objective.level == "fast"),
-        permitted=fine_percent(1 - objective.slo.objective),
-        threshold=chosen(objective.slo.threshold),
+        permitted=fine_percent(1 - objective.objective),
+        threshold=chosen(objective.threshold),
         requests=long.requests,
         long=long.seconds,
         share=long.share,

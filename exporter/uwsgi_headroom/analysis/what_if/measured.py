@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.destinations import find_own
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import Flow, ratio
 from uwsgi_headroom.analysis.locks import LockFigures
-from uwsgi_headroom.analysis.percentiles import ResponseTimes
+from uwsgi_headroom.analysis.percentiles import ResponseTimes, find_percentile
 from uwsgi_headroom.analysis.shortages import LOCKED, tries_again
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.errors import HeadroomError
@@ -238,7 +238,7 @@ def describe_flow(flow: Flow, response_times: ResponseTimes | None, demand: Dema
     """The observation of a window. Raises CannotPredictError if no request was completed."""
     if not flow.requests or not flow.throughput:
         raise CannotPredictError("No request was completed, so there is nothing to predict from.")
-    p95 = (response_times and response_times.percentiles.get(0.95)) or None
+    p95 = find_percentile(response_times, 0.95)
     return Observed(
         throughput=flow.throughput,
         response_time=flow.response_time,

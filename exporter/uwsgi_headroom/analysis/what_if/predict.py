@@ -51,7 +51,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     most_throughput: float
     """Requests per second, at which `limit` is used up."""
     limit: Resource
-    at: tuple[PredictedLoad, ...]
+    loads: tuple[PredictedLoad, ...]
     """In the order of the loads that were asked for."""
     memory: int | None
     """Bytes that all workers take together; None if unknown."""
@@ -69,7 +69,7 @@ class Check(Struct, frozen=True):
     response_time_error: float | None
 
 
-class WhatIf(Struct, frozen=True, kw_only=True):
+class Predictions(Struct, frozen=True, kw_only=True):
     """Predictions of settings, and how far to trust them."""
 
     measured: Measured
@@ -84,13 +84,15 @@ class WhatIf(Struct, frozen=True, kw_only=True):
     """Sentences about what the model cannot know here."""
 
 
-def predict_settings(measured: Measured, settings: Sequence[Setting], loads: Sequence[float] = (1.0, 1.5)) -> WhatIf:
+def predict_settings(
+    measured: Measured, settings: Sequence[Setting], loads: Sequence[float] = (1.0, 1.5)
+) -> Predictions:
     """Predict these settings at these multiples of the peak load. Raises CannotPredictError."""
     server, highest = calibrate(measured), max(loads, default=0.0) * measured.busiest.throughput
     predicted = {each: predict_setting(server, each, loads) for each in dict.fromkeys((measured.setting, *settings))}
     wait = server.find_lock_wait() if server.from_waits else None
     cautions = list_cautions(measured, server.model, settings, lock_wait=wait, highest=highest)
-    return WhatIf(
+    return Predictions(
         measured=measured,
         today=predicted[measured.setting],
         check=_check(server),
@@ -100,7 +102,7 @@ def predict_settings(measured: Measured, settings: Sequence[Setting], loads: Seq
     )
 
 
-class Server(Struct, frozen=True):
+class CalibratedServer(Struct, frozen=True):
     """What no setting changes: the demands with which the model of the observed setting agrees with the observation."""
 
     measured: Measured
@@ -204,7 +206,7 @@ def own_waiting(waits: Mapping[State, float], response_time: float, lock: LockFi
     return response_time * own / fsum(waits.values())
 
 
-def calibrate(measured: Measured) -> Server:
+def calibrate(measured: Measured) -> CalibratedServer:
     """Find the demands from the measurements. Raises CannotPredictError if these do not support it."""
     window, waits, lock = measured.window, measured.waits, measured.lock
     response_time, cpu = _known(measured)
@@ -218,7 +220,7 @@ def calibrate(measured: Measured) -> Server:
     others, spread = measured.others if isfinite(measured.others) else 0.0, 1.0
     if window.p95 is not None and isfinite(window.p95) and window.p95 > 0:
         spread = max(0.0, min(MOST_SPREAD, (window.p95 / response_time - 1) / P95_OF_SPREAD))
-    server = Server(
+    server = CalibratedServer(
         measured=measured,
         model=Model(
             computing=locked,
@@ -253,7 +255,7 @@ def _known(measured: Measured) -> tuple[float, float]:
     return measured.window.response_time, measured.cpu_per_request
 
 
-def _fit_lock(server: Server, observed: float) -> Server:
+def _fit_lock(server: CalibratedServer, observed: float) -> CalibratedServer:
     """The part of the CPU time under the lock with which the model's wait for the lock is the observed one."""
     cpu = server.model.computing + server.model.unlocked
     predicted = server.find_lock_wait()
@@ -268,7 +270,7 @@ def _fit_lock(server: Server, observed: float) -> Server:
     return server
 
 
-def _fit_waiting(server: Server, response_time: float) -> Server:
+def _fit_waiting(server: CalibratedServer, response_time: float) -> CalibratedServer:
     """The waiting with which the model's response time is the observed one."""
     for _ in range(_ROUNDS):
         surplus = server.observe(server.measured.window).service - response_time
@@ -282,7 +284,7 @@ USED_UP = {"cpu": 0.95, "interpreters": 0.9, "lock": 0.9}
 """Utilization at the most throughput from which on a resource limits it, the first of these; else the threads do."""
 
 
-def predict_setting(server: Server, setting: Setting, loads: Sequence[float]) -> Prediction:
+def predict_setting(server: CalibratedServer, setting: Setting, loads: Sequence[float]) -> Prediction:
     """Predict one setting at these multiples of the peak load."""
     most, measured = server.find_most(setting), server.measured
     full = _describe_use(server, setting, most, Times(setting.in_all / most, 0.0, server.chain(setting, most)[-1][1]))
@@ -291,14 +293,14 @@ def predict_setting(server: Server, setting: Setting, loads: Sequence[float]) ->
         setting=setting,
         most_throughput=most,
         limit=next((name for name, least in USED_UP.items() if full[name] >= least), "threads"),  # type: ignore[misc]
-        at=tuple(_describe_load(server, setting, load, most, full) for load in loads),
+        loads=tuple(_describe_load(server, setting, load, most, full) for load in loads),
         memory=given(memory, lambda memory: setting.processes * memory.per_worker),
         fits=given(memory, lambda memory: memory.has_room(more)),
     )
 
 
 def _describe_load(
-    server: Server, setting: Setting, load: float, most: float, full: Mapping[str, float]
+    server: CalibratedServer, setting: Setting, load: float, most: float, full: Mapping[str, float]
 ) -> PredictedLoad:
     rate = load * server.measured.busiest.throughput
     if rate > MOST_LOAD * most:
@@ -311,7 +313,7 @@ def _describe_load(
     return replace(at, response_time=service, queue_wait=wait, total_time=service + wait)
 
 
-def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -> dict[str, float]:
+def _describe_use(server: CalibratedServer, setting: Setting, rate: float, times: Times) -> dict[str, float]:
     model, processes = server.model, setting.processes
     others = server.others + rate * server.others_per_request
     uses = {
@@ -323,7 +325,7 @@ def _describe_use(server: Server, setting: Setting, rate: float, times: Times) -
     return {name: min(1.0, use) for name, use in uses.items()}
 
 
-def _check(server: Server) -> Check:
+def _check(server: CalibratedServer) -> Check:
     """The model of the observed setting at the observed load: at the peak if its response time is known."""
     measured, setting = server.measured, server.measured.running
     is_peak = measured.peak is not None and measured.peak.response_time is not None

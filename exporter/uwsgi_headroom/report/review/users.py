@@ -113,8 +113,7 @@ def _find_percentiles(timed: Sequence[Record]) -> dict[str, float]:
     found = timed and compute_percentiles(merge_records(timed).response_times)
     if not found:
         return {}
-    known = found.percentiles.items()
-    return {f"p{100 * share:g}": each.seconds for share, each in known if each.seconds is not None}
+    return {f"p{100 * each.share:g}": each.seconds for each in found.percentiles if each.seconds is not None}
 
 
 def _queue_seconds(record: Record) -> float | None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from uwsgi_headroom.analysis.percentiles import Percentile
 from uwsgi_headroom.check.tables import (
     FIXED,
     UNKNOWN,
@@ -26,7 +27,6 @@ from uwsgi_headroom.check.tables import (
     sort_workers,
 )
 from uwsgi_headroom.documents.history import HistoryDocument
-from uwsgi_headroom.documents.response_times import Percentile
 from uwsgi_headroom.documents.schema import ServerDocument, Summary
 from uwsgi_headroom.documents.sentences import describe_percentile
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap

@@ -57,7 +57,7 @@ export function emperor() {
 /** Every server that the exporter reads; empty if the exporter does not answer. */
 async function servers() {
   try {
-    const answer = await fetch("/api/v1/servers", { signal: AbortSignal.timeout(10000) });
+    const answer = await fetch("/api/v2/servers", { signal: AbortSignal.timeout(10000) });
     return answer.ok ? (await answer.json()).servers : [];
   } catch {
     return [];
@@ -65,7 +65,7 @@ async function servers() {
 }
 
 /** The URL of a server's page. */
-const page = (server) => server?.path.replace("/api/v1/servers/", "/servers/") ?? null;
+const page = (server) => server?.path.replace("/api/v2/servers/", "/servers/") ?? null;
 
 export function router() {
   const backends = new Table("Backends", [

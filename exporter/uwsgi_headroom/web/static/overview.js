@@ -7,7 +7,7 @@ import { Stream } from "./stream.js";
 import { column, plain, Table } from "./table.js";
 import { LIMITS, STATES, STATUS } from "./words.js";
 
-const EVENTS = "/api/v1/events";
+const EVENTS = "/api/v2/events";
 const NONE = "No server yet: the globs of the configuration match no socket.";
 const TONES_OF_SERVERS = ["down", "stale", "critical", "warning", "unknown", "ok"];
 const NO_ROOM = 1.15; // headroom below this reads 1.1x or less: nothing good, whatever the status is
@@ -146,7 +146,7 @@ function roomTone(server) {
 }
 
 /** The URL of a server's page. */
-const page = (server) => server.path.replace("/api/v1/servers/", "/servers/");
+const page = (server) => server.path.replace("/api/v2/servers/", "/servers/");
 
 const waitTone = (server) => (server.state === "up" ? (WAITING[server.waiting] ?? null) : null);
 

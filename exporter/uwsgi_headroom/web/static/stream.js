@@ -62,7 +62,7 @@ export class Stream {
     this.#source = null;
     this.#opened = performance.now();
     try {
-      const one = this.#url.replace(/^\/api\/v1\/events/, "/api/v1/servers/events").replace(/\/events(?=\?|$)/, "");
+      const one = this.#url.replace(/^\/api\/v2\/events/, "/api/v2/servers/events").replace(/\/events(?=\?|$)/, "");
       const answer = await fetch(one, { signal: AbortSignal.timeout(AGAIN_MS) });
       const document = await answer.json();
       if (answer.ok) this.#take(document);
