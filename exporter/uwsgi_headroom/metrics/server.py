@@ -20,7 +20,7 @@ from uwsgi_headroom.words.states import NO_CAUSE
 
 def _count_events(server: Observation) -> dict[str, int]:
     """Events by kind, 0 included; messages need a log, and judgements of a deploy need one."""
-    counts = {kind: server.events.get(kind, 0) for kind in KINDS}
+    counts: dict[str, int] = {kind: server.events.get(kind, 0) for kind in KINDS}
     if server.log is None:
         del counts["log_message"]
     if server.deploy_worse is None:
