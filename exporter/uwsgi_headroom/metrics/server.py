@@ -18,10 +18,14 @@ from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.words.states import NO_CAUSE
 
 
-def _count_events(observation: Observation) -> dict[str, int]:
+def _count_events(server: Observation) -> dict[str, int]:
     """Events by kind, 0 included; messages need a log, and judgements of a deploy need one."""
-    needs = {"log_message": observation.log, "deploy_judged": observation.deploy_worse}
-    return {kind: observation.events.get(kind, 0) for kind in KINDS if needs.get(kind, True) is not None}
+    counts: dict[str, int] = {kind: server.events.get(kind, 0) for kind in KINDS}
+    if server.log is None:
+        del counts["log_message"]
+    if server.deploy_worse is None:
+        del counts["deploy_judged"]
+    return counts
 
 
 def _name_verdict(server: Observation) -> dict[tuple[str, str, str], int] | None:

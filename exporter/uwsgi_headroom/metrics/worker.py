@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 from uwsgi_headroom.analysis.figures import count_ceiling
 from uwsgi_headroom.analysis.worker_states import count_harmful_now
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
@@ -13,7 +11,7 @@ from uwsgi_headroom.metrics.family import ObservedServer, Rows, Slot
 
 def sum_of_workers(server: ObservedServer, name: str) -> int | None:
     """The sum of a field of the workers; None if uWSGI omits it."""
-    return sum_if_all_known(list(map(attrgetter(name), server.snapshot.workers)))
+    return sum_if_all_known([getattr(worker, name) for worker in server.snapshot.workers])
 
 
 def _count_stuck(server: ObservedServer) -> int | None:

@@ -342,7 +342,7 @@ def test_the_present_setting_has_its_shares():
     """It is slower than with even workers; another setting is the same, and a sentence says which is which."""
     even, uneven = (_predict(replace(EVEN, shares=shares), Setting(8, 4)) for shares in ((), (0.55, 0.15, 0.15, 0.15)))
     assert uneven.today.loads[0].response_time > 1.03 * even.today.loads[0].response_time
-    others = [found.predictions[0].at[0].response_time for found in (even, uneven)]
+    others = [found.predictions[0].loads[0].response_time for found in (even, uneven)]
     assert others[1] == pytest.approx(others[0], rel=0.03)
     said = [any("One worker takes" in sentence for sentence in found.cautions) for found in (even, uneven)]
     assert said == [False, True]
