@@ -13,8 +13,10 @@ ALWAYS = [limit for limit in LIMITS if limit != "lock"]
 """The limits that every server has."""
 
 
-def headroom_of(of: Window, threads: int | None = 32, cpus: float | None = 8.0, **more: object) -> Headroom:
-    flow, balance, cpu = compute_flow(of), compute_balance(of), compute_shares(of.cpu)
+def headroom_of(
+    of: Window, threads: int | None = 32, cpus: float | None = 8.0, follow: bool | None = None, **more: object
+) -> Headroom:
+    flow, balance, cpu = compute_flow(of), compute_balance(of), compute_shares(of.cpu, follow)
     return compute_headroom(Load(flow=flow, balance=balance, threads=threads, cpus=cpus, cpu=cpu, **more))
 
 
@@ -103,7 +105,7 @@ def test_without_requests_headroom_is_not_known(shares):
 def room(own: float, idle: float, others: float | None, follow: bool | None = None) -> Headroom:
     """The CPU headroom beside other programs, of a server that may use 2 CPUs."""
     of = window(60, worker(1, 300, cpu=60 * own), cpu=(own, idle, others))
-    return headroom_of(of, None, 2.0, others_follow=follow)
+    return headroom_of(of, None, 2.0, follow)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tests.support.captured_documents import document
-from tests.support.simulated_server import ServerDocument as SimulatedServer
+from tests.support.simulated_server import Server as SimulatedServer
 from uwsgi_headroom.check.command import describe_unread
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents import build
