@@ -247,7 +247,7 @@ Output = Literal["standard output", "standard error", "standard output and error
 """The outputs of a process that may be pipes; the last one if both are the same pipe."""
 
 
-class Hold(NamedTuple):
+class Blocker(NamedTuple):
     """What holds the event loop of a worker with coroutines, or the main thread of one that does not accept requests
     yet."""
 
@@ -261,7 +261,7 @@ class Hold(NamedTuple):
 class LoopUse(NamedTuple):
     """The event loop of a worker with coroutines at one instant, if something has held it since the worker's start."""
 
-    hold: Hold
+    hold: Blocker
     """What holds it most, as of the last samples of a held loop."""
     held: bool
     """Whether something holds it now."""
@@ -429,7 +429,7 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     """Epoch seconds."""
     starting: float | None = None
     """Seconds since its spawn, while it accepts no requests yet."""
-    start_wait: Hold | None = None
+    start_wait: Blocker | None = None
     """What it waits for meanwhile, as of the last look; None if unknown."""
     requests_per_life: float | None = None
     """Requests that the processes of the slot that ended have completed, on average; None if none has ended since

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.balance import compute_balance
-from uwsgi_headroom.analysis.capacity import LIMITS, Headroom, Load, compute_headroom, compute_shares
+from uwsgi_headroom.analysis.capacity import LIMITS, Headroom, ServerLoad, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.history.window import Window
 
@@ -17,7 +17,7 @@ def headroom_of(
     of: Window, threads: int | None = 32, cpus: float | None = 8.0, follow: bool | None = None, **more: object
 ) -> Headroom:
     flow, balance, cpu = compute_flow(of), compute_balance(of), compute_shares(of.cpu, follow)
-    return compute_headroom(Load(flow=flow, balance=balance, threads=threads, cpus=cpus, cpu=cpu, **more))
+    return compute_headroom(ServerLoad(flow=flow, balance=balance, threads=threads, cpus=cpus, cpu=cpu, **more))
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.record import ConcurrencyKind, Hold, LoopUse, Waits
+from uwsgi_headroom.record import Blocker, ConcurrencyKind, LoopUse, Waits
 
-SLEEP = Hold("sleep")
+SLEEP = Blocker("sleep")
 
 
 def findings(
@@ -40,13 +40,13 @@ def findings(
     return judge(of, replace(record, workers=workers))
 
 
-def use(hold: Hold = SLEEP, seconds: float = 0.0) -> LoopUse:
+def use(hold: Blocker = SLEEP, seconds: float = 0.0) -> LoopUse:
     return LoopUse(hold, held=seconds > 0, longest=seconds)
 
 
 def test_a_call_that_holds_the_loop_now_counts_from_its_start():
     """Where CPUs are scarce, it takes long until a call is seen to compute: all that time it held the loop."""
-    held = {1: use(Hold("cpu"), seconds=60.0)}
+    held = {1: use(Blocker("cpu"), seconds=60.0)}
     found = findings({1: 30.0, 2: 0.0}, held, ages={0: 70.0}, requests=0)["loop_held"]
     assert "for 100 % of the last 60 s, one of them for 60 s" in found.evidence
     assert "`kill -KILL 101`" in found.change
@@ -55,12 +55,12 @@ def test_a_call_that_holds_the_loop_now_counts_from_its_start():
 @pytest.mark.parametrize(
     ("hold", "doing", "change"),
     [
-        (Hold("backend", "10.0.0.5:5432", "connection"), "connecting to 10.0.0.5:5432", "monkey-patch"),
-        (Hold("backend", "10.0.0.5:5432"), "waiting for 10.0.0.5:5432", "psycogreen"),
-        (Hold("lock", "", "file"), "waiting for the lock of a file", "threadpool"),
-        (Hold("child"), "waiting for a child process", "threadpool"),
-        (Hold("cpu"), "computing", "another process"),
-        (Hold("interpreter_lock"), "waiting for the interpreter lock", "another process"),
+        (Blocker("backend", "10.0.0.5:5432", "connection"), "connecting to 10.0.0.5:5432", "monkey-patch"),
+        (Blocker("backend", "10.0.0.5:5432"), "waiting for 10.0.0.5:5432", "psycogreen"),
+        (Blocker("lock", "", "file"), "waiting for the lock of a file", "threadpool"),
+        (Blocker("child"), "waiting for a child process", "threadpool"),
+        (Blocker("cpu"), "computing", "another process"),
+        (Blocker("interpreter_lock"), "waiting for the interpreter lock", "another process"),
     ],
 )
 def test_what_holds_a_loop(hold, doing, change):
@@ -74,7 +74,7 @@ def test_what_holds_a_loop(hold, doing, change):
 @pytest.mark.parametrize("state", ["disk", "pipe", "client", "dns", "cpu_wait"])
 def test_every_state_has_words(state):
     """Whatever holds a loop, the title ends with it."""
-    found = findings({1: 50.0, 2: 0.0}, {1: use(Hold(state))})["loop_held"]
+    found = findings({1: 50.0, 2: 0.0}, {1: use(Blocker(state))})["loop_held"]
     assert "is blocked by calls that are waiting for " in found.title
 
 
@@ -98,7 +98,7 @@ def test_calls_that_hold_all(held, seconds, requests, only, expected):
 
 def test_loops_that_different_calls_hold():
     """The title is about the worst, and the evidence names the others."""
-    found = findings({1: 40.0, 2: 50.0}, {1: use(), 2: use(Hold("cpu"), 5.0)})["loop_held"]
+    found = findings({1: 40.0, 2: 50.0}, {1: use(), 2: use(Blocker("cpu"), 5.0)})["loop_held"]
     assert found.worker_id == 2
     assert found.evidence.endswith("block worker 1.")
 

@@ -12,7 +12,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom
 from uwsgi_headroom.analysis.verdict import verdict_sentence
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import Hold, LoopUse, SharedConnection, State, Waits
+from uwsgi_headroom.record import Blocker, LoopUse, SharedConnection, State, Waits
 
 SATURATION = Saturation("", few=1.0, few_seconds=0.05, low=13.0, many=12.0, many_seconds=0.3, high=38.0)
 """Of a backend that most of 16 threads wait for at 38 requests a second."""
@@ -32,7 +32,7 @@ def figures(of: Window, saturation: Saturation | None = None, **known: object) -
 LEFT = change_workers(minute(0.5, exceptions=1000), write_errors=250, read_errors=0)
 SHARED = (SharedConnection("10.0.0.5:5432", 4),)
 HELD = setup("async", gevent=4, complete=True)
-LOOPS = Waits(off="one thread", loops={number: LoopUse(Hold("sleep"), True, 0.5) for number in range(1, 5)})
+LOOPS = Waits(off="one thread", loops={number: LoopUse(Blocker("sleep"), True, 0.5) for number in range(1, 5)})
 
 
 def held(part: float) -> Figures:

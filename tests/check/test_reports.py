@@ -20,6 +20,7 @@ from tests.support.documents_with_times import (
     with_response_times,
     with_waits,
 )
+from uwsgi_headroom.analysis.capacity import CpuShares
 from uwsgi_headroom.analysis.objective import Objective
 from uwsgi_headroom.analysis.percentiles import ResponseTimes
 from uwsgi_headroom.check import reports
@@ -188,7 +189,7 @@ def test_a_full_host_is_said_once():
     def on_host(name, own, idle):
         server = busy_server(name)
         host = replace(server.host, cpus=2.0, limited_by="host") if server.host else None
-        cpu = schema.Cpu(own=own, idle=idle, others=2 - own - idle, others_follow=None)
+        cpu = CpuShares(own=own, idle=idle, others=2 - own - idle, others_follow=None)
         return replace(server, host=host, cpu=cpu)
 
     full = [on_host("first", 0.1, 0.04), on_host("second", 0.3, 0.06)]
@@ -212,7 +213,7 @@ def test_what_to_do_first_stands_below_each_server_that_is_not_ok():
             server,
             host=replace(server.host, cpus=2.0, limited_by="host"),
             identity=schema.Identity(host=host),
-            cpu=schema.Cpu(own=0.9, idle=0.02, others=0.1, others_follow=None),
+            cpu=CpuShares(own=0.9, idle=0.02, others=0.1, others_follow=None),
         )
 
     long = "Raise `threads` from 4 to 7: there are 7.7 requests at once for 8 threads, and more come. Then check again."

@@ -23,7 +23,7 @@ from uwsgi_headroom.kernel.cpus import Throttling
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.memory import OomKills
 from uwsgi_headroom.record import (
-    Hold,
+    Blocker,
     LogMessage,
     LogRecord,
     LoopUse,
@@ -93,7 +93,7 @@ def test_threads_in_a_shared_connection_and_before_a_full_pipe():
 
 def test_time_in_which_a_loop_is_held():
     """It counts from sample to sample, of each worker; without loops nothing is known."""
-    held, free = LoopUse(Hold("sleep"), True, 1.0), LoopUse(Hold("sleep"), False, 0.0)
+    held, free = LoopUse(Blocker("sleep"), True, 1.0), LoopUse(Blocker("sleep"), False, 0.0)
     loops = [{}, {1: held}, {1: held}, {1: free, 2: held}]
     workers = totals_of(*[HostFacts(waits=Waits(off="one thread", loops=each)) for each in loops]).workers
     assert [worker.loop_held_seconds for worker in workers] == [2.0, 0.5, 0.0, 0.0]

@@ -108,7 +108,7 @@ class Headroom(Struct, frozen=True, gc=False):
         return not {"cpu", "threads"} <= {*self.by_limit, *self.far, *self.idle}
 
 
-class Load(Struct, frozen=True, kw_only=True):
+class ServerLoad(Struct, frozen=True, kw_only=True):
     """The load of a server in a window, and what it has to serve it. None: unknown."""
 
     flow: Flow
@@ -132,7 +132,7 @@ class Load(Struct, frozen=True, kw_only=True):
         return ratio(used, usable_beside_others(used, cpu.idle, cpus)) or 0.0
 
 
-def compute_headroom(load: Load, *, lock_is_seen: bool = False, held_up: bool = False) -> Headroom:
+def compute_headroom(load: ServerLoad, *, lock_is_seen: bool = False, held_up: bool = False) -> Headroom:
     """The headroom of a server. lock_is_seen: whether requests wait for a lock; held_up: or for none of the limits."""
     flow, cpu, lock = load.flow, load.cpu, load.lock
     loads = [worker.interpreter_load for worker in load.balance.active]

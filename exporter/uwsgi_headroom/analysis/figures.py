@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.backends import BackendSlices, Saturation, find_saturated
 from uwsgi_headroom.analysis.balance import Balance, compute_balance
-from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, Load, compute_headroom, compute_shares
+from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, ServerLoad, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.demand import Demand, compute_demand, count_refused, find_longest_wait
 from uwsgi_headroom.analysis.destinations import DestinationFigures, divide
 from uwsgi_headroom.analysis.littles_law import (
@@ -157,7 +157,7 @@ def compute_figures(known: Known) -> Figures:
     reload_wait = find_reload_wait(workers, window)
     times = compute_percentiles(known.response_times, flow.response_time)
     available = sum_if_all_known([worker.available_threads for worker in workers])
-    load = Load(
+    load = ServerLoad(
         flow=flow,
         balance=compute_balance(window),
         threads=threads,

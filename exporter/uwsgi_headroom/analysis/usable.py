@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.capacity import Headroom, Limit, Load, usable_beside_others
+from uwsgi_headroom.analysis.capacity import Headroom, Limit, ServerLoad, usable_beside_others
 from uwsgi_headroom.analysis.demand import find_longest_wait
 from uwsgi_headroom.analysis.littles_law import judge_waiting, noticed_wait, ratio
 from uwsgi_headroom.analysis.percentiles import RESOLUTION
@@ -65,7 +65,7 @@ class Queue(NamedTuple):
     variation: float = 1.0
 
 
-def compute_usable(load: Load, room: Headroom, wait_factor: float, waits: WaitFigures | None) -> Usable | None:
+def compute_usable(load: ServerLoad, room: Headroom, wait_factor: float, waits: WaitFigures | None) -> Usable | None:
     """The usable headroom; None if the headroom or the response time is not known. wait_factor: see `variation`."""
     flow, limits = load.flow, room.by_limit
     if room.factor is None or not flow.response_time or not flow.throughput:
@@ -101,7 +101,7 @@ def _wait_for_limits(waits: WaitFigures | None, limits: Mapping[Limit, float]) -
     return waiting + ("lock" in limits) * each.get("lock", 0.0)
 
 
-def _of_threads(load: Load, limits: Mapping[Limit, float], wait_factor: float) -> Iterator[Queue]:
+def _of_threads(load: ServerLoad, limits: Mapping[Limit, float], wait_factor: float) -> Iterator[Queue]:
     if "threads" not in limits or not load.flow.response_time:
         return
     if load.threads and not load.by_socket:
@@ -116,7 +116,7 @@ def _of_threads(load: Load, limits: Mapping[Limit, float], wait_factor: float) -
             yield Queue("threads", socket.threads, socket.used, seconds, wait_factor)
 
 
-def _of_resources(load: Load, limits: Mapping[Limit, float], allowed: float) -> Iterator[Queue]:
+def _of_resources(load: ServerLoad, limits: Mapping[Limit, float], allowed: float) -> Iterator[Queue]:
     """Locks, CPUs and interpreters. Of n threads that always compute, each waits for n - 1 at most, and half on
     average."""
     if load.lock and "lock" in limits:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.balance import compute_balance
-from uwsgi_headroom.analysis.capacity import LIMITS, Load, compute_headroom, compute_shares
+from uwsgi_headroom.analysis.capacity import LIMITS, ServerLoad, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.demand import SocketDemand, split_by_socket
 from uwsgi_headroom.analysis.littles_law import STEADY, Flow, compute_flow, ratio, waits_beside_free
 from uwsgi_headroom.analysis.locks import compute_lock
@@ -330,7 +330,7 @@ def _append(to: HistoryDocument, record: Record) -> None:
     put(to.concurrency.observed, rates.observed)
     to.threads.configured.append(window.configured if is_covered else None)
     to.threads.available.append(window.available if is_covered else None)
-    load = Load(
+    load = ServerLoad(
         flow=rates,
         balance=shares,
         threads=window.available,

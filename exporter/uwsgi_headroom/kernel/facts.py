@@ -16,7 +16,7 @@ from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
 from uwsgi_headroom.kernel.setup import MasterIdentity
 from uwsgi_headroom.record import (
     Backlog,
-    Hold,
+    Blocker,
     RoleUse,
     Setup,
     SharedConnection,
@@ -90,7 +90,7 @@ class HostFacts(Struct, frozen=True):
     """How often the kernel has killed a process because memory ran out, as of the last slow reading."""
     waits: Waits | None = None
     """What the request threads wait for at this instant; None if that is switched off."""
-    starts: Mapping[int, Hold] = field(default_factory=dict)
+    starts: Mapping[int, Blocker] = field(default_factory=dict)
     """What the workers wait for that do not accept requests yet, by worker id, as of the last slow reading."""
     roles: tuple[RoleUse, ...] = ()
     """uWSGI's processes that are no workers, by role, as of the last look."""

@@ -57,7 +57,7 @@ _PARTICIPLES = {"cpu": "computing", "sleep": "sleeping", "unknown": "", "other":
 
 def name_activity(state: str, address: str = "", how: str = "") -> str:
     """What a thread does, as the end of a clause: `waiting for 10.0.0.5:5432`; empty if that is not known. how: as in
-    `Hold`."""
+    `Blocker`."""
     if how == "connection":
         return f"connecting to {address or 'a backend'}"
     if how == "file":

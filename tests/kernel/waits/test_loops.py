@@ -11,7 +11,7 @@ from uwsgi_headroom.kernel.waits import descriptors, loops, worker_threads
 from uwsgi_headroom.kernel.waits.memory import Generation
 from uwsgi_headroom.kernel.waits.sampler import WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.waits.system_calls import Blocked
-from uwsgi_headroom.record import Hold, LoopUse, Options, Setup
+from uwsgi_headroom.record import Blocker, LoopUse, Options, Setup
 
 ASYNC = Setup(Options(gevent=20), None, "async", None, None)
 EVENTS: Blocked = (232, (9, 0, 0, 0, 0, 0, 0))  # epoll_wait(2)
@@ -77,7 +77,7 @@ def test_a_loop_that_waits_for_events(watched):
 
 
 @pytest.mark.parametrize(
-    ("call", "hold"), [(SLEEPS, Hold("sleep")), (FLOCK, Hold("lock", "", "file"))], ids=["sleep", "flock"]
+    ("call", "hold"), [(SLEEPS, Blocker("sleep")), (FLOCK, Blocker("lock", "", "file"))], ids=["sleep", "flock"]
 )
 def test_a_call_that_blocks(watched, call, hold):
     """It holds the loop from the first sample on; once it ends, the longest one is remembered for a minute."""
@@ -99,7 +99,7 @@ def test_a_call_that_computes(watched):
     assert watched.look(30, switches=1) == {}
     assert watched.look(30, requests=1) == {}
     assert watched.look(4) == {}
-    assert watched.look(2) == {1: LoopUse(Hold("cpu"), True, pytest.approx(1.2))}
+    assert watched.look(2) == {1: LoopUse(Blocker("cpu"), True, pytest.approx(1.2))}
 
 
 def test_a_loop_without_a_cpu(watched):
@@ -115,7 +115,7 @@ def test_calls_that_compute_and_block(watched):
     for turn in range(20):
         watched.calls[101] = SLEEPS if turn % 4 == 0 else RUNS
         uses = watched.look(switches=1)
-    assert uses == {1: LoopUse(Hold("cpu"), True, pytest.approx(3.8))}
+    assert uses == {1: LoopUse(Blocker("cpu"), True, pytest.approx(3.8))}
 
 
 def test_a_worker_without_requests_is_not_held(watched):
@@ -123,7 +123,7 @@ def test_a_worker_without_requests_is_not_held(watched):
     watched.calls[101] = SLEEPS
     watched.look(5)
     watched.server.busy(0, 5)
-    assert watched.look(2) == {1: LoopUse(Hold("sleep"), False, pytest.approx(0.8))}
+    assert watched.look(2) == {1: LoopUse(Blocker("sleep"), False, pytest.approx(0.8))}
 
 
 def test_a_connection_with_a_timeout(watched, monkeypatch):
@@ -135,7 +135,7 @@ def test_a_connection_with_a_timeout(watched, monkeypatch):
         watched.server.busy(5)
         watched.calls[os.getpid()] = call
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        assert watched.look(3)[1].hold == Hold("backend", address)
+        assert watched.look(3)[1].hold == Blocker("backend", address)
 
 
 def test_many_workers_in_turn(watched, monkeypatch):

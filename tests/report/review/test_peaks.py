@@ -18,7 +18,7 @@ from tests.support import windows
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import Service
 from uwsgi_headroom.analysis.balance import compute_balance
-from uwsgi_headroom.analysis.capacity import CpuShares, Load, compute_headroom
+from uwsgi_headroom.analysis.capacity import CpuShares, ServerLoad, compute_headroom
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.report.quarters import ReviewData, judge, mean_busy
@@ -63,7 +63,7 @@ def test_a_quarter_hour_is_judged_as_check_would():
     balance, flow = compute_balance(window), compute_flow(window)
     cpu = record.window.cpu
     shares = CpuShares(cpu.own_seconds / 900, cpu.idle_seconds / 900, 0.3)
-    expected = compute_headroom(Load(flow=flow, balance=balance, threads=32, cpus=4.0, cpu=shares))
+    expected = compute_headroom(ServerLoad(flow=flow, balance=balance, threads=32, cpus=4.0, cpu=shares))
     assert figures.headroom.first == expected.first == "hottest_interpreter"
     assert figures.headroom.by_limit == pytest.approx(expected.by_limit, rel=1e-3)
     assert figures.balance.hot_ratio == pytest.approx(balance.hot_ratio, rel=1e-3)

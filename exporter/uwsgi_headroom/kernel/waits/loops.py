@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits.schedules import read_schedule
 from uwsgi_headroom.kernel.waits.thread_wait import Decision, Wait, remember
-from uwsgi_headroom.record import Hold, LoopUse
+from uwsgi_headroom.record import Blocker, LoopUse
 from uwsgi_headroom.stats.server import Worker
 
 COMPUTES_SECONDS = 1.0
@@ -46,7 +46,7 @@ class _Loop(Struct):
     blocked: bool = False
     held: bool = False
     longest: tuple[float, float] = (0.0, float("-inf"))
-    holds: Counter[Hold] = field(default_factory=Counter)
+    holds: Counter[Blocker] = field(default_factory=Counter)
 
 
 class Loops:
@@ -87,7 +87,7 @@ class Loops:
             how: Literal["", "connection", "file"] = (
                 "connection" if decision.connecting else "file" if wait.file else ""
             )
-            remember(loop.holds, Hold(decision.state, decision.address, how), _REMEMBERED)
+            remember(loop.holds, Blocker(decision.state, decision.address, how), _REMEMBERED)
 
     def rest(self, active: Collection[int], now: float) -> None:
         """Note that the workers other than these, by PID, serve no request."""

@@ -34,9 +34,9 @@ from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, Se
 from uwsgi_headroom.record import (
     UNKNOWN,
     WORKING,
+    Blocker,
     ConcurrencyKind,
     Destination,
-    Hold,
     LockUse,
     Options,
     Output,
@@ -240,7 +240,7 @@ class WaitSampler:
 
     def look_at_starting(
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], setup: Setup | None
-    ) -> dict[int, Hold]:
+    ) -> dict[int, Blocker]:
         """What the main threads of the workers that do not accept requests yet wait for, by worker id; empty if that is
         switched off or cannot be seen. Never raises."""
         starting = [worker for worker in snapshot.workers if worker.state == "starting" and worker.pid in processes]
@@ -255,11 +255,11 @@ class WaitSampler:
         except HiddenError:
             return {}
         self._learn_peers(master_pid, seen)
-        waits: dict[int, Hold] = {}
+        waits: dict[int, Blocker] = {}
         for each in seen:
             found = self._decisions.decide_mostly(each.wait)
             if found.result != "idle":
-                waits[each.by.worker.worker_id] = Hold(found.state, found.address)
+                waits[each.by.worker.worker_id] = Blocker(found.state, found.address)
         return waits
 
     def _at_rest(self, now: float) -> Waits:
