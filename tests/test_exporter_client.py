@@ -1,11 +1,13 @@
 """URLs of an exporter name its base address, and perhaps a server."""
 
 import asyncio
+import http.server
+import threading
 
 import pytest
 
 from tests.support.bad_servers import answers_http
-from uwsgi_headroom.check.exporter_client import ApiError, find_who_answers, get_document, parse_page
+from uwsgi_headroom.check.exporter_client import ApiError, find_who_answers, get_document, list_names, parse_page
 from uwsgi_headroom.source import Http, parse_address
 
 
@@ -39,6 +41,27 @@ def test_where_the_exporter_is_and_which_server_is_meant(url, base, server):
     assert isinstance(address, Http)
     page = parse_page(address)
     assert (page.base, page.server) == (Http("web1", 9238, base), server)
+
+
+def test_an_exporter_of_an_earlier_version():
+    """It is one, and an answer that it does not give says that it has to be upgraded."""
+
+    class Earlier(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200 if self.path == "/api/v1/openapi.json" else 404)
+            self.end_headers()
+            self.wfile.write(b'{"openapi": "3.1.0"}')
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.HTTPServer(("127.0.0.1", 0), Earlier) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = Http(*server.server_address)
+        assert asyncio.run(find_who_answers(url)) == "exporter"
+        with pytest.raises(ApiError, match="one of an earlier version, to be upgraded"):
+            asyncio.run(list_names(url))
+        server.shutdown()
 
 
 def test_an_answer_that_is_nested_deeply_is_no_exporters():

@@ -203,7 +203,8 @@ async def _read_server(base: Http, name: str, seconds: float | None) -> ServerDo
             return await get_document(base, f"{path}?window={wanted:g}", ServerDocument)
     except ApiError as error:
         if error.reason == "http" and not error.is_access:  # the exporter answered a moment ago: the server is missing
-            return describe_unread(name, base, "not_found", f"The exporter at {base} has no server {name}.")
+            missing = f"The exporter at {base} has no server {name}, or is of an earlier version."
+            return describe_unread(name, base, "not_found", missing)
         return describe_unread(name, base, error.reason, f"{error}.")
     return document
 

@@ -30,7 +30,7 @@ PROBE_SECONDS = 3.0
 _WHY = {
     "refused": "nothing listens there",
     "timeout": "no answer in time",
-    "http": "not an exporter, or an exporter without this server",
+    "http": "not an exporter, an exporter without this server, or one of an earlier version, to be upgraded",
 }
 _PAGE = re.compile(
     r"(?P<base>.*?)(?:/api/v2/servers/(?P<document>.+?)(?:/(?:history|findings|journal|events|what-if|compare))?"
@@ -106,18 +106,25 @@ async def list_names(url: Http) -> list[str]:
 
 
 async def find_who_answers(url: Http) -> Answer:
-    """Find out who answers at a URL.
+    """Find out who answers at a URL; an exporter of an earlier version is one, whose documents cannot be read.
 
     The probe reads a uWSGI stats server once: with stats-http it answers every path, without it every client.
     """
-    try:
-        msgspec.json.decode((await _read(url, "/api/v2/openapi.json", PROBE_SECONDS)).body, type=_Description)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    for version in ("v2", "v1"):
+        try:
+            answer = await _read(url, f"/api/{version}/openapi.json", PROBE_SECONDS)
+            msgspec.json.decode(answer.body, type=_Description)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return "other"
+        except AccessError:
+            break  # or another server with a login or TLS, but no stats server: reading it says what is missing
+        except SourceError as error:
+            if error.reason != "http":
+                return _SILENCE.get(error.reason, "other")
+        else:
+            break
+    else:
         return "other"
-    except AccessError:
-        return "exporter"  # or another server with a login or TLS, but no stats server: reading it says what is missing
-    except SourceError as error:
-        return _SILENCE.get(error.reason, "other")
     return "exporter"
 
 

@@ -29,7 +29,7 @@ class Server(socketserver.ThreadingTCPServer):
 Server(("127.0.0.1", 7000), Answer).serve_forever()
 PY
 chmod +x /usr/local/bin/backend
-backend &
+systemd-run --quiet --unit=backend /usr/local/bin/backend
 head -c 40000 /dev/zero >/tmp/body
 
 app shop "http-socket = 127.0.0.1:8000" "stats = /run/shop/stats" "enable-threads = true"
@@ -42,7 +42,7 @@ while read -r path state least; do
         while :; do curl -s -o /dev/null $upload "127.0.0.1:8000$path" || sleep 0.2; done &
     done
     expect "$path: at least $least % of the busy threads are in $state" 120 "[ \$(part '$state') -ge $least ]"
-    kill $(jobs -p | tail -n +2)
+    stop_load
     sleep 12
 done <<ROWS
 /sleep?2000 sleep 80
@@ -56,4 +56,4 @@ done <<ROWS
 ROWS
 expect "lines of code of the threads that sleep" 180 \
     "curl -s '127.0.0.1:8000/sleep?20000' & uwsgi-headroom check --code --all --seconds 10 /run/shop/stats | grep -q 'app.py'"
-kill $(jobs -p)
+stop_load
