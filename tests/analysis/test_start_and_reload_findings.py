@@ -8,7 +8,7 @@ from tests.analysis.judging import AT, by_code, figures_of, judge, said, severit
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, causes, collect_findings, first_act
-from uwsgi_headroom.record import Ending, Hold, Options, ServerRecord, Setup, WorkerRecord
+from uwsgi_headroom.record import Ending, Blocker, Options, ServerRecord, Setup, WorkerRecord
 
 COMPLETE = judging.setup(complete=True)
 
@@ -23,7 +23,7 @@ def findings(record: ServerRecord, up: tuple[float, ...], queued: float = 0.0) -
     return judge(window(20, *rows, app=20 * queued), record)
 
 
-def starting(worker_id: int, seconds: float, wait: Hold | None = None) -> WorkerRecord:
+def starting(worker_id: int, seconds: float, wait: Blocker | None = None) -> WorkerRecord:
     return WorkerRecord(worker_id, "down", 2, pid=4000 + worker_id, starting=seconds, start_wait=wait)
 
 
@@ -39,11 +39,11 @@ def gone(worker_id: int) -> WorkerRecord:
 @pytest.mark.parametrize(
     ("wait", "what"),
     [
-        (Hold("backend", "10.0.0.5:5432"), ", waiting for 10.0.0.5:5432"),
-        (Hold("lock"), ", waiting for a lock"),
-        (Hold("unknown"), ""),
+        (Blocker("backend", "10.0.0.5:5432"), ", waiting for 10.0.0.5:5432"),
+        (Blocker("lock"), ", waiting for a lock"),
+        (Blocker("unknown"), ""),
         (None, ""),
-        (Hold("cpu"), ", computing"),
+        (Blocker("cpu"), ", computing"),
     ],
 )
 def test_what_a_hanging_start_waits_for(wait, what):
@@ -181,7 +181,7 @@ def test_how_a_worker_shows_that_it_ends(kind, threads, busy, age, served, optio
     assert record.workers[1].available_threads == (0 if is_ending else 4)
 
 
-@pytest.mark.parametrize("wait", [Hold("lock"), Hold("backend", "10.0.0.5:5432")])
+@pytest.mark.parametrize("wait", [Blocker("lock"), Blocker("backend", "10.0.0.5:5432")])
 def test_a_deploy_that_hangs_is_rolled_back(wait):
     """uWSGI was reloaded. No reload and no SIGTERM ends a worker that is importing; the act has what does."""
     hanging = [replace(starting(number, 12.0, wait), local_pid=5000 + number) for number in (1, 2)]

@@ -30,10 +30,10 @@ def test_charts_go_on_after_a_restart(tmp_path):
 
             wait_until(lambda: document("")["kept_history"]["since"], what="the reach of the file")
             whole = document("")
-            validate(whole, "Server")
+            validate(whole, "ServerDocument")
             assert whole["kept_history"] == {"since": (int(now) // 60 - 2880) * 60, "problem": None}
             hour, day = document("/history?seconds=3600"), document("/history?seconds=86400&points=288")
-            validate(day, "History")
+            validate(day, "HistoryDocument")
             assert hour["step"] == 60
             assert 55 <= len(hour["time"]) <= 60
             assert day["step"] == 300

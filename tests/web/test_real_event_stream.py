@@ -57,9 +57,9 @@ def test_a_server_that_goes_down_and_comes_back():
     assert down["flow"]
     assert str(down["verdict"]).startswith("Down: ")
     for received in (up, silent, again, down):
-        validate(received, "Server")
+        validate(received, "ServerDocument")
     validate(listed, "Servers")
-    validate(history, "History")
+    validate(history, "HistoryDocument")
     assert history["time"]
 
 

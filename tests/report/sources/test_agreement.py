@@ -83,7 +83,7 @@ def figures_of(record: Record) -> dict[str, float]:
         names = ("requests", "running_time", "busy_seconds", "cpu_seconds", "up_seconds", "interpreter_lock_seconds")
         found |= {f"worker {worker.worker_id} {name}": getattr(worker, name) for name in names}
     percentiles = compute_percentiles(record.response_times).percentiles
-    found |= {f"percentile {share:g}": 100 * each.seconds for share, each in percentiles.items() if each.seconds}
+    found |= {f"percentile {each.share:g}": 100 * each.seconds for each in percentiles if each.seconds}
     levels = record.levels
     return found | {"cpus": levels.cpus, "memory": levels.memory_per_worker, "available": levels.memory_available}
 
