@@ -8,7 +8,7 @@ from tests.analysis.judging import AT, by_code, figures_of, judge, said, severit
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, causes, collect_findings, first_act
-from uwsgi_headroom.record import Ending, Blocker, Options, ServerRecord, Setup, WorkerRecord
+from uwsgi_headroom.record import Blocker, Ending, Options, ServerRecord, Setup, WorkerRecord
 
 COMPLETE = judging.setup(complete=True)
 

@@ -2,9 +2,9 @@
 
 import json
 import os
-import time
 import socket
 import subprocess
+import time
 
 import psutil
 import pytest
