@@ -25,6 +25,7 @@ from tools.environments import ROOT
 from tools.scenarios.rows import ROWS
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings import RUNBOOKS, SEVERITIES, Severity
+from uwsgi_headroom.analysis.findings.kind import PAGE_AFTER
 from uwsgi_headroom.analysis.findings.kind import Kind as FindingKind
 from uwsgi_headroom.analysis.settings import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
@@ -381,7 +382,9 @@ def findings_page() -> Iterator[str]:
         found = [(row, severity) for row in group for severity in row.severities]
         titles: dict[str, dict[str, None]] = {}
         for row, severity in found:
-            titles.setdefault(show(row.title, severity), {})[severity.upper()] = None
+            is_page = severity == "critical" and row.page_after != PAGE_AFTER
+            words = f"{severity.upper()} (a page after {row.page_after:g} s)" if is_page else severity.upper()
+            titles.setdefault(show(row.title, severity), {})[words] = None
         meanings = dict.fromkeys(show(row.meaning, severity) for row, severity in found)
         acts = dict.fromkeys(show(f"{row.act} {row.then}", each) for row, each in found if show(row.act, each))
         yield from (f"### {code}", "")

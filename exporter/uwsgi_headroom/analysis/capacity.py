@@ -7,7 +7,8 @@ Queueing Network Models", Computing Surveys 10 (3), 1978; E. D. Lazowska et al.,
 
 There are five limits: the hottest worker's interpreter at the present shares (beyond it, latency degrades), all
 interpreters (beyond them, throughput does not grow), the threads, the CPUs, and a lock of the application, if one was
-seen and is used enough to know its limit (`locks`). The smallest factor of the last four is the hard ceiling. If
+seen and is used enough to know its limit (`locks`); and `other`, where a finding names what else limits. The smallest
+factor of the last four of the five is the hard ceiling. If
 several limits are reached, the CPUs come first and the threads last: threads are busy because they wait for a lock or
 an interpreter, and interpreters because they wait for a CPU.
 
