@@ -28,6 +28,8 @@ from uwsgi_headroom.source import Http, parse_address
         ("http://web1:9238/headroom/", "/headroom", None),
         ("http://web1:9238/headroom/servers/shop", "/headroom", "shop"),
         ("http://web1:9238/servers/servers/shop", "/", "servers/shop"),
+        ("http://web1:9238/api/headroom/servers/shop", "/api/headroom", "shop"),
+        ("http://web1:9238/metrics/servers/shop", "/metrics", "shop"),
         ("http://web1:9238/servers/shop/", "/", "shop"),
         ("http://web1:9238/api/v2/servers/shop/history?seconds=60", "/", "shop"),
         ("http://web1:9238/servers/shop/history", "/", "shop/history"),

@@ -47,9 +47,9 @@ def find_outside_holder(server: ServerRecord) -> int | None:
     """The PID of the process that holds the lock for which requests wait, if it is known to be no worker."""
     if server.sample.uwsgi_lock_holder:
         return server.sample.uwsgi_lock_holder.pid
-    pids = {None, *[worker.local_pid for worker in server.workers if worker.pid]}
+    pids = {worker.local_pid for worker in server.workers if worker.pid}
     holder = server.sample.file_lock_holder
-    return holder if holder not in pids else None
+    return None if holder in pids or None in pids else holder
 
 
 def print_pids(figures: Figures, workers: Sequence[int]) -> str:

@@ -32,11 +32,12 @@ _WHY = {
     "timeout": "no answer in time",
     "http": "not an exporter, an exporter without this server, or one of an earlier version, to be upgraded",
 }
-_PAGE = re.compile(
+_SERVER = re.compile(
     r"(?P<base>.*?)(?:/api/v2/servers/(?P<document>.+?)(?:/(?:history|findings|journal|events|what-if|compare))?"
-    r"|/servers/(?P<page>.+?)|/(?:metrics|servers|runbooks|static|api|-)(?:/.*)?)?/?",
+    r"|/servers/(?P<page>.+?))/?",
     re.DOTALL,
 )
+_OTHER = re.compile(r"(?P<base>.*?)(?:/(?:metrics|servers|runbooks|static|api|-)(?:/.*)?)?/?", re.DOTALL)
 
 Answer = Literal["exporter", "other", "silent", "nobody"]
 """The result of a probe. silent: something listens but does not answer; nobody: nothing listens."""
@@ -69,10 +70,12 @@ def parse_page(url: Http) -> ExporterPage:
 
     The exporter may be served below a path by a proxy.
     """
-    match = _PAGE.fullmatch(re.split("[?#]", url.target)[0])
+    path = re.split("[?#]", url.target)[0]
+    if match := _SERVER.fullmatch(path):
+        return ExporterPage(replace(url, target=match["base"] or "/"), unquote(match["document"] or match["page"]))
+    match = _OTHER.fullmatch(path)
     assert match
-    name = match["document"] or match["page"]
-    return ExporterPage(replace(url, target=match["base"] or "/"), name and unquote(name))
+    return ExporterPage(replace(url, target=match["base"] or "/"), None)
 
 
 def find_page(address: Address | None, access: HttpAccess | None) -> ExporterPage | None:

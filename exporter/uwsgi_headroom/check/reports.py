@@ -38,6 +38,7 @@ from uwsgi_headroom.documents.sentences import (
 )
 from uwsgi_headroom.documents.waits import Code, CodeLine
 from uwsgi_headroom.documents.what_if import WhatIf
+from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.words.formats import amount, byte_size, counted, factor, fit_duration, percent, rate
 from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
@@ -220,7 +221,7 @@ def _code(code: Code) -> Iterator[str]:
 def write_code_lines(lines: Sequence[CodeLine], width: int, text: str = "") -> Iterator[str]:
     """Write those lines of code that contain a text, each with its time of a request and its share of busy threads."""
     for line in lines:
-        time = fill("[time? {time}]", {"time": line.per_request and fit_duration(line.per_request, 8)})
+        time = fill("[time? {time}]", {"time": given(line.per_request, lambda seconds: fit_duration(seconds, 8))})
         what = describe_code_line(line)
         if text.casefold() in what.casefold():
             yield from wrap(what, width, f"  {time:>8} {percent(line.share):>6}  ", " " * CODE_AT)
@@ -395,10 +396,10 @@ def _list_figures(server: ServerDocument, thresholds: Thresholds) -> Iterator[Pe
     elif server.router:
         yield Performance("active_sessions", server.router.active_sessions)
     else:
-        headroom, *times, p95, p99 = (_judged_figure(server, figure, thresholds) for figure in LIMITED)
+        headroom, wait, time, p95, p99 = (_judged_figure(server, figure, thresholds) for figure in LIMITED)
         yield headroom
         yield Performance("throughput", find_field(server, "flow.throughput"))
-        yield from times
+        yield from (time, wait)
         yield Performance(
             "concurrency", find_field(server, "flow.observed"), most=find_field(server, "threads.available")
         )

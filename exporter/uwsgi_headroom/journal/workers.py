@@ -57,7 +57,7 @@ _ENDS: Mapping[Cause, tuple[str, str]] = {
     ),
     "unknown": (
         "ended",
-        "It [lived? lived for {age:duration}][not lived? had just started][count? and served {served:request}]"
+        "It [lived? lived for {age:duration}][not lived? had just started][count?  and served {served:request}]"
         "[size? , and held {size:bytes} of memory].",
     ),
 }

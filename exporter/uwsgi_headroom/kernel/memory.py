@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -71,24 +71,29 @@ def read_pressure(pid: int, *, root: Path = ROOT) -> MemoryPressure | None:
 
 
 _FILES = {
-    True: (("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"), "memory.oom_control"),
-    False: (("memory.max", "memory.current", "inactive_file"), "memory.events"),
+    True: ((("memory.limit_in_bytes",), "memory.usage_in_bytes", "total_inactive_file"), "memory.oom_control"),
+    False: ((("memory.max", "memory.high"), "memory.current", "inactive_file"), "memory.events"),
 }
-"""The files of a cgroup with its limit and its usage, the field of the inactive file cache, and the file that counts
-OOM kills. By whether the version is 1."""
+"""The files of a cgroup with its limits (above `memory.high`, processes wait until the kernel has taken pages), its
+usage, the field of the inactive file cache, and the file that counts OOM kills. By whether the version is 1."""
 
 
-def _unused(folder: str, limit_file: str, usage_file: str, cache_field: str) -> float:
+def _unused(folder: str, limit_files: Sequence[str], usage_file: str, cache_field: str) -> float:
     """The bytes that one cgroup has left; infinite if it has no limit."""
-    try:
-        limit = procfs.read_text(folder, limit_file).strip()
-    except FileNotFoundError:  # the root cgroup, or the memory controller is not enabled at this level
-        return math.inf
-    if limit == "max" or int(limit) >= UNLIMITED:
-        return math.inf
+    limit = min(_read_limit(folder, name) for name in limit_files)
+    if limit == math.inf:
+        return limit
     used = int(procfs.read_text(folder, usage_file)) - _read_field(folder, "memory.stat", cache_field)
     # The two files are not read at the same instant, so cache may exceed usage; and usage may exceed a limit set later.
-    return max(0, int(limit) - max(0, used))
+    return max(0, limit - max(0, used))
+
+
+def _read_limit(folder: str, name: str) -> float:
+    try:
+        limit = float(procfs.read_text(folder, name).replace("max", "inf"))
+    except FileNotFoundError:  # the root cgroup, or the memory controller is not enabled at this level
+        return math.inf
+    return limit if limit < UNLIMITED else math.inf
 
 
 def _read_field(folder: Path | str, name: str, field: str) -> int:

@@ -6,6 +6,7 @@ Servers that `/probe` asks for are in `probed`, and what the globs match in `glo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -139,6 +140,7 @@ class Fleet:
         logs = asyncio.create_task(self.read_logs(), name="read logs")
         restore = functools.partial(restore_deploys, self.watches, self.clock)
         restoring = asyncio.create_task(supervise("restore", restore, self.restarts), name="restore deploys")
+        expanding = asyncio.create_task(supervise("globs", self._expand_globs, self.restarts), name="expand globs")
         if not self._paused:  # a new socket would be read at once
             self.refresh()
         try:
@@ -157,18 +159,22 @@ class Fleet:
                     tasks.pop(forgotten).cancel()
                 self._places.keep({watch.reader for watch in watches})
                 self._progress.end_turn(self.watches())
-                try:
+                with contextlib.suppress(asyncio.TimeoutError):
                     await within(GLOB_SECONDS, self._changed.wait())
-                except asyncio.TimeoutError:
-                    matches = await asyncio.to_thread(self._globbed.expand)  # a directory may be large, or slow
-                    if not self._paused and not self._changed.is_set():
-                        self._globbed.take(matches)
                 self._changed.clear()
         finally:
-            logs.cancel()
-            restoring.cancel()
-            for task in tasks.values():
+            for task in (logs, restoring, expanding, *tasks.values()):
                 task.cancel()
+
+    async def _expand_globs(self) -> NoReturn:
+        """Expand the globs every GLOB_SECONDS. A directory may be large or slow, or hang: nothing waits for it."""
+        while True:
+            await asyncio.sleep(GLOB_SECONDS)
+            settings = self.settings
+            matches = await asyncio.to_thread(self._globbed.expand)
+            if not self._paused and self.settings is settings:  # else these are matches of other globs
+                self._globbed.take(matches)
+                self._changed.set()
 
     def _try_left_out(self) -> None:
         """Begin to try the sockets that have no place, unless that is under way."""

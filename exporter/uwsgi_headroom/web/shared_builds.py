@@ -304,12 +304,19 @@ class EventStreams:
         """The events of a stream, in parts, so that no listener needs a copy of a document."""
         yield b"retry: %d\n\n" % (1000 * RETRY_SECONDS)
         while not self._is_closed:
-            with contextlib.suppress(RefusedError):
+            try:
                 document = await self._wait(make())
-                if document is None:
-                    return
-                for part in (b"data: ", document, b"\n\n"):
-                    yield part
+            except RefusedError:
+                document = b""
+            except Exception:  # noqa: BLE001 - an internal error about one server must end only its own streams
+                _log.error("internal error", exc_info=True)
+                return
+            if document is None:
+                return
+            for part in (b"data: ", document, b"\n\n") if document else ():
+                yield part
+            if self._is_closed:  # while the listener took it
+                return
             await self._wait(asyncio.sleep(pause_seconds(key, asyncio.get_running_loop().time()), None))
 
     async def _wait(self, work: Awaitable[bytes | None]) -> bytes | None:

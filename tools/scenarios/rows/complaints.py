@@ -229,7 +229,7 @@ ROWS = (
         Expected(
             "critical",
             ("sleeps_again",),
-            words=("sleep again and again", "sqlite", "more threads help only event streams"),
+            words=("sleep again and again", "sqlite", "help only event streams"),
             not_words=NO_MORE,
             limits=("other",),
         ),

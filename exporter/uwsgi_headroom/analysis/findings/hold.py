@@ -54,7 +54,8 @@ class Held(Struct, frozen=True):
         just seen. A burst of seconds stays in the window for a minute, and is no page after it."""
         since = {**self.harms, self.named.code: self.critical}
         after = {**find_paging(self.finding), self.named.code: self.named.kind.page_after}
-        over = {each.code for each in (now, *now.harms) if each.is_over}
+        every = (now, *now.harms)
+        over = {each.code for each in every if each.is_over} - {each.code for each in every if not each.is_over}
         is_old = any(self.seen - since[code] >= after[code] for code in (since.keys() & after.keys()) - over)
         return self.named.severity == "critical" and is_old
 

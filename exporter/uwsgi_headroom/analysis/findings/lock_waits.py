@@ -76,8 +76,8 @@ LOCK_OF_ALL = replace(
     "[ended? Run `lsof FILE` for the locked file: it lists the workers, and the program that keeps the lock.]"
     "[any? Run `for pid in {any}; do py-spy dump --pid $pid; done` to find the thread that holds the lock.]",
     then="[ended? End this program with `kill -9`: the process that took the lock has ended, but the program inherited "
-    "the open file. Then start programs with `close_fds`.][not ended? Change the code so that it holds the lock for less "
-    "time: for example, only to store what it has computed. More threads or processes would also wait.]",
+    "the open file. Then start programs with `close_fds`.][not ended? Change the code so that it holds the lock for "
+    "less time: for example, only to store what it has computed. More threads or processes would also wait.]",
     clause="[warning? the threads of all processes wait for one lock of the application][warning, file? , on a file]"
     "[warning, lock? , which a mule holds]",
 )

@@ -295,7 +295,8 @@ def find_low_headroom(figures: Figures) -> Iterator[Finding]:
 
 def _find_pressure(figures: Figures, memory: Memory, pressure: MemoryPressure) -> Iterator[Finding]:
     """The finding about processes that wait for memory. Those of the whole host may be of other programs."""
-    own, stands, cgroup = pressure.of == "cgroup", pressure.full >= STANDS_STILL, memory.limited_by == "cgroup"
+    own, stands = pressure.of == "cgroup", pressure.full >= STANDS_STILL
+    cgroup = own and memory.limited_by == "cgroup"
     facts = {"own": own, "some": pressure.some, "full": pressure.full, "available": memory.available, "cgroup": cgroup}
     if own and stands:
         yield MEMORY_STALLS.found(figures, facts, worse=shows_a_limit(figures.flow))

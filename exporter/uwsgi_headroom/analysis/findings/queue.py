@@ -180,8 +180,8 @@ def advise_longer_queue(figures: Figures) -> str:
 
 def _longer_queue(figures: Figures, backlog: Backlog) -> str:
     most, limit = figures.server.setup.somaxconn, backlog.limit or 0
-    lower = min(limit, most or limit)
-    is_lower = limit < (most or 0)
+    lower = limit if most is None else min(limit, most)
+    is_lower = most is not None and limit < most
     facts: Facts = {"listen": is_lower and limit, "somaxconn": most, "lower": not is_lower and lower}
     return fill(LONGER_QUEUE, facts | {"too_long": wait_too_long(figures)})
 
