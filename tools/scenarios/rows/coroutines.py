@@ -181,7 +181,7 @@ ROWS = (
         Expected(
             "critical",
             ("saturation",),
-            words=("If requests sleep because of a rate limit",),
+            words=("if requests sleep because of a rate limit",),
             not_words=("serves at least",),
         ),
         (Load(clients=16, path="/limited"),),
@@ -195,7 +195,7 @@ ROWS = (
         Expected(
             "warning",
             ("application_lock",),
-            words=("all processes", "More threads or processes would also wait"),
+            words=("all processes", "more threads or processes would also wait"),
             not_words=(*NO_MORE, "processes` help"),
             limits=("lock",),
         ),
