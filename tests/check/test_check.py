@@ -255,10 +255,7 @@ def test_an_exporter_answers_from_its_memory():
         assert "--read-locks: an exporter reads by its own setting" in ran.stderr
         ran = run("check", f"http://127.0.0.1:{web.port}/servers/other")
         assert ran.returncode == 3
-        assert (
-            f"The exporter at http://127.0.0.1:{web.port} has no server other, or is of an earlier version."
-            in ran.stdout
-        )
+        assert f"The exporter at http://127.0.0.1:{web.port} has no server other, or is of an" in ran.stdout
 
 
 def test_a_threshold_decides():
