@@ -30,6 +30,8 @@ class RunDelays:
         """The part of a thread's runnable time, since this was last asked, in which it waited for a CPU; 0 if the
         kernel does not count it."""
         ran, waited, _ = read_schedule(pid, thread)
+        if not ran and not waited:
+            return 0.0
         ran_before, waited_before = self._last.get((pid, thread), (0, 0))
         if len(self._last) > _MOST_KNOWN:
             self._last.clear()

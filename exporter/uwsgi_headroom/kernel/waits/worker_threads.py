@@ -158,7 +158,7 @@ class WorkerThreads:
 
     def _read_memory(self, pid: int) -> MemoryMap | None:
         try:
-            generation = read_generation(pid)
+            generation = _read_generation(pid)
             memory = self._maps.get(generation)
             if memory is None and self._clock() >= self._not_before:
                 memory = self._asks.ask(read_memory_map, pid)
@@ -172,9 +172,9 @@ class WorkerThreads:
             raise HiddenError(str(error)) from None
         except (FileNotFoundError, ProcessLookupError):
             return _NOTHING_KNOWN  # the worker has just ended
-        except (PermissionError, ValueError):  # or the kernel hides the addresses of the program
+        except PermissionError:
             raise no_right() from None
-        except OSError:
+        except (OSError, ValueError):
             raise HiddenError(_HIDDEN) from None
         return memory
 
@@ -317,6 +317,14 @@ class WorkerThreads:
         for key in ended:
             del self._known[key]
         return [pid for pid, _ in ended]
+
+
+def _read_generation(pid: int) -> Generation:
+    """Raises OSError; PermissionError also if the kernel hides the addresses of the program."""
+    try:
+        return read_generation(pid)
+    except ValueError:
+        raise PermissionError from None
 
 
 def no_right() -> HiddenError:
