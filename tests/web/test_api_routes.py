@@ -178,7 +178,8 @@ def test_a_path_that_no_string_can_hold():
 
 
 def test_the_version_before_has_ended(port):
-    """Its paths answer 410 with one sentence that names the present version."""
-    for path in ("servers", "servers/shop/history", "openapi.json"):
+    """Its paths answer 410 with one sentence that names the present version; but the list of servers is still there."""
+    assert get(port, "/api/v1/servers")[2] == get(port, "/api/v2/servers")[2]
+    for path in ("servers/shop/history", "servers/shop", "openapi.json"):
         code, _, body = get(port, f"/api/v1/{path}")
         assert (code, b"/api/v2/openapi.json describes the present one" in body) == (410, True)

@@ -62,6 +62,7 @@ def routes(fleet: Fleet, streams: EventStreams, builds: SharedBuilds) -> list[Ro
         "/api/v2/events": api.events,
         "/api/v2/openapi.json": api.description,
         "/api/v2/{rest:anything}": api.nothing,
+        "/api/v1/servers": api.servers,  # what scripts ask to see whether it works; the same in both versions
         "/api/v1/{rest:anything}": api.ended,
     }
     return [Route(path, endpoint) for path, endpoint in endpoints.items()]
