@@ -124,7 +124,7 @@ def test_requests_that_sleep_spend_their_time_asleep():
         assert (len(reasons), lines) == (1, [])
     else:
         assert document.waits.states[0].state == "sleep"
-        assert re.fullmatch(r"  time +\d+ ms sleep(, .*)? per request", lines[0])
+        assert re.match(r"  time +\d+ ms sleep(,| per request$)", lines[0])  # which goes on below if it has many parts
 
 
 def test_every_thread_busy_is_critical():
