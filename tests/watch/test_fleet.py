@@ -15,11 +15,12 @@ from tests.support.clock import MovableClock
 from tests.watch.sampling import sampling, until
 from uwsgi_headroom.config.servers import make_server, parse_server_argument
 from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.metrics.exporter import EXPORTER
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch import fleet as module
 from uwsgi_headroom.watch import tasks
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.globbed import GLOB_SECONDS, GONE_SECONDS
+from uwsgi_headroom.watch.globbed import GLOB_SECONDS, GONE_SECONDS, GlobbedServers
 from uwsgi_headroom.watch.observation import Observation
 
 
@@ -86,15 +87,20 @@ def test_a_refresh_finds_new_sockets(tmp_path):
 
 
 async def test_sampling_finds_new_sockets(tmp_path, monkeypatch):
-    """While the fleet samples, a new socket becomes a server without further calls."""
+    """While the fleet samples, a new socket becomes a server without a call, also after a fault, which is counted."""
     monkeypatch.setattr(module, "GLOB_SECONDS", 0.01)
+    monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
     fleet = globbing(f"{tmp_path}/*.stats")
     async with sampling(fleet):
         await asyncio.sleep(0)  # the first refresh is done
         assert fleet.watches() == []
+        with monkeypatch.context() as faulty:
+            faulty.setattr(GlobbedServers, "expand", lambda _: 1 / 0)
+            await until(lambda: fleet.restarts["globs"])
         with listening(tmp_path / "shop.stats"):
             await until(fleet.watches)
             assert [watch.name for watch in fleet.watches()] == ["shop"]
+    assert EXPORTER["uwsgi_exporter_restarted_tasks_total{task}"][1](fleet.health)["globs"] == fleet.restarts["globs"]
 
 
 async def test_a_paused_fleet_finds_no_socket(tmp_path, monkeypatch):
@@ -263,14 +269,8 @@ async def test_sampling_that_fails_begins_again(monkeypatch):
     with bad_servers.answers("unix", document("minified")) as address:
         fleet = Fleet([make_server(address, name="shop"), make_server(address, name="api")])
         shop = fleet.watches()[0]
-        pause, faults = shop.pace.pause, [ZeroDivisionError(), ZeroDivisionError()]
-
-        def fails_twice(outcome: Reading | ReadError) -> float:
-            if faults:
-                raise faults.pop()
-            return pause(outcome)
-
-        monkeypatch.setattr(shop.pace, "pause", fails_twice)
+        pause, ends = shop.pace.pause, fleet.restarts
+        monkeypatch.setattr(shop.pace, "pause", lambda outcome: pause(outcome) if ends["sample"] >= 2 else 1 / 0)
         async with sampling(fleet):
             await until(lambda: all(watch.integrals.totals.samples >= 4 for watch in fleet.watches()))
             assert fleet.health.restarts == {"sample": 2}

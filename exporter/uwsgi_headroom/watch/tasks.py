@@ -11,15 +11,16 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NoReturn
+from typing import Literal, NoReturn, get_args
 
 from msgspec import Struct
 
 from uwsgi_headroom.watch.pace import JITTER, RETRY_SECONDS
 from uwsgi_headroom.watch.watch import Watch
 
-TASKS = ("fleet", "sample")
-"""The supervised tasks: looking after all servers, and sampling one server."""
+Task = Literal["fleet", "globs", "log", "restore", "sample"]
+"""The supervised tasks. `restore` judges earlier deploys."""
+TASKS: tuple[Task, ...] = get_args(Task)
 
 RESTART_SECONDS = (1.0, 60.0)
 """First and longest pause. The pause starts again from the first after a task that ran for longer than the longest."""
@@ -27,11 +28,10 @@ RESTART_SECONDS = (1.0, 60.0)
 _log = logging.getLogger(__name__)
 
 
-async def supervise(name: str, work: Callable[[], Awaitable[None]], restarts: Counter[str]) -> NoReturn:
+async def supervise(name: Task, work: Callable[[], Awaitable[None]], restarts: Counter[str]) -> NoReturn:
     """Run a task, and again whenever it ends, until cancelled. `restarts` counts its ends under `name`."""
     loop = asyncio.get_running_loop()
-    first, longest = RESTART_SECONDS
-    pause = first
+    pause, longest = RESTART_SECONDS
     while True:
         began = loop.time()
         problem: Exception | None = None
@@ -42,7 +42,7 @@ async def supervise(name: str, work: Callable[[], Awaitable[None]], restarts: Co
         restarts[name] += 1
         _log.error("background task ended; restarting", extra={"fields": {"task": name}}, exc_info=problem)
         if loop.time() - began > longest:
-            pause = first
+            pause, _ = RESTART_SECONDS
         await asyncio.sleep(pause)
         pause = min(longest, 2 * pause)
 
