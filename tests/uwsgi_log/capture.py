@@ -113,7 +113,7 @@ def _known_lines(text):
 
 def provoke(folder):
     """The logs of uWSGIs to which all of this happens."""
-    app, broken, touched = folder / "shop.py", folder / "broken.py", folder / "touched"
+    app, broken, touched, ini = (folder / name for name in ("shop.py", "broken.py", "touched", "uwsgi.ini"))
     app.write_text(APP)
     broken.write_text("import os\nimport missing_module\n")
     touched.touch()
@@ -142,7 +142,6 @@ def provoke(folder):
     http = ("--http-socket", "127.0.0.1:0")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         yield _run("--http-socket", f"127.0.0.1:{taken.getsockname()[1]}", *serve)
-    ini = folder / "uwsgi.ini"
     ini.write_text("[uwsgi]\nprocceses = 2\n")
     yield _run(*http, *serve, "--listen", "1000000")
     yield _run(*http, "--strict", "--ini", str(ini))
@@ -168,6 +167,7 @@ def _refuse(server):
         client.sendall(b"GET /large HTTP/1.0\r\n\r\n")
         client.recv(10)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    _await(server.log, "write_error")  # before its worker is ended
     get(server, "/cache")
     _await(server.log, "cache_full")
 
