@@ -1,4 +1,4 @@
-"""Runs the exporter beside all hostile servers, and a control exporter beside none, and collects the results."""
+"""Runs the exporter beside all hostile servers, and collects the results."""
 
 import contextlib
 import math
@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from tests.support.bad_servers import counted_server
-from tests.support.exporter import configured_exporter, exporter
+from tests.support.exporter import configured_exporter
 from tests.support.hostile.cases import CASES
 from tests.support.hostile.process import hostile_servers
 from tests.support.kernel_counts import peak_resident_bytes
@@ -29,21 +29,17 @@ GOOD = "good"
 SCRAPES = 3
 """The least number of scrapes. Prometheus' parser takes a second for each."""
 
-CONTROL_READS = 40
-"""Reads of the control exporter for which sampling is compared: about eight seconds."""
-
 SETTLED_SECONDS = 60.0
 """Seconds after which every server has shown its state, even on a busy machine: retries are five seconds apart."""
 
 
 class Run(Struct, frozen=True):
-    """sampling: reads of the good server, as a part of those of the control exporter; descriptors: those open at the
-    end; resident_bytes: the peak; log: its lines; status: that of its process after SIGTERM; left_over: whether another
-    process of its group outlives it."""
+    """reads: of the good server, in `seconds`; descriptors: those open at the end; resident_bytes: the peak; log: its
+    lines; status: that of its process after SIGTERM; left_over: whether another process of its group outlives it."""
 
     scrapes: Sequence[Series]
     openmetrics: Series
-    sampling: float
+    reads: int
     descriptors: int
     resident_bytes: int
     seconds: float
@@ -53,24 +49,20 @@ class Run(Struct, frozen=True):
 
 
 def run_beside_all():
-    """Runs both exporters until every case has shown its state and sampling has been compared."""
-    began = time.monotonic()
+    """Runs the exporter until every case has shown its state."""
     with contextlib.ExitStack() as stack:
         hostile = stack.enter_context(hostile_servers())
-        ours, control = (stack.enter_context(counted_server()) for _ in range(2))
-        stack.enter_context(exporter("--stats", f"{GOOD}={control.address}"))
-        running = stack.enter_context(configured_exporter([{"name": GOOD, "stats": ours.address}, *hostile]))
-        wait_until(lambda: control.reads and ours.reads, what="the first reads")
-        before = len(ours.reads), len(control.reads)
+        good = stack.enter_context(counted_server())
+        running = stack.enter_context(configured_exporter([{"name": GOOD, "stats": good.address}, *hostile]))
+        wait_until(lambda: good.reads, what="the first read")
+        first = time.monotonic()
         scrapes = []
-        end = time.monotonic() + SETTLED_SECONDS
-        while (
-            len(scrapes) < SCRAPES
-            or len(control.reads) - before[1] < CONTROL_READS
-            or (time.monotonic() < end and not all(has_shown(case, scrapes) for case in CASES))
+        end = first + SETTLED_SECONDS
+        while len(scrapes) < SCRAPES or (
+            time.monotonic() < end and not all(has_shown(case, scrapes) for case in CASES)
         ):
             scrapes.append(parse_scrape(running.metrics()))
-        sampling = (len(ours.reads) - before[0]) / (len(control.reads) - before[1])
+        reads, seconds = len(good.reads), time.monotonic() - first
         openmetrics = parse_scrape(running.metrics(accept="application/openmetrics-text"), openmetrics=True)
         descriptors = psutil.Process(running.pid).num_fds()
         resident = peak_resident_bytes(running.pid)
@@ -79,10 +71,10 @@ def run_beside_all():
         return Run(
             scrapes=scrapes,
             openmetrics=openmetrics,
-            sampling=sampling,
+            reads=reads,
             descriptors=descriptors,
             resident_bytes=resident,
-            seconds=time.monotonic() - began,
+            seconds=seconds,
             log=running.log.read_text().split("\n")[:-1],
             status=status,
             left_over=_group_has_members(running.pid),

@@ -27,8 +27,8 @@ open(directory / "file", "w").close()
 stubborn = "trap '' TERM INT HUP; (setsid sleep 600 & setsid sh -c 'sleep 600 & sleep 600' &) ; sleep 600"
 subprocess.Popen(["sh", "-c", stubborn], start_new_session=True)
 time.sleep(0.2)
-print(os.getpid(), os.getppid(), os.environ["TMPDIR"] == str(directory), flush=True)
 try:
+    print(os.getpid(), os.getppid(), os.environ["TMPDIR"] == str(directory), flush=True)
     {work}
 except KeyboardInterrupt:
     print("interrupted", flush=True)
