@@ -133,7 +133,6 @@ def test_every_thread_busy_is_critical():
         ran = run("check", server.stats, "--seconds", "5")
     assert ran.returncode == 2, ran.stdout
     assert "CRITICAL  Requests wait in the listen queue: " in ran.stdout
-    assert "4 threads are busy" in " ".join(ran.stdout.split())
     assert max(map(len, ran.stdout.splitlines())) <= 80
     assert "in the listen queue" in ran.stdout
 

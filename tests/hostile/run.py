@@ -34,12 +34,14 @@ SETTLED_SECONDS = 60.0
 
 
 class Run(Struct, frozen=True):
-    """reads: of the good server, in `seconds`; descriptors: those open at the end; resident_bytes: the peak; log: its
-    lines; status: that of its process after SIGTERM; left_over: whether another process of its group outlives it."""
+    """reads: of the good server, in `reading_seconds`; descriptors: those open at the end; resident_bytes: the peak;
+    seconds: of the exporter's life; log: its lines; status: that of its process after SIGTERM; left_over: whether
+    another process of its group outlives it."""
 
     scrapes: Sequence[Series]
     openmetrics: Series
     reads: int
+    reading_seconds: float
     descriptors: int
     resident_bytes: int
     seconds: float
@@ -53,6 +55,7 @@ def run_beside_all():
     with contextlib.ExitStack() as stack:
         hostile = stack.enter_context(hostile_servers())
         good = stack.enter_context(counted_server())
+        began = time.monotonic()
         running = stack.enter_context(configured_exporter([{"name": GOOD, "stats": good.address}, *hostile]))
         wait_until(lambda: good.reads, what="the first read")
         first = time.monotonic()
@@ -62,7 +65,7 @@ def run_beside_all():
             time.monotonic() < end and not all(has_shown(case, scrapes) for case in CASES)
         ):
             scrapes.append(parse_scrape(running.metrics()))
-        reads, seconds = len(good.reads), time.monotonic() - first
+        reads, reading_seconds = len(good.reads), time.monotonic() - first
         openmetrics = parse_scrape(running.metrics(accept="application/openmetrics-text"), openmetrics=True)
         descriptors = psutil.Process(running.pid).num_fds()
         resident = peak_resident_bytes(running.pid)
@@ -72,9 +75,10 @@ def run_beside_all():
             scrapes=scrapes,
             openmetrics=openmetrics,
             reads=reads,
+            reading_seconds=reading_seconds,
             descriptors=descriptors,
             resident_bytes=resident,
-            seconds=seconds,
+            seconds=time.monotonic() - began,
             log=running.log.read_text().split("\n")[:-1],
             status=status,
             left_over=_group_has_members(running.pid),
