@@ -96,16 +96,16 @@ def metrics() -> Iterator[str]:
         yield f"## {title}"
         yield ""
         found = [family for family in tabulate(tables, scrape) if family.samples]
-        yield from table(("metric", "type", "labels", "what it says"), map(_metric, found))
+        yield from table(("metric", "what it says"), map(_metric, found))
         yield ""
 
 
-def _metric(metric: Metric) -> tuple[str, str, str, str]:
-    """The row of a metric. Its labels are shown without `server`, and without the `le` of histograms."""
+def _metric(metric: Metric) -> tuple[str, str]:
+    """A metric with its labels, but for `server` and the `le` of histograms; and the first sentence of its help."""
     name = f"{metric.name}_total" if metric.type == "counter" else metric.name
     labels = {name for sample in metric.samples for name in sample.labels} - {"server", "le"}
-    shown = ", ".join(f"`{label}`" for label in sorted(labels))
-    return f"`{name}`", metric.type, shown, metric.documentation.replace("|", r"\|")
+    shown = f"{{{','.join(sorted(labels))}}}" * bool(labels)
+    return f"`{name}{shown}`", re.split(r"(?<=[.]) (?=[A-Z])", metric.documentation)[0].replace("|", r"\|")
 
 
 def api_documents() -> Iterator[str]:
