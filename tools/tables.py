@@ -31,7 +31,7 @@ from uwsgi_headroom.analysis.settings import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api
-from uwsgi_headroom.journal.events import JOINED, KINDS, Cause
+from uwsgi_headroom.journal.events import KINDS, Cause
 from uwsgi_headroom.journal.recorder import GAP_SECONDS, JUDGE_SECONDS
 from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUESTS
 from uwsgi_headroom.metrics import SECTIONS
@@ -52,9 +52,6 @@ SUMMARIES = {
     "UwsgiUsersHurt": "The exporter's judge finds that users are hurt now. The alert says what, why and what to do.",
     "UwsgiWillHurt": "The exporter's judge finds what hurts some users, or soon will.",
 }
-DASHBOARD = ROOT / "dashboards" / "out" / "server.json"
-"""The dashboard that has all marks of events."""
-
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 NUMBERS: Mapping[str, float] = {
@@ -141,33 +138,20 @@ def _member(schema: Mapping[str, Any]) -> str:
 
 
 def event_kinds() -> Iterator[str]:
-    """The kinds of events, with the mark that shows each in Grafana."""
-    marks = _read_marks()
     texts = read_texts("kinds")
-    rows = [(f"`{kind}`", texts[kind], "yes" if kind in JOINED else "", marks.get(kind, "")) for kind in KINDS]
-    yield from table(("kind", "what happened", "joined", "mark in Grafana"), rows)
+    yield from table(("kind", "what happened"), [(f"`{kind}`", texts[kind]) for kind in KINDS])
 
 
 def read_texts(name: str) -> dict[str, str]:
     """What docs/history.md says of each kind or cause, in the order of its table. Raises ValueError for a text without
     its number in `NUMBERS`."""
     _, _, *rows = read_section((ROOT / "docs" / "history.md").read_text(), name).splitlines()
-    cells = (row.removeprefix("| `").removesuffix(" |").split(" | ") for row in rows)
-    texts = {code.rstrip("`"): text for code, text, *_ in cells}
+    cells = (row.removeprefix("| `").removesuffix(" |").split("` | ") for row in rows)
+    texts = {code: text for code, text in cells}
     for code in NUMBERS.keys() & texts.keys():
         if f" {NUMBERS[code]:g} " not in texts[code]:
             raise ValueError(f"docs/history.md, {code}: the number is {NUMBERS[code]:g}")
     return texts
-
-
-def _read_marks() -> dict[str, str]:
-    """By kind: the mark that shows it, as the dashboard has it."""
-    marks: dict[str, str] = {}
-    for annotation in json.loads(DASHBOARD.read_text())["annotations"]["list"]:
-        kinds = re.search(r'kind=~"([\w|]+)"', annotation["expr"])
-        shown = annotation["name"] if annotation["enable"] else f"{annotation['name']} (off at first)"
-        marks.update(dict.fromkeys(kinds[1].split("|") if kinds else (), shown))
-    return marks
 
 
 def log_messages() -> Iterator[str]:
