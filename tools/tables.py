@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 from types import ModuleType
 from typing import Any, get_args
 
@@ -146,8 +147,7 @@ def read_texts(name: str) -> dict[str, str]:
     """What docs/history.md says of each kind or cause, in the order of its table. Raises ValueError for a text without
     its number in `NUMBERS`."""
     _, _, *rows = read_section((ROOT / "docs" / "history.md").read_text(), name).splitlines()
-    cells = (row.removeprefix("| `").removesuffix(" |").split("` | ") for row in rows)
-    texts = {code: text for code, text in cells}
+    texts = dict(row.removeprefix("| `").removesuffix(" |").split("` | ") for row in rows)
     for code in NUMBERS.keys() & texts.keys():
         if f" {NUMBERS[code]:g} " not in texts[code]:
             raise ValueError(f"docs/history.md, {code}: the number is {NUMBERS[code]:g}")
@@ -155,33 +155,35 @@ def read_texts(name: str) -> dict[str, str]:
 
 
 def log_messages() -> Iterator[str]:
-    """The known messages of uWSGI's log, in the order of their subjects."""
+    """The known messages of uWSGI's log, in the order of their subjects; those that are no more than events by name."""
     proofs = {
         None: "",
-        "pid_gone": "the process is gone",
+        "pid_gone": "process gone",
         "respawns": "respawns grow",
         "harakiris": "harakiris grow",
         "exceptions": "exceptions grow",
         "write_errors": "write errors grow",
-        "cache_full": "the cache's refusals grow",
+        "cache_full": "refusals grow",
         "uncalled": "requests without a call grow",
         "request_line": "PID, counters and bytes fit",
-        "queue_full": "a queue is at its limit",
-        "no_application": "a worker has no application",
+        "queue_full": "queue at its limit",
+        "no_application": "worker without an application",
     }
     roles = {
         "rejected": "`requests_rejected`",
         "failed": "`log_failure`",
         "setting": "`log_setting`",
-        "known": "none of its own; others quote it",
-        "event": "",
+        "known": "quoted",
     }
     for_people = {"worker": "a worker", "signal": "…", "limit": "…"}
     rows = [
         (f"`{message.code}`", message.says.format(**for_people), proofs[message.proof], roles[message.role])
         for message in MESSAGES
+        if message.role != "event"
     ]
     yield from table(("message", "what it says", "proof", "finding"), rows)
+    events = ", ".join(f"`{message.code}`" for message in MESSAGES if message.role == "event")
+    yield from ("", *wrap(f"Events without a finding: {events}.", 120))
 
 
 def event_causes() -> Iterator[str]:
