@@ -93,17 +93,16 @@ def metrics() -> Iterator[str]:
     for title, tables in SECTIONS.items():
         yield f"## {title}"
         yield ""
-        found = [family for family in tabulate(tables, scrape) if family.samples]
-        yield from table(("metric", "what it says"), map(_metric, found))
+        yield from (_metric(family) for family in tabulate(tables, scrape) if family.samples)
         yield ""
 
 
-def _metric(metric: Metric) -> tuple[str, str]:
+def _metric(metric: Metric) -> str:
     """A metric with its labels, but for `server` and the `le` of histograms; and the first sentence of its help."""
     name = f"{metric.name}_total" if metric.type == "counter" else metric.name
     labels = {name for sample in metric.samples for name in sample.labels} - {"server", "le"}
     shown = f"{{{','.join(sorted(labels))}}}" * bool(labels)
-    return f"`{name}{shown}`", re.split(r"(?<=[.]) (?=[A-Z])", metric.documentation)[0].replace("|", r"\|")
+    return f"* `{name}{shown}`: {re.split(r'(?<=[.]) (?=[A-Z])', metric.documentation)[0]}"
 
 
 def api_documents() -> Iterator[str]:
@@ -155,35 +154,36 @@ def read_texts(name: str) -> dict[str, str]:
 
 
 def log_messages() -> Iterator[str]:
-    """The known messages of uWSGI's log, in the order of their subjects; those that are no more than events by name."""
+    """The known messages of uWSGI's log by what becomes of them, with their proofs; mere events by name."""
     proofs = {
         None: "",
-        "pid_gone": "process gone",
+        "pid_gone": "the process is gone",
         "respawns": "respawns grow",
         "harakiris": "harakiris grow",
         "exceptions": "exceptions grow",
         "write_errors": "write errors grow",
-        "cache_full": "refusals grow",
+        "cache_full": "the cache's refusals grow",
         "uncalled": "requests without a call grow",
         "request_line": "PID, counters and bytes fit",
-        "queue_full": "queue at its limit",
-        "no_application": "worker without an application",
+        "queue_full": "a queue is at its limit",
+        "no_application": "a worker has no application",
     }
     roles = {
-        "rejected": "`requests_rejected`",
-        "failed": "`log_failure`",
-        "setting": "`log_setting`",
-        "known": "quoted",
+        "rejected": "Finding `requests_rejected`",
+        "failed": "Finding `log_failure`",
+        "setting": "Finding `log_setting`",
+        "known": "Quoted by other findings",
     }
     for_people = {"worker": "a worker", "signal": "…", "limit": "…"}
-    rows = [
-        (f"`{message.code}`", message.says.format(**for_people), proofs[message.proof], roles[message.role])
-        for message in MESSAGES
-        if message.role != "event"
-    ]
-    yield from table(("message", "what it says", "proof", "finding"), rows)
+    for role, title in roles.items():
+        yield from (f"{title}:", "")
+        for message in MESSAGES:
+            if message.role == role:
+                proof = f" (proof: {proofs[message.proof]})" * bool(message.proof)
+                yield f"* `{message.code}`: {message.says.format(**for_people)}{proof}"
+        yield ""
     events = ", ".join(f"`{message.code}`" for message in MESSAGES if message.role == "event")
-    yield from ("", *wrap(f"Events without a finding: {events}.", 120))
+    yield from wrap(f"Events without a finding: {events}.", 120)
 
 
 def event_causes() -> Iterator[str]:
