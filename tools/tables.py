@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from itertools import groupby
 from pathlib import Path
+from textwrap import wrap
 from types import ModuleType
 from typing import Any, get_args
 
@@ -31,7 +32,7 @@ from uwsgi_headroom.analysis.settings import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api
-from uwsgi_headroom.journal.events import JOINED, KINDS, Cause
+from uwsgi_headroom.journal.events import KINDS, Cause
 from uwsgi_headroom.journal.recorder import GAP_SECONDS, JUDGE_SECONDS
 from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUESTS
 from uwsgi_headroom.metrics import SECTIONS
@@ -52,9 +53,6 @@ SUMMARIES = {
     "UwsgiUsersHurt": "The exporter's judge finds that users are hurt now. The alert says what, why and what to do.",
     "UwsgiWillHurt": "The exporter's judge finds what hurts some users, or soon will.",
 }
-DASHBOARD = ROOT / "dashboards" / "out" / "server.json"
-"""The dashboard that has all marks of events."""
-
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 
 NUMBERS: Mapping[str, float] = {
@@ -95,17 +93,16 @@ def metrics() -> Iterator[str]:
     for title, tables in SECTIONS.items():
         yield f"## {title}"
         yield ""
-        found = [family for family in tabulate(tables, scrape) if family.samples]
-        yield from table(("metric", "type", "labels", "what it says"), map(_metric, found))
+        yield from (_metric(family) for family in tabulate(tables, scrape) if family.samples)
         yield ""
 
 
-def _metric(metric: Metric) -> tuple[str, str, str, str]:
-    """The row of a metric. Its labels are shown without `server`, and without the `le` of histograms."""
+def _metric(metric: Metric) -> str:
+    """A metric with its labels, but for `server` and the `le` of histograms; and the first sentence of its help."""
     name = f"{metric.name}_total" if metric.type == "counter" else metric.name
     labels = {name for sample in metric.samples for name in sample.labels} - {"server", "le"}
-    shown = ", ".join(f"`{label}`" for label in sorted(labels))
-    return f"`{name}`", metric.type, shown, metric.documentation.replace("|", r"\|")
+    shown = f"{{{','.join(sorted(labels))}}}" * bool(labels)
+    return f"* `{name}{shown}`: {re.split(r'(?<=[.]) (?=[A-Z])', metric.documentation)[0]}"
 
 
 def api_documents() -> Iterator[str]:
@@ -141,37 +138,23 @@ def _member(schema: Mapping[str, Any]) -> str:
 
 
 def event_kinds() -> Iterator[str]:
-    """The kinds of events, with the mark that shows each in Grafana."""
-    marks = _read_marks()
     texts = read_texts("kinds")
-    rows = [(f"`{kind}`", texts[kind], "yes" if kind in JOINED else "", marks.get(kind, "")) for kind in KINDS]
-    yield from table(("kind", "what happened", "joined", "mark in Grafana"), rows)
+    yield from table(("kind", "what happened"), [(f"`{kind}`", texts[kind]) for kind in KINDS])
 
 
 def read_texts(name: str) -> dict[str, str]:
     """What docs/history.md says of each kind or cause, in the order of its table. Raises ValueError for a text without
     its number in `NUMBERS`."""
     _, _, *rows = read_section((ROOT / "docs" / "history.md").read_text(), name).splitlines()
-    cells = (row.removeprefix("| `").removesuffix(" |").split(" | ") for row in rows)
-    texts = {code.rstrip("`"): text for code, text, *_ in cells}
+    texts = dict(row.removeprefix("| `").removesuffix(" |").split("` | ") for row in rows)
     for code in NUMBERS.keys() & texts.keys():
         if f" {NUMBERS[code]:g} " not in texts[code]:
             raise ValueError(f"docs/history.md, {code}: the number is {NUMBERS[code]:g}")
     return texts
 
 
-def _read_marks() -> dict[str, str]:
-    """By kind: the mark that shows it, as the dashboard has it."""
-    marks: dict[str, str] = {}
-    for annotation in json.loads(DASHBOARD.read_text())["annotations"]["list"]:
-        kinds = re.search(r'kind=~"([\w|]+)"', annotation["expr"])
-        shown = annotation["name"] if annotation["enable"] else f"{annotation['name']} (off at first)"
-        marks.update(dict.fromkeys(kinds[1].split("|") if kinds else (), shown))
-    return marks
-
-
 def log_messages() -> Iterator[str]:
-    """The known messages of uWSGI's log, in the order of their subjects."""
+    """The known messages of uWSGI's log by what becomes of them, with their proofs; mere events by name."""
     proofs = {
         None: "",
         "pid_gone": "the process is gone",
@@ -186,18 +169,21 @@ def log_messages() -> Iterator[str]:
         "no_application": "a worker has no application",
     }
     roles = {
-        "rejected": "`requests_rejected`",
-        "failed": "`log_failure`",
-        "setting": "`log_setting`",
-        "known": "none of its own; others quote it",
-        "event": "",
+        "rejected": "Finding `requests_rejected`",
+        "failed": "Finding `log_failure`",
+        "setting": "Finding `log_setting`",
+        "known": "Quoted by other findings",
     }
     for_people = {"worker": "a worker", "signal": "…", "limit": "…"}
-    rows = [
-        (f"`{message.code}`", message.says.format(**for_people), proofs[message.proof], roles[message.role])
-        for message in MESSAGES
-    ]
-    yield from table(("message", "what it says", "proof", "finding"), rows)
+    for role, title in roles.items():
+        yield from (f"{title}:", "")
+        for message in MESSAGES:
+            if message.role == role:
+                proof = f" (proof: {proofs[message.proof]})" * bool(message.proof)
+                yield f"* `{message.code}`: {message.says.format(**for_people)}{proof}"
+        yield ""
+    events = ", ".join(f"`{message.code}`" for message in MESSAGES if message.role == "event")
+    yield from wrap(f"Events without a finding: {events}.", 120)
 
 
 def event_causes() -> Iterator[str]:
