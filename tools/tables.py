@@ -14,7 +14,7 @@ from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import get_args
 
 import yaml
 from prometheus_client.metrics_core import Metric
@@ -30,7 +30,6 @@ from uwsgi_headroom.analysis.findings.kind import Kind as FindingKind
 from uwsgi_headroom.analysis.settings import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
-from uwsgi_headroom.documents.openapi import describe_api
 from uwsgi_headroom.journal.events import JOINED, KINDS, Cause
 from uwsgi_headroom.journal.recorder import GAP_SECONDS, JUDGE_SECONDS
 from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUESTS
@@ -106,38 +105,6 @@ def _metric(metric: Metric) -> tuple[str, str, str, str]:
     labels = {name for sample in metric.samples for name in sample.labels} - {"server", "le"}
     shown = ", ".join(f"`{label}`" for label in sorted(labels))
     return f"`{name}`", metric.type, shown, metric.documentation.replace("|", r"\|")
-
-
-def api_documents() -> Iterator[str]:
-    """The keys of each document of the API with their types, and of the objects in them; their meaning and units."""
-    schemas: dict[str, dict[str, Any]] = describe_api()["components"]["schemas"]
-    rows = []
-    for name, schema in schemas.items():
-        keys = ", ".join(f"`{key}` {_type(of)}" for key, of in schema["properties"].items())
-        rows.append((f"`{name}`", keys, schema["description"].replace("|", r"\|")))
-    yield from table(("object", "keys", "what they mean"), rows)
-
-
-def _type(schema: Mapping[str, Any]) -> str:
-    """The type of a value in words: `list of Worker`, `number or null`."""
-    if "$ref" in schema:
-        return str(schema["$ref"]).rpartition("/")[2]
-    if "anyOf" in schema:
-        return " or ".join(map(_type, schema["anyOf"]))
-    if "enum" in schema:
-        return " or ".join(json.dumps(value) for value in schema["enum"])
-    kind = str(schema.get("type", "anything"))
-    if kind == "array":
-        return f"list of {_member(schema['items'])}"
-    if kind == "object":
-        return f"object of {_member(schema['additionalProperties'])}"
-    return kind
-
-
-def _member(schema: Mapping[str, Any]) -> str:
-    """The type of what is in a list or an object: `(number or null)`."""
-    kind = _type(schema)
-    return f"({kind})" if " or " in kind else kind
 
 
 def event_kinds() -> Iterator[str]:
@@ -245,23 +212,18 @@ def complaints() -> Iterator[str]:
 PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
 
 MODULES = {
-    "A stats document": "uwsgi_headroom.stats.bounds",
-    "Routes": "uwsgi_headroom.routes",
-    "Reading": "uwsgi_headroom.watch.pace",
-    "Documents in transfer": "uwsgi_headroom.source.stream",
-    "Lists of connections in listen queues": "uwsgi_headroom.kernel.backlogs",
-    "Requests in listen queues that are followed": "uwsgi_headroom.response_times.queue_waits",
-    "When a server counts as up": "uwsgi_headroom.watch.watch",
-    "Servers that patterns find": "uwsgi_headroom.watch.globbed",
-    "Workers of servers that patterns find": "uwsgi_headroom.watch.reader",
-    "Probes": "uwsgi_headroom.watch.probed",
-    "The history file": "uwsgi_headroom.store.writer",
-    "Names in the history file": "uwsgi_headroom.store.codec",
-    "The HTTP face": "uwsgi_headroom.web.bounds",
-    "Passwords that wait for their check": "uwsgi_headroom.web.security.login",
-    "Logins that are remembered, and clients with wrong passwords": "uwsgi_headroom.web.security.login",
+    "A stats document": ("stats.bounds",),
+    "Routes": ("routes",),
+    "Reading": ("watch.pace", "watch.watch"),
+    "Documents in transfer": ("source.stream",),
+    "Listen queues": ("kernel.backlogs", "response_times.queue_waits"),
+    "Servers that patterns find": ("watch.globbed", "watch.reader"),
+    "Probes": ("watch.probed",),
+    "The history file": ("store.writer", "store.codec"),
+    "The HTTP face": ("web.bounds",),
+    "Passwords, and clients with wrong ones": ("web.security.login",),
 }
-"""By title: the module that keeps these bounds."""
+"""By title: the modules that keep these bounds."""
 
 _VALUE = "…"
 
@@ -302,21 +264,23 @@ def _imported_parts(tree: ast.Module) -> Iterator[str]:
 
 
 def bounds() -> Iterator[str]:
-    """Every bound of the exporter with its reason, in a section for each part."""
-    for title, module in MODULES.items():
-        yield f"### {title}"
-        yield ""
-        yield f"`{module}`"
-        yield ""
-        yield from table(("bound", "value", "why"), _bounds(module))
+    """Every bound of the exporter, in a section for each part. Its reason is in the module."""
+    for title, modules in MODULES.items():
+        yield from (f"### {title}", "")
+        rows: list[tuple[str, str, str]] = []
+        for module in modules:
+            imported = import_module(f"uwsgi_headroom.{module}")
+            rows += _bounds(imported)
+            if most := getattr(imported, "MOST", None):
+                yield f"At most {', '.join(f'{number:,} {name}' for name, number in most.items())}."
+                yield ""
+        yield from table((f"bound, in {' and '.join(f'`{module}`' for module in modules)}", "value", "what"), rows)
         yield ""
 
 
-def _bounds(module: str) -> Iterator[tuple[str, str, str]]:
-    """Yields the name, value and reason of each constant of a module, and of each entry of its dictionaries."""
-    imported = import_module(module)
-    text = Path(str(imported.__file__)).read_text()
-    body = ast.parse(text).body
+def _bounds(module: ModuleType) -> Iterator[tuple[str, str, str]]:
+    """Yields the name, value and meaning of each number of a module that has a docstring."""
+    body = ast.parse(Path(str(module.__file__)).read_text()).body
     for place, node in enumerate(body):
         if isinstance(node, ast.Assign):
             target = node.targets[0]
@@ -326,14 +290,11 @@ def _bounds(module: str) -> Iterator[tuple[str, str, str]]:
             continue
         if not isinstance(target, ast.Name) or not target.id.isupper() or target.id.startswith("_"):
             continue
-        value = getattr(imported, target.id)
-        if isinstance(value, dict):
-            comments = dict(re.findall(r'^ +"(.+)": .*?,(?:  # (.*))?$', text, re.MULTILINE))
-            yield from ((name, f"{most:,}", comments[name]) for name, most in value.items())
-        elif isinstance(value, (int, float, tuple)):
-            reason = _reason(body[place + 1 : place + 2])
-            if reason:  # a constant without a reason is not a bound
-                yield f"`{target.id}`", _shown(value), reason
+        value = getattr(module, target.id)
+        if isinstance(value, (int, float, tuple)):
+            meaning = _meaning(body[place + 1 : place + 2])
+            if meaning:  # a constant without one is not a bound
+                yield f"`{target.id}`", _shown(value), meaning
 
 
 def _shown(value: float | tuple[float, ...]) -> str:
@@ -343,9 +304,16 @@ def _shown(value: float | tuple[float, ...]) -> str:
     return (" to " if is_range else " and ").join(map(_shown, value))
 
 
-def _reason(after: list[ast.stmt]) -> str:
+_LEAST_WORDS = 3
+"""Of a clause that says what a bound is."""
+
+
+def _meaning(after: list[ast.stmt]) -> str:
+    """The docstring up to the end of its first sentence, or to a colon behind which the reason stands."""
     if after and isinstance(after[0], ast.Expr) and isinstance(after[0].value, ast.Constant):
-        return " ".join(str(after[0].value.value).split())
+        sentence, _, _ = " ".join(str(after[0].value.value).split()).partition(". ")
+        head, _, _ = sentence.partition(": ")
+        return (head if len(head.split()) > _LEAST_WORDS else sentence).rstrip(".")
     return ""
 
 
