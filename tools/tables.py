@@ -233,13 +233,13 @@ def rules() -> Iterator[str]:
         (
             f"`{advice.rule}`",
             advice.title,
-            "<br>".join(f"`{line}`" for line in advice.lines) or advice.change,
-            advice.needs or "any",
+            ("<br>".join(f"`{line}`" for line in advice.lines) or advice.change)
+            + f" (uWSGI {advice.needs})" * bool(advice.needs),
             advice.unless,
         )
         for advice in list_rules()
     ]
-    yield from table(("rule", "what hurts", "line, for example", "uWSGI", "does not matter if"), rows)
+    yield from table(("rule", "what hurts", "line, for example", "does not matter if"), rows)
 
 
 def read_imports(package: Path = PACKAGE) -> dict[str, frozenset[str]]:
