@@ -175,8 +175,7 @@ def event_causes() -> Iterator[str]:
 
 
 def scenes() -> Iterator[str]:
-    rows = [(f"`{scene.name}`", scene.summary, scene.shown.replace("\n", " "), f"{scene.cores:g}") for scene in SCENES]
-    yield from table(("SCENE", "situation", "what you see", "CPUs"), rows)
+    yield from table(("SCENE", "situation"), [(f"`{scene.name}`", scene.summary) for scene in SCENES])
 
 
 def settings() -> Iterator[str]:
