@@ -213,12 +213,8 @@ PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
 MODULES = {
     "A stats document": ("stats.bounds",),
     "Routes": ("routes",),
-    "Reading": ("watch.pace", "watch.watch"),
     "Documents in transfer": ("source.stream",),
     "Listen queues": ("kernel.backlogs", "response_times.queue_waits"),
-    "Servers that patterns find": ("watch.globbed", "watch.reader"),
-    "Probes": ("watch.probed",),
-    "The history file": ("store.writer", "store.codec"),
     "The HTTP face": ("web.bounds",),
     "Passwords, and clients with wrong ones": ("web.security.login",),
 }

@@ -35,8 +35,7 @@ from uwsgi_headroom.errors import NoSocketError, SourceError
 from uwsgi_headroom.source.address import Unix
 
 FREE_BYTES = 32 * 1024
-"""What each document may have beyond MOST_BYTES: 4 workers of 8 threads have 11 kB; for 400 servers, the most that
-patterns find, 13 MB in all."""
+"""Of each document, beyond MOST_BYTES: 4 workers of 8 threads have 11 kB; for the 400 servers of patterns, 13 MB."""
 
 MOST_BYTES = 16 * 2**20
 """What all documents may have together: two of the default cap, or 16 of 64 workers with 16 threads each (1 MB), which

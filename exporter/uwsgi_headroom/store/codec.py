@@ -39,7 +39,7 @@ from uwsgi_headroom.store.earlier import decode_earlier, is_earlier
 from uwsgi_headroom.store.record import MINUTES, Levels, Record
 
 MOST_NAMES = 128
-"""Most names of sockets, backends or routes of a record: those with the most seconds. There are 50 routes at most."""
+"""Of sockets, backends or routes of a record: those with the most seconds. There are 50 routes at most."""
 
 _MOST_BYTES = 4_000_000
 """Before compression: hostile records have 200 kB."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tools.scenarios.__main__ import full_text, markdown
+from tools.scenarios.__main__ import full_text
 from tools.scenarios.checking import BEGUN, Seen, Terminal, differences, read_document
 from tools.scenarios.rows import ROWS, find_rows
 from tools.scenarios.run import Result, vary
@@ -102,19 +102,3 @@ def test_all_that_is_written_is_read():
     terminal.close()
     assert len(terminal.text) == 200_000 + len("watching for 2 s more")
     assert BEGUN in terminal.text
-
-
-def test_the_table_has_the_situations_by_what_was_said():
-    """A situation that is not as expected has a mark, and one that was skipped is no verdict."""
-    finding = {"code": "saturation", "severity": "warning"}
-    results = [
-        Result(Scenario("full", Server(), Expected("warning")), Seen("warning", 1, findings=(finding,))),
-        Result(Scenario("calm", Server(), Expected("ok")), Seen("ok", 0)),
-        Result(
-            Scenario("fuller", Server(), Expected("ok")), Seen("warning", 1, findings=(finding,)), ("warning, not ok",)
-        ),
-        Result(Scenario("absent", Server(), Expected("ok")), None, skipped="no client"),
-    ]
-    head, _, *rows = markdown(results).splitlines()
-    assert head.startswith("2 of 3 are as expected, 1 skipped.")
-    assert rows[2:] == ["| ok | calm |", "| skipped | absent |", "| warning `saturation` | full; ✗ fuller |"]
