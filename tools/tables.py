@@ -224,17 +224,12 @@ _VALUE = "…"
 
 
 def rules() -> Iterator[str]:
-    rows = [
-        (
-            f"`{advice.rule}`",
-            advice.title,
-            ("<br>".join(f"`{line}`" for line in advice.lines) or advice.change)
-            + f" (uWSGI {advice.needs})" * bool(advice.needs),
-            advice.unless,
-        )
-        for advice in list_rules()
-    ]
-    yield from table(("rule", "what hurts", "line, for example", "does not matter if"), rows)
+    """The rules of `review`, which prints when one does not matter."""
+    rows = []
+    for advice in list_rules():
+        lines = "<br>".join(f"`{line}`" for line in advice.lines) or advice.change
+        rows.append((f"`{advice.rule}`", advice.title, lines + f" (uWSGI {advice.needs})" * bool(advice.needs)))
+    yield from table(("rule", "what hurts", "line, for example"), rows)
 
 
 def read_imports(package: Path = PACKAGE) -> dict[str, frozenset[str]]:
