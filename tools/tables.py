@@ -213,8 +213,6 @@ PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
 MODULES = {
     "A stats document": ("stats.bounds",),
     "Routes": ("routes",),
-    "Documents in transfer": ("source.stream",),
-    "Listen queues": ("kernel.backlogs", "response_times.queue_waits"),
     "The HTTP face": ("web.bounds",),
     "Passwords, and clients with wrong ones": ("web.security.login",),
 }

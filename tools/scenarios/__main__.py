@@ -89,15 +89,19 @@ def full_text(result: Result) -> str:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """The situations by what `check` said of each; one that is not as expected has a mark."""
+    """The situations by what `check` said of each, with a mark where that was not expected, and how many are rightly ok."""
     run = [result for result in results if not result.skipped]
     met = sum(not result.different for result in run)
     head = f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped. {machine()}"
     by_said: dict[str, list[str]] = {}
     for result in results:
-        mark = "✗ " if result.different else ""
-        by_said.setdefault(_said(result), []).append(f"{mark}{result.row.name}")
+        if result.different or _said(result) != "ok":
+            mark = "✗ " if result.different else ""
+            by_said.setdefault(_said(result), []).append(f"{mark}{result.row.name}")
     rows = [(said, "; ".join(names)) for said, names in sorted(by_said.items())]
+    rows.append(
+        ("ok", f"{sum(not each.different and _said(each) == 'ok' for each in results)} healthy or harmless ones")
+    )
     return "\n".join([head, "", *table(("`check` says", "situations"), rows)])
 
 
