@@ -89,7 +89,7 @@ def full_text(result: Result) -> str:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """The situations by what `check` said of each, with a mark where that was not expected, and how many are rightly ok."""
+    """The situations by what `check` said of each, marked if not expected, and how many are rightly ok."""
     run = [result for result in results if not result.skipped]
     met = sum(not result.different for result in run)
     head = f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped. {machine()}"
