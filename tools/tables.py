@@ -214,7 +214,6 @@ MODULES = {
     "A stats document": ("stats.bounds",),
     "Routes": ("routes",),
     "The HTTP face": ("web.bounds",),
-    "Passwords, and clients with wrong ones": ("web.security.login",),
 }
 """By title: the modules that keep these bounds."""
 
