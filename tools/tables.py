@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from itertools import groupby
+from itertools import groupby, pairwise
 from pathlib import Path
 from types import ModuleType
 from typing import get_args
@@ -210,15 +210,8 @@ def complaints() -> Iterator[str]:
 
 PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
 
-MODULES = {
-    "A stats document": ("stats.bounds",),
-    "Routes": ("routes",),
-    "The HTTP face": ("web.bounds",),
-}
-"""By title: the modules that keep these bounds."""
-
-_VALUE = "…"
-
+MODULES = {"A stats document": "stats.bounds", "Routes": "routes", "The HTTP face": "web.bounds"}
+"""By title: the module that keeps these bounds."""
 
 def rules() -> Iterator[str]:
     """The rules of `review`, which prints when one does not matter."""
@@ -251,54 +244,35 @@ def _imported_parts(tree: ast.Module) -> Iterator[str]:
 
 
 def bounds() -> Iterator[str]:
-    """Every bound of the exporter, in a section for each part. Its reason is in the module."""
-    for title, modules in MODULES.items():
+    """The bounds on what comes from outside, in a section for each part. Their reasons are in the modules."""
+    for title, name in MODULES.items():
+        module = import_module(f"uwsgi_headroom.{name}")
         yield from (f"### {title}", "")
-        rows: list[tuple[str, str, str]] = []
-        for module in modules:
-            imported = import_module(f"uwsgi_headroom.{module}")
-            rows += _bounds(imported)
-            if most := getattr(imported, "MOST", None):
-                yield f"At most {', '.join(f'{number:,} {name}' for name, number in most.items())}."
-                yield ""
-        yield from table((f"bound, in {' and '.join(f'`{module}`' for module in modules)}", "value", "what"), rows)
+        if most := getattr(module, "MOST", None):
+            yield from (f"At most {', '.join(f'{number:,} {part}' for part, number in most.items())}.", "")
+        yield from table((f"bound, in `{name}`", "value", "what"), _bounds(module))
         yield ""
 
 
 def _bounds(module: ModuleType) -> Iterator[tuple[str, str, str]]:
     """Yields the name, value and meaning of each number of a module that has a docstring."""
-    body = ast.parse(Path(str(module.__file__)).read_text()).body
-    for place, node in enumerate(body):
-        if isinstance(node, ast.Assign):
-            target = node.targets[0]
-        elif isinstance(node, ast.AnnAssign):
-            target = node.target
-        else:
-            continue
-        if not isinstance(target, ast.Name) or not target.id.isupper() or target.id.startswith("_"):
-            continue
-        value = getattr(module, target.id)
-        if isinstance(value, (int, float, tuple)):
-            meaning = _meaning(body[place + 1 : place + 2])
-            if meaning:  # a constant without one is not a bound
-                yield f"`{target.id}`", _shown(value), meaning
-
-
-def _shown(value: float | tuple[float, ...]) -> str:
-    if not isinstance(value, tuple):
-        return f"{value:,}"
-    is_range = list(value) == sorted(value)  # else these are two different things
-    return (" to " if is_range else " and ").join(map(_shown, value))
+    for node, after in pairwise(ast.parse(Path(str(module.__file__)).read_text()).body):
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            value = getattr(module, name)
+            meaning = _meaning(after)
+            if name.isupper() and not name.startswith("_") and isinstance(value, (int, float)) and meaning:
+                yield f"`{name}`", f"{value:,}", meaning
 
 
 _LEAST_WORDS = 3
 """Of a clause that says what a bound is."""
 
 
-def _meaning(after: list[ast.stmt]) -> str:
-    """The docstring up to the end of its first sentence, or to a colon behind which the reason stands."""
-    if after and isinstance(after[0], ast.Expr) and isinstance(after[0].value, ast.Constant):
-        sentence, _, _ = " ".join(str(after[0].value.value).split()).partition(". ")
+def _meaning(after: ast.stmt) -> str:
+    """A docstring up to the end of its first sentence, or to a colon behind which the reason stands."""
+    if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+        sentence, _, _ = " ".join(str(after.value.value).split()).partition(". ")
         head, _, _ = sentence.partition(": ")
         return (head if len(head.split()) > _LEAST_WORDS else sentence).rstrip(".")
     return ""

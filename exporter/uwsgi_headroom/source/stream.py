@@ -35,11 +35,11 @@ from uwsgi_headroom.errors import NoSocketError, SourceError
 from uwsgi_headroom.source.address import Unix
 
 FREE_BYTES = 32 * 1024
-"""Of each document, beyond MOST_BYTES: 4 workers of 8 threads have 11 kB; for the 400 servers of patterns, 13 MB."""
+"""4 workers of 8 threads have 11 kB; for 400 servers, the most that patterns find, 13 MB in all."""
 
 MOST_BYTES = 16 * 2**20
-"""What all documents may have together: two of the default cap, or 16 of 64 workers with 16 threads each (1 MB), which
-arrive within some 5 ms."""
+"""Room for two documents of the default cap, or for 16 of 64 workers with 16 threads each (1 MB), which arrive within
+some 5 ms."""
 
 UNKNOWN_COST = 6e6
 """The byte-seconds that an unknown document is expected to need: 6 MB in a second, as on a busy machine."""

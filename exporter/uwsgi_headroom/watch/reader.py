@@ -26,8 +26,8 @@ from uwsgi_headroom.routes import OTHER, RouteBook, ServedRoutes, Templates
 from uwsgi_headroom.stats import AnySnapshot, Snapshot
 
 WORKERS_PER_SERVER = 10
-"""Places of workers for each of `max_servers`. A server with no more workers always has places. 4,000 workers, with
-400 servers, take 40 MB after an hour, and the CPU for a second in a scrape."""
+"""Places for each of `max_servers`. A server with no more workers always has places. 4,000 workers, with 400 servers,
+take 40 MB after an hour, and the CPU for a second in a scrape."""
 
 
 class WorkerPlaces:

@@ -39,7 +39,7 @@ import bcrypt
 from msgspec import Struct
 
 MOST_BYTES = 72
-"""Of a password: bcrypt ignores the rest; its newest versions refuse a longer one, and `htpasswd` does not."""
+"""bcrypt ignores the rest of a password; its newest versions refuse a longer one, and `htpasswd` does not."""
 
 _log = logging.getLogger(__name__)
 
