@@ -213,6 +213,7 @@ PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
 MODULES = {"A stats document": "stats.bounds", "Routes": "routes", "The HTTP face": "web.bounds"}
 """By title: the module that keeps these bounds."""
 
+
 def rules() -> Iterator[str]:
     """The rules of `review`, which prints when one does not matter."""
     rows = []
