@@ -99,9 +99,8 @@ def markdown(results: Sequence[Result]) -> str:
             mark = "✗ " if result.different else ""
             by_said.setdefault(_said(result), []).append(f"{mark}{result.row.name}")
     rows = [(said, "; ".join(names)) for said, names in sorted(by_said.items())]
-    rows.append(
-        ("ok", f"{sum(not each.different and _said(each) == 'ok' for each in results)} healthy or harmless ones")
-    )
+    calm = sum(not each.different and _said(each) == "ok" for each in results)
+    rows.append(("ok", f"{calm} healthy or harmless ones"))
     return "\n".join([head, "", *table(("`check` says", "situations"), rows)])
 
 
