@@ -10,8 +10,7 @@ import ast
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import get_args
@@ -210,9 +209,6 @@ def complaints() -> Iterator[str]:
 
 PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
 
-MODULES = {"A stats document": "stats.bounds", "Routes": "routes", "The HTTP face": "web.bounds"}
-"""By title: the module that keeps these bounds."""
-
 
 def rules() -> Iterator[str]:
     """The rules of `review`, which prints when one does not matter."""
@@ -242,41 +238,6 @@ def _imported_parts(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         yield from (name.split(".")[1] for name in names if name.startswith(f"{PACKAGE.name}."))
-
-
-def bounds() -> Iterator[str]:
-    """The bounds on what comes from outside, in a section for each part. Their reasons are in the modules."""
-    for title, name in MODULES.items():
-        module = import_module(f"uwsgi_headroom.{name}")
-        yield from (f"### {title}", "")
-        if most := getattr(module, "MOST", None):
-            yield from (f"At most {', '.join(f'{number:,} {part}' for part, number in most.items())}.", "")
-        yield from table((f"bound, in `{name}`", "value", "what"), _bounds(module))
-        yield ""
-
-
-def _bounds(module: ModuleType) -> Iterator[tuple[str, str, str]]:
-    """Yields the name, value and meaning of each number of a module that has a docstring."""
-    for node, after in pairwise(ast.parse(Path(str(module.__file__)).read_text()).body):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-            value = getattr(module, name)
-            meaning = _meaning(after)
-            if name.isupper() and not name.startswith("_") and isinstance(value, (int, float)) and meaning:
-                yield f"`{name}`", f"{value:,}", meaning
-
-
-_LEAST_WORDS = 3
-"""Of a clause that says what a bound is."""
-
-
-def _meaning(after: ast.stmt) -> str:
-    """A docstring up to the end of its first sentence, or to a colon behind which the reason stands."""
-    if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-        sentence, _, _ = " ".join(str(after.value.value).split()).partition(". ")
-        head, _, _ = sentence.partition(": ")
-        return (head if len(head.split()) > _LEAST_WORDS else sentence).rstrip(".")
-    return ""
 
 
 def list_rows() -> list[FindingKind]:

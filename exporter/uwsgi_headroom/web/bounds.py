@@ -81,8 +81,8 @@ MOST_SCRAPES = 64
 """Most answers to scrapes and probes that are built or wait: one for each probed server and format."""
 
 MOST_HISTORIES = 8
-"""Most histories from memory, histories from the file, journals, and comparisons, of each, that are built or wait. Each
-takes up to a second."""
+"""Most that are built or wait of each of these: histories from memory, histories from the file, journals, comparisons.
+Each takes up to a second."""
 
 MOST_PREDICTIONS = 4
 """Most predictions for other settings that are made or wait for their turn. Each takes up to 0.1 s of CPU, or a few
@@ -114,7 +114,7 @@ MOST_DESCRIPTORS = 4096
 """The soft limit is raised to this at start, if the hard limit allows it. A hard limit may be a billion."""
 
 OWN_DESCRIPTORS = 24
-"""Descriptors for standard streams, the event loop, and files of /proc and of the page, which are open only briefly."""
+"""For standard streams, the event loop, and files of /proc and of the page, which are open only briefly."""
 
 DESCRIPTORS_PER_SERVER = 2
-"""Descriptors for the connection of a read, and one file of /proc at the same time."""
+"""For the connection of a read, and one file of /proc at the same time."""
