@@ -107,7 +107,7 @@ def test_bounds():
         f"a body {bounds.BODY_BYTES:,} bytes",
         f"has {bounds.REQUEST_SECONDS:g} s to arrive",
         f"closed after {bounds.KEEP_ALIVE_SECONDS} s",
-        f"nothing for {bounds.STALLED_SECONDS:g} s, or less than {bounds.LEAST_RATE:,} bytes",
+        f"no data for {bounds.STALLED_SECONDS:g} s, or less than {bounds.LEAST_RATE:,} bytes",
         f"{bounds.MOST_DOCUMENTS} documents, {bounds.MOST_RUNBOOKS} runbooks, {bounds.MOST_SCRAPES} scrapes, "
         f"{bounds.MOST_HISTORIES} histories and {bounds.MOST_PREDICTIONS} predictions",
     ):
