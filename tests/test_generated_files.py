@@ -24,7 +24,7 @@ def test_every_generated_file_is_as_it_is_made(made):
 def test_each_kind_of_file_is_among_them(made):
     """Rules, dashboards where this Python can make them, tables of documents, the report's example, manual pages."""
     names = {str(path.relative_to(ROOT)) for path in made}
-    documents = ("configuration", "metrics", "alerts", "installation", "safety", "api", "examples/capacity-review")
+    documents = ("configuration", "metrics", "alerts", "installation", "examples/capacity-review")
     assert names >= {*(f"docs/{name}.md" for name in documents), "dashboards/out/kustomization.yaml"}
     assert ("dashboards/out/fleet.json" in names) == CAN_MAKE_DASHBOARDS
 

@@ -36,8 +36,6 @@ _REPORT = ROOT / "exporter" / "uwsgi_headroom" / "report" / "render"
 
 _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("alerts", "alerts", tables.alerts),
-    ("api", "documents", tables.api_documents),
-    ("safety", "bounds", tables.bounds),
     ("complaints", "complaints", tables.complaints),
     ("configuration", "settings", tables.settings),
     ("installation", "scenes", tables.scenes),

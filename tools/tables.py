@@ -7,15 +7,13 @@ document.
 from __future__ import annotations
 
 import ast
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from textwrap import wrap
 from types import ModuleType
-from typing import Any, get_args
+from typing import get_args
 
 import yaml
 from prometheus_client.metrics_core import Metric
@@ -31,7 +29,6 @@ from uwsgi_headroom.analysis.findings.kind import Kind as FindingKind
 from uwsgi_headroom.analysis.settings import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
-from uwsgi_headroom.documents.openapi import describe_api
 from uwsgi_headroom.journal.events import KINDS, Cause
 from uwsgi_headroom.journal.recorder import GAP_SECONDS, JUDGE_SECONDS
 from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUESTS
@@ -105,38 +102,6 @@ def _metric(metric: Metric) -> str:
     return f"* `{name}{shown}`: {re.split(r'(?<=[.]) (?=[A-Z])', metric.documentation)[0]}"
 
 
-def api_documents() -> Iterator[str]:
-    """The keys of each document of the API with their types, and of the objects in them; their meaning and units."""
-    schemas: dict[str, dict[str, Any]] = describe_api()["components"]["schemas"]
-    rows = []
-    for name, schema in schemas.items():
-        keys = ", ".join(f"`{key}` {_type(of)}" for key, of in schema["properties"].items())
-        rows.append((f"`{name}`", keys, schema["description"].replace("|", r"\|")))
-    yield from table(("object", "keys", "what they mean"), rows)
-
-
-def _type(schema: Mapping[str, Any]) -> str:
-    """The type of a value in words: `list of Worker`, `number or null`."""
-    if "$ref" in schema:
-        return str(schema["$ref"]).rpartition("/")[2]
-    if "anyOf" in schema:
-        return " or ".join(map(_type, schema["anyOf"]))
-    if "enum" in schema:
-        return " or ".join(json.dumps(value) for value in schema["enum"])
-    kind = str(schema.get("type", "anything"))
-    if kind == "array":
-        return f"list of {_member(schema['items'])}"
-    if kind == "object":
-        return f"object of {_member(schema['additionalProperties'])}"
-    return kind
-
-
-def _member(schema: Mapping[str, Any]) -> str:
-    """The type of what is in a list or an object: `(number or null)`."""
-    kind = _type(schema)
-    return f"({kind})" if " or " in kind else kind
-
-
 def event_kinds() -> Iterator[str]:
     texts = read_texts("kinds")
     yield from table(("kind", "what happened"), [(f"`{kind}`", texts[kind]) for kind in KINDS])
@@ -194,8 +159,7 @@ def event_causes() -> Iterator[str]:
 
 
 def scenes() -> Iterator[str]:
-    rows = [(f"`{scene.name}`", scene.summary, scene.shown.replace("\n", " "), f"{scene.cores:g}") for scene in SCENES]
-    yield from table(("SCENE", "situation", "what you see", "CPUs"), rows)
+    yield from table(("SCENE", "situation"), [(f"`{scene.name}`", scene.summary) for scene in SCENES])
 
 
 def settings() -> Iterator[str]:
@@ -230,40 +194,14 @@ def complaints() -> Iterator[str]:
 
 PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
 
-MODULES = {
-    "A stats document": "uwsgi_headroom.stats.bounds",
-    "Routes": "uwsgi_headroom.routes",
-    "Reading": "uwsgi_headroom.watch.pace",
-    "Documents in transfer": "uwsgi_headroom.source.stream",
-    "Lists of connections in listen queues": "uwsgi_headroom.kernel.backlogs",
-    "Requests in listen queues that are followed": "uwsgi_headroom.response_times.queue_waits",
-    "When a server counts as up": "uwsgi_headroom.watch.watch",
-    "Servers that patterns find": "uwsgi_headroom.watch.globbed",
-    "Workers of servers that patterns find": "uwsgi_headroom.watch.reader",
-    "Probes": "uwsgi_headroom.watch.probed",
-    "The history file": "uwsgi_headroom.store.writer",
-    "Names in the history file": "uwsgi_headroom.store.codec",
-    "The HTTP face": "uwsgi_headroom.web.bounds",
-    "Passwords that wait for their check": "uwsgi_headroom.web.security.login",
-    "Logins that are remembered, and clients with wrong passwords": "uwsgi_headroom.web.security.login",
-}
-"""By title: the module that keeps these bounds."""
-
-_VALUE = "…"
-
 
 def rules() -> Iterator[str]:
-    rows = [
-        (
-            f"`{advice.rule}`",
-            advice.title,
-            "<br>".join(f"`{line}`" for line in advice.lines) or advice.change,
-            advice.needs or "any",
-            advice.unless,
-        )
-        for advice in list_rules()
-    ]
-    yield from table(("rule", "what hurts", "line, for example", "uWSGI", "does not matter if"), rows)
+    """The rules of `review`, which prints when one does not matter."""
+    rows = []
+    for advice in list_rules():
+        lines = "<br>".join(f"`{line}`" for line in advice.lines) or advice.change
+        rows.append((f"`{advice.rule}`", advice.title, lines + f" (uWSGI {advice.needs})" * bool(advice.needs)))
+    yield from table(("rule", "what hurts", "line, for example"), rows)
 
 
 def read_imports(package: Path = PACKAGE) -> dict[str, frozenset[str]]:
@@ -285,54 +223,6 @@ def _imported_parts(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         yield from (name.split(".")[1] for name in names if name.startswith(f"{PACKAGE.name}."))
-
-
-def bounds() -> Iterator[str]:
-    """Every bound of the exporter with its reason, in a section for each part."""
-    for title, module in MODULES.items():
-        yield f"### {title}"
-        yield ""
-        yield f"`{module}`"
-        yield ""
-        yield from table(("bound", "value", "why"), _bounds(module))
-        yield ""
-
-
-def _bounds(module: str) -> Iterator[tuple[str, str, str]]:
-    """Yields the name, value and reason of each constant of a module, and of each entry of its dictionaries."""
-    imported = import_module(module)
-    text = Path(str(imported.__file__)).read_text()
-    body = ast.parse(text).body
-    for place, node in enumerate(body):
-        if isinstance(node, ast.Assign):
-            target = node.targets[0]
-        elif isinstance(node, ast.AnnAssign):
-            target = node.target
-        else:
-            continue
-        if not isinstance(target, ast.Name) or not target.id.isupper() or target.id.startswith("_"):
-            continue
-        value = getattr(imported, target.id)
-        if isinstance(value, dict):
-            comments = dict(re.findall(r'^ +"(.+)": .*?,(?:  # (.*))?$', text, re.MULTILINE))
-            yield from ((name, f"{most:,}", comments[name]) for name, most in value.items())
-        elif isinstance(value, (int, float, tuple)):
-            reason = _reason(body[place + 1 : place + 2])
-            if reason:  # a constant without a reason is not a bound
-                yield f"`{target.id}`", _shown(value), reason
-
-
-def _shown(value: float | tuple[float, ...]) -> str:
-    if not isinstance(value, tuple):
-        return f"{value:,}"
-    is_range = list(value) == sorted(value)  # else these are two different things
-    return (" to " if is_range else " and ").join(map(_shown, value))
-
-
-def _reason(after: list[ast.stmt]) -> str:
-    if after and isinstance(after[0], ast.Expr) and isinstance(after[0].value, ast.Constant):
-        return " ".join(str(after[0].value.value).split())
-    return ""
 
 
 def list_rows() -> list[FindingKind]:

@@ -11,14 +11,16 @@ from tests.support.observations import proven, series, watched
 from tools.environments import ROOT
 from tools.scenarios.rows import ROWS
 from tools.tables import ALERTS, list_rows
+from uwsgi_headroom import routes
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.check.request import WATCH_SECONDS
 from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api
 from uwsgi_headroom.record import STATES
+from uwsgi_headroom.stats import bounds as document
 from uwsgi_headroom.top.view.screen import BINDINGS, SERVER_SORT_LABEL, WORKER_SORT_LABEL
-from uwsgi_headroom.web.bounds import MOST_STREAMS
+from uwsgi_headroom.web import bounds
 from uwsgi_headroom.words.states import LIMITS
 
 
@@ -86,7 +88,31 @@ def test_ranges_of_settings():
     assert f"The exporter listens on {defaults.LISTEN_ADDRESS}" in configuration
     assert f"for {WATCH_SECONDS:g} s (`--seconds`: 2 to {defaults.HISTORY_SECONDS})" in check
     assert f"`check` watches a uWSGI for {WATCH_SECONDS:g} s" in text_of("README.md")
-    assert f"event streams are open ({MOST_STREAMS}:" in text_of("docs/api.md")
+    assert f"event streams are open ({bounds.MOST_STREAMS}:" in text_of("docs/api.md")
+
+
+def test_bounds():
+    """Those that docs/safety.md names, in the words around them."""
+    text = text_of("docs/safety.md")
+    parts = ("workers", "cores", "applications", "sockets", "vassals", "metrics", "custom metrics")
+    assert all(f"{document.MOST[part]:,} {part}" in text for part in parts)
+    for sentence in (
+        f"names of {document.NAME_CHARACTERS} and paths of {document.PATH_CHARACTERS:,} characters",
+        f"{routes.MOST_ROUTES} routes of a server besides `other`; paths of {routes.LONGEST_PATH:,} bytes and "
+        f"{routes.MOST_SEGMENTS} segments; {routes.MOST_PATHS:,} different paths in one document",
+        f"after {routes.SIGHTINGS} samples, and a segment with more than {routes.MOST_VALUES} names",
+        f"{bounds.MOST_CONNECTIONS} connections",
+        f"{bounds.MOST_STREAMS} event streams",
+        f"head has {bounds.LINE_BYTES:,} bytes, the head {bounds.HEAD_BYTES:,} bytes and {bounds.HEAD_LINES} lines, "
+        f"a body {bounds.BODY_BYTES:,} bytes",
+        f"has {bounds.REQUEST_SECONDS:g} s to arrive",
+        f"closed after {bounds.KEEP_ALIVE_SECONDS} s",
+        f"no data for {bounds.STALLED_SECONDS:g} s, or less than {bounds.LEAST_RATE:,} bytes",
+        f"{bounds.MOST_DOCUMENTS} documents, {bounds.MOST_RUNBOOKS} runbooks, {bounds.MOST_SCRAPES} scrapes, "
+        f"{bounds.MOST_HISTORIES} histories and {bounds.MOST_PREDICTIONS} predictions",
+    ):
+        assert sentence in text
+    assert bounds.HANDSHAKE_SECONDS == bounds.REQUEST_SECONDS
 
 
 def test_flags_with_their_variables():

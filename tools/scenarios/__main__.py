@@ -12,12 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from tools.bench.table import machine, render_table
+from tools.bench.table import machine
 from tools.scenarios.checking import Seen
 from tools.scenarios.rows import find_rows
 from tools.scenarios.run import Result, count, estimate, plan, render_marks, run_rows
 from tools.scenarios.scenario import Load, Scenario, Server
-from tools.tables import replace_section
+from tools.tables import replace_section, table
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.documents.schema import ServerDocument as Document
 
@@ -28,7 +28,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m tools.scenarios", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows whose name contains this text (default: all)")
     parser.add_argument("--all", action="store_true", help="run healthy twins and two random variations of each, too")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="write a line for each row into this document")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the rows into this document")
     parser.add_argument("--texts", type=Path, default=NOWHERE, metavar="FILE", help="write whole verdicts as they come")
     parser.add_argument("--seed", type=int, default=1, help="seed of the variations (default %(default)s)")
     options = parser.parse_args()
@@ -36,9 +36,9 @@ def main() -> int:
         rows = find_rows(options.names)
     except LookupError as error:
         parser.error(str(error))
-    table = plan(rows, options.seed) if options.all else []
-    if table:
-        rows = [run for each in table for run in (each.row, *each.variations)]
+    planned = plan(rows, options.seed) if options.all else []
+    if planned:
+        rows = [run for each in planned for run in (each.row, *each.variations)]
     print(f"{len(rows)} runs, about {math.ceil(estimate(rows) / 60)} min.", flush=True)
     begun = time.monotonic()
     options.texts.parent.mkdir(parents=True, exist_ok=True)
@@ -53,13 +53,10 @@ def main() -> int:
     if options.write:
         document = replace_section(options.write.read_text(), "scenarios", f"{markdown(results)}\n")
         options.write.write_text(document)
-    for each in render_marks(table, {result.row.name: result for result in results}) if table else ():
+    for each in render_marks(planned, {result.row.name: result for result in results}) if planned else ():
         print(each)
     print(f"{count(results)} {seconds:.0f} s.")
     return min(1, sum(bool(result.different) for result in results))
-
-
-HEADER = " | situation | uWSGI | load | `check` says"
 
 
 def line(result: Result) -> str:
@@ -92,21 +89,25 @@ def full_text(result: Result) -> str:
 
 
 def markdown(results: Sequence[Result]) -> str:
+    """The situations by what `check` said of each, marked if not expected, and how many are rightly ok."""
     run = [result for result in results if not result.skipped]
     met = sum(not result.different for result in run)
     head = f"{met} of {len(run)} are as expected, {len(results) - len(run)} skipped. {machine()}"
-    return f"{head}\n\n{render_table(HEADER, [_row(result) for result in results])}"
+    by_said: dict[str, list[str]] = {}
+    for result in results:
+        if result.different or _said(result) != "ok":
+            mark = "✗ " if result.different else ""
+            by_said.setdefault(_said(result), []).append(f"{mark}{result.row.name}")
+    rows = [(said, "; ".join(names)) for said, names in sorted(by_said.items())]
+    calm = sum(not each.different and _said(each) == "ok" for each in results)
+    rows.append(("ok", f"{calm} healthy or harmless ones"))
+    return "\n".join([head, "", *table(("`check` says", "situations"), rows)])
 
 
-def _row(result: Result) -> str:
-    row, seen = result.row, result.seen
-    said = (
-        ("skipped" if result.skipped else "not run")
-        if seen is None
-        else f"{seen.outcome} `{seen.first}`".removesuffix(" `None`").removesuffix(" ``")
-    )
-    cells = [result.mark, row.name, _server(row.server), _loads(row), said]
-    return " | ".join(cell.replace("|", "\\|") for cell in cells)
+def _said(result: Result) -> str:
+    if result.seen is None:
+        return "skipped" if result.skipped else "not run"
+    return f"{result.seen.outcome} `{result.seen.first or ''}`".removesuffix(" ``")
 
 
 def _server(server: Server) -> str:
