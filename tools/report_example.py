@@ -1,13 +1,6 @@
-"""Makes the example in docs/examples: a capacity review of a service that a program made up.
-
-`.venv/bin/python3 -m tools.report_example review.html` writes a larger one, with three such services and known answers,
-in any form of `uwsgi-headroom report`.
-"""
+"""Makes the example in docs/examples: a capacity review of a service that a program made up."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -16,8 +9,6 @@ from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.server import make_review_data
 from tools.environments import ROOT
 from uwsgi_headroom.report.command import render
-from uwsgi_headroom.report.quarters import ReviewData
-from uwsgi_headroom.report.request import FORMATS
 from uwsgi_headroom.report.review import build_review
 
 FILE = ROOT / "docs" / "examples" / "capacity-review.md"
@@ -29,26 +20,8 @@ _LABEL = "SYNTHETIC EXAMPLE: these services do not exist, and their figures were
 
 
 def make_example() -> str:
-    return render(build_review(_quarter(CHECKOUT)), "md").decode()
-
-
-def _quarter(*services: Service) -> ReviewData:
-    """The data of a quarter of a year with these services, which says that it is made up."""
+    """The review of a quarter of a year of that service, which says that it is made up."""
     quarter = stories.quarter()
-    data = make_review_data(History(services=services, days=quarter.days, until=quarter.until, zone=quarter.zone))
-    return replace(data, source="tools/report_example.py, seed 1", problems=(_LABEL,))
-
-
-def main(name: str) -> int:
-    """Writes the review of three services: one needs action because its workers are uneven, one will run out of
-    threads, one has enough capacity."""
-    form = next((form for form in FORMATS if name.endswith(f".{form}")), None)
-    if form is None:
-        print(f"{name}: a review is written as one of {', '.join(FORMATS)}", file=sys.stderr)
-        return 2
-    Path(name).write_bytes(render(build_review(_quarter(*stories.quarter().services, CHECKOUT)), form))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    data = make_review_data(History(services=(CHECKOUT,), days=quarter.days, until=quarter.until, zone=quarter.zone))
+    labelled = replace(data, source="tools/report_example.py, seed 1", problems=(_LABEL,))
+    return render(build_review(labelled), "md").decode()

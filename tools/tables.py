@@ -242,8 +242,6 @@ def complaints() -> Iterator[str]:
         yield f"| {complaint} | {made_at} | {', '.join(dict.fromkeys(codes))}{''.join(more)} | {names} | {needs} |"
 
 
-PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
-
 MODULES = {
     "A stats document": "uwsgi_headroom.stats.bounds",
     "Routes": "uwsgi_headroom.routes",
@@ -278,27 +276,6 @@ def rules() -> Iterator[str]:
         for advice in list_rules()
     ]
     yield from table(("rule", "what hurts", "line, for example", "uWSGI", "does not matter if"), rows)
-
-
-def read_imports(package: Path = PACKAGE) -> dict[str, frozenset[str]]:
-    """By folder, and by module beside the folders: the other ones that it imports, also for types alone."""
-    imports: dict[str, set[str]] = {}
-    for path in sorted(package.rglob("*.py")):
-        part = path.relative_to(package).parts[0].removesuffix(".py")
-        if not part.startswith("__"):
-            imports.setdefault(part, set()).update(_imported_parts(ast.parse(path.read_text())))
-    return {part: frozenset(imported & imports.keys() - {part}) for part, imported in imports.items()}
-
-
-def _imported_parts(tree: ast.Module) -> Iterator[str]:
-    """What stands behind the package's name in each import."""
-    for node in ast.walk(tree):
-        names: list[str] = []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        yield from (name.split(".")[1] for name in names if name.startswith(f"{PACKAGE.name}."))
 
 
 def bounds() -> Iterator[str]:

@@ -6,13 +6,7 @@ import threading
 import pytest
 
 from tools.bench.accuracy.generator import Record, Truth, ask, mean_level
-from tools.bench.accuracy.judge import RULES
 from tools.bench.accuracy.scrapes import Scrape, Span, window
-
-
-def test_no_gauge_has_two_rules():
-    names = [(rule.gauge, rule.fixed) for rule in RULES]
-    assert len(names) == len(set(names))
 
 
 def test_scrapes():

@@ -27,7 +27,6 @@ from tools.bench.table import Line
 WAIT_MS, CPU_MS = 200.0, 1.0
 LISTEN = 100
 WARM_UP = 3.0  # seconds: fifteen mean waits
-AROUND = 1.4  # seconds of closer scrapes; the one-minute window of the last scrape begins within them
 SCRAPE_EVERY = 5.0
 """Seconds between scrapes, a common setting: scrapes are much rarer than samples and do not affect them."""
 
@@ -91,10 +90,8 @@ def _measure(scraper: Scraper, seconds: float, begin: Callable[[], None]) -> Scr
     """Scrapes for `seconds`; returns the scrape shortly before half of them, while a long request still runs."""
     started = time.monotonic()
     begin()
-    scraper.until(started + AROUND, 0.2)
-    middle = scraper.until(started + max(AROUND + 0.1, seconds / 2 - 0.5), SCRAPE_EVERY)
-    # If `seconds` is 60, the last scrape comes one minute after the middle of the closer scrapes.
-    scraper.until(started + AROUND / 2 + seconds, SCRAPE_EVERY)
+    middle = scraper.until(started + max(1.5, seconds / 2 - 0.5), SCRAPE_EVERY)
+    scraper.until(started + seconds, SCRAPE_EVERY)
     return middle
 
 
@@ -106,7 +103,6 @@ def _judge(case: Case, measured: Measured, middle: Scrape) -> Iterator[Line]:
         yield from judge.concurrency(measured, bool(case.load.burst))
     if case.overload:
         yield from judge.queue(measured)
-    yield from judge.gauges(measured)
 
 
 def main() -> None:
