@@ -27,6 +27,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import fmean
 
+from tests.support.real_uwsgi import Uwsgi, sized
+
 APP = Path(__file__).with_name("app.py")
 """The application that serves the load."""
 
@@ -50,6 +52,33 @@ class Load:
     burst: float = 0.0
     seed: int = 1
     shape: str = "exponential"
+
+
+LISTEN = 100
+
+
+@dataclass(frozen=True)
+class Case:
+    """One server and its load. long: whether a long request runs beside the load, for half of the time. by_log: whether
+    the truth is uWSGI's request log: the application is called only when its thread has the interpreter lock, and does
+    not see the wait for it."""
+
+    name: str
+    processes: int
+    threads: int
+    load: Load
+    tcp: bool = False
+    long: bool = False
+    overload: bool = False
+    by_log: bool = False
+
+    @property
+    def options(self) -> list[str]:
+        # `web` is in uWSGI's directory: HTTP on a UNIX socket.
+        return [*sized(self.processes, self.threads), "--listen", str(LISTEN), "--http-socket", "web"]
+
+    def address(self, server: Uwsgi) -> str | tuple[str, int]:
+        return ("127.0.0.1", server.http) if self.tcp else str(server.directory / "web")
 
 
 @dataclass(frozen=True, slots=True)
