@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-deploys bench-cost bench-many bench-hostile scenarios scenarios-all scenarios-apply lab bare-machine machine mutants clean
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-cost bench-many scenarios scenarios-all scenarios-apply lab bare-machine machine mutants clean
 .PHONY: kubernetes-rules lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -54,22 +54,6 @@ bench-waits:  ## compare what threads wait for with the application's own record
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.waits $(ARGS)
 
-bench-model:  ## compare predictions for other settings with a real uWSGI, for 11 minutes
-	@$(PYTHON) -m tools.prepare bench
-	@.venv/bin/python -m tools.bench.model $(ARGS)
-
-bench-ramp:  ## raise the load of real servers until requests wait and until they break, for 28 minutes
-	@$(PYTHON) -m tools.prepare bench
-	@.venv/bin/python -m tools.bench.ramp $(ARGS)
-
-bench-days:  ## simulate 1,000 days of healthy servers and count pages, for 30 minutes of one CPU (ARGS="--jobs 2")
-	@$(PYTHON) -m tools.prepare bench-days
-	@.venv/bin/python -m tools.bench.days $(ARGS)
-
-bench-deploys:  ## simulate 8,400 deploys, for 5 minutes, and deploy real servers (ARGS="--real 1", 24 minutes)
-	@$(PYTHON) -m tools.prepare bench
-	@.venv/bin/python -m tools.bench.deploys $(ARGS)
-
 bench-cost:  ## measure what a sample costs, and what the exporter costs uWSGI and the application, for 14 minutes
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.cost $(ARGS)
@@ -77,10 +61,6 @@ bench-cost:  ## measure what a sample costs, and what the exporter costs uWSGI a
 bench-many:  ## measure one exporter with 200 servers, 1,000 vassals, 5,000 sockets, for 20 minutes (ARGS="--only vassals")
 	@$(PYTHON) -m tools.prepare bench
 	@.venv/bin/python -m tools.bench.many_servers $(ARGS)
-
-bench-hostile:  ## measure the exporter beside hostile servers and clients, for 15 minutes
-	@$(PYTHON) -m tools.prepare bench
-	@.venv/bin/python -m tools.bench.hostile $(ARGS)
 
 scenarios:  ## check over 150 situations on a real uWSGI, for 19 minutes (NAME="cheaper", ARGS="--write docs/scenarios.md")
 	@$(PYTHON) -m tools.prepare bench

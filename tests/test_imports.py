@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tools.environments import ROOT
-from tools.tables import PACKAGE, read_imports
 from uwsgi_headroom import analysis
+
+PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
 
 FACES = ("prometheus_client", "starlette", "httptools", "uwsgi_headroom.metrics", "uwsgi_headroom.web")
 
@@ -175,6 +176,45 @@ def test_nobody_goes_past_a_door(room):
         f"private modules of {room}/ are imported from outside. Import the name from one of {room}/'s doors "
         f"({DOORS[room] or '__init__'}), hand it out in an `__init__` there, or add the module to DOORS: {past}"
     )
+
+
+def read_imports(package=PACKAGE):
+    """By folder, and by module beside the folders: the other ones that it imports, also for types alone."""
+    imports: dict[str, set[str]] = {}
+    for path in sorted(package.rglob("*.py")):
+        part = path.relative_to(package).parts[0].removesuffix(".py")
+        if not part.startswith("__"):
+            imports.setdefault(part, set()).update(_imported_parts(ast.parse(path.read_text())))
+    return {part: frozenset(imported & imports.keys() - {part}) for part, imported in imports.items()}
+
+
+def _imported_parts(tree):
+    """What stands behind the package's name in each import."""
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        yield from (name.split(".")[1] for name in names if name.startswith(f"{PACKAGE.name}."))
+
+
+def test_imports_are_read_by_folder(tmp_path):
+    """Of every module, those within functions and for types alone too; neither itself nor other packages."""
+    package = tmp_path / "uwsgi_headroom"
+    for name, text in {
+        "__init__.py": "",
+        "__main__.py": "from uwsgi_headroom import low",
+        "low.py": "import json",
+        "wide/__init__.py": "",
+        "wide/one.py": "from uwsgi_headroom import low, __version__\nfrom uwsgi_headroom.wide import two",
+        "wide/two.py": "def late():\n    import uwsgi_headroom.high.deep\n",
+        "high/__init__.py": "",
+        "high/deep.py": "if TYPE_CHECKING:\n    from uwsgi_headroom.wide.one import thing",
+    }.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    assert read_imports(package) == {"low": set(), "wide": {"low", "high"}, "high": {"wide"}}
 
 
 def test_no_circle_of_rooms():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -56,17 +55,22 @@ def run_command(command: Sequence[str | Path], cwd: Path | None = None) -> None:
         raise CommandError(" ".join(words), said)
 
 
-WIDTH = 62  # columns for the sentence; the time follows and the line stays within 80
-SECOND = 1.0  # seconds between two updates on a terminal
-DOT = 1.0  # seconds between two dots in a pipe: after three without output, people think that a program hangs
+WIDTH = 64  # columns for the sentence and its dots; the time follows and the line stays within 80
+DOT = 1.0  # seconds between two dots: after three without output, people think that a program hangs
 
 
 @contextlib.contextmanager
 def show_step(sentence: str) -> Iterator[None]:
-    """Prints what is being done, shows activity during the block, then prints how many seconds the block took."""
-    start, line = time.monotonic(), _Line(sentence)
-    ended = threading.Event()
-    alive = threading.Thread(target=line.move, args=(start, ended), daemon=True)
+    """Prints what is being done, dots during the block, then how many seconds the block took."""
+    start, line, ended = time.monotonic(), [f"  {sentence}"], threading.Event()
+
+    def grow() -> None:
+        while not ended.wait(DOT):
+            line.append(".")
+            _write(".")
+
+    _write(line[0])
+    alive = threading.Thread(target=grow, daemon=True)
     alive.start()
     end = "  not done"
     try:
@@ -75,34 +79,11 @@ def show_step(sentence: str) -> Iterator[None]:
     finally:
         ended.set()
         alive.join()
-        line.end(end)
+        _write(f"{' ' * (WIDTH - len(''.join(line)))}{end}\n")
 
 
 def note(text: str) -> None:
     _write(f"{text}\n")
-
-
-class _Line:
-    """The line of a step. On a terminal it updates the elapsed time in place; elsewhere it grows by dots."""
-
-    def __init__(self, sentence: str) -> None:
-        self._terminal = sys.stdout.isatty()
-        # A wrapped line cannot be overwritten.
-        self._width = min(WIDTH, shutil.get_terminal_size().columns - 13) if self._terminal else WIDTH
-        self._text = f"  {sentence[: self._width]}"
-        _write(self._text)
-
-    def move(self, start: float, ended: threading.Event) -> None:
-        while not ended.wait(SECOND if self._terminal else DOT):
-            if self._terminal:
-                self.end(f"{time.monotonic() - start:6.0f}   s", "")
-            else:
-                self._text += "."
-                _write(".")
-
-    def end(self, words: str, newline: str = "\n") -> None:
-        padding = " " * (self._width + 2 - len(self._text))
-        _write(f"\r{self._text}{padding}{words}{newline}" if self._terminal else f"{padding}{words}{newline}")
 
 
 def _write(text: str) -> None:

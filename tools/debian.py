@@ -65,12 +65,8 @@ _APT = (
 
 
 def find_program(program: str, directory: Path) -> Path | None:
-    """The program's path: on PATH, else in `directory`, where only wrappers of `ensure_programs` count."""
-    for folder in [*os.environ.get("PATH", os.defpath).split(os.pathsep), str(directory)]:
-        path = _find(program, folder)
-        if path and (path.parent.resolve() != directory.resolve() or _is_wrapper(path)):
-            return path
-    return None
+    """The program's path: on PATH, else in `directory`."""
+    return _find(program, os.pathsep.join([os.environ.get("PATH", os.defpath), str(directory)]))
 
 
 def missing_programs(directory: Path, programs: Iterable[str] = tuple(PACKAGES)) -> list[str]:
@@ -157,12 +153,6 @@ def _merge(source: Path, target: Path) -> None:
         new.replace(place)
 
 
-def _is_wrapper(program: Path) -> bool:
-    """Whether the program is a wrapper of the current `ensure_programs`: earlier versions did not test programs."""
-    with program.open("rb") as file:
-        return file.read(len(WRAPPER) + 1) == WRAPPER.encode()
-
-
 def _download(package: str, into: Path) -> None:
     try:
         commands.run_command([*_APT, "download", package], cwd=into)
@@ -173,9 +163,9 @@ def _download(package: str, into: Path) -> None:
         commands.run_command([*_APT, "download", package], cwd=into)
 
 
-def _find(program: str, folder: str) -> Path | None:
+def _find(program: str, path: str) -> Path | None:
     names = (program, _DEBIANS_NAMES.get(program, program))
-    return next((Path(place) for name in names if folder and (place := shutil.which(name, path=folder))), None)
+    return next((Path(place) for name in names if (place := shutil.which(name, path=path))), None)
 
 
 def prove(name: str, program: Path) -> None:

@@ -133,7 +133,7 @@ def _command_page(line: CommandLine, name: str, parser: Parser) -> Iterator[str]
 def _begin(name: str, summary: str) -> Iterator[str]:
     yield r".\" Generated from the command-line parsers: do not edit."
     yield f'.TH {_escape(name.upper())} 1 "" "{PROGRAM}" "User Commands"'
-    yield from (".SH NAME", rf"{_escape(name)} \- {_text(summary)}")
+    yield from (".SH NAME", rf"{_escape(name)} \-", _text(summary))
 
 
 def _flags(parser: Parser) -> Iterator[str]:

@@ -148,21 +148,20 @@ EXTRAS = "dashboards,demo,lint,test"
 
 
 def main(argv: list[str]) -> str | None:
-    """Prepares for `lint` (project and tools), `bench` (also uWSGI), `bench-days` (the project, and promtool), `lab`
-    (also the servers that it compares), `test` (all but those), or `chosen-tests` (also without the browser, which the
-    tests of the page look for themselves).
+    """Prepares for `lint` (project and tools), `bench` (also uWSGI), `lab` (also the servers that it compares), `test`
+    (all but those), or `chosen-tests` (also without the browser, which the tests of the page look for themselves).
 
     Returns a message about what is missing.
     """
     try:
         project = environments.project(EXTRAS)
-        if argv not in (["lint"], ["bench-days"]):
+        if argv != ["lint"]:
             environments.uwsgi_for_tests()
         if argv == ["test"]:
             find_browser()
         if argv == ["lab"]:
             prepare_lab()
-        if argv in (["test"], ["chosen-tests"], ["bench-days"]):
+        if argv in (["test"], ["chosen-tests"]):
             debian.ensure_programs(project.path / "bin")
     except (SetupError, CommandError) as error:
         return f"\nmake {argv[0]}: {error}"

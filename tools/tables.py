@@ -6,11 +6,9 @@ document.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from pathlib import Path
 from textwrap import wrap
 from types import ModuleType
 from typing import get_args
@@ -192,9 +190,6 @@ def complaints() -> Iterator[str]:
         yield f"| {complaint} | {made_at} | {', '.join(dict.fromkeys(codes))}{''.join(more)} | {names} | {needs} |"
 
 
-PACKAGE = ROOT / "exporter" / "uwsgi_headroom"
-
-
 def rules() -> Iterator[str]:
     """The rules of `review`, which prints when one does not matter."""
     rows = []
@@ -202,27 +197,6 @@ def rules() -> Iterator[str]:
         lines = "<br>".join(f"`{line}`" for line in advice.lines) or advice.change
         rows.append((f"`{advice.rule}`", advice.title, lines + f" (uWSGI {advice.needs})" * bool(advice.needs)))
     yield from table(("rule", "what hurts", "line, for example"), rows)
-
-
-def read_imports(package: Path = PACKAGE) -> dict[str, frozenset[str]]:
-    """By folder, and by module beside the folders: the other ones that it imports, also for types alone."""
-    imports: dict[str, set[str]] = {}
-    for path in sorted(package.rglob("*.py")):
-        part = path.relative_to(package).parts[0].removesuffix(".py")
-        if not part.startswith("__"):
-            imports.setdefault(part, set()).update(_imported_parts(ast.parse(path.read_text())))
-    return {part: frozenset(imported & imports.keys() - {part}) for part, imported in imports.items()}
-
-
-def _imported_parts(tree: ast.Module) -> Iterator[str]:
-    """What stands behind the package's name in each import."""
-    for node in ast.walk(tree):
-        names: list[str] = []
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        yield from (name.split(".")[1] for name in names if name.startswith(f"{PACKAGE.name}."))
 
 
 def list_rows() -> list[FindingKind]:

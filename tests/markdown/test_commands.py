@@ -65,7 +65,8 @@ def test_flags_exist(path):
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_targets_of_make_exist(path):
-    words = [word for command in commands(path.read_text()) if command[0] == "make" for word in command[1:]]
+    text = re.sub(r"\*`[^`]*`\*", "", path.read_text())  # in italics: of an earlier commit
+    words = [word for command in commands(text) if command[0] == "make" for word in command[1:]]
     assert {word for word in words if re.fullmatch(r"[a-z-]+", word)} <= TARGETS
     assert {word.removeprefix("SCENE=") for word in words if word.startswith("SCENE=")} <= SCENE_NAMES
 

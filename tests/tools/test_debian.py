@@ -148,16 +148,6 @@ def test_unpacked_program_has_its_data_anywhere(machine):
         assert ran.stdout == f"the data of {data}\n"
 
 
-def test_program_of_an_older_checkout_is_replaced(machine, monkeypatch):
-    """An older checkout copied the program without its data; PATH has its directory in an activated environment."""
-    program(machine / "venv" / "bin" / "prometheus-alertmanager", SERVER.replace("DATA", "alertmanager/default.tmpl"))
-    monkeypatch.setenv("PATH", f"{machine}/venv/bin:{machine}/path")
-    assert debian.missing_programs(machine / "venv" / "bin", ["alertmanager"]) == ["alertmanager"]
-    debian.ensure_programs(machine / "venv" / "bin", ["alertmanager"])
-    assert debian.missing_programs(machine / "venv" / "bin", ["alertmanager"]) == []
-    assert (machine / "venv" / "bin" / "prometheus-alertmanager").read_text() == debian.WRAPPER
-
-
 def test_promtool_may_be_in_a_package_of_its_own(machine):
     (machine / "archive" / "prometheus" / "bin" / "promtool").unlink()
     package(machine, "promtool", "none", promtool=TOOL)

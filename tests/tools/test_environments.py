@@ -249,7 +249,6 @@ def prepared(monkeypatch, tmp_path):
     [
         ("lint", []),
         ("chosen-tests", ["uwsgi", "prometheus"]),  # without a browser
-        ("bench-days", ["prometheus"]),
         ("lab", ["uwsgi", "servers"]),
     ],
 )

@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ from tools import commands
 from tools.environments import ROOT
 from tools.man_pages import EXAMPLES, pages
 from tools.report_example import FILE
-from tools.tables import findings_page, list_rows, read_imports, show
+from tools.tables import findings_page, list_rows, show
 from uwsgi_headroom.analysis.findings import RUNBOOKS
 from uwsgi_headroom.arguments.commands import make_command_line
 
@@ -39,9 +38,6 @@ def test_generated_texts_are_complete():
     assert len(text) < 30_000
     assert "> SYNTHETIC EXAMPLE: these services do not exist" in text
     assert re.search(r"\*\*checkout needs a plan\.\*\*", text)
-    imports = read_imports()
-    assert "config" in imports["arguments"]
-    assert [(part, other) for part in imports for other in imports[part] if part in imports[other]] == []
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -68,50 +64,6 @@ def test_mandoc_has_no_complaint(name):
     ran = subprocess.run(["mandoc", "-T", "lint"], input=PAGES[name], capture_output=True, text=True, check=False)
     complaints = [line for line in ran.stdout.splitlines() if "missing date" not in line]
     assert complaints == []
-
-
-def test_imports_are_read_by_folder(tmp_path):
-    """Of every module, those within functions and for types alone too; neither itself nor other packages."""
-    package = tmp_path / "uwsgi_headroom"
-    for name, text in {
-        "__init__.py": "",
-        "__main__.py": "from uwsgi_headroom import low",
-        "low.py": "import json",
-        "wide/__init__.py": "",
-        "wide/one.py": "from uwsgi_headroom import low, __version__\nfrom uwsgi_headroom.wide import two",
-        "wide/two.py": "def late():\n    import uwsgi_headroom.high.deep\n",
-        "high/__init__.py": "",
-        "high/deep.py": "if TYPE_CHECKING:\n    from uwsgi_headroom.wide.one import thing",
-    }.items():
-        (package / name).parent.mkdir(parents=True, exist_ok=True)
-        (package / name).write_text(text)
-    assert read_imports(package) == {"low": set(), "wide": {"low", "high"}, "high": {"wide"}}
-
-
-def run(out: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tools.report_example", str(out)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-
-
-@pytest.mark.slow
-def test_three_services_with_known_answers(tmp_path):
-    """The verdict has found what the program put in, and the review says that it is made up."""
-    out = tmp_path / "review.html"
-    ran = run(out)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    text = out.read_text()
-    assert "SYNTHETIC EXAMPLE" in text
-    for sentence in ("shop needs action now", "checkout needs a plan", "search has enough capacity"):
-        assert sentence in text
-    assert "<svg" in text
-
-
-def test_an_unknown_form_is_refused(tmp_path):
-    """The ending of the file is its form; the message lists those that there are."""
-    ran = run(tmp_path / "review.doc")
-    assert ran.returncode == 2
-    assert "is written as one of html, md, json" in ran.stderr
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_command_says_only_why_it_failed(capfd):

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import math
 import re
 import signal
 import statistics
@@ -27,6 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,8 +35,10 @@ import psutil
 from tests.support import exporter, real_uwsgi
 from tests.support.stand_in_servers import short_folder, stale_sockets, stand_ins
 from tools.bench import table
-from tools.bench.clients import Kind, Plan, running
 from tools.bench.exporters import Scraper, cpu_seconds
+from tools.scenarios.scenario import Load
+from tools.scenarios.servers import Running, loaded
+from uwsgi_headroom.tune.load import Address
 
 SCRAPE_SECONDS = 15
 """The usual interval of Prometheus."""
@@ -85,7 +87,10 @@ def _options() -> argparse.Namespace:
 
 def _servers(options: argparse.Namespace) -> list[Row]:
     threads = ("--processes", "8", "--threads", "8", "--thread-stacksize", "256")
-    with many_uwsgis(options.servers, *threads, workers=8) as servers, loaded([server.http for server in servers]):
+    with (
+        many_uwsgis(options.servers, *threads, workers=8) as servers,
+        some_traffic([("127.0.0.1", server.http) for server in servers]),
+    ):
         result = measure([server.stats for server in servers], options.seconds)
     return [Row(f"{len(servers):,} of 8x8", result, Target(0.15, 0.2, 110e6))]
 
@@ -98,7 +103,7 @@ def _vassals(options: argparse.Namespace) -> list[Row]:
         if real:
             folder, http = stack.enter_context(vassals(real))
             patterns.append(f"{folder}/*.stats")
-            stack.enter_context(loaded(http[:: round(1 / _TRAFFIC)]))
+            stack.enter_context(some_traffic(http[:: round(1 / _TRAFFIC)]))
         if others:
             folder = stack.enter_context(short_folder())
             stack.enter_context(stand_ins(folder, others, 2, 1, _TRAFFIC))
@@ -259,9 +264,6 @@ def _read_log(log: Path) -> Mapping[str, int]:
     return Counter(found[1].strip('"') if (found := _MESSAGE.search(line)) else line for line in lines)
 
 
-Address = int | str
-"""Where a server takes HTTP requests: a port of loopback, or the path of a socket."""
-
 VASSAL_BYTES = 14e6
 """A vassal of 2x1 takes some 11 MB of memory that it shares with no other; what is left is for the rest."""
 
@@ -337,15 +339,9 @@ def _end(emperor: subprocess.Popen[bytes], seconds: float = 120.0) -> None:
             process.kill()
 
 
-@contextlib.contextmanager
-def loaded(addresses: Sequence[Address]) -> Iterator[None]:
-    """Send two requests a second of half a second each to each address, at random, until the block ends."""
-    if not addresses:
-        yield
-        return
-    sockets = tuple((address, 1 / len(addresses)) for address in addresses)
-    with running(Plan(sockets, (Kind(1.0, "/?io_ms=500"),), ((2.0 * len(addresses), math.inf),))):
-        yield
+def some_traffic(addresses: Sequence[Address]) -> AbstractContextManager[Running]:
+    """Sends two requests a second of half a second each to each address, at random, until the block ends."""
+    return loaded([(Load(rate=2.0, io_ms=500, seed=place), address) for place, address in enumerate(addresses)])
 
 
 if __name__ == "__main__":

@@ -5,23 +5,19 @@ is random, so that other activity of the machine affects all. CPU is that of the
 and their range. Each round begins without scrapes: what an exporter uses then (our sampling) is subtracted from the
 cost of its scrapes. Ours answers a scrape from its last sample, the others read uWSGI for it: so one read of uWSGI
 costs ours a sample and a scrape. *Same content* is ours without sampling, and without queries to the kernel
-(`document_only`). uWSGI's master is *occupied* whenever it is not asleep in the system call in which it idles, and
-*held up* while it is asleep in another one: `write`, for a reader that has not read yet.
+(`document_only`).
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import random
 import socket
 import statistics
 import sys
-import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.support import real_uwsgi
@@ -39,8 +35,6 @@ _REST_SECONDS = 2.0
 
 _AFTERWARDS_SECONDS = 0.02
 """Work of an exporter within this time after its response (garbage collection) counts as part of the scrape."""
-
-_WATCHED_SCRAPES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +60,6 @@ class Figures:
     sample: list[float] = field(default_factory=list)
     scrape: list[float] = field(default_factory=list)
     master_cpu: list[float] = field(default_factory=list)
-    occupation: Occupation = field(default_factory=lambda: Occupation(0, 0))
     resident: int = 0
     series: int = 0
     sent: int = 0
@@ -107,7 +100,6 @@ def _figures(running: list[Exporter], uwsgi: real_uwsgi.Uwsgi, rounds: int, turn
         mine = figures[exporter.name]
         answer = exporter.scraper.scrape()
         mine.series, mine.sent, mine.resident = answer.series, answer.sent, exporter.resident_bytes()
-        mine.occupation = occupation(uwsgi.pid, exporter.scraper.scrape, _WATCHED_SCRAPES, PAUSE_SECONDS)
     return figures
 
 
@@ -153,74 +145,6 @@ def _scrape(exporter: Exporter, master_pid: int) -> _Scrape:
     return _Scrape(seconds, exporter.cpu_seconds() - cpu, cpu_seconds(master_pid) - master_cpu)
 
 
-_INTERVAL_SECONDS = 0.0002
-
-_READINGS = 500
-"""How often the master's state is read to find the system call in which it idles."""
-
-
-@dataclass(frozen=True, slots=True)
-class Occupation:
-    """Seconds of one scrape for which the master was occupied, and for which of these the reader held it up."""
-
-    occupied: float
-    held_up: float
-
-
-def occupation(pid: int, scrape: Callable[[], object], scrapes: int, pause: float) -> Occupation:
-    """Scrapes `scrapes` times, and returns the mean occupation of the master per scrape."""
-    watched = _Watch(pid)
-    for _ in range(scrapes):
-        with watched:
-            scrape()
-        time.sleep(pause)
-    return Occupation(watched.seconds["occupied"] / scrapes, watched.seconds["held up"] / scrapes)
-
-
-class _Watch:
-    """Adds up the time that the master spends in each state during a block. The master must be idle for most of the
-    time at creation: another exporter may read it then."""
-
-    def __init__(self, pid: int) -> None:
-        self.seconds = dict.fromkeys(("occupied", "held up"), 0.0)
-        self._path = f"/proc/{pid}/syscall"
-        calls: Counter[str] = Counter()
-        for _ in range(_READINGS):
-            calls[self._system_call()] += 1
-            time.sleep(_INTERVAL_SECONDS)
-        del calls["running"]
-        self._at_rest = calls.most_common(1)[0][0]
-
-    def __enter__(self) -> None:
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._sample)
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        before = time.perf_counter()
-        while not self._over.is_set():
-            time.sleep(_INTERVAL_SECONDS)
-            call = self._system_call()
-            now = time.perf_counter()
-            if call != self._at_rest:
-                self.seconds["occupied"] += now - before
-                if call != "running":
-                    self.seconds["held up"] += now - before
-            before = now
-
-    def _system_call(self) -> str:
-        """The number of the system call in which the master is asleep, or `running`."""
-        descriptor = os.open(self._path, os.O_RDONLY)
-        try:
-            return os.read(descriptor, 256).split()[0].decode()
-        finally:
-            os.close(descriptor)
-
-
 RESIDENT_TARGET_BYTES = 45e6
 CPU_TARGETS = {SAME_CONTENT: 0.5, EVERYTHING: 1.0}
 
@@ -234,7 +158,7 @@ def report(results: Sequence[Result]) -> str:
 def _measured(results: Sequence[Result]) -> str:
     head = (
         "server | exporter | CPU a scrape, ms | CPU a sample, ms | CPU at rest, ms/s | of one CPU | scrape, ms | "
-        "resident, MB | series | answer, kB | master's CPU, ms | master occupied, ms | held up, ms"
+        "resident, MB | series | answer, kB | master's CPU, ms"
     )
     return render_table(
         head, [_row(result, name, figures) for result in results for name, figures in result.figures.items()]
@@ -256,8 +180,6 @@ def _row(result: Result, name: str, figures: Figures) -> str:
             str(figures.series),
             f"{figures.sent / 1e3:.1f}",
             f"{statistics.median(figures.master_cpu) * 1e3:.2f}",
-            f"{figures.occupation.occupied * 1e3:.2f}",
-            f"{figures.occupation.held_up * 1e3:.2f}",
         ]
     )
 

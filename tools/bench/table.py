@@ -1,4 +1,4 @@
-"""What benchmarks share: options, Markdown tables, cells with a tolerance, medians with their range, the machine."""
+"""What benchmarks share: options, Markdown tables, lines with a target, medians with their range, the machine."""
 
 from __future__ import annotations
 
@@ -69,23 +69,6 @@ def within(
         abs(error) <= target if target is not None else None,
         note,
     )
-
-
-def compare(predicted: float | None, measured: float | None, tolerance: float, scale: float = 1) -> str:
-    """A cell: what was predicted, what was measured, and the error; ✗ if it is larger, or if one is unknown."""
-    if predicted is None or measured is None:
-        texts = ("unknown" if value is None else f"{value * scale:.1f}" for value in (predicted, measured))
-        return " → ".join(texts) + " ✗"
-    error = predicted / measured - 1
-    missed = "" if abs(error) <= tolerance else " ✗"
-    return f"{predicted * scale:.1f} → {measured * scale:.1f} ({error:+.0%}{missed})"
-
-
-def count_right(rows: Iterable[str]) -> str:
-    """How many cells of `compare` in these rows are within their tolerance, as a sentence."""
-    cells = [cell for row in rows for cell in row.split(" | ") if " → " in cell]
-    good = sum("✗" not in cell for cell in cells)
-    return f"Predicted → measured: {good} of {len(cells)} predictions are within the tolerance; ✗ is a miss."
 
 
 def spread(values: Sequence[float], scale: float = 1.0, digits: int = 2) -> str:

@@ -20,15 +20,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support import real_uwsgi
 from tools.bench import exporters, table
-from tools.bench.clients import Kind, Plan, running
 from tools.bench.waits_app import COLUMNS, row_struct
 from tools.environments import ROOT
+from tools.scenarios.scenario import Load
+from tools.scenarios.servers import loaded
 
 
 @dataclass(frozen=True)
 class Case:
-    """A server and its load. plans: what a request does, one of them at random (`waits_app`). pause: mean seconds
-    between two requests of a client. pinned: on a CPU of its own."""
+    """A server and its load. plans: what a request does, one of them at random (`waits_app`). pause: seconds
+    between two requests of a client. late: seconds until it reads the answer. pinned: on a CPU of its own."""
 
     name: str
     workers: int
@@ -36,7 +37,7 @@ class Case:
     clients: int
     plans: tuple[str, ...]
     pause: float = 0.0
-    slow: float = 0.0
+    late: float = 0.0
     read_pollfds: bool = True
     pinned: bool = False
     options: tuple[str, ...] = ()
@@ -65,7 +66,7 @@ CASES = (
     Case("2x8 a connection for each query, time-out", 2, 8, 10, ("postgres-new-timeout:50",)),
     Case("2x8 lock of the application", 2, 8, 10, ("lock:20",)),
     Case("2x8 fsync", 2, 8, 6, ("fsync:1",)),
-    Case("2x8 slow clients", 2, 8, 8, ("client:64",), slow=0.005),
+    Case("2x8 slow clients", 2, 8, 8, ("client:64",), late=0.3),
     Case("2x8 half full, mixed, thunder-lock", 2, 8, 8, MIX, options=("--thunder-lock",)),
     Case("8x1 half full, mixed, thunder-lock", 8, 1, 4, MIX, options=("--thunder-lock",)),
 )
@@ -106,9 +107,14 @@ def run(case: Case, seconds: float) -> Result:
         server = stack.enter_context(real_uwsgi.uwsgi(*options, app=APP))
         if case.pinned:
             _pin(server.pid, {1})
-        kinds = tuple(Kind(1.0, f"/?{plan}") for plan in case.plans)
-        load = Plan(((server.http, 1.0),), kinds, clients=case.clients, pause=case.pause, slow=case.slow)
-        stack.enter_context(running(load, ("taskset", "-c", "0") if case.pinned else ()))
+        load = Load(
+            clients=case.clients,
+            path=f"/?{'|'.join(case.plans)}",
+            think_ms=1e3 * case.pause,
+            late_ms=1e3 * case.late,
+        )
+        pinned = ("taskset", "-c", "0") if case.pinned else ()
+        stack.enter_context(loaded([(load, ("127.0.0.1", server.http))], *pinned))
         command = exporters.OURS[exporters.EVERYTHING]
         command += f" --backends postgres=127.0.0.1:{ports[0]} --backends redis=127.0.0.1:{ports[1]}"
         command += "" if case.read_pollfds else " --read-pollfds false"

@@ -1,9 +1,10 @@
 """A WSGI application that does what the query string says, and records how long it spent in each state.
 
-A plan is a list of parts, `cpu:8,sleep:60,postgres:50`, with milliseconds each; each part has a known time T in one
-state. What else the part took, less the thread's CPU time and the time in which it was ready and had no CPU
-(schedstat), is the wait for the interpreter lock in that part. CPU time and the wait for a CPU are the thread's own
-totals, because uWSGI also spends some before and after the application is called.
+A plan is a list of parts, `cpu:8,sleep:60,postgres:50`, with milliseconds each; of several plans with `|` between them,
+a request follows one at random. Each part has a known time T in one state. What else the part took, less the thread's
+CPU time and the time in which it was ready and had no CPU (schedstat), is the wait for the interpreter lock in that
+part. CPU time and the wait for a CPU are the thread's own totals, because uWSGI also spends some before and after the
+application is called.
 
 Every thread has a row of a file in memory that the benchmark reads: nothing is lost if two threads add at once.
 
@@ -17,6 +18,7 @@ import asyncio
 import itertools
 import mmap
 import os
+import random
 import socket
 import struct
 import sys
@@ -39,7 +41,8 @@ _released_at = [0.0]
 
 
 def application(environ: dict[str, str], start_response: Callable[..., object]) -> Iterator[bytes]:
-    plan = [part.partition(":")[::2] for part in environ["QUERY_STRING"].split(",")]
+    plans = environ["QUERY_STRING"].partition("&")[0].split("|")
+    plan = [part.partition(":")[::2] for part in random.choice(plans).split(",")]
     for name, milliseconds in plan:
         if name != "client":
             _measure(name, float(milliseconds) / 1e3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
 import shutil
@@ -62,7 +61,7 @@ def lay_out(root: Path, target: Path) -> None:
         if not path.exists():
             raise SetupError(f"{path.relative_to(root)}: there is no {path.readlink()}")
     patterns = ignored((chart / ".helmignore").read_text()) if (chart / ".helmignore").exists() else []
-    shutil.copytree(chart, target, ignore=lambda _, names: [name for name in names if _matches(name, patterns)])
+    shutil.copytree(chart, target, ignore=shutil.ignore_patterns(*patterns))
 
 
 def values(chart: str) -> dict[str, str]:
@@ -77,10 +76,6 @@ def ignored(helmignore: str) -> list[str]:
     if paths := [pattern for pattern in patterns if "/" in pattern or pattern.startswith("!")]:
         raise SetupError(f".helmignore: only names are understood, not {', '.join(paths)}")
     return patterns
-
-
-def _matches(name: str, patterns: list[str]) -> bool:
-    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
 
 
 PYTHON = "3.13"

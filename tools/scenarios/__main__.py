@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 import time
@@ -15,7 +14,7 @@ import msgspec
 from tools.bench.table import machine
 from tools.scenarios.checking import Seen
 from tools.scenarios.rows import find_rows
-from tools.scenarios.run import Result, count, estimate, plan, render_marks, run_rows
+from tools.scenarios.run import Result, count, plan, render_marks, run_rows
 from tools.scenarios.scenario import Load, Scenario, Server
 from tools.tables import replace_section, table
 from uwsgi_headroom.check.reports import render_lines
@@ -39,7 +38,7 @@ def main() -> int:
     planned = plan(rows, options.seed) if options.all else []
     if planned:
         rows = [run for each in planned for run in (each.row, *each.variations)]
-    print(f"{len(rows)} runs, about {math.ceil(estimate(rows) / 60)} min.", flush=True)
+    print(f"{len(rows)} runs.", flush=True)
     begun = time.monotonic()
     options.texts.parent.mkdir(parents=True, exist_ok=True)
     with options.texts.open("w") as texts:

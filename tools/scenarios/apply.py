@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tools.scenarios import actions, rows
 from tools.scenarios.checking import Seen
@@ -72,20 +73,28 @@ def _with_all_cpus(scenario: Scenario) -> Scenario:
     return replace(scenario, server=replace(scenario.server, cpus="", quota=0.0))
 
 
-def _named(name: str) -> Scenario:
-    return next(row for row in rows.ROWS if row.name == name)
+def _advised(
+    row: Scenario | str,
+    outside: Callable[[Scenario], Scenario] | str | None = None,
+    what: str = "",
+    ends: tuple[str, ...] = (),
+) -> Applied:
+    """row: a scenario, or the name of one in the table. outside: a change, or options of uWSGI, which name it."""
+    scenario = row if isinstance(row, Scenario) else next(each for each in rows.ROWS if each.name == row)
+    if isinstance(outside, str):
+        named = re.sub(r"--(\S+)", r"`\1`", outside).replace(" `", ", `")
+        return Applied(scenario, partial(_set, options=outside), what or named, ends)
+    return Applied(scenario, outside, what, ends)
 
 
-def _options(*options: str, without: Sequence[str] = ()) -> Callable[[Scenario], Scenario]:
-    """Adds options, after leaving out others with their values."""
-
-    def change(scenario: Scenario) -> Scenario:
-        kept = list(scenario.server.options)
-        for option in without:
+def _set(scenario: Scenario, options: str) -> Scenario:
+    """Adds options. One that is there already gets the new value."""
+    kept = list(scenario.server.options)
+    for option, _, value in (each.partition(" ") for each in re.split(r" (?=--)", options)):
+        if option in kept and option != "--env":
             del kept[kept.index(option) : kept.index(option) + 2]
-        return replace(scenario, server=replace(scenario.server, options=(*kept, *options)))
-
-    return change
+        kept += [option, value] if value else [option]
+    return replace(scenario, server=replace(scenario.server, options=tuple(kept)))
 
 
 def _stop_and_reload_apart(scenario: Scenario) -> Scenario:
@@ -94,17 +103,23 @@ def _stop_and_reload_apart(scenario: Scenario) -> Scenario:
 
 
 def _deploy_by_chain(scenario: Scenario) -> Scenario:
-    changed = _options("--lazy-apps", "--touch-chain-reload", "{directory}/reload")(scenario)
+    changed = _set(scenario, "--lazy-apps --touch-chain-reload {directory}/reload")
     return replace(changed, events=(Event(4.0, actions.deploy_slow_by_chain),), seconds=20.0)
 
 
 def _raise_somaxconn(scenario: Scenario) -> Scenario:
-    raised = _options("--listen", "100", without=("--listen",))(scenario)
+    raised = _set(scenario, "--listen 100")
     return replace(raised, server=replace(raised.server, somaxconn=100))
 
 
+def _without_kept(scenario: Scenario) -> Scenario:
+    options = tuple(option.replace("--http11-socket", "--http-socket") for option in scenario.server.options)
+    return replace(scenario, server=replace(scenario.server, options=options))
+
+
 def _without_map(scenario: Scenario) -> Scenario:
-    return _options(without=("--map-socket", "--map-socket"))(scenario)
+    options = tuple(option for option in scenario.server.options if option != "--map-socket" and ":" not in option)
+    return replace(scenario, server=replace(scenario.server, options=options))
 
 
 ROWS = (
@@ -166,28 +181,18 @@ ROWS = (
         _with_all_cpus,
         "no CPU quota",
     ),
-    Applied(_named("all workers reach max-requests together")),
-    Applied(_named("static files for slow clients")),
-    Applied(_named("a connection opened before the fork"), _options("--lazy-apps"), "`lazy-apps`"),
-    Applied(
-        _named("a full reload waits for a request"),
-        _options("--worker-reload-mercy", "2"),
-        "`worker-reload-mercy` 2",
-        ends=("reload_waits",),
-    ),
-    Applied(_named("SIGTERM without die-on-term"), _stop_and_reload_apart, "`die-on-term`, and a reload by SIGHUP"),
-    Applied(_named("full reload of a slow application"), _deploy_by_chain, "`lazy-apps` and `touch-chain-reload`"),
-    Applied(
-        _named("a full cache"),
-        _options("--cache2", "name=pages,items=5000", without=("--cache2",)),
-        "`items` 5000 of the cache",
-    ),
-    Applied(_named("a spooler that falls behind"), _options("--spooler-processes", "8"), "`spooler-processes` 8"),
-    Applied(_named("one stuck request"), _options("--harakiri", "10"), "`harakiri` 10"),
-    Applied(
+    _advised("all workers reach max-requests together"),
+    _advised("static files for slow clients"),
+    _advised("a connection opened before the fork", "--lazy-apps"),
+    _advised("a full reload waits for a request", "--worker-reload-mercy 2", ends=("reload_waits",)),
+    _advised("SIGTERM without die-on-term", _stop_and_reload_apart, "`die-on-term`, and a reload by SIGHUP"),
+    _advised("full reload of a slow application", _deploy_by_chain, "`lazy-apps` and `touch-chain-reload`"),
+    _advised("a full cache", "--cache2 name=pages,items=5000", "`items` 5000 of the cache"),
+    _advised("a spooler that falls behind", "--spooler-processes 8"),
+    _advised("one stuck request", "--harakiri 10"),
+    _advised(
         _sick("bursts overflow the queue of 40", Server(2, 1, queues.SHORT), *BURSTS, seconds=12.0),
-        _options("--listen", "100", without=("--listen",)),
-        "`listen` 100",
+        "--listen 100",
         ends=("clients_refused",),
     ),
     Applied(
@@ -201,44 +206,29 @@ ROWS = (
         "net.core.somaxconn 100, and `listen` 100",
         ends=("clients_refused",),
     ),
-    Applied(_named("heads above buffer-size, with the log"), _options("--buffer-size", "32768"), "`buffer-size` 32768"),
-    Applied(
+    _advised("heads above buffer-size, with the log", "--buffer-size 32768"),
+    _advised(
         _sick(
             "the http router gives up before the answer",
             Server(4, 4, (*ROUTER, "--http-timeout", "1")),
             Load(rate=4, io_ms=2500, socket="tcp"),
             Load(rate=5, io_ms=20, socket="tcp"),
         ),
-        _options("--http-timeout", "10", without=("--http-timeout",)),
-        "`http-timeout` 10",
+        "--http-timeout 10",
     ),
-    Applied(
-        _named("a leak reaches the cgroup's memory limit"),
-        _options("--reload-on-rss", "45", *RECYCLED),
-        "`reload-on-rss` 45 and `min-worker-lifetime` 0",
+    _advised(
+        "a leak reaches the cgroup's memory limit",
+        f"--reload-on-rss 45 {' '.join(RECYCLED)}",
         ends=("out_of_memory", "requests_lost"),
     ),
-    Applied(
-        _named("2x2, clients keep their connections"),
-        _options("--http-socket", "{directory}/web", without=("--http11-socket",)),
-        "`http-socket` instead of `http11-socket`",
-    ),
-    Applied(_named("full worker by map-socket"), _without_map, "no `map-socket`"),
-    Applied(_named("an executor of two threads"), _options("--env", "EXECUTOR=16"), "an executor of 16 threads"),
-    Applied(_named("a thread that was started before the fork"), _options("--lazy-apps"), "`lazy-apps`"),
-    Applied(
-        _named("a timer that runs in a worker"),
-        _options("--env", "IMPORT=mule", "--mules", "1"),
-        "`mules` 1 and `target='mule'`",
-    ),
-    Applied(_named("reload-on-rss below what a worker has")),
-    Applied(
-        _named("clients give up while their requests wait"),
-        _options("--listen", "15"),
-        "`listen` 15",
-        ends=("clients_left",),
-    ),
-    Applied(_named("requests that call their own server"), _without_path, "the code called directly"),
+    _advised("2x2, clients keep their connections", _without_kept, "`http-socket` instead of `http11-socket`"),
+    _advised("full worker by map-socket", _without_map, "no `map-socket`"),
+    _advised("an executor of two threads", "--env EXECUTOR=16", "an executor of 16 threads"),
+    _advised("a thread that was started before the fork", "--lazy-apps"),
+    _advised("a timer that runs in a worker", "--env IMPORT=mule --mules 1", "`mules` 1 and `target='mule'`"),
+    _advised("reload-on-rss below what a worker has"),
+    _advised("clients give up while their requests wait", "--listen 15", ends=("clients_left",)),
+    _advised("requests that call their own server", _without_path, "the code called directly"),
 )
 
 

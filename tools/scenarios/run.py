@@ -96,9 +96,6 @@ def counted(load: Load, server: Server) -> Load:
 
 VARIATIONS = 2
 
-START_SECONDS = 3.0
-"""How long a row takes beside its lead and its check: the starts of uWSGI and of `check` (2.6 s on average of 116)."""
-
 
 @dataclass(frozen=True)
 class Line:
@@ -118,15 +115,6 @@ def plan(rows: Iterable[Scenario], seed: int) -> list[Line]:
             variations = tuple(vary(each, number) for number in range(seed, seed + VARIATIONS))
             lines[each.name] = Line(each, each.name not in names, variations)
     return list(lines.values())
-
-
-def estimate(rows: Sequence[Scenario]) -> float:
-    possible = [row for row in rows if not why_not(row)]
-    alone, together = (
-        [row.lead + row.seconds + START_SECONDS for row in possible if row.alone == is_alone]
-        for is_alone in (True, False)
-    )
-    return sum(alone) + max([sum(together) / BESIDE, *together], default=0.0)
 
 
 def render_marks(lines: Sequence[Line], results: Mapping[str, Result]) -> Iterator[str]:

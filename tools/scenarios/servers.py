@@ -195,12 +195,13 @@ class Running:
 
 
 @contextlib.contextmanager
-def loaded(loads: Sequence[tuple[Load, Address]]) -> Iterator[Running]:
+def loaded(loads: Sequence[tuple[Load, Address]], *before: str) -> Iterator[Running]:
+    """Makes the requests of these loads during the block. before: the words before the command of the clients."""
     load = Running()
     if not loads:
         yield load
         return
-    command = [sys.executable, "-m", "app.load", as_json(loads), "--input-ends"]
+    command = [*before, sys.executable, "-m", "app.load", as_json(loads), "--input-ends"]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
         yield load

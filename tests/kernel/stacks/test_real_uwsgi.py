@@ -22,7 +22,8 @@ from tests.kernel.contained import contained
 from tests.kernel.waits.test_sampler import needs_known_calls
 from tests.support.other_namespaces import as_root
 from tests.support.real_uwsgi import APP, Uwsgi, accepting, uwsgi, wait_until
-from tools.bench.clients import Kind, Plan, running
+from tools.scenarios.scenario import Load
+from tools.scenarios.servers import loaded
 from uwsgi_headroom import stats
 from uwsgi_headroom.history.code_time import CodeHistory
 from uwsgi_headroom.history.window import CodeWindow
@@ -117,7 +118,7 @@ def busy_server(processes: int, threads: int, clients: int) -> Iterator[tuple[Uw
         try:
             with (
                 uwsgi(*options, app=Path(__file__).with_name("states_app.py")) as server,
-                running(Plan(((server.http, 1.0),), (Kind(1.0, "/"),), clients=clients)),
+                loaded([(Load(clients=clients), ("127.0.0.1", server.http))]),
             ):
                 wait_until(lambda: sum(read_record(record).values()) > clients / 10, what="requests to be served")
                 yield server, record

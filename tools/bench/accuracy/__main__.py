@@ -13,42 +13,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-from tests.support.real_uwsgi import sized, uwsgi
+from tests.support.real_uwsgi import uwsgi
 from tools.bench import table
 from tools.bench.accuracy import judge, percentiles
-from tools.bench.accuracy.generator import APP, Load, generator
+from tools.bench.accuracy.generator import APP, LISTEN, Case, Load, generator
 from tools.bench.accuracy.judge import Measured
 from tools.bench.accuracy.scrapes import Scrape, Scraper, exporting
 from tools.bench.table import Line
 
 WAIT_MS, CPU_MS = 200.0, 1.0
-LISTEN = 100
 WARM_UP = 3.0  # seconds: fifteen mean waits
-AROUND = 1.4  # seconds of closer scrapes; the one-minute window of the last scrape begins within them
 SCRAPE_EVERY = 5.0
 """Seconds between scrapes, a common setting: scrapes are much rarer than samples and do not affect them."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One server and its load. long: whether a long request runs beside the load, for half of the time."""
-
-    name: str
-    processes: int
-    threads: int
-    load: Load
-    tcp: bool = False
-    long: bool = False
-    overload: bool = False
-
-    @property
-    def options(self) -> list[str]:
-        size = sized(self.processes, self.threads)
-        # `web` is in uWSGI's directory: HTTP on a UNIX socket.
-        return [*size, "--listen", str(LISTEN), "--disable-logging", "--http-socket", "web"]
 
 
 def every() -> Iterator[Case]:
@@ -70,19 +49,21 @@ def every() -> Iterator[Case]:
 
 
 def run(case: Case, seconds: float) -> list[Line]:
-    with uwsgi(*case.options, app=APP) as server:
-        address = ("127.0.0.1", server.http) if case.tcp else str(server.directory / "web")
-        with exporting(server.stats) as (_, scraper), generator(case.load, address) as load:
-            time.sleep(0.5)
-            before = scraper.scrape()
-            load.go()
-            time.sleep(WARM_UP)
-            start = scraper.scrape()
-            middle = _measure(scraper, seconds, lambda: load.long(seconds / 2) if case.long else None)
-            end = scraper.scrapes[-1]
-            truth = load.stop()
-            time.sleep(0.3)  # the exporter may answer a scrape from a reading up to 0.1 s old
-            after = scraper.scrape()
+    with (
+        uwsgi(*case.options, "--disable-logging", app=APP) as server,
+        exporting(server.stats) as (_, scraper),
+        generator(case.load, case.address(server)) as load,
+    ):
+        time.sleep(0.5)
+        before = scraper.scrape()
+        load.go()
+        time.sleep(WARM_UP)
+        start = scraper.scrape()
+        middle = _measure(scraper, seconds, lambda: load.long(seconds / 2) if case.long else None)
+        end = scraper.scrapes[-1]
+        truth = load.stop()
+        time.sleep(0.3)  # the exporter may answer a scrape from a reading up to 0.1 s old
+        after = scraper.scrape()
     measured = Measured(truth, scraper.scrapes, before, start, end, after)
     return list(_judge(case, measured, middle))
 
@@ -91,10 +72,8 @@ def _measure(scraper: Scraper, seconds: float, begin: Callable[[], None]) -> Scr
     """Scrapes for `seconds`; returns the scrape shortly before half of them, while a long request still runs."""
     started = time.monotonic()
     begin()
-    scraper.until(started + AROUND, 0.2)
-    middle = scraper.until(started + max(AROUND + 0.1, seconds / 2 - 0.5), SCRAPE_EVERY)
-    # If `seconds` is 60, the last scrape comes one minute after the middle of the closer scrapes.
-    scraper.until(started + AROUND / 2 + seconds, SCRAPE_EVERY)
+    middle = scraper.until(started + max(1.5, seconds / 2 - 0.5), SCRAPE_EVERY)
+    scraper.until(started + seconds, SCRAPE_EVERY)
     return middle
 
 
@@ -106,7 +85,6 @@ def _judge(case: Case, measured: Measured, middle: Scrape) -> Iterator[Line]:
         yield from judge.concurrency(measured, bool(case.load.burst))
     if case.overload:
         yield from judge.queue(measured)
-    yield from judge.gauges(measured)
 
 
 def main() -> None:

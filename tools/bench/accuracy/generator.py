@@ -1,9 +1,7 @@
 """The load: closed-loop clients, one thread each, in a separate process, that time every request; and their truth.
 
-A client connects (no keep-alive), sends a request, reads the response to its end, waits, and repeats. `python3 -m` runs
-one load, which reads commands from standard input, one per line: `go`, `long SECONDS` (one more request, of that
-length), `stop` (no new requests; wait for those in flight and write the records). Times are nanoseconds of
-CLOCK_MONOTONIC.
+A client connects (no keep-alive), sends a request, reads the response to its end, waits, and repeats. Times are
+nanoseconds of CLOCK_MONOTONIC.
 
 A request is in service from the time when uWSGI takes it from the listen queue until uWSGI closes it. Only uWSGI knows
 these times, but two intervals bound them: the application's (enter to leave) is a little shorter, and the client's
@@ -13,25 +11,23 @@ truth; how far the clients' value lies above it bounds its error. A run counts o
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
 import math
+import multiprocessing
 import random
 import socket
 import struct
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import fmean
 
-from tools.environments import ROOT
+from tests.support.real_uwsgi import Uwsgi, sized
 
 APP = Path(__file__).with_name("app.py")
 """The application that serves the load."""
@@ -56,6 +52,33 @@ class Load:
     burst: float = 0.0
     seed: int = 1
     shape: str = "exponential"
+
+
+LISTEN = 100
+
+
+@dataclass(frozen=True)
+class Case:
+    """One server and its load. long: whether a long request runs beside the load, for half of the time. by_log: whether
+    the truth is uWSGI's request log: the application is called only when its thread has the interpreter lock, and does
+    not see the wait for it."""
+
+    name: str
+    processes: int
+    threads: int
+    load: Load
+    tcp: bool = False
+    long: bool = False
+    overload: bool = False
+    by_log: bool = False
+
+    @property
+    def options(self) -> list[str]:
+        # `web` is in uWSGI's directory: HTTP on a UNIX socket.
+        return [*sized(self.processes, self.threads), "--listen", str(LISTEN), "--http-socket", "web"]
+
+    def address(self, server: Uwsgi) -> str | tuple[str, int]:
+        return ("127.0.0.1", server.http) if self.tcp else str(server.directory / "web")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,76 +245,53 @@ def mean_level(intervals: Iterable[tuple[int, int]], window: tuple[float, float]
 
 
 class Generator:
-    """A running load."""
+    """A running load. orders: how its process gets them."""
 
-    def __init__(self, process: subprocess.Popen[str], file: Path) -> None:
-        self._process = process
-        self._file = file
+    def __init__(self, orders: Connection) -> None:
+        self._orders = orders
 
     def go(self) -> None:
-        self._say("go")
+        self._orders.send(("go",))
 
     def long(self, seconds: float) -> None:
         """Makes one more request, of that length, beside those of the clients."""
-        self._say(f"long {seconds}")
+        self._orders.send(("long", seconds))
 
     def stop(self) -> Truth:
         """Waits for the requests in flight; returns the records."""
-        self._say("stop")
-        self._process.wait(timeout=120)
-        document = json.loads(self._file.read_text())
-        return Truth(tuple(Record(*values) for values in document["records"]), tuple(document["failures"]))
-
-    def _say(self, order: str) -> None:
-        assert self._process.stdin
-        self._process.stdin.write(f"{order}\n")
-        self._process.stdin.flush()
+        self._orders.send(("stop",))
+        if not self._orders.poll(PATIENCE):
+            raise AssertionError(f"requests did not end within {PATIENCE} s")
+        truth: Truth = self._orders.recv()
+        return truth
 
 
 @contextlib.contextmanager
 def generator(load: Load, address: str | tuple[str, int]) -> Iterator[Generator]:
     """Yields a load on an address; the load begins with `go`."""
-    with tempfile.TemporaryDirectory(prefix="headroom-") as directory:
-        file = Path(directory, "records")
-        order = json.dumps({"address": address, "load": asdict(load), "file": str(file)})
-        command = [sys.executable, "-m", "tools.bench.accuracy.generator", order]
-        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, text=True)
-        try:
-            yield Generator(process, file)
-        finally:
-            process.kill()
-            process.wait()
-            assert process.stdin
-            process.stdin.close()
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_run, args=(load, address, theirs), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        ours.recv()  # it is ready
+        yield Generator(ours)
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
 
 
-def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("order", help="JSON: address, load, and the file for the records")
-    order = json.loads(parser.parse_args().order)
-    address = order["address"] if isinstance(order["address"], str) else tuple(order["address"])
+def _run(load: Load, address: str | tuple[str, int], orders: Connection) -> None:
+    """Follows the orders, and sends the truth in the end. An end of the pipe, as when the parent has died, counts as
+    `stop`."""
     threading.stack_size(256 * 1024)
     sys.setswitchinterval(0.0005)  # a thread whose response has arrived waits less for the other threads
-    clients = Clients(Load(**order["load"]), address)
-    for line in lines():
-        match line.split():
-            case ["go"]:
-                clients.go()
-            case ["long", seconds]:
-                clients.long(float(seconds))
-            case ["stop"]:
-                break
+    clients = Clients(load, address)
+    orders.send("ready")
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        while (order := orders.recv()) != ("stop",):
+            getattr(clients, order[0])(*order[1:])
     clients.stop()
-    document = {"failures": clients.failures, "records": [list(asdict(record).values()) for record in clients.records]}
-    Path(order["file"]).write_text(json.dumps(document))
-
-
-def lines() -> Iterator[str]:
-    """Yields the commands; the end of the input, as when the parent process has died, counts as `stop`."""
-    with contextlib.suppress(KeyboardInterrupt):
-        yield from sys.stdin
-    yield "stop"
-
-
-if __name__ == "__main__":
-    _main()
+    orders.send(Truth(tuple(clients.records), tuple(clients.failures)))

@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from tests.support.promql import histogram_quantile
-from tests.support.real_uwsgi import sized, uwsgi
-from tools.bench.accuracy.generator import APP, Load, Record, generator
+from tests.support.real_uwsgi import uwsgi
+from tools.bench.accuracy.generator import APP, Case, Load, Record, generator
 from tools.bench.accuracy.scrapes import Scrape, exporting, first_reading
 from tools.bench.table import Line, within
 from uwsgi_headroom.numbers import percentile
@@ -36,19 +36,6 @@ FINE = 0.4
 """Seconds from which on the bounds of the histogram are near enough for a target."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """A server and its load. by_log: whether the truth is uWSGI's request log: the application is called only when its
-    thread has the interpreter lock, and does not see the wait for it."""
-
-    name: str
-    processes: int
-    threads: int
-    load: Load
-    by_log: bool = False
-    tcp: bool = False
-
-
 def every() -> Iterator[Case]:
     some = Load(clients=16, io_ms=150, think_ms=100)
     for shape in ("lognormal", "two kinds", "pareto"):
@@ -60,12 +47,11 @@ def every() -> Iterator[Case]:
 
 
 def run(case: Case, seconds: float) -> list[Line]:
-    options = [*sized(case.processes, case.threads), "--listen", "100", "--http-socket", "web"]
-    options += ["--log-format", "%(micros)", "--req-logger", "file:micros"]
-    with uwsgi(*options, app=APP) as server, contextlib.ExitStack() as stack:
+    options = ("--log-format", "%(micros)", "--req-logger", "file:micros")
+    with uwsgi(*case.options, *options, app=APP) as server, contextlib.ExitStack() as stack:
         more = ["--window", "1h", "--waits", "false", "--samples-per-second"]
         scrapers = [stack.enter_context(exporting(server.stats, *more, str(rate)))[1] for rate in RATES]
-        load = stack.enter_context(generator(case.load, str(server.directory / "web")))
+        load = stack.enter_context(generator(case.load, case.address(server)))
         time.sleep(2.0)
         load.go()
         time.sleep(seconds)
@@ -148,14 +134,11 @@ def every_queue() -> Iterator[Case]:
 
 
 def run_queue(case: Case, seconds: float) -> list[Line]:
-    size = sized(case.processes, case.threads)
-    options = [*size, "--listen", "100", "--disable-logging", "--http-socket", "web"]
     with (
-        uwsgi(*options, app=APP) as server,
+        uwsgi(*case.options, "--disable-logging", app=APP) as server,
         exporting(server.stats, "--window", "1h", "--slo", "500ms:95%") as (_, scraper),
     ):
-        address = ("127.0.0.1", server.http) if case.tcp else str(server.directory / "web")
-        with generator(case.load, address) as load:
+        with generator(case.load, case.address(server)) as load:
             time.sleep(2.0)
             load.go()
             scraper.until(time.monotonic() + seconds, 0.5)
