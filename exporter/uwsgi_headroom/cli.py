@@ -14,7 +14,7 @@ from typing import TextIO
 
 from uwsgi_headroom import interrupts
 from uwsgi_headroom.arguments.commands import CommandLine, find_format, make_command_line
-from uwsgi_headroom.arguments.parser import UsageError, suggest
+from uwsgi_headroom.arguments.parser import UsageError
 from uwsgi_headroom.check import failure
 from uwsgi_headroom.check.request import UNKNOWN, Request, Thresholds
 from uwsgi_headroom.errors import ConfigError, HeadroomError, OutputError
@@ -25,15 +25,11 @@ from uwsgi_headroom.tune.request import TuneRequest
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, 1 (the command failed) or 2 (usage error).
-
-    For `check`, even misspelt, the status is that of a monitoring plugin: 3 whenever there is no verdict.
-    """
+    """Run the command line and return its exit status: 0, 1 (the command failed) or 2 (usage error). For `check`, the
+    status is that of a monitoring plugin: 3 whenever there is no verdict."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     line = make_command_line()
-    first = arguments[0] if arguments else ""
-    is_check = first == "check" or (first not in line.commands and suggest(first, line.commands).endswith(" check?"))
-    if is_check:  # also misspelt: a monitoring system must not read `chekc` as critical
+    if arguments[:1] == ["check"]:
         return _run_plugin(line, arguments)
     try:
         return _run(line, arguments)
@@ -41,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return 1
     except UsageError as error:
-        _print_error([*error.usage.splitlines(), f"{error.program}: error: {error}"])
+        _print_error([f"{error.program}: {error}", error.advice])
         return 2
     except HeadroomError as error:
         if isinstance(error, OutputError):
@@ -68,7 +64,7 @@ def _run_plugin(line: CommandLine, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         reason, problem = "interrupted", "interrupted"
     except UsageError as error:
-        reason, problem, details = "usage", str(error), error.usage.splitlines()
+        reason, problem, details = "usage", str(error), [error.advice]
     except ConfigError as error:
         reason, problem = "usage", str(error)
     except OutputError as error:

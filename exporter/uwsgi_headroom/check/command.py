@@ -245,7 +245,7 @@ async def judge_targets(
         windows=(length,),
         stuck_seconds=stuck_seconds,
         read_locks=request.read_locks,
-        read_pollfds=request.read_pollfds != "false",
+        read_pollfds=request.read_pollfds is not False,
     )
     wait_until_ready()
     fleet = Fleet(targets.watched, own, most_cpu=_MOST_CPU)
@@ -296,9 +296,11 @@ def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
     for text in logs:
         is_named = "=" in text and not text.startswith(("/", "./", "../", JOURNAL))
         is_path = len(watches) == 1 and not is_named and ("/" in text or text.startswith(JOURNAL) or isfile(text))
-        ((name, path),) = find_setting("--log").parse([(f"{watches[0].name}={text}" if is_path else text, "--log")])
+        ((name, path),) = find_setting("--uwsgi-log").parse(
+            [(f"{watches[0].name}={text}" if is_path else text, "--uwsgi-log")]
+        )
         if name not in by_name:
-            raise ConfigError(f"--log: no server is named {name!r}; there are {', '.join(by_name) or 'none'}")
+            raise ConfigError(f"--uwsgi-log: no server is named {name!r}; there are {', '.join(by_name) or 'none'}")
         by_name[name].set_log(path)
 
 
@@ -392,9 +394,9 @@ def _refuse_what_does_not_apply(request: Request, targets: Targets) -> None:
         refuse_too_short(request.thresholds, SAMPLES_PER_SECOND)
     options = {
         "--stuck: an exporter judges by its": request.stuck,
-        "--log: an exporter reads the logs of its": request.logs,
+        "--uwsgi-log: an exporter reads the logs of its": request.logs,
         "--read-locks: an exporter reads by its": request.read_locks,
-        "--read-pollfds: an exporter reads by its": request.read_pollfds,
+        "--read-pollfds: an exporter reads by its": request.read_pollfds is not None,
         "--code: an exporter looks at code by its": request.code is not None,
     }
     given = next((option for option, value in options.items() if value), None)

@@ -186,7 +186,7 @@ def _command(masters: Mapping[str, FoundMaster]) -> list[str]:
     for name, master in masters.items():
         with contextlib.suppress(Exception):  # the log is for another day
             if path := ask_in_time(end, _find_log, master.pid):
-                words.append(f"--log {shlex.quote(f'{name}={path}')}")
+                words.append(f"--uwsgi-log {shlex.quote(f'{name}={path}')}")
     headings = {1: "To watch it:", 2: "To watch it, and to read its log:"}
     heading = headings.get(len(words) * (len(masters) == 1), "To watch them all:")
     lines = [f"  uwsgi-headroom {words[0]}", *(f"{_INDENT}{word}" for word in words[1:])]

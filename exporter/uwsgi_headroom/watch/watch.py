@@ -285,7 +285,7 @@ class Watch:
         if self.log:
             log = self.log.record(window.start, window.until)
         elif path := reading.host.setup.log_path if reading.host.setup else "":
-            log = LogRecord(off="it is not configured", turn_on=f"--log {shlex.quote(f'{self.name}={path}')}")
+            log = LogRecord(off="it is not configured", turn_on=f"--uwsgi-log {shlex.quote(f'{self.name}={path}')}")
         else:
             return server
         return replace(server, log=log)
