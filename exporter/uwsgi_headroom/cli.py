@@ -125,7 +125,7 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
             thresholds=copy_fields(Thresholds, options),
             what_if=tuple(options.what_if or ()),
             http_config=options.http_config_file,
-            logs=tuple(options.log or ()),
+            logs=tuple(options.uwsgi_log or ()),
             code=tuple(options.code_prefix or ()) if options.code else None,
         )
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -90,7 +90,6 @@ HTTP_CONFIG = Flag(
     "--http.config.file FILE",
     "a file with the login, the trusted certificates or the client certificate to use with an exporter or a "
     "Prometheus, in the format of promtool's --http.config.file",
-    is_rare=True,
 )
 """For every command that reads an exporter or a Prometheus."""
 
@@ -105,7 +104,6 @@ CHECK_FORMATS = (
         "how to print the verdict: as text, as JSON, or as one line with performance data for Nagios (default text)",
         default="text",
         values=FORMATS,
-        is_rare=True,
     ),
 )
 
@@ -134,15 +132,15 @@ CHECK_FLAGS = (
         f"count a request as stuck once it has been in service for this long, from 1s to 24h (default "
         f"{STUCK_SECONDS:g}s)",
     ),
-    Flag("--read-locks", find_setting("--read-locks").own_help, is_rare=True),
-    Flag("--[no-]read-pollfds", find_setting("--read-pollfds").own_help, extra={"default": None}, is_rare=True),
+    Flag("--read-locks", find_setting("--read-locks").own_help),
+    Flag("--[no-]read-pollfds", find_setting("--read-pollfds").own_help, extra={"default": None}),
     Flag(
         "--code",
         "ten times a second, also find out, from the workers' memory, which Python function and line each busy "
         "thread runs, and print the functions that take the most time. Only names of functions and files, and line "
         "numbers, are read, no values of variables",
     ),
-    Flag("--code-prefix PATH", find_setting("--code-prefix").own_help, is_repeatable=True, is_rare=True),
+    Flag("--code-prefix PATH", find_setting("--code-prefix").own_help, is_repeatable=True),
     Flag(
         "--uwsgi-log [NAME=]PATH",
         "also read uWSGI's log, from a file or from journal:UNIT, and name causes of problems that only the log "
@@ -173,7 +171,6 @@ CHECK_FLAGS = (
         "--not-before SECONDS",
         "with --since-reload: ignore reloads before this time, in seconds since 1970 (as `date +%s` prints them)",
         parse=number_between(0, 1e12),
-        is_rare=True,
     ),
     Flag(
         "--min-headroom WARNING[:CRITICAL]",
@@ -237,7 +234,6 @@ REPORT_FLAGS = (
     Flag(
         "--time-zone ZONE",
         "the time zone of days and hours in the report, such as Europe/Berlin (default: this machine's)",
-        is_rare=True,
     ),
     Flag(
         "-o --output FILE",
@@ -251,14 +247,12 @@ REPORT_FLAGS = (
         "the format of the report (default: by the ending of --output)",
         parse=parse_format,
         values=REPORT_FORMATS,
-        is_rare=True,
     ),
     HTTP_CONFIG,
     Flag(
         "--prometheus-header NAME:VALUE",
         "a header to send with each request, such as 'X-Scope-OrgID: shop'. May be repeated",
         is_repeatable=True,
-        is_rare=True,
     ),
 )
 
@@ -378,7 +372,6 @@ SETTING_FLAGS = tuple(
         extra={"default": None} if setting.is_switch else {},
         aliases=setting.aliases,
         group=setting.group,
-        is_rare=setting.is_rare,
     )
     for setting in FLAGS
 )
@@ -407,7 +400,7 @@ COMMANDS = (
         "Watch uWSGI servers, and serve metrics, a live page and an API over HTTP. If other machines can "
         "reach the address on which `serve` listens, turn on TLS and a login with --web.config.file. Without "
         "--web.config.file, all data is unencrypted, and anyone who can reach the exporter can read it.",
-        replace(_VERSION, is_rare=True),
+        _VERSION,
         Flag(
             "--check-config",
             "check the flags, the environment and the configuration file; print the resulting settings and any errors "
@@ -469,7 +462,6 @@ COMMANDS = (
             "for a stats server: how many seconds to watch it before the snapshot (default 3)",
             parse=seconds_between(2, HISTORY_SECONDS),
             default=3.0,
-            is_rare=True,
         ),
     ),
     _command(

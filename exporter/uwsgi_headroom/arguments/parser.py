@@ -22,6 +22,13 @@ Value = TypeVar("Value")
 _NEAR = 0.6
 """Least similarity for a suggestion, 0 to 1 by difflib: `--fromat` to `--format` is 0.88, `chekc` to `check` 0.8."""
 
+RARE = (
+    "--help --version --web.allowed-hosts --samples-per-second --cpu-residency --read-pollfds --read-locks "
+    "--route-template --routes-beyond-loopback --code-prefix --code-beyond-loopback --history-max-size --log.format "
+    "--http.config.file --format --not-before --prometheus-header --time-zone"
+)
+"""Options that the short help of a command (`-h`) leaves out: few people need them."""
+
 _WIDEST, _COLUMN = 100, 26
 """Columns of the help: at most, and at which an explanation begins."""
 
@@ -62,8 +69,6 @@ class Flag:
     """Other names: earlier ones, or those of other programs. Only the parser knows them."""
     group: str = ""
     """The title of the options from this one on, in the help."""
-    is_rare: bool = False
-    """Whether `-h` leaves it out."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -185,13 +190,14 @@ class Parser(argparse.ArgumentParser):
         blocks = [wrap(" ".join((f"usage: {self.prog} [OPTION]...", *values)), width)]
         blocks += [wrap(self.description or self.summary, width)] * (not is_short)
         title, groups = "", dict[str, list[str]]()
+        rare = RARE.split() if is_short and " " in self.prog else ()
         for flag in self.flags:
             title = flag.group or title
-            if not (is_short and (flag.is_rare or flag is HELP)):
+            if not {*flag.names}.intersection(rare):
                 groups.setdefault(title or "options", []).extend(self._explain(flag, width, is_short=is_short))
         blocks += [[f"{title}:", *lines] for title, lines in groups.items()]
         closing = self.epilog or ""
-        if is_short and " " in self.prog:
+        if rare:
             closing += f"\n\n`{self.prog} --help` lists all options, and explains them."
         for text in filter(None, closing.split("\n\n")):
             entries = [(line, re.findall(r"^ *\S+  +|", line)[0]) for line in text.split("\n")]

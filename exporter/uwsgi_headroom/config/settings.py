@@ -119,8 +119,6 @@ class SettingRow:
     """Other names of the flag, and so of the variable."""
     group: str = ""
     """The title of the flags from this one on, in the help."""
-    is_rare: bool = False
-    """Whether the short help leaves the flag out."""
     is_path: bool = False
     """A relative one is relative to the configuration file that names it, else to the working directory."""
     is_repeatable: bool = False
@@ -166,7 +164,7 @@ def _name(flag: str) -> str:
     return flag.lstrip("-").replace(".", "_").replace("-", "_")
 
 
-def _switch(field: str, flag: str, key: str, text: str, *, is_rare: bool = True, group: str = "") -> SettingRow:
+def _switch(field: str, flag: str, key: str, text: str, group: str = "") -> SettingRow:
     """The row of a setting that is true or false."""
     return SettingRow(
         field=field,
@@ -176,7 +174,6 @@ def _switch(field: str, flag: str, key: str, text: str, *, is_rare: bool = True,
         default=f"`{attrgetter(field)(Config())}`".lower(),
         key=key,
         is_switch=True,
-        is_rare=is_rare,
         group=group,
     )
 
@@ -213,7 +210,6 @@ SETTINGS: tuple[SettingRow, ...] = (
         default="this machine's name",
         key="web.allowed_hosts",
         is_repeatable=True,
-        is_rare=True,
     ),
     SettingRow(
         field="web_config_file",
@@ -233,7 +229,6 @@ SETTINGS: tuple[SettingRow, ...] = (
         default=f"`{defaults.DEFAULT_SAMPLES_PER_SECOND:g}`",
         key="sampling.samples_per_second",
         group="figures",
-        is_rare=True,
     ),
     SettingRow(
         field="settings.windows",
@@ -284,7 +279,6 @@ SETTINGS: tuple[SettingRow, ...] = (
         "sampling.waits",
         "ask the kernel, for each thread that serves a request, what the thread waits for, if the exporter has "
         "the right to do so (default {default})",
-        is_rare=False,
     ),
     SettingRow(
         field="settings.backends",
@@ -317,7 +311,6 @@ SETTINGS: tuple[SettingRow, ...] = (
         "routes.enabled",
         "show which routes (methods and paths of requests) keep the threads busy (default {default}). Paths may "
         "contain personal data, so the exporter shows them only if it listens on loopback alone, or requires a login",
-        is_rare=False,
         group="routes",
     ),
     SettingRow(
@@ -328,7 +321,6 @@ SETTINGS: tuple[SettingRow, ...] = (
         default="none",
         key="routes.templates",
         is_repeatable=True,
-        is_rare=True,
     ),
     _switch(
         "routes_beyond_loopback",
@@ -343,7 +335,6 @@ SETTINGS: tuple[SettingRow, ...] = (
         "about once a second, read from the workers' memory which Python function and line each busy thread runs "
         "(default {default}). The exporter reads the names of functions and files, and line numbers, but no values of "
         "variables. The exporter shows these names and lines only if it listens on loopback alone, or requires a login",
-        is_rare=False,
         group="code",
     ),
     SettingRow(
@@ -355,7 +346,6 @@ SETTINGS: tuple[SettingRow, ...] = (
         default="by [a rule](waits.md#which-line-of-a-stack)",
         key="code.prefixes",
         is_repeatable=True,
-        is_rare=True,
     ),
     _switch(
         "code_beyond_loopback",
@@ -382,7 +372,6 @@ SETTINGS: tuple[SettingRow, ...] = (
         "one-minute figures first (default {default})",
         default="`1GB`",
         key="history.max_size",
-        is_rare=True,
     ),
     SettingRow(
         field="log_level",
@@ -400,7 +389,6 @@ SETTINGS: tuple[SettingRow, ...] = (
         help=f"the format of the exporter's own log: {' or '.join(defaults.LOG_FORMATS)} (default {{default}})",
         default="`logfmt`",
         key="log.format",
-        is_rare=True,
         values=defaults.LOG_FORMATS,
     ),
     SettingRow(
