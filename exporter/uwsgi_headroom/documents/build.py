@@ -138,6 +138,7 @@ def _add_reading(
     totals = watch.integrals.totals
     return replace(
         document,
+        source=snapshot.source,
         threads=sections.build_threads(reading, record, watch.stuck_seconds, figures),
         workers=tuple(build_workers(reading, record, figures, totals)),
         sockets=tuple(sections.build_sockets(record, figures, totals)),

@@ -347,6 +347,7 @@ class ServerDocument(Struct, frozen=True, kw_only=True):
     version: str | None = None
     status: Status
     verdict: str
+    source: Literal["stats", "kernel"] = "stats"
     window: WindowSection | None = None
     windows: tuple[Covered, ...]
     headroom: HeadroomSection | None = None

@@ -81,6 +81,7 @@ class Integrals:
         if not isinstance(snapshot, Snapshot) or (self._until is not None and reading.at <= self._until):
             return
         totals, workers = self.totals, snapshot.workers
+        totals.is_counted = snapshot.source == "stats"
         before, earlier = self._before or (replace(reading, host=HostFacts()), snapshot)  # the first grows by nothing
         at_rest = reading.has_same_workers(before)
         reloaded = not at_rest and is_reload(earlier.workers, workers)
@@ -123,14 +124,15 @@ class Integrals:
             totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += 1
             totals.occupancy_sum += ratio
         left, accepted = self._follow_queues(reading, levels, step, reloaded=reloaded)
-        self.response_times.add(
-            reading,
-            workers,
-            Completed(*self._completed[:4], self._queued, totals.refused, totals.reloads),
-            joined=bridged,
-            left=left,
-            accepted=accepted,
-        )
+        if totals.is_counted:
+            self.response_times.add(
+                reading,
+                workers,
+                Completed(*self._completed[:4], self._queued, totals.refused, totals.reloads),
+                joined=bridged,
+                left=left,
+                accepted=accepted,
+            )
         totals.response_times = self.response_times.totals
         self._add_misses()
         totals.samples += 1
@@ -614,7 +616,7 @@ def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
     master never changes. A count of requests may also decrease because of a race in uWSGI (two threads, one unlocked
     ++), but only by a little.
     """
-    if not before or now is before:
+    if not before or now is before or (now and now[0].requests is None):
         return False
     return len(before) != len(now) or any(_has_restarted(then, later) for then, later in zip(before, now, strict=True))
 

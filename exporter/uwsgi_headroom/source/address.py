@@ -83,7 +83,16 @@ class File(Struct, frozen=True):
         return f"file://{self.path}"
 
 
-Address = Unix | Tcp | Http | File
+class Process(Struct, frozen=True):
+    """A uWSGI without stats, by the PID here of one of its processes."""
+
+    pid: int
+
+    def __str__(self) -> str:
+        return f"pid:{self.pid}"
+
+
+Address = Unix | Tcp | Http | File | Process
 
 
 def parse_address(text: str) -> Address:
@@ -94,6 +103,8 @@ def parse_address(text: str) -> Address:
     """
     text = text.strip()
     scheme, separator, rest = text.partition(":")
+    if scheme == "pid" and rest.isascii() and rest.isdecimal():
+        return Process(int(rest))
     if separator and scheme in ("unix", "file"):
         return _path(scheme, rest, text)
     if separator and scheme in ("tcp", "http", "https") and rest.startswith("//"):

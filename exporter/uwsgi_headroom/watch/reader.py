@@ -206,6 +206,8 @@ class Reader:
     async def _read_once(self) -> Reading:
         start = self._clock.monotonic()
         try:
+            if isinstance(self.address, source.Process):
+                return await self._look(self.address, start)
             answer = await source.read_document(
                 self.address,
                 timeout=self.timeout,
@@ -241,6 +243,14 @@ class Reader:
         if not partial:
             self._whole = reading
         return reading
+
+    async def _look(self, address: source.Process, start: float) -> Reading:
+        """Read a server without stats."""
+        snapshot = await self._host.look(address, self.timeout)
+        at, epoch = self._clock.monotonic(), self._clock.epoch()
+        facts = self._host.read_facts(snapshot, None)
+        self._whole = Reading(at, epoch, at - start, 0.0, 0, snapshot, facts, address=self._printed_address)
+        return self._whole
 
     def _find_master(self) -> int | None:
         """The process here that served the last reading, if it still runs."""

@@ -1,0 +1,118 @@
+"""Finds the request threads of processes by their epoll sets, for a uWSGI whose stats say nothing.
+
+Each request thread of uWSGI makes an epoll set of its own, keeps it for life, and puts the listening sockets into it
+before its first request (core/loop.c, `simple_loop_run`): so a worker has as many threads as sets that hold a listening
+socket, also if all of them hang. The kernel lists the members of a set in proc_pid_fdinfo(5), under the mutex of the
+set: a question for `aside`, asked once for each process and program.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec import Struct
+
+from uwsgi_headroom.kernel import procfs, sock_diag
+from uwsgi_headroom.kernel.namespaces import ask_in_network_of
+from uwsgi_headroom.kernel.sock_diag import Family
+
+_MEMBER = re.compile(rb"^tfd:\s*(\d+).*\bino:([0-9a-f]+)", re.MULTILINE)
+
+_EPOLL = "anon_inode:[eventpoll]"
+
+_MOST_SETS = 1024
+_MOST_SET_BYTES = 256 << 10
+"""Of one set, some 3,500 members: a request thread has five, coroutines one for each connection."""
+
+_MOST_BYTES = 4 << 20  # of all sets of a process
+
+_LIST_SECONDS = 0.1
+
+
+class Found(Struct, frozen=True):
+    """What one process waits for and holds. It is sent between processes.
+
+    sets: of each epoll set that holds a listening socket, its descriptor; waits: the inodes of these sockets; held: the
+    inodes of all of its sockets and pipes; members: those of the first such set; clients: whether a set holds a
+    connection, as coroutines do.
+    """
+
+    sets: tuple[int, ...] = ()
+    waits: frozenset[int] = frozenset()
+    held: frozenset[int] = frozenset()
+    members: frozenset[int] = frozenset()
+    clients: bool = False
+    names: tuple[tuple[int, str], ...] = ()
+    """The names of these listening sockets by inode, as the kernel writes them."""
+    why: str = ""
+    """Why nothing is known, as a sentence; empty if it is."""
+
+
+def find_sets(pids: Sequence[int]) -> list[Found]:
+    """What each of these processes waits for; nothing for one that has ended. A question for `aside`."""
+    return [_find(pid) for pid in pids]
+
+
+_DENIED = f"this user may not see what process {{}} waits for: {procfs.WHO_MAY_KNOW}"
+
+
+def _find(pid: int) -> Found:
+    try:
+        targets = dict(procfs.list_descriptors(pid, procfs.MOST_DESCRIPTORS))
+        sets = _read_sets(pid, [number for number, target in targets.items() if target == _EPOLL])
+        sockets = {number: inode for number, target in targets.items() if (inode := procfs.socket_inode(target))}
+        inodes = {inode for members in sets.values() for inode in members.values()} & {*sockets.values()}
+        names = ask_in_network_of(pid, partial(_name_listening, inodes)) if inodes else {}
+    except PermissionError:
+        return Found(why=_DENIED.format(pid))
+    except (FileNotFoundError, ProcessLookupError):
+        return Found()
+    except OSError as error:
+        return Found(why=str(error))
+    listening = {number for number, inode in sockets.items() if inode in names}
+    first = min((number for members in sets.values() for number in members if number in listening), default=None)
+    # uWSGI opens its sockets before anything else does: a set without the first one is the application's own.
+    own = {number: members for number, members in sets.items() if first in members}
+    waits = {inode for members in own.values() for number, inode in members.items() if number in listening}
+    members = own[min(own)] if own else {}
+    return Found(
+        sets=tuple(sorted(own)),
+        waits=frozenset(waits),
+        held=frozenset({*sockets.values(), *filter(None, map(_pipe_inode, targets.values()))}),
+        members=frozenset(members.values()),
+        clients=len(own) == 1 and len(members) > _MOST_OWN,
+        names=tuple([(inode, names[inode]) for inode in sorted(waits)]),
+    )
+
+
+_MOST_OWN = 64
+"""Members of the set of a request thread: uWSGI's sockets and three more. With more, it holds connections."""
+
+
+def _read_sets(pid: int, descriptors: Sequence[int]) -> dict[int, dict[int, int]]:
+    """The members of these epoll sets: inodes by descriptor. Raises OSError."""
+    found: dict[int, dict[int, int]] = {}
+    left = _MOST_BYTES
+    for descriptor in descriptors[:_MOST_SETS]:
+        try:
+            text = procfs.read_begin(min(left, _MOST_SET_BYTES), f"/proc/{pid}/fdinfo/{descriptor}")
+        except FileNotFoundError:  # it was closed meanwhile
+            continue
+        found[descriptor] = {int(number): int(inode, 16) for number, inode in _MEMBER.findall(text)}
+        left -= len(text)
+        if left <= 0:
+            break
+    return found
+
+
+def _pipe_inode(target: str) -> int | None:
+    return int(target[len("pipe:[") : -1]) if target.startswith("pipe:[") else None
+
+
+def _name_listening(inodes: set[int]) -> dict[int, str]:
+    """The names of those of these sockets that listen in this thread's network namespace. Raises OSError."""
+    families: tuple[Family, ...] = ("unix", "inet", "inet6")
+    found = (sock_diag.list_listeners(family, inodes, seconds=_LIST_SECONDS) for family in families)
+    return {listener.inode: listener.name for listeners in found for listener in listeners}
