@@ -17,6 +17,7 @@ from uwsgi_headroom.arguments.commands import CommandLine, find_format, make_com
 from uwsgi_headroom.arguments.parser import UsageError
 from uwsgi_headroom.check import failure
 from uwsgi_headroom.check.request import UNKNOWN, Request, Thresholds
+from uwsgi_headroom.config.settings import PREFIX
 from uwsgi_headroom.errors import ConfigError, HeadroomError, OutputError
 from uwsgi_headroom.report.request import ReportRequest
 from uwsgi_headroom.same_fields import copy_fields
@@ -49,8 +50,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(line: CommandLine, arguments: Sequence[str]) -> int:
+    if not arguments and _is_typed():
+        return _look()
     options = line.parse(arguments)
     return _COMMANDS[options.command](line, options)
+
+
+def _is_typed() -> bool:
+    """Whether a person typed the program's name alone: in the foreground of a terminal, with no setting of `serve` and
+    no service manager."""
+    try:
+        is_foreground = os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp() and sys.stdout.isatty()
+    except (OSError, ValueError):
+        return False
+    return is_foreground and not any(name == "NOTIFY_SOCKET" or name.startswith(PREFIX) for name in os.environ)
+
+
+def _look() -> int:
+    with interrupts.ending_the_process():
+        from uwsgi_headroom.check import look
+    try:
+        with interrupts.ending_the_process():
+            from uwsgi_headroom.top import look as shown
+    except ModuleNotFoundError:  # rich is an extra
+        return look.run(Request())
+    return shown.run()
 
 
 def _run_plugin(line: CommandLine, arguments: Sequence[str]) -> int:
@@ -109,15 +133,14 @@ def _serve(_line: CommandLine, options: argparse.Namespace) -> int:
 
 
 def _check(line: CommandLine, options: argparse.Namespace) -> int:
-    if not options.all and not options.addresses:
-        line.commands["check"].error("give the address of a server, or --all for every server on this machine")
     if (options.wait or options.not_before is not None) and not options.since_reload:
         line.commands["check"].error("--wait and --not-before need --since-reload")
     if options.code_prefix and not options.code:
         line.commands["check"].error("--code-prefix needs --code")
     with interrupts.ending_the_process():
-        from uwsgi_headroom.check import command
-    return command.run(
+        from uwsgi_headroom.check import command, look
+    run = command.run if options.addresses or options.all else look.run
+    return run(
         copy_fields(
             Request,
             options,

@@ -95,7 +95,7 @@ HTTP_CONFIG = Flag(
 
 _maximum = partial(Flag, parse=parse_maximum, default=UNSET)
 _json = partial(Flag, "-j --json")
-_as_json = {"action": "store_const", "const": "json", "dest": "format"}
+_as_json = {"action": "store_const", "const": "json", "dest": "format", "default": argparse.SUPPRESS}
 
 CHECK_FORMATS = (
     _json("print the verdict as one JSON document, even after a failure", extra=_as_json),

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
 from os.path import isfile
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -83,6 +84,8 @@ _MOST_CPU = 0.1
 """The share of a CPU that sampling may take: `check` runs when something is wrong, often for want of CPU. A sample of
 8x8 with 16 requests in flight takes 3 ms (docs/evidence.md)."""
 
+_MOST_CPU_OF_ALL = 0.04
+"""The same where nobody named a server: of every server of this machine."""
 
 LATE_SECONDS, LATE = 5.0, 0.25
 """The last part of the time, of which the verdict is if requests became much slower then: so many seconds, or this part
@@ -230,12 +233,20 @@ def parse_targets(arguments: Sequence[str]) -> tuple[ServerConfig, ...]:
 _NO_SOCKET = "No socket matches it: is uWSGI running, with `stats` set to such a path?"
 
 
+Show = Callable[[Fleet, float], Coroutine[Any, Any, None]]
+"""Shows a fleet while it is watched for so many seconds, until it is cancelled."""
+
+
 async def judge_targets(
-    targets: Targets, request: Request, settings: Sequence[Setting] = (), stuck_seconds: float = STUCK_SECONDS
+    targets: Targets,
+    request: Request,
+    settings: Sequence[Setting] = (),
+    stuck_seconds: float = STUCK_SECONDS,
+    show: Show | None = None,
 ) -> list[ServerDocument]:
     """Judge all targets: returns a document with a verdict for each server, and predictions for these settings.
-    stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself. Raises
-    ConfigError if a log is no server's.
+    stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself; show: in
+    the place of a line with the seconds left. Raises ConfigError if a log is no server's.
 
     Ctrl-C ends watching; servers are then judged by the samples so far. Raises asyncio.CancelledError on Ctrl-C if all
     targets are exporters and have not answered.
@@ -248,7 +259,7 @@ async def judge_targets(
         read_pollfds=request.read_pollfds is not False,
     )
     wait_until_ready()
-    fleet = Fleet(targets.watched, own, most_cpu=_MOST_CPU)
+    fleet = Fleet(targets.watched, own, most_cpu=_MOST_CPU if request.addresses else _MOST_CPU_OF_ALL)
     fleet.refresh()
     watches = fleet.watches()
     share_samples(watches)
@@ -257,16 +268,20 @@ async def judge_targets(
         for watch in watches:
             watch.set_code(replace(CHECK, prefixes=request.code, kept_seconds=length))
     log_task = asyncio.create_task(fleet.read_logs(), name="read logs")
-    watching = [asyncio.create_task(_judge_and_predict(watch, fleet, length, settings)) for watch in watches]
+    progress = _show_nothing if show else partial(_show_progress, len(watches))
+    watching = [asyncio.create_task(_judge_and_predict(watch, fleet, length, settings, progress)) for watch in watches]
     reading = [asyncio.create_task(read_page(page, request.seconds, settings)) for page in targets.exporters]
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _cancel, watching or reading)
     suspend.between_reads(fleet.pause, fleet.resume)
+    beside = [log_task, *([asyncio.create_task(show(fleet, length), name="show")] if show else [])]
     try:
         documents = list(await asyncio.gather(*watching))
         answers = await asyncio.gather(*reading)
     finally:
-        log_task.cancel()
-        if watches:
+        for task in beside:
+            task.cancel()
+        await asyncio.wait(beside)
+        if watches and not show:
             _show("")
     several = len({page.base for page in targets.exporters}) + bool(watches) > 1
     for page, answer in zip(targets.exporters, answers, strict=True):
@@ -304,8 +319,10 @@ def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
         by_name[name].set_log(path)
 
 
-async def _judge_and_predict(watch: Watch, fleet: Fleet, seconds: float, settings: Sequence[Setting]) -> ServerDocument:
-    document = await judge(watch, fleet.clock, seconds, partial(_show_progress, len(fleet.watches())))
+async def _judge_and_predict(
+    watch: Watch, fleet: Fleet, seconds: float, settings: Sequence[Setting], progress: Callable[[float], None]
+) -> ServerDocument:
+    document = await judge(watch, fleet.clock, seconds, progress)
     if not settings:
         return document
     try:
@@ -326,6 +343,10 @@ def _finds_nothing(glob: ServerConfig) -> bool:
     return not fleet.watches()
 
 
+def _show_nothing(_left: float) -> None:
+    pass
+
+
 def _show_progress(count: int, left: float) -> None:
     servers = fill("[count?  {count} servers]", {"count": count > 1 and count})
     _show(f"watching{servers} for {left:.0f} s more (Ctrl-C: judge now) ")
@@ -337,18 +358,25 @@ def _show(text: str) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def run(request: Request) -> int:
-    """Judge the servers of a request and return the exit status. Raises HeadroomError if there is nothing to judge,
-    and KeyboardInterrupt if interrupted before there is any result."""
+def run(
+    request: Request,
+    servers: Sequence[ServerConfig] = (),
+    write: Callable[[Sequence[ServerDocument]], Iterable[str]] | None = None,
+    show: Show | None = None,
+) -> int:
+    """Judge the servers of a request and return the exit status. servers: those to judge if the request names none;
+    by default, those of this machine that have stats; write: writes the text; show: as of `judge_targets`. Raises
+    HeadroomError if there is nothing to judge, and KeyboardInterrupt if interrupted before there is any result."""
     logs.configure("critical", "logfmt")  # verdicts report errors
     settings = _parse_settings(request)
     stuck_seconds = find_setting("--stuck").parse(request.stuck or f"{STUCK_SECONDS:g}s", "--stuck")
-    servers = parse_targets(request.addresses) if request.addresses else discover_servers()
+    servers = parse_targets(request.addresses) if request.addresses else servers or discover_servers()
     try:
-        judged, single = asyncio.run(_judge(servers, request, settings, stuck_seconds))
+        judged, single = asyncio.run(_judge(servers, request, settings, stuck_seconds, show))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
-    print_lines(_render(judged, request, single=single))
+    lines = write(judged) if write and request.format == "text" else _render(judged, request, single=single)
+    print_lines(lines)
     return EXIT_STATUS[find_worst(server.status for server in judged)]
 
 
@@ -363,7 +391,11 @@ def _parse_settings(request: Request) -> tuple[Setting, ...]:
 
 
 async def _judge(
-    servers: Sequence[ServerConfig], request: Request, settings: Sequence[Setting], stuck_seconds: float
+    servers: Sequence[ServerConfig],
+    request: Request,
+    settings: Sequence[Setting],
+    stuck_seconds: float,
+    show: Show | None = None,
 ) -> tuple[list[ServerDocument], bool]:
     """Return the documents, worst first, and whether the request names a single server. Raises ConfigError if a
     threshold cannot be judged, or if an option cannot be applied to these servers."""
@@ -374,7 +406,7 @@ async def _judge(
     loop = asyncio.get_running_loop()
     end = loop.time() + request.wait
     while True:
-        documents = await judge_targets(targets, request, settings, stuck_seconds)
+        documents = await judge_targets(targets, request, settings, stuck_seconds, show)
         judged = [apply_thresholds(document, request.thresholds) for document in documents]
         if not request.since_reload:
             break
