@@ -282,7 +282,7 @@ async def judge_targets(
             task.cancel()
         await asyncio.wait(beside)
         if watches and not show:
-            _show("")
+            show_line("")
     several = len({page.base for page in targets.exporters}) + bool(watches) > 1
     for page, answer in zip(targets.exporters, answers, strict=True):
         at = f"@{page.base.netloc}" * several  # servers of several exporters may have the same name
@@ -349,10 +349,10 @@ def _show_nothing(_left: float) -> None:
 
 def _show_progress(count: int, left: float) -> None:
     servers = fill("[count?  {count} servers]", {"count": count > 1 and count})
-    _show(f"watching{servers} for {left:.0f} s more (Ctrl-C: judge now) ")
+    show_line(f"watching{servers} for {left:.0f} s more (Ctrl-C: judge now) ")
 
 
-def _show(text: str) -> None:
+def show_line(text: str) -> None:
     """Show a text in the place of the last one, on standard error if that is a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)

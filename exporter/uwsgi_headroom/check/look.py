@@ -33,7 +33,11 @@ _LOOKED_FOR = (
 def run(request: Request, make_show: Callable[[Everything], command.Show] | None = None) -> int:
     """Look, print the answer, and return the exit status of `check`. make_show: makes what shows the servers meanwhile.
     Raises HeadroomError if there is nothing to look at."""
-    found = find_everything()
+    command.show_line("looking for uWSGI ...")
+    try:
+        found = find_everything()
+    finally:
+        command.show_line("")
     if not found.servers:
         looked_for = wrap(_LOOKED_FOR.format(_program()), reports.WIDTH)
         raise HeadroomError("no uWSGI runs here that you may look at", [*looked_for, *_name_others(found)])

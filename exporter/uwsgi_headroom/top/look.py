@@ -72,7 +72,6 @@ def run() -> int:
     if not capabilities.addressable:
         look.run(Request())
         return 0
-    print("Looking for uWSGI ...", end="\r", flush=True)
     look.run(Request(), lambda found: _Look(found, capabilities).show)
     return 0
 
@@ -180,11 +179,12 @@ def render_list(rows: Sequence[Row], found: Everything, left: float, columns: in
     user = 9 if columns >= 60 else 0
     source = 8 if columns >= 50 else 0
     lines = [
-        Text(f"{counted(len(rows), 'uWSGI server')} of this machine. Answer in {left:.0f} s (Ctrl-C: now)", "bold"),
+        Text(f"{counted(len(rows), 'uWSGI')}; the answer follows in {left:.0f} s (Ctrl-C: now)", "bold"),
         Text(),
-        Text(f"{'name':{name}} {'user':{user}}{'busy':>9} {'queue':>6}  {'source':{source}}"[: columns - 1], "dim"),
+        Text(
+            f"{'name':{name}} {'user'[:user]:{user}}{'busy':>9} {'queue':>6}  {'source'[:source]:{source}}so far", "dim"
+        ),
     ]
-    lines[2].append("so far" * (columns >= name + user + source + 26))
     others = _count_others(found)
     room = max(1, height - len(lines) - bool(others) - 1)
     for row in sorted(rows, key=lambda row: (row.order, row.name))[:room]:
