@@ -49,7 +49,7 @@ from uwsgi_headroom.config.servers import (
     refuse_duplicates,
 )
 from uwsgi_headroom.config.settings import Settings, find_setting
-from uwsgi_headroom.discover import discover_servers
+from uwsgi_headroom.discover import discover_servers, find_everything
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Error, ServerDocument
@@ -376,8 +376,22 @@ def run(
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     lines = write(judged) if write and request.format == "text" else _render(judged, request, single=single)
-    print_lines(lines)
+    print_lines([*lines, *(_list_those_here() if _leads_nowhere(judged, request) else ())])
     return EXIT_STATUS[find_worst(server.status for server in judged)]
+
+
+def _leads_nowhere(judged: Sequence[ServerDocument], request: Request) -> bool:
+    """Whether a person named paths at which there is nothing."""
+    errors = [server.error for server in judged if server.address.startswith("unix:")]
+    missing = [error for error in errors if error and error.reason == "not_found"]
+    return request.format == "text" and bool(request.addresses) and len(missing) == len(judged)
+
+
+def _list_those_here() -> list[str]:
+    servers = find_everything().servers
+    if not servers:
+        return ["", "Nothing is there, and no uWSGI runs on this machine that you may look at."]
+    return ["", "Nothing is there. These servers are here:", *(f"  {each.name}  {each.address}" for each in servers)]
 
 
 def _parse_settings(request: Request) -> tuple[Setting, ...]:

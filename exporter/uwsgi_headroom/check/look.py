@@ -40,7 +40,7 @@ def run(request: Request, make_show: Callable[[Everything], command.Show] | None
         command.show_line("")
     if not found.servers:
         looked_for = wrap(_LOOKED_FOR.format(_program()), reports.WIDTH)
-        raise HeadroomError("no uWSGI runs here that you may look at", [*looked_for, *_name_others(found)])
+        raise HeadroomError("no uWSGI runs here that you may look at", _name_others(found) or looked_for)
     request = replace(request, seconds=request.seconds or LOOK_SECONDS)
     return command.run(request, found.servers, partial(write_answer, found=found), make_show and make_show(found))
 
@@ -66,6 +66,8 @@ def _name_others(found: Everything) -> list[str]:
     if found.hidden:
         users = ", ".join(f"{user}: {number}" for user, number in Counter(found.hidden).most_common(5))
         notes.append(f"{counted(len(found.hidden), 'uWSGI')} of other users ({users}): `sudo {_program()}` sees all.")
+    if not found.sees_all:
+        notes.append(f"/proc hides the processes of other users here: `sudo {_program()}` sees all.")
     return [line for note in notes for line in wrap(note, reports.WIDTH)]
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.config.servers import ServerConfig, address_name
-from uwsgi_headroom.discover.find import NOT_ALLOWED, FoundMaster, find_masters, user_name
+from uwsgi_headroom.discover.find import NOT_ALLOWED, FoundMaster, find_masters, sees_all_processes, user_name
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.source import Process
 
@@ -25,12 +25,14 @@ MOST_FOUND = 200
 
 class Everything(Struct, frozen=True):
     """Every uWSGI of this machine: those that can be looked at, by their stats or, without stats, by the PID of their
-    master. users: of each of these, by its name; hidden: the user of each other one, which is another user's."""
+    master. users: of each of these, by its name; hidden: the user of each other one, which is another user's; sees_all:
+    whether /proc shows the processes of all users."""
 
     servers: tuple[ServerConfig, ...]
     users: Mapping[str, str]
     hidden: tuple[str, ...] = ()
     left_out: int = 0
+    sees_all: bool = True
 
 
 def find_everything() -> Everything:
@@ -56,6 +58,7 @@ def find_everything() -> Everything:
         {name: master.user for name, master in zip(names, own, strict=True)},
         tuple(hidden),
         left_out,
+        sees_all_processes(),
     )
 
 
