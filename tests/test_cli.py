@@ -94,7 +94,6 @@ def test_wrongly_called(capsys, arguments):
 
 MISTAKES = [
     (("--nonsense", "/a"), "unknown option --nonsense"),
-    ((), "give the address of a server, or --all"),
     (("/a", "--seconds", "1"), "expected 2 to 3600 seconds, not 1"),
     (("tpc://a:1",), "unknown scheme tpc://"),
     (("shop",), "'shop' is not a stats address"),

@@ -198,7 +198,8 @@ def render_list(rows: Sequence[Row], found: Everything, left: float, columns: in
             line.append(f"{row.status}: {row.verdict}", STATUSES[row.status].terminal)
         lines.append(line)
     left_out = max(0, len(rows) - room)
-    return [*lines, *[Text(f"... and {left_out} more")] * bool(left_out), *[Text(others, "dim")] * bool(others)]
+    lines += [*[Text(f"... and {left_out} more")] * bool(left_out), *[Text(others, "dim")] * bool(others)]
+    return lines[:height]
 
 
 def _count_others(found: Everything) -> str:
