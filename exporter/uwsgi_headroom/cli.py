@@ -53,7 +53,8 @@ def _run(line: CommandLine, arguments: Sequence[str]) -> int:
     if not arguments and _is_typed():
         return _look()
     options = line.parse(arguments)
-    return _COMMANDS[options.command](line, options)
+    prepared = _COMMANDS.get(options.command)
+    return prepared(line, options) if prepared else _import_run(options.command)(options)
 
 
 def _is_typed() -> bool:
@@ -154,24 +155,6 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
     )
 
 
-def _top(_line: CommandLine, options: argparse.Namespace) -> int:
-    with interrupts.ending_the_process():
-        from uwsgi_headroom.top import feeds
-    return feeds.run(options)
-
-
-def _pids(_line: CommandLine, options: argparse.Namespace) -> int:
-    with interrupts.ending_the_process():
-        from uwsgi_headroom.check import pids
-    return pids.run(options)
-
-
-def _compare(_line: CommandLine, options: argparse.Namespace) -> int:
-    with interrupts.ending_the_process():
-        from uwsgi_headroom.check import compare_command
-    return compare_command.run(options)
-
-
 def _report(line: CommandLine, options: argparse.Namespace) -> int:
     if (options.prometheus is None) == (not options.history):
         line.commands["report"].error("give --prometheus URL or --history FILE")
@@ -197,28 +180,25 @@ def _tune(_line: CommandLine, options: argparse.Namespace) -> int:
     return command.run(copy_fields(TuneRequest, options, urls=tuple(options.url)))
 
 
-def _discover(_line: CommandLine, options: argparse.Namespace) -> int:
+def _import_run(command: str) -> Callable[[argparse.Namespace], int]:
+    """Import what runs a command that takes its options as they are. Ctrl-C meanwhile ends the process."""
     with interrupts.ending_the_process():
-        from uwsgi_headroom.discover import report
-    return report.run(options.user)
-
-
-def _review(_line: CommandLine, options: argparse.Namespace) -> int:
-    with interrupts.ending_the_process():
-        from uwsgi_headroom.discover import review
-    return review.run(options.subjects, as_json=options.json)
-
-
-def _retire(_line: CommandLine, options: argparse.Namespace) -> int:
-    from uwsgi_headroom.watch import retire_command
-
-    return retire_command.run(options.names, options.history, options.config, force=options.force)
-
-
-def _hash_password(_line: CommandLine, options: argparse.Namespace) -> int:
-    from uwsgi_headroom.web.security import hash_password
-
-    return hash_password.run(options.cost)
+        match command:
+            case "compare":
+                from uwsgi_headroom.check.compare_command import run
+            case "top":
+                from uwsgi_headroom.top.feeds import run
+            case "pids":
+                from uwsgi_headroom.check.pids import run
+            case "discover":
+                from uwsgi_headroom.discover.report import run
+            case "review":
+                from uwsgi_headroom.discover.review import run
+            case "retire":
+                from uwsgi_headroom.watch.retire_command import run
+            case _:
+                from uwsgi_headroom.web.security.hash_password import run
+    return run
 
 
 def _completion(line: CommandLine, options: argparse.Namespace) -> int:
@@ -230,14 +210,7 @@ def _completion(line: CommandLine, options: argparse.Namespace) -> int:
 _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {
     "serve": _serve,
     "check": _check,
-    "compare": _compare,
-    "top": _top,
-    "pids": _pids,
     "report": _report,
     "tune": _tune,
-    "discover": _discover,
-    "review": _review,
-    "retire": _retire,
-    "hash-password": _hash_password,
     "completion": _completion,
 }
