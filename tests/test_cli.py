@@ -233,7 +233,7 @@ def test_mistakes_end_it(capsys, tmp_path, monkeypatch):
     assert status == 2
     assert err == f"uwsgi-headroom: {path}:2: unknown key 'stat'; did you mean 'stats'?\n"
     assert ended(capsys, "discover", "\x1b]0;x\x07\n")[2].startswith(
-        "uwsgi-headroom discover: unexpected argument: \\x1b]0;x\\x07\\n\n"
+        "uwsgi-headroom: unexpected argument: \\x1b]0;x\\x07\\n\n"
     )
     assert ended(capsys, "check", "\u202e")[2].count("\\u202e") == 1
     monkeypatch.setenv("UWSGI_HEADROOM_STAT", "/a")

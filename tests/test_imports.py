@@ -29,7 +29,7 @@ DOORS = {
         worker_states what_if.measured what_if.predict
         deploys.explanation deploys.judgement deploys.sentence findings.evenness findings.limits
         findings.queue findings.workers""",
-    "arguments": "commands completion parser",
+    "arguments": "commands completion",
     "check": "command compare_command exporter_client failure look pids reports request tables",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",
     "discover": "report review",

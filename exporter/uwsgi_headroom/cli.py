@@ -14,7 +14,6 @@ from typing import TextIO
 
 from uwsgi_headroom import interrupts
 from uwsgi_headroom.arguments.commands import CommandLine, find_format, make_command_line
-from uwsgi_headroom.arguments.parser import UsageError
 from uwsgi_headroom.check import failure
 from uwsgi_headroom.check.request import UNKNOWN, Request, Thresholds
 from uwsgi_headroom.config.settings import PREFIX
@@ -37,9 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _discard_output()
         return 1
-    except UsageError as error:
-        _print_error([f"{error.program}: {error}", error.advice])
-        return 2
     except HeadroomError as error:
         if isinstance(error, OutputError):
             _discard_output()
@@ -54,7 +50,7 @@ def _run(line: CommandLine, arguments: Sequence[str]) -> int:
         return _look()
     options = line.parse(arguments)
     prepared = _COMMANDS.get(options.command)
-    return prepared(line, options) if prepared else _import_run(options.command)(options)
+    return prepared(line, options) if prepared else _import_run(options)(options)
 
 
 def _is_typed() -> bool:
@@ -88,10 +84,8 @@ def _run_plugin(line: CommandLine, arguments: Sequence[str]) -> int:
         return UNKNOWN
     except KeyboardInterrupt:
         reason, problem = "interrupted", "interrupted"
-    except UsageError as error:
-        reason, problem, details = "usage", str(error), [error.advice]
     except ConfigError as error:
-        reason, problem = "usage", str(error)
+        reason, problem, details = "usage", str(error), error.details
     except OutputError as error:
         _discard_output()
         _print_error([f"UNKNOWN  {error}"])
@@ -122,15 +116,6 @@ def _print_error(lines: Sequence[str]) -> None:
         print_lines(lines, sys.stderr)
     except (OSError, OutputError):
         _discard_output(sys.stderr)
-
-
-def _serve(_line: CommandLine, options: argparse.Namespace) -> int:
-    with interrupts.ending_the_process():
-        from uwsgi_headroom.service import config_check, serve
-    if options.check_config:
-        return config_check.run(options)
-    serve.run(options)
-    return 0
 
 
 def _check(line: CommandLine, options: argparse.Namespace) -> int:
@@ -180,10 +165,14 @@ def _tune(_line: CommandLine, options: argparse.Namespace) -> int:
     return command.run(copy_fields(TuneRequest, options, urls=tuple(options.url)))
 
 
-def _import_run(command: str) -> Callable[[argparse.Namespace], int]:
+def _import_run(options: argparse.Namespace) -> Callable[[argparse.Namespace], int]:
     """Import what runs a command that takes its options as they are. Ctrl-C meanwhile ends the process."""
     with interrupts.ending_the_process():
-        match command:
+        match options.command:
+            case "serve" if options.check_config:
+                from uwsgi_headroom.service.config_check import run
+            case "serve":
+                from uwsgi_headroom.service.serve import run
             case "compare":
                 from uwsgi_headroom.check.compare_command import run
             case "top":
@@ -196,21 +185,15 @@ def _import_run(command: str) -> Callable[[argparse.Namespace], int]:
                 from uwsgi_headroom.discover.review import run
             case "retire":
                 from uwsgi_headroom.watch.retire_command import run
+            case "completion":
+                from uwsgi_headroom.arguments.completion import run
             case _:
                 from uwsgi_headroom.web.security.hash_password import run
     return run
 
 
-def _completion(line: CommandLine, options: argparse.Namespace) -> int:
-    from uwsgi_headroom.arguments import completion
-
-    return completion.run(line, options.shell)
-
-
 _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {
-    "serve": _serve,
     "check": _check,
     "report": _report,
     "tune": _tune,
-    "completion": _completion,
 }

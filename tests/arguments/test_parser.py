@@ -160,7 +160,7 @@ def test_a_mistake_is_named_with_what_was_meant(arguments, message):
     ],
 )
 def test_the_advice_is_that_of_the_command(arguments, advice):
-    assert refused(*arguments).advice == advice
+    assert refused(*arguments).details == [advice]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from uwsgi_headroom.arguments.parser import (
     Parser,
     UsageError,
     expecting,
-    number_between,
     parse_span,
     seconds_between,
     suggest,
@@ -170,7 +169,7 @@ CHECK_FLAGS = (
     Flag(
         "--not-before SECONDS",
         "with --since-reload: ignore reloads before this time, in seconds since 1970 (as `date +%s` prints them)",
-        parse=number_between(0, 1e12),
+        parse=seconds_between(0, 1e12),
     ),
     Flag(
         "--min-headroom WARNING[:CRITICAL]",

@@ -5,11 +5,12 @@ The words are the commands, and the names, values and files of their flags.
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterator, Mapping
 from shlex import quote
 
-from uwsgi_headroom.arguments.commands import DEFAULT_COMMAND, CommandLine
+from uwsgi_headroom.arguments.commands import DEFAULT_COMMAND, CommandLine, make_command_line
 from uwsgi_headroom.arguments.parser import Flag, Parser
 from uwsgi_headroom.terminal_text import print_lines
 
@@ -19,9 +20,9 @@ _FILES = ("FILE", "DIRECTORY", "ADDRESS", "[NAME=]ADDRESS", "ADDRESS|URL")
 _LONGEST_HELP = 70
 
 
-def run(line: CommandLine, shell: str) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print the script. Returns the exit status."""
-    print_lines(render_script(line, shell).splitlines())
+    print_lines(render_script(make_command_line(), options.shell).splitlines())
     return 0
 
 

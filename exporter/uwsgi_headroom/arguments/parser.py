@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
-from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.numbers import SECONDS, parse_number, parse_quantity
 from uwsgi_headroom.terminal_text import join_blocks, print_lines, wrap
 
@@ -33,16 +33,11 @@ _WIDEST, _COLUMN = 100, 26
 """Columns of the help: at most, and at which an explanation begins."""
 
 
-class UsageError(HeadroomError):
+class UsageError(ConfigError):
     """An argument is wrong. `program` is the command that received it, such as `uwsgi-headroom check`."""
 
     def __init__(self, message: str, program: str) -> None:
-        super().__init__(message)
-        self.program = program
-
-    @property
-    def advice(self) -> str:
-        return f"See `{self.program} --help`."
+        super().__init__(message, [f"See `{program} --help`."])
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,7 @@ class Flag:
     @property
     def completed(self) -> tuple[str, ...]:
         """The names that completion offers."""
-        return (*self.names, *(f"--no-{self.names[-1][2:]}" for _ in range(self.form.count("[no-]"))))
+        return (*self.names, *(f"--no-{name[2:]}" for name in self.names if "[no-]" in self.form))
 
     @property
     def name(self) -> str:
@@ -126,11 +121,7 @@ class _Help(argparse.Action):
         parser.exit()
 
 
-HELP = Flag(
-    "-h --help",
-    "show the usual options (-h), or all about all options (--help)",
-    extra={"action": _Help, "nargs": 0},
-)
+HELP = Flag("-h --help", "show the usual options (-h), or all of them (--help)", extra={"action": _Help, "nargs": 0})
 
 
 class Parser(argparse.ArgumentParser):
@@ -145,13 +136,8 @@ class Parser(argparse.ArgumentParser):
         self.summary, self.flags = summary, flags
         for flag in flags:
             self.add_argument(*(*flag.names, *flag.aliases) or (flag.name,), **flag.describe())
-        self._switches = {
-            name
-            for action in self._actions
-            if isinstance(action, argparse.BooleanOptionalAction)
-            for name in action.option_strings
-            if name.startswith("--")
-        }
+        switches = (action for action in self._actions if isinstance(action, argparse.BooleanOptionalAction))
+        self._switches = {name for each in switches for name in each.option_strings if name.startswith("--")}
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -189,12 +175,12 @@ class Parser(argparse.ArgumentParser):
         values = [f"[{flag.value}]..." if flag.is_repeatable else flag.value for flag in self.flags if not flag.names]
         blocks = [wrap(" ".join((f"usage: {self.prog} [OPTION]...", *values)), width)]
         blocks += [wrap(self.description or self.summary, width)] * (not is_short)
-        title, groups = "", dict[str, list[str]]()
+        title, groups = "options", dict[str, list[str]]()
         rare = RARE.split() if is_short and " " in self.prog else ()
         for flag in self.flags:
             title = flag.group or title
             if not {*flag.names}.intersection(rare):
-                groups.setdefault(title or "options", []).extend(self._explain(flag, width, is_short=is_short))
+                groups.setdefault(title, []).extend(self._explain(flag, width, is_short=is_short))
         blocks += [[f"{title}:", *lines] for title, lines in groups.items()]
         closing = self.epilog or ""
         if rare:
@@ -253,11 +239,6 @@ def parse_span(least: float, most: float) -> Callable[[str], float]:
         return seconds
 
     return expecting("a length of time, such as 90s, 10m, 1h or 7d", parse)
-
-
-def number_between(least: float, most: float) -> Callable[[str], float]:
-    """Make a parser of numbers between two bounds, which are included."""
-    return expecting(f"a number from {least:g} to {most:,.0f}", lambda text: parse_number(text, least, most))
 
 
 def whole_between(least: int, most: int) -> Callable[[str], int]:

@@ -268,7 +268,7 @@ async def judge_targets(
         for watch in watches:
             watch.set_code(replace(CHECK, prefixes=request.code, kept_seconds=length))
     log_task = asyncio.create_task(fleet.read_logs(), name="read logs")
-    progress = _show_nothing if show else partial(_show_progress, len(watches))
+    progress = (lambda _left: None) if show else partial(_show_progress, len(watches))
     watching = [asyncio.create_task(_judge_and_predict(watch, fleet, length, settings, progress)) for watch in watches]
     reading = [asyncio.create_task(read_page(page, request.seconds, settings)) for page in targets.exporters]
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _cancel, watching or reading)
@@ -341,10 +341,6 @@ def _finds_nothing(glob: ServerConfig) -> bool:
     fleet = Fleet([glob])
     fleet.refresh()
     return not fleet.watches()
-
-
-def _show_nothing(_left: float) -> None:
-    pass
 
 
 def _show_progress(count: int, left: float) -> None:

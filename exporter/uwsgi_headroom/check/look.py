@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from uwsgi_headroom.arguments.commands import PROGRAM
 from uwsgi_headroom.check import command, reports
 from uwsgi_headroom.check.request import Request
 from uwsgi_headroom.discover import Everything, find_everything
@@ -23,6 +22,8 @@ from uwsgi_headroom.terminal_text import cut_lines, wrap
 from uwsgi_headroom.words.formats import counted
 
 LOOK_SECONDS = 10.0
+
+_PROGRAM = "uwsgi-headroom"
 
 _LOOKED_FOR = (
     "Looked for: processes named uwsgi, uwsgi-core or uwsgi_*, in this PID namespace. Is uWSGI in a container, or on "
@@ -86,7 +87,7 @@ def _list_commands(server: ServerDocument) -> Iterator[tuple[str, str]]:
 
 def _program() -> str:
     """The command that runs this program, as a shell takes it."""
-    if shutil.which(PROGRAM):
-        return PROGRAM
+    if shutil.which(_PROGRAM):
+        return _PROGRAM
     path = os.path.abspath(sys.argv[0])
     return shlex.quote(path) if os.access(path, os.X_OK) else f"{shlex.quote(sys.executable)} -m uwsgi_headroom"

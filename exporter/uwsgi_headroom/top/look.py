@@ -23,6 +23,7 @@ from uwsgi_headroom.check.request import WORST_FIRST, Request, Status
 from uwsgi_headroom.check.tables import UNKNOWN
 from uwsgi_headroom.discover import Everything
 from uwsgi_headroom.documents import build
+from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Process
 from uwsgi_headroom.stats import Snapshot
@@ -39,8 +40,6 @@ _FIRST_VERDICT = 3.0
 """Seconds after which a verdict is worth showing."""
 
 _DRAW_SECONDS = 1.0
-_FIRST_DRAWS = (0.2, 0.3, 0.5)
-"""The first pauses: figures are there as soon as the first samples."""
 
 _JUDGE_SECONDS = 0.03
 """CPU time for verdicts in each second."""
@@ -69,10 +68,7 @@ def run() -> int:
     """Look, show the list meanwhile if the terminal can, and print the answer. Returns the exit status: 0, or 1 if
     nothing was found. Raises HeadroomError if there is nothing to look at."""
     capabilities = detect_capabilities(os.environ, sys.stdout.fileno())
-    if not capabilities.addressable:
-        look.run(Request())
-        return 0
-    look.run(Request(), lambda found: _Look(found, capabilities).show)
+    look.run(Request(), (lambda found: _Look(found, capabilities).show) if capabilities.addressable else None)
     return 0
 
 
@@ -87,7 +83,7 @@ class _Look:
     async def show(self, fleet: Fleet, seconds: float) -> None:
         """Draw the list until cancelled. A key or signal that ends `top` ends this too."""
         loop = asyncio.get_running_loop()
-        terminal = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), self._on_key, lambda: _end(signal.SIGHUP))
+        terminal = Terminal(sys.stdin.fileno(), sys.stdout.fileno(), self._on_key, lambda: end_by(signal.SIGHUP))
         end = loop.time() + seconds
 
         def draw() -> None:
@@ -95,10 +91,6 @@ class _Look:
             rows = [self._make_row(watch) for watch in fleet.watches()]
             lines = render_list(rows, self._found, max(0.0, end - loop.time()), columns, height)
             terminal.show([self._painter.paint(line, columns) for line in lines])
-
-        def redraw() -> None:
-            terminal.clear()
-            draw()
 
         async def stop() -> None:
             await fleet.pause()
@@ -108,23 +100,24 @@ class _Look:
             terminal.enter()
             fleet.resume()
 
-        def leave_and_end(number: int) -> None:
+        def end_by(number: int) -> None:
             terminal.leave()
-            _end(number)
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
 
         terminal.enter()
         suspend.between_reads(stop, go_on)
-        loop.add_signal_handler(signal.SIGWINCH, redraw)
+        loop.add_signal_handler(signal.SIGWINCH, terminal.clear)
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, leave_and_end, number)
+            loop.add_signal_handler(number, end_by, number)
         try:
-            pauses = iter(_FIRST_DRAWS)
             while True:
-                if loop.time() >= end - seconds + _FIRST_VERDICT:
+                elapsed = loop.time() - (end - seconds)
+                if elapsed >= _FIRST_VERDICT:
                     self._judge_some(fleet, seconds)
                 if not terminal.busy:
                     draw()
-                await asyncio.sleep(next(pauses, _DRAW_SECONDS))
+                await asyncio.sleep(min(_DRAW_SECONDS, 0.2 + elapsed))
         finally:
             terminal.leave()
 
@@ -151,12 +144,6 @@ class _Look:
             signal.raise_signal(signal.SIGINT)
 
 
-def _end(number: int) -> None:
-    """End this process by a signal, as if it had no handler."""
-    signal.signal(number, signal.SIG_DFL)
-    signal.raise_signal(number)
-
-
 def _count(reading: Reading) -> tuple[int | None, int | None, int | None]:
     """The busy threads, all threads, and the requests in the listen queues; None for what is unknown."""
     if not isinstance(reading.snapshot, Snapshot):
@@ -164,18 +151,13 @@ def _count(reading: Reading) -> tuple[int | None, int | None, int | None]:
     workers = reading.snapshot.workers
     busy, threads = [reading.busy_threads(each) for each in workers], [each.threads for each in workers]
     queues = [backlog.queue for backlog in reading.listen_queues().values()]
-    return _sum(busy), _sum(threads), _sum(queues) if queues else None
-
-
-def _sum(numbers: Sequence[int | None]) -> int | None:
-    known = [number for number in numbers if number is not None]
-    return sum(known) if len(known) == len(numbers) else None
+    return sum_if_all_known(busy), sum_if_all_known(threads), sum_if_all_known(queues)
 
 
 def render_list(rows: Sequence[Row], found: Everything, left: float, columns: int, height: int) -> list[Text]:
     """Draw the list in so many columns and lines. left: seconds to the answer. What does not fit is left out, from the
     right and from the end."""
-    name = max(8, min(24, columns - 19, *(len(escape_text(row.name)) for row in rows)))
+    name = max(8, min(24, columns - 19, max((len(escape_text(row.name)) for row in rows), default=0)))
     user = 9 if columns >= 60 else 0
     source = 8 if columns >= 50 else 0
     lines = [
@@ -185,23 +167,19 @@ def render_list(rows: Sequence[Row], found: Everything, left: float, columns: in
             f"{'name':{name}} {'user'[:user]:{user}}{'busy':>9} {'queue':>6}  {'source'[:source]:{source}}so far", "dim"
         ),
     ]
-    others = _count_others(found)
+    number = len(found.hidden) + found.left_out
+    others = f"{counted(number, 'more uWSGI')}: not looked at" * bool(number)
     room = max(1, height - len(lines) - bool(others) - 1)
     for row in sorted(rows, key=lambda row: (row.order, row.name))[:room]:
-        threads = UNKNOWN if row.threads is None else row.threads
-        busy = f"{UNKNOWN if row.busy is None else row.busy} of {threads}"
-        queue = UNKNOWN if row.queue is None else row.queue
+        busy, threads, queue = (
+            UNKNOWN if figure is None else f"{figure}" for figure in (row.busy, row.threads, row.queue)
+        )
         names = [(cut_middle(escape_text(text), size), size) for text, size in ((row.name, name), (row.user, user - 1))]
         shown = " ".join(set_cell_size(text, size) for text, size in names if size > 0)
-        line = Text(f"{shown} {busy:>9} {queue:>6}  {row.source[:source]:{source}}")
+        line = Text(f"{shown} {f'{busy} of {threads}':>9} {queue:>6}  {row.source[:source]:{source}}")
         if row.status:
             line.append(f"{row.status}: {row.verdict}", STATUSES[row.status].terminal)
         lines.append(line)
     left_out = max(0, len(rows) - room)
     lines += [*[Text(f"... and {left_out} more")] * bool(left_out), *[Text(others, "dim")] * bool(others)]
     return lines[:height]
-
-
-def _count_others(found: Everything) -> str:
-    number = len(found.hidden) + found.left_out
-    return f"{counted(number, 'more uWSGI')}: not looked at" * bool(number)
