@@ -71,7 +71,7 @@ def of_request(waits: WaitFigures, seconds: float | None) -> str:
 def list_gaps(server: ServerRecord) -> tuple[str, ...]:
     """Why it is unknown, at all or in part, what the threads wait for, as sentences; empty if it is known."""
     if server.waits is None:
-        return (server.processes_off or "off: run the exporter with --waits",)
+        return (server.processes_off or "off: run the exporter with --waits true",)
     return (*filter(None, [server.waits.off]), *server.waits.gaps)
 
 
