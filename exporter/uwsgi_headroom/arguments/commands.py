@@ -82,7 +82,8 @@ CHECKING = (
     "Watch uWSGI servers, then print a verdict and what to change. With several servers, print one line for each "
     "server, the worst first, then the details of each server that is not OK. The exit status is the verdict, as for a "
     "Nagios plugin. With several servers, the worst server decides the exit status: critical is worse than warning, "
-    "warning is worse than unknown, and unknown is worse than OK."
+    "warning is worse than unknown, and unknown is worse than OK. Without an address, look at every uWSGI of this "
+    "machine for ten seconds, also at those without stats."
 )
 
 HTTP_CONFIG = Flag(
@@ -346,8 +347,9 @@ def make_command_line() -> CommandLine:
         flags=(HELP, _VERSION),
         summary="how much more load a uWSGI server can take",
         description="Show how much more load a uWSGI server can take, which limit comes first, and what to change.",
-        epilog=f"commands:\n{listed}\n\n`{PROGRAM} --stats ADDRESS` is short for `{PROGRAM} serve --stats ADDRESS`. "
-        f"`{PROGRAM} help COMMAND` explains a command.",
+        epilog=f"commands:\n{listed}\n\n`{PROGRAM}` alone, in a terminal, looks at every uWSGI of this machine for "
+        f"ten seconds. `{PROGRAM} --stats ADDRESS` is short for `{PROGRAM} serve --stats ADDRESS`, and "
+        f"`{PROGRAM} help COMMAND` for `{PROGRAM} COMMAND --help`.",
     )
     return CommandLine(program, commands)
 
@@ -395,7 +397,7 @@ _AROUND = parse_span(60, 30 * 86_400)
 COMMANDS = (
     _command(
         "serve",
-        "export metrics over HTTP (the default)",
+        "export metrics over HTTP",
         "Watch uWSGI servers, and serve metrics, a live page and an API over HTTP. If other machines can "
         "reach the address on which `serve` listens, turn on TLS and a login with --web.config.file. Without "
         "--web.config.file, all data is unencrypted, and anyone who can reach the exporter can read it.",

@@ -1,4 +1,4 @@
-"""Looks at every uWSGI of this machine for some seconds, and says what is wrong with the worst one, or what runs out
+"""Looks at every uWSGI of this machine for some seconds: what is wrong with the worst one, or what runs out
 first; the others get a line each. Nothing has to be set up for it, and nothing is left behind.
 """
 
