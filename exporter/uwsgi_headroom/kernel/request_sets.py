@@ -34,15 +34,16 @@ _LIST_SECONDS = 0.1
 class Found(Struct, frozen=True):
     """What one process waits for and holds. It is sent between processes.
 
-    sets: of each epoll set that holds a listening socket, its descriptor; waits: the inodes of these sockets; held: the
-    inodes of all of its sockets and pipes; members: those of the first such set; clients: whether a set holds a
-    connection, as coroutines do.
+    sets: of each epoll set that holds a listening socket, its descriptor; waits: the inodes of these sockets; others:
+    those of the other members of the first such set; held: those of all of its sockets and pipes; pipes: of pipes
+    alone; clients: whether a set holds connections, as coroutines do.
     """
 
     sets: tuple[int, ...] = ()
     waits: frozenset[int] = frozenset()
     held: frozenset[int] = frozenset()
-    members: frozenset[int] = frozenset()
+    others: frozenset[int] = frozenset()
+    pipes: frozenset[int] = frozenset()
     clients: bool = False
     names: tuple[tuple[int, str], ...] = ()
     """The names of these listening sockets by inode, as the kernel writes them."""
@@ -77,11 +78,13 @@ def _find(pid: int) -> Found:
     own = {number: members for number, members in sets.items() if first in members}
     waits = {inode for members in own.values() for number, inode in members.items() if number in listening}
     members = own[min(own)] if own else {}
+    pipes = {inode for target in targets.values() if (inode := _pipe_inode(target))}
     return Found(
         sets=tuple(sorted(own)),
         waits=frozenset(waits),
-        held=frozenset({*sockets.values(), *filter(None, map(_pipe_inode, targets.values()))}),
-        members=frozenset(members.values()),
+        others=frozenset({*members.values()} - waits),
+        held=frozenset({*sockets.values(), *pipes}),
+        pipes=frozenset(pipes),
         clients=len(own) == 1 and len(members) > _MOST_OWN,
         names=tuple([(inode, names[inode]) for inode in sorted(waits)]),
     )

@@ -185,6 +185,8 @@ class SeenServer:
             return {}, options.thunder_lock
         for each in every:
             each.by.fresh[each.thread] = each
+            if each.wait.epoll is not None and each.wait.result is None:
+                each.by.threads.leave_out(each.thread, each.wait.epoll, each.by.process.epolls.idle)
         in_sets = sum(each.wait.result == "idle" and each.wait.epoll is not None for each in every)
         in_front = sum(each.wait.result == "idle" and each.wait.epoll is None for each in every)
         waiting = Counter([each.wait.lock for each in every if each.wait.lock is not None])
@@ -221,26 +223,30 @@ class SeenServer:
 
 
 def _choose_workers(root: Key, processes: Sequence[tuple[Key, Found]]) -> list[tuple[Key, Found]]:
-    """Those of the processes of one uWSGI that are workers."""
-    chosen: list[tuple[Key, Found]] = []
-    others = [found for key, found in processes if key != root and found.sets]
-    for key, found in sorted(processes, key=lambda each: each[0][1]):
-        shares = any(found.waits & other.waits for other in others)
-        if not found.sets or (key == root and others and not shares):  # a master that waits for stats, or is cheap
-            continue
-        own = found.members - found.waits
-        if own and any(own == other.members - other.waits for _, other in chosen):  # forked from a worker
-            continue
-        if any(_is_router(found, other) for other in others):
-            continue
-        chosen.append((key, found))
-    return chosen
+    """Those of the processes of one uWSGI that are workers, the oldest first.
+
+    In the sets of a master's workers is the socket of uWSGI's signals, which the master holds as well. A process beside
+    them that waits on another socket is a router. Without a master, the first process is a worker, and the others wait
+    on the same sockets.
+    """
+    first = dict(processes).get(root) or Found()
+    waiting = [(key, found) for key, found in processes if found.sets]
+    others = [(key, found) for key, found in waiting if key != root]
+    of_master = [(key, found) for key, found in others if found.others & first.held]
+    if not of_master:
+        is_worker = first.sets and not _holds_pair(first)
+        of_master = [(key, found) for key, found in waiting if is_worker and found.waits & first.waits]
+    chosen: dict[Key, Found] = {}
+    for key, found in sorted(of_master, key=lambda each: each[0][1]):
+        # A process that was forked from a worker has its sets, but not its threads.
+        if not found.others or all(found.others != other.others for other in chosen.values()):
+            chosen[key] = found
+    return list(chosen.items())
 
 
-def _is_router(found: Found, other: Found) -> bool:
-    """Whether a process holds the socket that another one waits on, does not wait on it itself, and waits on one that
-    the other has closed: uWSGI closes the sockets of routers in workers."""
-    return other.waits <= found.held and found.waits.isdisjoint(other.waits) and found.waits.isdisjoint(other.held)
+def _holds_pair(found: Found) -> bool:
+    """Whether a set holds one of two connected sockets that the process made, as the set of a master does."""
+    return any({inode - 1, inode + 1} & found.held for inode in found.others & found.held - found.pipes)
 
 
 def _make_worker(place: int, slot: _Slot, busy: dict[Key, int]) -> Worker:
