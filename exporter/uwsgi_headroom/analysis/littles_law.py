@@ -22,7 +22,8 @@ Waiting = Literal["none", "noticed", "severe"]
 
 
 class Flow(Struct, frozen=True, gc=False, kw_only=True):
-    """Requests in the window. requests: completed, null without uWSGI's stats; throughput: per second; response_time: mean time in service, without
+    """Requests in the window. requests: completed, null without uWSGI's stats, as is all that follows from them;
+    throughput: per second; response_time: mean time in service, without
     static files; littles_law, observed: mean requests in service, by Little's law and in samples; queue_wait: mean time
     a request waited in a listen queue; queue_length: mean number of requests in the listen queues; wait_is_floor:
     whether queue_wait is only a lower bound, because many requests still wait: it is then the mean over all that were

@@ -84,7 +84,7 @@ class Integrals:
         totals.is_counted = snapshot.source == "stats"
         before, earlier = self._before or (replace(reading, host=HostFacts()), snapshot)  # the first grows by nothing
         at_rest = reading.has_same_workers(before)
-        reloaded = not at_rest and is_reload(earlier.workers, workers)
+        reloaded = not at_rest and is_reloaded(earlier, snapshot)
         totals.reloads += reloaded
         # A document without workers (uWSGI has not created them yet) has no levels from which a step could begin.
         joined = len(earlier.workers) == len(workers) and not self._broken and not reloaded
@@ -352,7 +352,8 @@ _NO_LEVELS = _Levels([], 0, 0, 0, 0, frozenset())
 def _find_levels(reading: Reading, workers: tuple[Worker, ...]) -> _Levels:
     """The levels of a reading whose document has these workers."""
     levels = [(reading.busy_threads(worker), worker.accepting) for worker in workers]
-    available = sum([worker.available_threads or 0 for worker in workers])
+    is_known = all(busy is not None for busy, _ in levels)
+    available = sum([worker.available_threads or 0 for worker in workers]) if is_known else 0
     starting = sum([worker.state == "starting" for worker in workers])
     taken = [(busy or 0) + (worker.state == "signal") for worker, (busy, _) in zip(workers, levels, strict=True)]
     pairs = zip(workers, taken, strict=True)
@@ -445,7 +446,7 @@ def _count_lost(then: Worker, now: Worker, before: Reading, reading: Reading) ->
     after the sample. uWSGI counts the requests of the next process separately. If more began than were completed or are
     in service, these are lost: requests too short for a sample to see."""
     ended = now.pid != then.pid or (reading.process_is_missing(now) and not before.process_is_missing(then))
-    if not ended:
+    if not ended or then.requests is None:
         return 0
     busy = before.busy_threads(then) or 0
     completed = int(_increase(then.requests, now.requests, reloaded=False))
@@ -607,6 +608,11 @@ _PLACES = {state: place for place, state in enumerate(STATES)}
 
 LARGEST_RACE = 16
 """The largest decrease of a worker's own request count that may be due to a race. One or two are plausible."""
+
+
+def is_reloaded(before: Snapshot, now: Snapshot) -> bool:
+    """Whether uWSGI's master was fully reloaded between two snapshots."""
+    return before.generation != now.generation or is_reload(before.workers, now.workers)
 
 
 def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:

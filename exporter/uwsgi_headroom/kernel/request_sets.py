@@ -17,6 +17,7 @@ from msgspec import Struct
 from uwsgi_headroom.kernel import procfs, sock_diag
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of
 from uwsgi_headroom.kernel.sock_diag import Family
+from uwsgi_headroom.source.address import Tcp, Unix
 
 _MEMBER = re.compile(rb"^tfd:\s*(\d+).*\bino:([0-9a-f]+)", re.MULTILINE)
 
@@ -56,7 +57,16 @@ def find_sets(pids: Sequence[int]) -> list[Found]:
     return [_find(pid) for pid in pids]
 
 
-_DENIED = f"this user may not see what process {{}} waits for: {procfs.WHO_MAY_KNOW}"
+DENIED = f"this user may not see what process {{}} waits for: {procfs.WHO_MAY_KNOW}"
+
+
+def find_listening(place: Unix | Tcp) -> frozenset[int]:
+    """The inodes of the sockets that listen at a place in this network namespace. A question for `aside`."""
+    if isinstance(place, Unix):
+        names = {place.path}
+    else:
+        names = {sock_diag.inet_name(place.host, place.port) or "", f"0.0.0.0:{place.port}", f"[::]:{place.port}"}
+    return frozenset(inode for inode, name in _name_listening(None).items() if name in names)
 
 
 def _find(pid: int) -> Found:
@@ -67,7 +77,7 @@ def _find(pid: int) -> Found:
         inodes = {inode for members in sets.values() for inode in members.values()} & {*sockets.values()}
         names = ask_in_network_of(pid, partial(_name_listening, inodes)) if inodes else {}
     except PermissionError:
-        return Found(why=_DENIED.format(pid))
+        return Found(why=DENIED.format(pid))
     except (FileNotFoundError, ProcessLookupError):
         return Found()
     except OSError as error:
@@ -114,8 +124,8 @@ def _pipe_inode(target: str) -> int | None:
     return int(target[len("pipe:[") : -1]) if target.startswith("pipe:[") else None
 
 
-def _name_listening(inodes: set[int]) -> dict[int, str]:
-    """The names of those of these sockets that listen in this thread's network namespace. Raises OSError."""
+def _name_listening(inodes: set[int] | None) -> dict[int, str]:
+    """The names of those of these sockets, or of all, that listen in this thread's network namespace. Raises OSError."""
     families: tuple[Family, ...] = ("unix", "inet", "inet6")
     found = (sock_diag.list_listeners(family, inodes, seconds=_LIST_SECONDS) for family in families)
     return {listener.inode: listener.name for listeners in found for listener in listeners}

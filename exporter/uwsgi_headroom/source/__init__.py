@@ -7,6 +7,7 @@ raw server; always close the connection at the deadline and at the size cap.
 
 from uwsgi_headroom.source.address import (
     Address,
+    App,
     File,
     Http,
     HttpAccess,
@@ -23,6 +24,7 @@ from uwsgi_headroom.source.stream import Answer, Room, Share
 __all__ = [
     "Address",
     "Answer",
+    "App",
     "File",
     "Http",
     "HttpAccess",

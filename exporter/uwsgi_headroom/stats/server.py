@@ -191,6 +191,8 @@ class Snapshot(Struct, frozen=True):
     custom_metrics: dict[str, CustomMetric]
     cut_texts: int = 0
     """The number of texts that were too long, and were cut or left out."""
+    generation: int = 0
+    """Without stats: how many program images the server was seen with. It loads another one in a full reload."""
     source: Literal["stats", "kernel"] = "stats"
     """Where it is from. kernel: without uWSGI's stats; what only uWSGI counts is None then."""
 
