@@ -370,7 +370,7 @@ def _list_unknowns(
         *(("waits", not host.off, why) for why in list_gaps(record)),
         ("texts", cut, f"{counted(int(cut), 'text')} in the stats document: too long, so cut or left out"),
         ("log", trouble, f"uWSGI's log is not read: {trouble} ({printable_name(path)})"),
-        ("threads", any(worker.threads is None for worker in record.workers), _NO_CORES),
+        ("threads", any(worker.threads is None for worker in record.workers), _NO_CORES[_find_source(reading)]),
     ]
     for what, holds, why in rows:
         if holds:
@@ -381,10 +381,15 @@ def _list_unknowns(
             yield schema.Unknown(what="queue", why=why, socket=name)
 
 
-_NO_CORES = (
-    "uWSGI runs with stats-no-cores, so busy threads, capacity, ages of requests and percentiles of response times are "
-    "unknown"
-)
+_NO_CORES = {
+    "stats": "uWSGI runs with stats-no-cores, so busy threads, capacity, ages of requests and percentiles of response "
+    "times are unknown",
+    "kernel": "a worker serves its requests on one thread, and how many at once is an option that is not known here",
+}
+
+
+def _find_source(reading: Reading) -> str:
+    return reading.snapshot.source if isinstance(reading.snapshot, Snapshot) else "stats"
 
 
 def _build_host(reading: Reading, record: ServerRecord) -> schema.HostSection:

@@ -119,7 +119,7 @@ class Host:
         end = self._clock() + seconds
         while True:
             try:
-                return seen.look((self._slow.facts.setup or UNKNOWN).options)
+                return seen.look(self._slow.facts.setup or UNKNOWN)
             except NotYetError as error:
                 if self._clock() >= end:
                     raise SourceError("timeout", str(error)) from None

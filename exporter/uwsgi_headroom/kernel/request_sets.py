@@ -9,19 +9,23 @@ set: a question for `aside`, asked once for each process and program.
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
+from math import inf
 
 from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs, sock_diag
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of
 from uwsgi_headroom.kernel.sock_diag import Family
+from uwsgi_headroom.record import is_tcp
 from uwsgi_headroom.source.address import Tcp, Unix
 
 _MEMBER = re.compile(rb"^tfd:\s*(\d+).*\bino:([0-9a-f]+)", re.MULTILINE)
 
-_EPOLL = "anon_inode:[eventpoll]"
+_EPOLL, _EVENT = "anon_inode:[eventpoll]", "anon_inode:[eventfd]"
 
 _MOST_SETS = 1024
 _MOST_SET_BYTES = 256 << 10
@@ -37,7 +41,7 @@ class Found(Struct, frozen=True):
 
     sets: of each epoll set that holds a listening socket, its descriptor; waits: the inodes of these sockets; others:
     those of the other members of the first such set; held: those of all of its sockets and pipes; pipes: of pipes
-    alone; clients: whether a set holds connections, as coroutines do.
+    alone; loops: whether the set is that of an event loop, which wakes itself up, as that of gevent does.
     """
 
     sets: tuple[int, ...] = ()
@@ -45,7 +49,7 @@ class Found(Struct, frozen=True):
     held: frozenset[int] = frozenset()
     others: frozenset[int] = frozenset()
     pipes: frozenset[int] = frozenset()
-    clients: bool = False
+    loops: bool = False
     names: tuple[tuple[int, str], ...] = ()
     """The names of these listening sockets by inode, as the kernel writes them."""
     why: str = ""
@@ -67,6 +71,44 @@ def find_listening(place: Unix | Tcp) -> frozenset[int]:
     else:
         names = {sock_diag.inet_name(place.host, place.port) or "", f"0.0.0.0:{place.port}", f"[::]:{place.port}"}
     return frozenset(inode for inode, name in _name_listening(None).items() if name in names)
+
+
+_ESTABLISHED, _CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
+
+_CONNECTED = 1 << _ESTABLISHED | 1 << _CLOSE_WAIT
+
+
+def list_accepted(pids: Sequence[int], names: Sequence[str]) -> list[frozenset[int] | None]:
+    """The inodes of the connections that each of these processes of one server has accepted from sockets of these
+    names; None where they are hidden or too many. A question for `aside`."""
+    connections = ask_in_network_of(pids[0], partial(_list_connections, names))
+    found: list[frozenset[int] | None] = []
+    for pid in pids:
+        held = procfs.read_socket_inodes(pid)
+        with suppress(OSError):
+            if (procfs.count_descriptors(pid) or inf) > procfs.MOST_DESCRIPTORS:
+                held = None
+        found.append(None if held is None else connections & held)
+    return found
+
+
+def _list_connections(names: Sequence[str]) -> frozenset[int]:
+    """The inodes of the connections to sockets of these names, in this thread's network. Raises OSError."""
+    inodes: set[int] = set()
+    for port in {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}:
+        for family in (socket.AF_INET, socket.AF_INET6):
+            request = sock_diag.inet_request(family, _CONNECTED, (port.to_bytes(2, "big"), b""))
+            payloads, _ = sock_diag.ask(request, seconds=_LIST_SECONDS)
+            inodes.update(sock_diag.inet_diag_msg.unpack_from(payload)[-1] for payload in payloads)
+    if not all(map(is_tcp, names)):
+        payloads, _ = sock_diag.ask(
+            sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME, states=1 << _ESTABLISHED), seconds=_LIST_SECONDS
+        )
+        for payload in payloads:
+            name = sock_diag.attributes(payload, sock_diag.unix_diag_msg).get(sock_diag.UNIX_DIAG_NAME, b"")
+            if name and sock_diag.unix_name(name) in names:
+                inodes.add(sock_diag.unix_diag_msg.unpack_from(payload)[4])
+    return frozenset(inodes)
 
 
 def _find(pid: int) -> Found:
@@ -95,13 +137,9 @@ def _find(pid: int) -> Found:
         others=frozenset({*members.values()} - waits),
         held=frozenset({*sockets.values(), *pipes}),
         pipes=frozenset(pipes),
-        clients=len(own) == 1 and len(members) > _MOST_OWN,
+        loops=any(targets.get(number) == _EVENT for number in members),
         names=tuple([(inode, names[inode]) for inode in sorted(waits)]),
     )
-
-
-_MOST_OWN = 64
-"""Members of the set of a request thread: uWSGI's sockets and three more. With more, it holds connections."""
 
 
 def _read_sets(pid: int, descriptors: Sequence[int]) -> dict[int, dict[int, int]]:
@@ -125,7 +163,7 @@ def _pipe_inode(target: str) -> int | None:
 
 
 def _name_listening(inodes: set[int] | None) -> dict[int, str]:
-    """The names of those of these sockets, or of all, that listen in this thread's network namespace. Raises OSError."""
+    """The names of those of these sockets, or of all, that listen in this thread's network. Raises OSError."""
     families: tuple[Family, ...] = ("unix", "inet", "inet6")
     found = (sock_diag.list_listeners(family, inodes, seconds=_LIST_SECONDS) for family in families)
     return {listener.inode: listener.name for listeners in found for listener in listeners}

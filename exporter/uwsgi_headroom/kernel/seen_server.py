@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -25,11 +26,11 @@ from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Asks, NotYetError
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.proof import SEARCH_SECONDS, read_start_ticks
-from uwsgi_headroom.kernel.request_sets import DENIED, Found, find_listening, find_sets
+from uwsgi_headroom.kernel.request_sets import DENIED, Found, find_listening, find_sets, list_accepted
 from uwsgi_headroom.kernel.waits.memory import Generation, read_generation
 from uwsgi_headroom.kernel.waits.thread_wait import Lock
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, SeenThread, WorkerThreads, list_threads
-from uwsgi_headroom.record import Options
+from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source.address import App, Process
 from uwsgi_headroom.stats.server import AppSocket, Snapshot, State, Worker
 
@@ -77,12 +78,14 @@ class _Seen(Struct):
 
 class _Slot(Struct):
     """The place of a worker, which its successor takes. started: epoch seconds; away_since: the monotonic time since
-    which it has no process, None while it has one."""
+    which it has no process, None while it has one; accepted: since when its connections are known, by inode; None if
+    they are hidden."""
 
     key: _Key
     started: float
     found: Found
     away_since: float | None = None
+    accepted: dict[int, float] | None = None
 
 
 class SeenServer:
@@ -111,9 +114,10 @@ class SeenServer:
         self._named: list[int] = []
         self._inodes: frozenset[int] = frozenset()
 
-    def look(self, options: Options) -> Snapshot:
-        """The server now. options: its own, as far as they are known. Raises SourceError, or NotYetError if something
-        is not known yet that soon will be."""
+    def look(self, setup: Setup) -> Snapshot:
+        """The server now. setup: its own, as far as it is known. Raises SourceError, or NotYetError if something is not
+        known yet that soon will be."""
+        options = setup.options
         if self._root and not self._root.runs:
             ended, self._root, self._slots = self._root, None, []
             if isinstance(self._address, Process):
@@ -123,12 +127,17 @@ class SeenServer:
         if now - self._listed_at >= LIST_SECONDS:
             self._list(root, now)
             self._listed_at = now
+            self._list_accepted(now)
         busy, thunder = self._count_busy(options)
         names = {name for slot in self._slots for _, name in slot.found.names}
         workers = [
-            _make_worker(place, slot, busy.get(slot.key), self._find_state(slot, options, now))
+            _make_worker(place, slot, busy.get(slot.key), self._find_state(slot, options, now), now)
             for place, slot in enumerate(self._slots, 1)
         ]
+        if setup.concurrency_kind == "async" or any(slot.found.loops for slot in self._slots):
+            cores = max(options.gevent or 0, options.async_cores or 0, options.asyncio or 0)
+            pairs = zip(workers, self._slots, strict=True)
+            workers = [_count_cores(worker, slot, cores or None) for worker, slot in pairs]
         reserve = replace(workers[0], pid=None, state="never_spawned", accepting=False, busy_threads=0, serving={})
         more = range(len(workers), (options.processes or 0) if options.cheaper else 0)
         return Snapshot(
@@ -224,6 +233,18 @@ class SeenServer:
             whys = [each.found.why for each in self._seen.values() if each.found.why]
             raise _error("permission" if whys else "not_uwsgi", whys[0] if whys else _NO_WORKER.format(root.pid))
 
+    def _list_accepted(self, now: float) -> None:
+        """List the connections that the workers have accepted. They are requests, but for those that are kept open."""
+        slots = [slot for slot in self._slots if slot.away_since is None]
+        names = tuple(sorted({name for slot in slots for _, name in slot.found.names}))
+        with suppress(NotYetError, SourceError):
+            for place in range(0, len(slots), _AT_ONCE):
+                some = slots[place : place + _AT_ONCE]
+                answer = self._ask(list_accepted, tuple(slot.key.pid for slot in some), names)
+                for slot, inodes in zip(some, answer, strict=True):
+                    since = slot.accepted or {}
+                    slot.accepted = None if inodes is None else {inode: since.get(inode, now) for inode in inodes}
+
     def _note(self, key: _Key, found: Found) -> None:
         before, started = self._seen.get(key), procfs.read_start(key.pid)
         is_old = started is not None and time.time() - started >= SETTLED_SECONDS
@@ -245,7 +266,7 @@ class SeenServer:
                 continue
             if free:
                 slot = free.pop(0)
-                slot.key, slot.started, slot.found, slot.away_since = key, started, found, None
+                slot.key, slot.started, slot.found, slot.away_since, slot.accepted = key, started, found, None, None
             else:
                 self._slots.append(_Slot(key, started, found))
 
@@ -270,7 +291,7 @@ class SeenServer:
             self._is_uwsgi = self._is_uwsgi or any(_is_named_like_uwsgi(slot.key.pid) for slot in self._slots)
             if not self._is_uwsgi:
                 raise _error("permission", DENIED.format(self._slots[0].key.pid)) from None
-            return {}, options.thunder_lock
+            return _count_accepted(self._slots), options.thunder_lock
         for each in every:
             each.by.fresh[each.thread] = each
             if each.wait.result is None and each.wait.epoll is not None:
@@ -289,13 +310,15 @@ class SeenServer:
             for each in every
             if each.wait.result == "idle" or (accept_lock and each.wait.lock == accept_lock)
         )
-        return {slot.key: max(0, len(slot.found.sets) - idle[slot.key.pid]) for slot, _ in looked}, thunder
+        # A worker that ends has fewer threads than sets.
+        threads = {slot.key: min(len(slot.found.sets), len(seen)) for slot, seen in looked}
+        return {key: max(0, number - idle[key.pid]) for key, number in threads.items()}, thunder
 
     def _look_at(self, slot: _Slot, options: Options) -> list[SeenThread]:
         """What each thread of a worker waits for. Raises HiddenError, NotYetError, or SourceError if its program is not
         uWSGI's."""
         pid = slot.key.pid
-        at = self._threads.find(_make_worker(1, slot, None, "idle"), pid, slot.started, options)
+        at = self._threads.find(_make_worker(1, slot, None, "idle", 0.0), pid, slot.started, options)
         if at is None:
             raise NotYetError("the memory map of a worker is not read yet")
         regions = {region for _, _, region in at.process.memory.known}
@@ -350,9 +373,12 @@ def _holds_pair(found: Found) -> bool:
     return any({inode - 1, inode + 1} & found.held for inode in found.others & found.held - found.pipes)
 
 
-def _make_worker(place: int, slot: _Slot, busy: int | None, state: State) -> Worker:
+def _make_worker(place: int, slot: _Slot, busy: int | None, state: State, now: float) -> Worker:
     runs = slot.away_since is None
     busy = busy if runs else 0
+    since = sorted((slot.accepted or {}).values())
+    # With more connections than busy threads, some are kept open, and which ones is unknown.
+    starts = [int(time.time() - (now - at)) for at in since] if len(since) <= (busy or 0) else []
     return Worker(
         worker_id=place,
         pid=slot.key.pid if runs else None,
@@ -371,10 +397,23 @@ def _make_worker(place: int, slot: _Slot, busy: int | None, state: State) -> Wor
         transmitted_bytes=None,
         resident_bytes=None,
         last_spawn=int(slot.started) or None,
-        serving=dict.fromkeys(range(busy or 0)),
+        serving=dict(zip_longest(range(busy or 0), starts)),
         thread_requests=(),
         apps=(),
     )
+
+
+def _count_accepted(slots: Sequence[_Slot]) -> dict[_Key, int]:
+    """The busy threads where it is hidden what threads wait for: each has accepted a connection."""
+    known = [slot for slot in slots if slot.accepted is not None]
+    return {slot.key: min(len(slot.found.sets), len(slot.accepted or ())) for slot in known}
+
+
+def _count_cores(worker: Worker, slot: _Slot, cores: int | None) -> Worker:
+    """A worker with coroutines, of which each serves a connection."""
+    busy = len(slot.accepted) if slot.accepted is not None and worker.pid else None
+    state: State = "busy" if busy else worker.state
+    return replace(worker, state=state, threads=cores, busy_threads=busy, serving=dict.fromkeys(range(busy or 0)))
 
 
 _NO_WORKER = "process {} is no uWSGI with workers: nothing there waits for requests as uWSGI's workers do"

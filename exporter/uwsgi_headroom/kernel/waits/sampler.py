@@ -527,7 +527,7 @@ def _destination(state: Literal["backend", "dns"], what: Decision) -> Destinatio
 
 def explain_doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:
     """Why the threads of this server do not show what its requests wait for; None if they do."""
-    if kind == "async":
+    if kind == "async" or (snapshot.source == "kernel" and any(worker.threads is None for worker in snapshot.workers)):
         return _ASYNC
     if any(worker.threads is None for worker in snapshot.workers):
         return _NO_CORES
