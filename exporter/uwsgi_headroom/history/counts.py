@@ -290,6 +290,8 @@ class ServerCounts(Struct):
     handler_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
     """Summed over the workers, the time in which one of their threads ran a handler of a uWSGI signal, such as a timer
     or a cron job: it serves no request meanwhile."""
+    queue_left: Annotated[int | None, _REPORTED] = None
+    """Without uWSGI's stats: the requests that were seen in a listen queue, and left it."""
 
 
 def rows_of(counts: type[Struct], of: Of) -> tuple[Quantity, ...]:

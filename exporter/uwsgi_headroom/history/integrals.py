@@ -221,12 +221,14 @@ class Integrals:
     ) -> tuple[list[Left], int]:
         """Return the requests that left a listen queue in the step, and how many were accepted in all."""
         taken = self._completed.with_static + self._completed.lost + levels.busy
-        accepted = max(0, taken - self._accepted)
+        accepted = max(0, taken - self._accepted) * self.totals.is_counted
         # What ended without being counted, such as a client that sent nothing, was accepted, too: it is not taken back.
         self._accepted = taken if reloaded else self._accepted + accepted
         own = self._count_by_socket(reading, levels, reloaded=reloaded)
         left = self._follower.follow(reading.at, step, self._queues, reading.host.waiting, accepted, own)
         self.totals.oldest_waits = self._follower.oldest()
+        if not self.totals.is_counted:
+            self.totals.queue_left = (self.totals.queue_left or 0) + round(sum([each.number for each in left]))
         return left, accepted
 
     def _count_by_socket(self, reading: Reading, levels: _Levels, *, reloaded: bool) -> dict[str, int]:
@@ -374,6 +376,7 @@ def _add_levels(totals: Totals, then: _Levels, now: _Levels, step: float) -> Non
     if now.workers:
         none = not now.accepts and not then.accepts
         totals.no_worker_seconds = (totals.no_worker_seconds or 0.0) + step * none
+    if now.workers and totals.is_counted:
         totals.starting_seconds = (totals.starting_seconds or 0.0) + half * (then.starting + now.starting)
         totals.handler_seconds = (totals.handler_seconds or 0.0) + half * (then.handling + now.handling)
 
