@@ -136,8 +136,8 @@ def _count_states(server: ObservedServer) -> dict[str, int]:
 
 SERVER: Rows[ObservedServer] = {
     "uwsgi_source_info{source}": (
-        "Where figures come from: stats of uWSGI, or the kernel alone, without what only uWSGI counts, and without series "
-        "of workers (docs/without-stats.md). Always 1.",
+        "Where figures come from: uWSGI's stats; or the kernel, without what only uWSGI counts and without series of "
+        "workers (docs/without-stats.md). Always 1.",
         lambda server: {server.snapshot.source: 1},
     ),
     "uwsgi_last_reload_time_seconds": (
