@@ -28,7 +28,7 @@ from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits import worker_threads
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
 from uwsgi_headroom.metrics import families
-from uwsgi_headroom.source import App, Process, parse_address
+from uwsgi_headroom.source import ProcessOfApp, SocketOfApp, parse_address
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.watch import Watch
 
@@ -110,12 +110,12 @@ def stuck(ports: Sequence[int], number: int) -> Iterator[None]:
         yield
 
 
-def look(host: Host, address: Process | App) -> tuple[Snapshot, HostFacts]:
+def look(host: Host, address: ProcessOfApp | SocketOfApp) -> tuple[Snapshot, HostFacts]:
     snapshot = asyncio.run(host.look(address, 20.0))
     return snapshot, host.read_facts(snapshot, None)
 
 
-def seen(host: Host, address: Process | App) -> tuple[int, int | None, int | None, float]:
+def seen(host: Host, address: ProcessOfApp | SocketOfApp) -> tuple[int, int | None, int | None, float]:
     """The workers, the threads that take requests, those of them that are busy, and those that wait for a backend."""
     try:
         snapshot, facts = look(host, address)
@@ -132,7 +132,7 @@ def seen(host: Host, address: Process | App) -> tuple[int, int | None, int | Non
     )
 
 
-def is_seen(host: Host, address: Process | App, wanted: tuple[int, int, int, float]) -> bool:
+def is_seen(host: Host, address: ProcessOfApp | SocketOfApp, wanted: tuple[int, int, int, float]) -> bool:
     return seen(host, address) == wanted
 
 
@@ -142,7 +142,7 @@ def test_threads_are_exact(name):
     is what these wait for."""
     setup = SETUPS[name]
     with running(setup) as uwsgi:
-        address = Process(uwsgi.pid)
+        address = ProcessOfApp(uwsgi.pid)
         for number in (0, setup.threads // 2, setup.threads):
             with stuck(uwsgi.ports, number):
                 wanted, host = (setup.workers, setup.threads, number, float(number)), Host(waits=WaitSetting())
@@ -154,7 +154,7 @@ def test_threads_are_exact(name):
 def test_a_reload_and_a_killed_worker_are_seen():
     """A worker that ends leaves its place to its successor, and a full reload is one."""
     with running(SETUPS["2x4"]) as uwsgi:
-        host, address = Host(waits=WaitSetting()), Process(uwsgi.pid)
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid)
         wait_until(lambda: seen(host, address)[:2] == (2, 8), what="both workers", pause=0.1)
         before, _ = look(host, address)
         os.kill(before.workers[0].pid, signal.SIGKILL)
@@ -227,12 +227,12 @@ def test_another_server_is_no_uwsgi():
     ) as other:
         port = other.stdout.readline()
         with pytest.raises(SourceError, match="no uWSGI"):
-            look(Host(waits=WaitSetting()), Process(other.pid))
+            look(Host(waits=WaitSetting()), ProcessOfApp(other.pid))
         with pytest.raises(SourceError, match="no uWSGI"):
             look(Host(waits=WaitSetting()), parse_address(f"app:127.0.0.1:{port.strip()}"))
         other.kill()
     with pytest.raises(SourceError, match="no process"):
-        look(Host(waits=WaitSetting()), Process(other.pid))
+        look(Host(waits=WaitSetting()), ProcessOfApp(other.pid))
 
 
 @as_root
@@ -240,7 +240,7 @@ def test_what_another_user_may_not_see_is_refused():
     """Another user gets the reason instead of figures; one who may not trace, as under Yama, has no wait states, but
     threads, and busy ones by their connections."""
     with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 3):
-        address = Process(uwsgi.pid)
+        address = ProcessOfApp(uwsgi.pid)
         wait_until(lambda: seen(Host(waits=WaitSetting()), address)[2] == 3, what="3 requests", pause=0.2)
 
         def refused() -> str:
@@ -283,4 +283,4 @@ def test_many_descriptors_do_not_hide_the_threads(tmp_path):
     options = ["--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app), "--master", "--threads", "2"]
     with bare(*options, ready=("127.0.0.1", port)) as server:
         host = Host(waits=WaitSetting())
-        wait_until(lambda: seen(host, Process(server.pid))[:2] == (1, 2), what="the worker", pause=0.1)
+        wait_until(lambda: seen(host, ProcessOfApp(server.pid))[:2] == (1, 2), what="the worker", pause=0.1)

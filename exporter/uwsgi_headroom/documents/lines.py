@@ -170,7 +170,7 @@ def _served(server: ServerDocument) -> TextLine | None:
     """What is served and what is not. Short requests are hardly ever seen, and long ones end in bunches."""
     flow, threads, window = server.flow, server.threads, server.window
     assert flow
-    if flow.throughput is None and flow.observed is None:
+    if flow.throughput is None and flow.requests is not None:
         return _line("served", "served", 1, ["not known"])
     available = _available(threads)
     full = max([socket.full or 0.0 for socket in server.sockets], default=0.0)

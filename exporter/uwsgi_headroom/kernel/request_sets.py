@@ -20,7 +20,7 @@ from uwsgi_headroom.kernel import procfs, sock_diag
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of
 from uwsgi_headroom.kernel.sock_diag import Family
 from uwsgi_headroom.record import is_tcp
-from uwsgi_headroom.source.address import Tcp, Unix
+from uwsgi_headroom.source import Tcp, Unix
 
 _MEMBER = re.compile(rb"^tfd:\s*(\d+).*\bino:([0-9a-f]+)", re.MULTILINE)
 

@@ -31,7 +31,7 @@ from uwsgi_headroom.kernel.waits.memory import Generation, read_generation
 from uwsgi_headroom.kernel.waits.thread_wait import Lock
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, SeenThread, WorkerThreads, list_threads
 from uwsgi_headroom.record import Options, Setup
-from uwsgi_headroom.source.address import App, Process
+from uwsgi_headroom.source import ProcessOfApp, SocketOfApp
 from uwsgi_headroom.stats.server import AppSocket, Snapshot, State, Worker
 
 T = TypeVar("T")
@@ -47,6 +47,9 @@ AWAY_SECONDS = 10.0
 
 _AT_ONCE = 8
 """So many processes are asked about at once, a millisecond each, and 40 ms with as many descriptors as are read."""
+
+MOST_SECONDS = 0.25
+"""How long one look at the threads of all workers may take, 10 us each: the exporter does nothing else meanwhile."""
 
 _MOST_ANCESTORS = 8
 _MOST_HOLDERS = 64
@@ -89,17 +92,21 @@ class _Slot(Struct):
 
 
 class SeenServer:
-    """Looks at one server again and again. threads: those of its workers, which `WaitSampler` looks at as well."""
+    """Looks at one server again and again. threads: those of its workers, which `WaitSampler` looks at as well;
+    reads_threads: whether it may be read what they wait for."""
 
     def __init__(
         self,
-        address: Process | App,
+        address: ProcessOfApp | SocketOfApp,
         threads: WorkerThreads,
         asks: Asks,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        reads_threads: bool = True,
     ) -> None:
         self._address = address
-        self._threads, self._asks, self._clock = threads, asks, clock
+        self._threads, self._asks, self._clock, self._reads_threads = threads, asks, clock, reads_threads
+        self._last: Snapshot | None = None
         self._root: _Key | None = None
         self._generation: Generation | None = None
         self._generations = 0
@@ -119,9 +126,9 @@ class SeenServer:
         known yet that soon will be."""
         options = setup.options
         if self._root and not self._root.runs:
-            ended, self._root, self._slots = self._root, None, []
-            if isinstance(self._address, Process):
-                raise _error("not_found", f"process {ended.pid} has ended")
+            if isinstance(self._address, ProcessOfApp):  # another process may have its PID by now
+                raise _error("not_found", f"process {self._root.pid} has ended")
+            self._root, self._slots, self._listed_at, self._is_uwsgi = None, [], float("-inf"), False
         root = self._root = self._root or self._find_root()
         now = self._clock()
         if now - self._listed_at >= LIST_SECONDS:
@@ -140,27 +147,22 @@ class SeenServer:
             workers = [_count_cores(worker, slot, cores or None) for worker, slot in pairs]
         reserve = replace(workers[0], pid=None, state="never_spawned", accepting=False, busy_threads=0, serving={})
         more = range(len(workers), (options.processes or 0) if options.cheaper else 0)
-        return Snapshot(
-            version="",
+        snapshot = Snapshot(
             pid=root.pid,
-            listen_queue=None,
-            signal_queue=None,
             workers=(*workers, *(replace(reserve, worker_id=place + 1, last_spawn=None) for place in more)),
             sockets=tuple([AppSocket(name, None, None) for name in sorted(names)]),
             locks=None if thunder is None else {"thunder": 0} if thunder else {},
-            caches=(),
-            spoolers=(),
-            crons=(),
-            legions=(),
-            custom_metrics={},
             generation=self._generations,
             source="kernel",
         )
+        if snapshot != self._last:  # others skip what has not changed
+            self._last = snapshot
+        return self._last or snapshot
 
     def _find_root(self) -> _Key:
         """The first process of the server: the master, or the worker that started the others. Raises SourceError or
         NotYetError."""
-        pid = self._address.pid if isinstance(self._address, Process) else self._find_waiting(self._address)
+        pid = self._address.pid if isinstance(self._address, ProcessOfApp) else self._find_waiting(self._address)
         generation = _read_generation(pid)
         for _ in range(_MOST_ANCESTORS * (generation is not None)):
             stat = procfs.read_process_stat(pid)
@@ -172,7 +174,7 @@ class SeenServer:
             raise _error("not_found", f"there is no process {pid}, or /proc hides it")
         return _Key(pid, start)
 
-    def _find_waiting(self, address: App) -> int:
+    def _find_waiting(self, address: SocketOfApp) -> int:
         """A process named like uWSGI's that waits on this socket. All processes of the machine are passed over, some
         at a time. Raises SourceError or NotYetError."""
         if self._unsearched is None:
@@ -287,8 +289,13 @@ class SeenServer:
         """The busy threads of each worker where they are known, and whether `thunder-lock` is on. Raises SourceError if
         the program is none of uWSGI's, and NotYetError."""
         looked: list[tuple[_Slot, list[SeenThread]]] = []
+        end = time.monotonic() + MOST_SECONDS
         try:
+            if not self._reads_threads:
+                raise HiddenError("waits are off")
             for slot in self._slots:
+                if time.monotonic() > end:
+                    raise _error("too_large", "its threads are too many to look at all of them")
                 if slot.away_since is None:
                     looked.append((slot, self._look_at(slot, options)))
             every = self._threads.complete([each for _, seen in looked for each in seen])
@@ -332,7 +339,8 @@ class SeenServer:
             raise _error("not_uwsgi", _NO_WORKER.format(pid))
         at.process.epolls.idle.update(slot.found.sets)
         at.fresh.clear()
-        return [each for thread in list_threads(pid) for each in self._threads.look(at, thread)]
+        wanted = at.threads.threads if at.threads.all_seen else list_threads(pid)
+        return [each for thread in wanted for each in self._threads.look(at, thread)]
 
     def _learn_lock(self, options: Options, every: Sequence[SeenThread], waiting: Counter[Lock]) -> bool | None:
         """Learn whether `thunder-lock` is on, and which lock it is: it lets one thread of all workers into a set."""
@@ -391,20 +399,8 @@ def _make_worker(place: int, slot: _Slot, busy: int | None, state: State, now: f
         accepting=runs,
         threads=len(slot.found.sets),
         busy_threads=busy,
-        requests=None,
-        requests_since_spawn=None,
-        static_requests=None,
-        running_time=None,
-        exceptions=None,
-        harakiris=None,
-        respawns=None,
-        signals=None,
-        transmitted_bytes=None,
-        resident_bytes=None,
         last_spawn=int(slot.started) or None,
         serving=dict(zip_longest(range(busy or 0), starts)),
-        thread_requests=(),
-        apps=(),
     )
 
 
@@ -421,7 +417,7 @@ def _count_cores(worker: Worker, slot: _Slot, cores: int | None) -> Worker:
     return replace(worker, state=state, threads=cores, busy_threads=busy, serving=dict.fromkeys(range(busy or 0)))
 
 
-_NO_WORKER = "process {} is no uWSGI whose workers wait for requests; one that loads its application has none yet"
+_NO_WORKER = "process {} is no uWSGI whose workers wait for requests; one that is loading its application has none yet"
 
 
 def _error(reason: Reason, message: str) -> SourceError:

@@ -137,7 +137,7 @@ def _count_states(server: ObservedServer) -> dict[str, int]:
 SERVER: Rows[ObservedServer] = {
     "uwsgi_source_info{source}": (
         "Where figures come from: uWSGI's stats; or the kernel, without what only uWSGI counts and without series of "
-        "workers (docs/without-stats.md). Always 1.",
+        "workers (docs/turn-on-stats.md). Always 1.",
         lambda server: {server.snapshot.source: 1},
     ),
     "uwsgi_last_reload_time_seconds": (

@@ -86,7 +86,7 @@ class File(Struct, frozen=True):
         return f"file://{self.path}"
 
 
-class Process(Struct, frozen=True):
+class ProcessOfApp(Struct, frozen=True):
     """A uWSGI without stats, by the PID here of one of its processes."""
 
     pid: int
@@ -95,7 +95,7 @@ class Process(Struct, frozen=True):
         return f"pid:{self.pid}"
 
 
-class App(Struct, frozen=True):
+class SocketOfApp(Struct, frozen=True):
     """A uWSGI without stats, by a socket on which its workers wait for requests."""
 
     place: Unix | Tcp
@@ -104,7 +104,7 @@ class App(Struct, frozen=True):
         return f"app:{self.place.path}" if isinstance(self.place, Unix) else f"app:{str(self.place)[len('tcp://') :]}"
 
 
-Address = Unix | Tcp | Http | File | Process | App
+Address = Unix | Tcp | Http | File | ProcessOfApp | SocketOfApp
 
 
 def parse_address(text: str) -> Address:
@@ -116,11 +116,11 @@ def parse_address(text: str) -> Address:
     text = text.strip()
     scheme, separator, rest = text.partition(":")
     if scheme == "pid" and rest.isascii() and rest.isdecimal() and len(rest) <= _PID_DIGITS:
-        return Process(int(rest))
+        return ProcessOfApp(int(rest))
     if scheme == "app" and rest:
         place = parse_address(rest)
         if isinstance(place, Unix) or (isinstance(place, Tcp) and _is_number(place.host)):
-            return App(place)
+            return SocketOfApp(place)
         raise AddressError(f"{text!r}: write app:/path, app:@abstract or app:ADDRESS:PORT, with an IP address")
     if separator and scheme in ("unix", "file"):
         return _path(scheme, rest, text)

@@ -21,7 +21,7 @@ from pathlib import Path
 from uwsgi_headroom.clock import within
 from uwsgi_headroom.errors import AccessError, Reason, SourceError, StillRunsError
 from uwsgi_headroom.source import http, stream
-from uwsgi_headroom.source.address import Address, App, File, Http, Process, Tcp, Unix
+from uwsgi_headroom.source.address import Address, File, Http, ProcessOfApp, SocketOfApp, Tcp, Unix
 from uwsgi_headroom.source.stream import AddressInfo, Answer, NoRoomError, Share, refuse_local, resolve_host
 
 _ROOT = Path("/")
@@ -201,7 +201,7 @@ async def _read(
 
 
 async def _read_other(
-    address: Tcp | Http | File | Process | App, addresses: Sequence[AddressInfo], share: Share
+    address: Tcp | Http | File | ProcessOfApp | SocketOfApp, addresses: Sequence[AddressInfo], share: Share
 ) -> Answer:
     match address:
         case Tcp():
@@ -210,7 +210,7 @@ async def _read_other(
             return await http.read_http(address, addresses, share)
         case File():
             return replay_file(address, share.cap)
-        case Process() | App():
+        case ProcessOfApp() | SocketOfApp():
             raise SourceError(
                 "not_found", "this address is not that of stats: only `check`, `top` and `serve` can watch it"
             )

@@ -137,6 +137,10 @@ class WaitSampler:
             reads_locks=setting.read_locks,
         )
 
+    @property
+    def is_on(self) -> bool:
+        return self._setting.enabled
+
     def sample(
         self,
         master_pid: int,

@@ -403,16 +403,21 @@ class RequestThreads:
         return len(self.threads) >= self.number
 
     @property
+    def all_seen(self) -> bool:
+        """Whether each request thread was seen waiting for a request."""
+        return len(self._seen) >= self.number
+
+    @property
     def threads(self) -> list[int]:
         """The ids of the request threads: those that were seen, then presumed ones up to their number."""
-        if len(self._seen) >= self.number:
+        if self.all_seen:
             return list(self._seen)[: self.number]
         presumed = [thread for thread in self._presumed if thread not in self._seen]
         return [*self._seen, *presumed[: self.number - len(self._seen)]]
 
     def strangers(self, chance: random.Random) -> list[int]:
         """A few threads that may serve requests although they are not presumed to; none once all were seen."""
-        if len(self._seen) >= self.number or not self._others:
+        if self.all_seen or not self._others:
             return []
         others = [thread for thread in self._others if thread not in self._seen]
         return chance.sample(others, min(_MOST_STRANGERS, len(others)))
