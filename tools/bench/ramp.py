@@ -170,7 +170,7 @@ def _describe(case: Case, figures: Figures) -> Predicted:
     ceiling = room.by_limit[room.ceiling] if room.ceiling else None
     return Predicted(
         rate=rate,
-        requests=flow.requests,
+        requests=flow.completed,
         limit=None if ceiling is None else ceiling * rate,
         limit_by=room.ceiling or "",
         waiting=None if usable is None else usable.factor * rate,

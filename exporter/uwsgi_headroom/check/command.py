@@ -58,7 +58,7 @@ from uwsgi_headroom.errors import ConfigError, ReadError
 from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.source import Address, Http, Unix
+from uwsgi_headroom.source import Address, Http, ProcessOfApp, SocketOfApp, Unix
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch import suspend
@@ -76,6 +76,9 @@ SAMPLES_PER_SECOND = 40.0
 """The most, of all servers together: percentiles of a single one begin at 20 ms. An exporter takes 5 of each, for as
 long as it runs, but `check` ends soon. As there, receiving documents takes 1 % of the time: large ones are read less
 often."""
+
+LOOKS_PER_SECOND = 20.0
+"""The same of servers without stats: each sample looks at all threads."""
 
 _FACTS_SECONDS = 0.15
 """The least time between two readings of the kernel's facts: less than an exporter's shortest between two samples."""
@@ -301,7 +304,8 @@ def share_samples(watches: Sequence[Watch]) -> None:
     """Sample a single server as often as uWSGI's safety permits, and none of several less often than an exporter. The
     kernel is asked no more often than by an exporter: what else samples show does not need it."""
     for watch in watches:
-        watch.pace.set_rate(max(DEFAULT_SAMPLES_PER_SECOND, SAMPLES_PER_SECOND / len(watches)))
+        most = LOOKS_PER_SECOND if isinstance(watch.address, ProcessOfApp | SocketOfApp) else SAMPLES_PER_SECOND
+        watch.pace.set_rate(max(DEFAULT_SAMPLES_PER_SECOND, most / len(watches)))
         watch.reader.facts_every = _FACTS_SECONDS
 
 

@@ -26,6 +26,7 @@ from uwsgi_headroom.config.servers import (
 from uwsgi_headroom.config.settings import FLAGS, PREFIX, Config, SettingRow, assign, find_setting
 from uwsgi_headroom.config.slo import refuse_too_short
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.source import ProcessOfApp
 
 _KNOWN = frozenset(name for setting in FLAGS for name in setting.variables)
 
@@ -44,6 +45,11 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
     config = _read_file(flags, environment)
     added = [parse_server_argument(*text) for text in _given(find_setting("--stats"), flags, environment)]
     servers = refuse_duplicates([*config.servers, *added])
+    for server in servers:
+        if isinstance(server.address, ProcessOfApp):
+            raise ConfigError(
+                f"{server.where}: {server.address} ends with its process: write app:/path or app:ADDRESS:PORT"
+            )
     refuse_impossible_expectations(servers)
     values: dict[str, Any] = {"servers": servers}
     for setting in FLAGS:

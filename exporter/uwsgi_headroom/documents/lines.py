@@ -118,7 +118,13 @@ def _users_wait(server: ServerDocument) -> TextLine | None:
     flow = server.flow
     assert flow
     if flow.response_time is None:
-        return _line("users_wait", "users wait", 0, _list_untimed(server), _tone_of_standing(server))
+        return _line(
+            "users_wait",
+            "users wait",
+            0,
+            _list_untimed(server),
+            _WAITING.get(flow.waiting) or _tone_of_standing(server),
+        )
     served, queued = flow.response_time, flow.queue_wait
     if queued is None or queued < EMPTY:
         facts: Facts = {"served": served, "unknown": queued is None, "queued": queued is not None}
@@ -136,6 +142,12 @@ def _list_untimed(server: ServerDocument) -> list[str]:
     """What is known of how long users wait, if no request has a time in service."""
     flow = server.flow
     assert flow
+    if flow.requests is None and flow.queue_wait is not None:
+        facts: Facts = {"floor": flow.wait_is_floor, "wait": flow.queue_wait}
+        return [
+            fill("[floor? at least ]{wait:duration} in the listen queue", facts),
+            "; their time in service is unknown",
+        ]
     if flow.requests and flow.littles_law is not None:
         is_empty = flow.queue_wait is not None and flow.queue_wait < EMPTY
         queued = ["the listen queue is empty"] if is_empty else ["".join(_list_queue_wait(server))]
@@ -158,7 +170,7 @@ def _served(server: ServerDocument) -> TextLine | None:
     """What is served and what is not. Short requests are hardly ever seen, and long ones end in bunches."""
     flow, threads, window = server.flow, server.threads, server.window
     assert flow
-    if flow.throughput is None and flow.observed is None:
+    if flow.throughput is None and flow.requests is not None:
         return _line("served", "served", 1, ["not known"])
     available = _available(threads)
     full = max([socket.full or 0.0 for socket in server.sockets], default=0.0)

@@ -63,6 +63,8 @@ def split_request_time(waits: WaitSection, flow: Flow | None = None) -> RequestT
     rest = [part for part in parts if part not in large]
     named = sorted(large, key=lambda part: -_weight(part))
     time = RequestTime(_add(every), (*named, _add(rest)) if rest else tuple(named))
+    if flow is not None and flow.requests is None:
+        return replace(time, why="as requests are not counted")
     if not of_files:
         return time
     lasts = waits.lasting >= MOSTLY * waits.total

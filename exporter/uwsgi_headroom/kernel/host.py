@@ -28,7 +28,7 @@ from uwsgi_headroom.kernel.shared_connections import SharedConnections
 from uwsgi_headroom.kernel.spools import Spools
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
 from uwsgi_headroom.record import UNKNOWN, Backlog, Waiting, is_tcp
-from uwsgi_headroom.source import Answer, Process
+from uwsgi_headroom.source import Answer, ProcessOfApp, SocketOfApp
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
@@ -113,13 +113,15 @@ class Host:
         """Seconds that the reader process took for this server so far."""
         return self._asks.spent
 
-    async def look(self, address: Process, seconds: float) -> Snapshot:
+    async def look(self, address: ProcessOfApp | SocketOfApp, seconds: float) -> Snapshot:
         """What the kernel shows of a uWSGI without stats. Raises SourceError, also if there is no answer in time."""
-        seen = self._seen = self._seen or SeenServer(address, self._waits.threads, self._asks, self._clock)
+        seen = self._seen = self._seen or SeenServer(
+            address, self._waits.threads, self._asks, self._clock, reads_threads=self._waits.is_on
+        )
         end = self._clock() + seconds
         while True:
             try:
-                return seen.look((self._slow.facts.setup or UNKNOWN).options)
+                return seen.look(self._slow.facts.setup or UNKNOWN)
             except NotYetError as error:
                 if self._clock() >= end:
                     raise SourceError("timeout", str(error)) from None

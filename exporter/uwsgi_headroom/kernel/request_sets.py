@@ -9,7 +9,9 @@ set: a question for `aside`, asked once for each process and program.
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from msgspec import Struct
@@ -17,10 +19,15 @@ from msgspec import Struct
 from uwsgi_headroom.kernel import procfs, sock_diag
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of
 from uwsgi_headroom.kernel.sock_diag import Family
+from uwsgi_headroom.record import is_tcp
+from uwsgi_headroom.source import Tcp, Unix
 
 _MEMBER = re.compile(rb"^tfd:\s*(\d+).*\bino:([0-9a-f]+)", re.MULTILINE)
 
-_EPOLL = "anon_inode:[eventpoll]"
+_EPOLL, _EVENT = "anon_inode:[eventpoll]", "anon_inode:[eventfd]"
+
+_MOST_DESCRIPTORS, _MOST_CONNECTIONS = 65_536, 16_384
+"""How many descriptors of a process are looked at, 0.7 us each: once, and once a second."""
 
 _MOST_SETS = 1024
 _MOST_SET_BYTES = 256 << 10
@@ -34,16 +41,17 @@ _LIST_SECONDS = 0.1
 class Found(Struct, frozen=True):
     """What one process waits for and holds. It is sent between processes.
 
-    sets: of each epoll set that holds a listening socket, its descriptor; waits: the inodes of these sockets; held: the
-    inodes of all of its sockets and pipes; members: those of the first such set; clients: whether a set holds a
-    connection, as coroutines do.
+    sets: of each epoll set that holds a listening socket, its descriptor; waits: the inodes of these sockets; others:
+    those of the other members of the first such set; held: those of all of its sockets and pipes; pipes: of pipes
+    alone; loops: whether the set is that of an event loop, which wakes itself up, as that of gevent does.
     """
 
     sets: tuple[int, ...] = ()
     waits: frozenset[int] = frozenset()
     held: frozenset[int] = frozenset()
-    members: frozenset[int] = frozenset()
-    clients: bool = False
+    others: frozenset[int] = frozenset()
+    pipes: frozenset[int] = frozenset()
+    loops: bool = False
     names: tuple[tuple[int, str], ...] = ()
     """The names of these listening sockets by inode, as the kernel writes them."""
     why: str = ""
@@ -55,18 +63,66 @@ def find_sets(pids: Sequence[int]) -> list[Found]:
     return [_find(pid) for pid in pids]
 
 
-_DENIED = f"this user may not see what process {{}} waits for: {procfs.WHO_MAY_KNOW}"
+DENIED = f"this user may not see what process {{}} waits for: {procfs.WHO_MAY_KNOW}"
+
+
+def find_listening(place: Unix | Tcp) -> frozenset[int]:
+    """The inodes of the sockets that listen at a place in this network namespace. A question for `aside`."""
+    if isinstance(place, Unix):
+        names = {place.path}
+    else:
+        names = {sock_diag.inet_name(place.host, place.port) or "", f"0.0.0.0:{place.port}", f"[::]:{place.port}"}
+    return frozenset(inode for inode, name in _name_listening(None).items() if name in names)
+
+
+_ESTABLISHED, _CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
+
+_CONNECTED = 1 << _ESTABLISHED | 1 << _CLOSE_WAIT
+
+
+def list_accepted(pids: Sequence[int], names: Sequence[str]) -> list[frozenset[int] | None]:
+    """The inodes of the connections that each of these processes of one server has accepted from sockets of these
+    names; None where they are hidden or too many. A question for `aside`."""
+    connections = ask_in_network_of(pids[0], partial(_list_connections, names))
+    found: list[frozenset[int] | None] = []
+    for pid in pids:
+        held: frozenset[int] | None = None
+        with suppress(OSError):
+            targets = dict(procfs.list_descriptors(pid, _MOST_CONNECTIONS))
+            if len(targets) < _MOST_CONNECTIONS:
+                held = connections.intersection(filter(None, map(procfs.socket_inode, targets.values())))
+        found.append(held)
+    return found
+
+
+def _list_connections(names: Sequence[str]) -> frozenset[int]:
+    """The inodes of the connections to sockets of these names, in this thread's network. Raises OSError."""
+    inodes: set[int] = set()
+    for port in {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}:
+        for family in (socket.AF_INET, socket.AF_INET6):
+            request = sock_diag.inet_request(family, _CONNECTED, (port.to_bytes(2, "big"), b""))
+            payloads, _ = sock_diag.ask(request, seconds=_LIST_SECONDS)
+            inodes.update(sock_diag.inet_diag_msg.unpack_from(payload)[-1] for payload in payloads)
+    if not all(map(is_tcp, names)):
+        payloads, _ = sock_diag.ask(
+            sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME, states=1 << _ESTABLISHED), seconds=_LIST_SECONDS
+        )
+        for payload in payloads:
+            name = sock_diag.attributes(payload, sock_diag.unix_diag_msg).get(sock_diag.UNIX_DIAG_NAME, b"")
+            if name and sock_diag.unix_name(name) in names:
+                inodes.add(sock_diag.unix_diag_msg.unpack_from(payload)[4])
+    return frozenset(inodes)
 
 
 def _find(pid: int) -> Found:
     try:
-        targets = dict(procfs.list_descriptors(pid, procfs.MOST_DESCRIPTORS))
+        targets = dict(procfs.list_descriptors(pid, _MOST_DESCRIPTORS))
         sets = _read_sets(pid, [number for number, target in targets.items() if target == _EPOLL])
         sockets = {number: inode for number, target in targets.items() if (inode := procfs.socket_inode(target))}
         inodes = {inode for members in sets.values() for inode in members.values()} & {*sockets.values()}
         names = ask_in_network_of(pid, partial(_name_listening, inodes)) if inodes else {}
     except PermissionError:
-        return Found(why=_DENIED.format(pid))
+        return Found(why=DENIED.format(pid))
     except (FileNotFoundError, ProcessLookupError):
         return Found()
     except OSError as error:
@@ -77,18 +133,16 @@ def _find(pid: int) -> Found:
     own = {number: members for number, members in sets.items() if first in members}
     waits = {inode for members in own.values() for number, inode in members.items() if number in listening}
     members = own[min(own)] if own else {}
+    pipes = {inode for target in targets.values() if (inode := _pipe_inode(target))}
     return Found(
         sets=tuple(sorted(own)),
         waits=frozenset(waits),
-        held=frozenset({*sockets.values(), *filter(None, map(_pipe_inode, targets.values()))}),
-        members=frozenset(members.values()),
-        clients=len(own) == 1 and len(members) > _MOST_OWN,
+        others=frozenset({*members.values()} - waits),
+        held=frozenset({*sockets.values(), *pipes}),
+        pipes=frozenset(pipes),
+        loops=any(targets.get(number) == _EVENT for number in members),
         names=tuple([(inode, names[inode]) for inode in sorted(waits)]),
     )
-
-
-_MOST_OWN = 64
-"""Members of the set of a request thread: uWSGI's sockets and three more. With more, it holds connections."""
 
 
 def _read_sets(pid: int, descriptors: Sequence[int]) -> dict[int, dict[int, int]]:
@@ -111,8 +165,8 @@ def _pipe_inode(target: str) -> int | None:
     return int(target[len("pipe:[") : -1]) if target.startswith("pipe:[") else None
 
 
-def _name_listening(inodes: set[int]) -> dict[int, str]:
-    """The names of those of these sockets that listen in this thread's network namespace. Raises OSError."""
+def _name_listening(inodes: set[int] | None) -> dict[int, str]:
+    """The names of those of these sockets, or of all, that listen in this thread's network. Raises OSError."""
     families: tuple[Family, ...] = ("unix", "inet", "inet6")
     found = (sock_diag.list_listeners(family, inodes, seconds=_LIST_SECONDS) for family in families)
     return {listener.inode: listener.name for listeners in found for listener in listeners}

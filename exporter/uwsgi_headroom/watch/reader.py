@@ -205,9 +205,10 @@ class Reader:
 
     async def _read_once(self) -> Reading:
         start = self._clock.monotonic()
+        if isinstance(self.address, source.ProcessOfApp | source.SocketOfApp):
+            self._cpu_began = time.thread_time()
+            return await self._look(self.address, start)
         try:
-            if isinstance(self.address, source.Process):
-                return await self._look(self.address, start)
             answer = await source.read_document(
                 self.address,
                 timeout=self.timeout,
@@ -244,7 +245,7 @@ class Reader:
             self._whole = reading
         return reading
 
-    async def _look(self, address: source.Process, start: float) -> Reading:
+    async def _look(self, address: source.ProcessOfApp | source.SocketOfApp, start: float) -> Reading:
         """Read a server without stats."""
         snapshot = await self._host.look(address, self.timeout)
         at, epoch = self._clock.monotonic(), self._clock.epoch()

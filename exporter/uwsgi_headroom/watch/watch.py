@@ -397,7 +397,8 @@ class Watch:
         if isinstance(outcome, Reading):
             self.recorder.begin(outcome.time)
             self.recorder.read(outcome, self.integrals.totals)
-            self.deploys.note(outcome.at, self.integrals.totals)
+            if self.integrals.totals.is_counted:
+                self.deploys.note(outcome.at, self.integrals.totals)
             return
         self.recorder.begin(self._clock.epoch())
         if outcome.reason in GONE or not self._is_fresh(at):

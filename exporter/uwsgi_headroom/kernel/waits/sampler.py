@@ -137,6 +137,10 @@ class WaitSampler:
             reads_locks=setting.read_locks,
         )
 
+    @property
+    def is_on(self) -> bool:
+        return self._setting.enabled
+
     def sample(
         self,
         master_pid: int,
@@ -527,7 +531,7 @@ def _destination(state: Literal["backend", "dns"], what: Decision) -> Destinatio
 
 def explain_doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:
     """Why the threads of this server do not show what its requests wait for; None if they do."""
-    if kind == "async":
+    if kind == "async" or (snapshot.source == "kernel" and any(worker.threads is None for worker in snapshot.workers)):
         return _ASYNC
     if any(worker.threads is None for worker in snapshot.workers):
         return _NO_CORES

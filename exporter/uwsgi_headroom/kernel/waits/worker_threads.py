@@ -366,6 +366,7 @@ class RequestThreads:
         self._seen: set[int] = set()
         self._presumed: list[int] = []
         self._others: list[int] = []
+        self._left_out: set[int] = set()
         self._skip = self._skipped = 0
         self._list()
 
@@ -384,7 +385,9 @@ class RequestThreads:
         self._presumed = threads
         if len(threads) > self.number:
             others = (
-                thread for thread in threads[:_MOST_MASKS] if thread != self._pid and self._blocks_signals(thread)
+                thread
+                for thread in threads[:_MOST_MASKS]
+                if thread != self._pid and thread not in self._left_out and self._blocks_signals(thread)
             )
             self._presumed = [self._pid, *islice(others, self.number - 1)]
         presumed = set(self._presumed)
@@ -400,19 +403,31 @@ class RequestThreads:
         return len(self.threads) >= self.number
 
     @property
+    def all_seen(self) -> bool:
+        """Whether each request thread was seen waiting for a request."""
+        return len(self._seen) >= self.number
+
+    @property
     def threads(self) -> list[int]:
         """The ids of the request threads: those that were seen, then presumed ones up to their number."""
-        if len(self._seen) >= self.number:
+        if self.all_seen:
             return list(self._seen)[: self.number]
         presumed = [thread for thread in self._presumed if thread not in self._seen]
         return [*self._seen, *presumed[: self.number - len(self._seen)]]
 
     def strangers(self, chance: random.Random) -> list[int]:
         """A few threads that may serve requests although they are not presumed to; none once all were seen."""
-        if len(self._seen) >= self.number or not self._others:
+        if self.all_seen or not self._others:
             return []
         others = [thread for thread in self._others if thread not in self._seen]
         return chance.sample(others, min(_MOST_STRANGERS, len(others)))
+
+    def leave_out(self, thread: int, waits_in: int, own: Collection[int]) -> None:
+        """Record that a thread waits in an epoll set that was made before the first of the request threads' own, as an
+        offload thread does: it serves no request."""
+        if thread in self._presumed and thread not in self._seen | {self._pid} and waits_in < min(own, default=0):
+            self._left_out.add(thread)
+            self._list()
 
     def decide_join(self, joined: int) -> Wait | None:
         """What a thread waits for that waits for the end of the thread with the id `joined` in the process's own
