@@ -16,7 +16,7 @@ from uwsgi_headroom import cli, discover
 from uwsgi_headroom.check import look
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.discover import Everything
-from uwsgi_headroom.source import Process
+from uwsgi_headroom.source import ProcessOfApp
 from uwsgi_headroom.top.look import Row, render_list
 
 NOBODY = Everything((), {})
@@ -158,7 +158,7 @@ def test_there_are_bounds(monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     found = discover.find_everything()
     assert (len(found.servers), found.left_out) == (discover.MOST_FOUND, 298 - discover.MOST_FOUND)
-    assert found.servers[0] == ServerConfig("pid-2", Process(2))
+    assert found.servers[0] == ServerConfig("pid-2", ProcessOfApp(2))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.config.servers import ServerConfig, address_name
 from uwsgi_headroom.discover.find import NOT_ALLOWED, FoundMaster, find_masters, sees_all_processes, user_name
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.source import Process
+from uwsgi_headroom.source import ProcessOfApp
 
 __all__ = ["Everything", "FoundMaster", "discover_servers", "find_everything", "find_masters", "user_name"]
 
@@ -45,7 +45,7 @@ def find_everything() -> Everything:
     own, hidden, addresses = list[FoundMaster](), list[str](), set[object]()
     for master in masters:
         is_read = master.address and (not master.trouble or master.silent)
-        address = master.address if is_read else Process(master.pid)
+        address = master.address if is_read else ProcessOfApp(master.pid)
         if not (is_read or everybody or (master.user == user_name(os.geteuid()) and master.trouble != NOT_ALLOWED)):
             hidden.append(master.user)
         elif address not in addresses and (is_read or master.pid not in emperors):

@@ -25,7 +25,7 @@ from uwsgi_headroom.discover import Everything
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.source import Process
+from uwsgi_headroom.source import ProcessOfApp
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.terminal_text import escape_text
 from uwsgi_headroom.top.terminal import Capabilities, Painter, Terminal, detect_capabilities, takes_unicode
@@ -134,7 +134,7 @@ class _Look:
                 break
 
     def _make_row(self, watch: Watch) -> Row:
-        source = "kernel" if isinstance(watch.address, Process) else "stats"
+        source = "kernel" if isinstance(watch.address, ProcessOfApp) else "stats"
         status, verdict = self._verdicts.get(watch.name, (None, ""))
         figures = _count(watch.reading) if watch.reading and watch.state == "up" else (None, None, None)
         return Row(watch.name, self._found.users.get(watch.name, ""), source, *figures, status, verdict)
