@@ -151,7 +151,7 @@ def test_there_are_bounds(monkeypatch):
     """Of very many masters, some are looked at; a process named twice is looked at once."""
     many = [discover.FoundMaster(pid, "root") for pid in (*range(2, 300), 2)]
 
-    async def find_masters(*, in_haste):
+    async def find_masters(_seconds):
         return many
 
     monkeypatch.setattr(discover, "find_masters", find_masters)

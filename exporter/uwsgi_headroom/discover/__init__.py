@@ -22,6 +22,10 @@ _log = logging.getLogger(__name__)
 MOST_FOUND = 200
 """How many servers are looked at: users take turns, so that nobody's processes hide those of another user."""
 
+_READ_SECONDS = 1.0
+"""For the first reading of all stats servers. One that does not answer is looked at by its PID: it may be a socket of
+the application, on which a master in cheap mode waits, and must not be read again."""
+
 
 class Everything(Struct, frozen=True):
     """Every uWSGI of this machine: those that can be looked at, by their stats or, without stats, by the PID of their
@@ -39,13 +43,16 @@ def find_everything() -> Everything:
     """Find every uWSGI of this machine, in well under a second on an ordinary one."""
     from uwsgi_headroom.discover.report import choose_names  # noqa: PLC0415 - as below
 
-    masters = asyncio.run(find_masters(in_haste=True))
+    masters = asyncio.run(find_masters(_READ_SECONDS))
+    readable = {master.pid for master in masters if master.address and not master.trouble}
     emperors = {master.emperor for master in masters}
     everybody = os.geteuid() == 0
     own, hidden, addresses = list[FoundMaster](), list[str](), set[object]()
     for master in masters:
-        is_read = master.address and (not master.trouble or master.silent)
+        is_read = master.address and not master.trouble
         address = master.address if is_read else ProcessOfApp(master.pid)
+        if not is_read and master.pid in readable:  # a socket of its application
+            continue
         if not (is_read or everybody or (master.user == user_name(os.geteuid()) and master.trouble != NOT_ALLOWED)):
             hidden.append(master.user)
         elif address not in addresses and (is_read or master.pid not in emperors):

@@ -33,7 +33,7 @@ from uwsgi_headroom.kernel import aside, procfs, sock_diag
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers, shares_network_namespace
 from uwsgi_headroom.kernel.options import MasterFiles, read_options
 from uwsgi_headroom.kernel.setup import find_systemd_unit, read_working_directory
-from uwsgi_headroom.source import Address, Http, Tcp, Unix
+from uwsgi_headroom.source import Address, Http, Tcp
 from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.template import fill
 
@@ -123,17 +123,17 @@ def sees_all_processes() -> bool:
     return True
 
 
-async def find_masters(*, in_haste: bool = False) -> list[FoundMaster]:
+async def find_masters(read_seconds: float = _ALL_SECONDS) -> list[FoundMaster]:
     """Find every uWSGI master in this PID namespace, and read each stats server once, in some 7 s at most, beside the
-    start of the reader process. in_haste: do not read the only UNIX socket of a master, which is that of its stats."""
+    start of the reader process. read_seconds: for the stats of all; some are not read then if one does not answer."""
     aside.ask(_load, seconds=EACH_SECONDS)
     begin = time.monotonic()
-    masters, end = _list_masters(begin), begin + _ALL_SECONDS
+    masters = _list_masters(begin)
+    end = min(begin + _ALL_SECONDS, time.monotonic() + read_seconds)
     turns = asyncio.Semaphore(_READ_AT_ONCE)
     own = [[entry for entry in masters if entry.pid == pid] for pid in dict.fromkeys(entry.pid for entry in masters)]
-    sure = [entries for entries in own if in_haste and len(entries) == 1 and isinstance(entries[0].address, Unix)]
-    read = await asyncio.gather(*(_read_in_turn(entries, turns, end) for entries in own if entries not in sure))
-    return [entry for entries in [*sure, *read] for entry in entries]
+    read = await asyncio.gather(*(_read_in_turn(entries, turns, end) for entries in own))
+    return [entry for entries in read for entry in entries]
 
 
 def _load() -> None:
