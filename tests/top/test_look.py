@@ -64,10 +64,12 @@ def test_the_list_fits(columns, height):
 
 
 def test_the_order_of_the_list():
-    """Before there are verdicts, the longest queue comes first, then the busiest server; what is unknown, last."""
+    """The worst verdict, then the least headroom, come first; before there are verdicts, the longest queue, then the
+    busiest server; what is unknown, last."""
     rows = [Row("a", "u", "stats"), Row("b", "u", "stats", 3, 4, 0), Row("c", "u", "stats", 1, 4, 2)]
+    rows += [Row("d", "u", "stats", 9, 9, 9, "ok", "Far.", 7.0), Row("e", "u", "stats", 0, 9, 0, "ok", "Near.", 1.5)]
     lines = render_list(rows, NOBODY, 10, 80, 24)
-    assert [line.plain.split()[0] for line in lines[3:]] == ["c", "b", "a"]
+    assert [line.plain.split()[0] for line in lines[3:]] == ["e", "d", "c", "b", "a"]
     assert lines[-1].plain.split()[2:5] == ["-", "of", "-"]
 
 

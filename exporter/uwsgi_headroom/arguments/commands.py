@@ -115,10 +115,7 @@ CHECK_FLAGS = (
         is_repeatable=True,
     ),
     HTTP_CONFIG,
-    Flag(
-        "-a --all",
-        "print all of every server of this machine that is not OK; with addresses, print everything that is known",
-    ),
+    Flag("-a --all", "print all of each server that is not OK; with addresses, print everything that is known"),
     Flag(
         "-s --seconds SECONDS",
         f"how many seconds to watch (default {WATCH_SECONDS:g}). If you give the URL of a running exporter, "
@@ -235,12 +232,7 @@ REPORT_FLAGS = (
         "--time-zone ZONE",
         "the time zone of days and hours in the report, such as Europe/Berlin (default: this machine's)",
     ),
-    Flag(
-        "-o --output FILE",
-        f"the file to write (default {DEFAULT_OUTPUT})",
-        default=DEFAULT_OUTPUT,
-        aliases=("--out",),
-    ),
+    Flag("-o --output FILE", f"the file (default {DEFAULT_OUTPUT})", default=DEFAULT_OUTPUT, aliases=("--out",)),
     _json("write the report as JSON", extra=_as_json),
     Flag(
         "--format",
@@ -530,11 +522,7 @@ COMMANDS = (
         f"{SHIPPED_HISTORY}.",
         Flag("names NAME", "the server's name, as in the label `server`", extra={"nargs": "+"}),
         Flag("--history FILE", "the exporter's history file"),
-        Flag(
-            "-c --config FILE",
-            "the exporter's configuration file, which names the history file",
-            aliases=("--config.file",),
-        ),
+        Flag("-c --config FILE", "the configuration file, which names the other", aliases=("--config.file",)),
         Flag("--force", "retire the server even if the history does not contain it"),
     ),
     _command(

@@ -77,7 +77,7 @@ def _list_commands(server: ServerDocument) -> Iterator[tuple[str, str]]:
     address = shlex.quote(server.address)
     yield "All figures:", f"{program} check --all {address}"
     yield "Watch it:", f"{program} top {address}"
-    if server.source == "kernel":
+    if server.address.startswith("pid:"):
         yield "Turn on stats:", f"{program} discover"
         return
     named = shlex.quote(f"{server.name}={server.address}")

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from uwsgi_headroom.check import look
 from uwsgi_headroom.check.request import WORST_FIRST, Request, Status
-from uwsgi_headroom.check.tables import UNKNOWN
+from uwsgi_headroom.check.tables import UNKNOWN, find_field
 from uwsgi_headroom.discover import Everything
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.history.counts import sum_if_all_known
@@ -56,12 +56,13 @@ class Row(Struct, frozen=True):
     queue: int | None = None
     status: Status | None = None
     verdict: str = ""
+    headroom: float = inf
 
     @property
     def order(self) -> tuple[float, ...]:
-        """The worst first: by verdict, else by queue and by busy threads."""
+        """The worst first: by verdict and headroom, else by queue and by busy threads."""
         place = WORST_FIRST.index(self.status) if self.status else inf
-        return place, -(self.queue or 0), -(self.busy or 0) / (self.threads or 1)
+        return place, self.headroom, -(self.queue or 0), -(self.busy or 0) / (self.threads or 1)
 
 
 def run() -> int:
@@ -77,7 +78,7 @@ class _Look:
         self._found = found
         unicode = takes_unicode(sys.stdout.encoding)
         self._painter = Painter(colour=capabilities.colour, styles=True, unicode=unicode)
-        self._verdicts: dict[str, tuple[Status, str]] = {}
+        self._verdicts: dict[str, tuple[Status, str, float]] = {}
         self._turn = 0
 
     async def show(self, fleet: Fleet, seconds: float) -> None:
@@ -129,15 +130,15 @@ class _Look:
             watch = watches[self._turn % len(watches)]
             self._turn += 1
             server = build.build_server(watch, fleet.clock, seconds, (), with_lines=False)
-            self._verdicts[watch.name] = server.status, server.verdict
+            self._verdicts[watch.name] = server.status, server.verdict, find_field(server, "headroom.factor") or inf
             if time.thread_time() >= end:
                 break
 
     def _make_row(self, watch: Watch) -> Row:
         source = "kernel" if isinstance(watch.address, ProcessOfApp) else "stats"
-        status, verdict = self._verdicts.get(watch.name, (None, ""))
+        verdict = self._verdicts.get(watch.name, ())
         figures = _count(watch.reading) if watch.reading and watch.state == "up" else (None, None, None)
-        return Row(watch.name, self._found.users.get(watch.name, ""), source, *figures, status, verdict)
+        return Row(watch.name, self._found.users.get(watch.name, ""), source, *figures, *verdict)
 
     def _on_key(self, key: str) -> None:
         if key == "q":
