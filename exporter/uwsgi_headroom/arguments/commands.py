@@ -459,7 +459,7 @@ COMMANDS = (
     ),
     _command(
         "pids",
-        "print (not run) the command that restarts the workers you choose",
+        "print the command that restarts chosen workers",
         "Print a command that restarts the workers that you choose (--worker, --stuck) by their current PIDs. Also "
         "print the age of the requests that each worker is serving now: a restart loses these requests. `pids` sends "
         "no signal and changes nothing. Without --worker or --stuck, `pids` lists all workers.",
@@ -484,7 +484,7 @@ COMMANDS = (
         HTTP_CONFIG,
     ),
     _command("report", "write a capacity review", REPORTING, *REPORT_FLAGS),
-    _command("tune", "find the best values of processes and threads by experiment", TUNING, *TUNE_FLAGS),
+    _command("tune", "find the best processes and threads by experiment", TUNING, *TUNE_FLAGS),
     _command(
         "discover",
         "find the uWSGI masters on this machine",
