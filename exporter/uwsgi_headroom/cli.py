@@ -58,7 +58,7 @@ def _is_typed() -> bool:
     no service manager."""
     try:
         is_foreground = os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp() and sys.stdout.isatty()
-    except (OSError, ValueError):
+    except (AttributeError, OSError, ValueError):  # there is no standard input, or no terminal
         return False
     return is_foreground and not any(name == "NOTIFY_SOCKET" or name.startswith(PREFIX) for name in os.environ)
 
