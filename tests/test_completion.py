@@ -95,4 +95,6 @@ def test_every_command_and_option_is_in_it(shell):
     for name, parser in line.commands.items():
         assert name in script
         for option in parser.options:
-            assert (f"-l {option[2:]}" if shell == "fish" and option.startswith("--") else option) in script
+            assert (
+                option if shell != "fish" else f"-l {option[2:]}" if option[1] == "-" else f"-s {option[1:]}"
+            ) in script

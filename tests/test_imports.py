@@ -30,8 +30,8 @@ DOORS = {
         worker_states what_if.measured what_if.predict
         deploys.explanation deploys.judgement deploys.sentence findings.evenness findings.limits
         findings.queue findings.workers""",
-    "arguments": "commands completion parser",
-    "check": "command compare_command exporter_client failure pids reports request tables",
+    "arguments": "commands completion",
+    "check": "command compare_command exporter_client failure look pids reports request tables",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",
     "discover": "report review",
     "documents": """build deploys emperor_router history lines openapi predict request_time schema
@@ -47,7 +47,7 @@ DOORS = {
     "source": "",
     "stats": "raw server",
     "store": "file record retired writer",
-    "top": "feeds",
+    "top": "feeds look",
     "tune": "command request",
     "uwsgi_log": "log messages",
     "watch": """code_watch deploy_watch fleet globbed observation probed retire_command suspend tasks turns

@@ -48,7 +48,10 @@ EXAMPLES: Mapping[str, tuple[tuple[str, str], ...]] = {
     ),
     "report": (
         ("--prometheus http://127.0.0.1:9090 --range 12w", "Review the last twelve weeks of every server."),
-        ("--history /var/lib/uwsgi-headroom/history.sqlite --out review.html", "Review a machine without Prometheus."),
+        (
+            "--history /var/lib/uwsgi-headroom/history.sqlite --output review.html",
+            "Review a machine without Prometheus.",
+        ),
         (
             "--prometheus https://mimir.example/prometheus --http.config.file client.yml "
             "--prometheus-header 'X-Scope-OrgID: web' --service shop",
@@ -142,13 +145,10 @@ def _flags(parser: Parser) -> Iterator[str]:
 
 
 def _tag(flag: Flag) -> str:
-    value = flag.metavar or "|".join(flag.values)
     if not flag.names:
-        return f".I {_quote(value)}"
-    names = ", ".join(rf"\fB{_escape(name)}\fR" for name in flag.names)
-    if not flag.takes_value:
-        return names
-    return rf"{names}[=\fI{_escape(value)}\fR]" if flag.is_optional else rf"{names} \fI{_escape(value)}\fR"
+        return f".I {_quote(flag.value)}"
+    names = ", ".join(rf"\fB{_escape(word)}\fR" for word in flag.form.split() if word.startswith("-"))
+    return rf"{names} \fI{_escape(flag.value)}\fR" if flag.takes_value else names
 
 
 def _as_sentence(text: str) -> str:

@@ -164,7 +164,7 @@ def settings() -> Iterator[str]:
     """The flags of the exporter and their variables, from the rows of the settings."""
     rows = []
     for setting in FLAGS:
-        form = setting.flag if setting.is_switch else setting.form
+        form = setting.form
         repeatable = ", repeatable" if setting.is_repeatable else ""
         default = str(setting.default) if setting.default else ""
         rows.append((f"`{form}`{repeatable}", f"`{setting.variable}`", default))

@@ -14,9 +14,9 @@ from typing import TextIO
 
 from uwsgi_headroom import interrupts
 from uwsgi_headroom.arguments.commands import CommandLine, find_format, make_command_line
-from uwsgi_headroom.arguments.parser import UsageError, suggest
 from uwsgi_headroom.check import failure
 from uwsgi_headroom.check.request import UNKNOWN, Request, Thresholds
+from uwsgi_headroom.config.settings import PREFIX
 from uwsgi_headroom.errors import ConfigError, HeadroomError, OutputError
 from uwsgi_headroom.report.request import ReportRequest
 from uwsgi_headroom.same_fields import copy_fields
@@ -25,24 +25,17 @@ from uwsgi_headroom.tune.request import TuneRequest
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit status: 0, 1 (the command failed) or 2 (usage error).
-
-    For `check`, even misspelt, the status is that of a monitoring plugin: 3 whenever there is no verdict.
-    """
+    """Run the command line and return its exit status: 0, 1 (the command failed) or 2 (usage error). For `check`, the
+    status is that of a monitoring plugin: 3 whenever there is no verdict."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     line = make_command_line()
-    first = arguments[0] if arguments else ""
-    is_check = first == "check" or (first not in line.commands and suggest(first, line.commands).endswith(" check?"))
-    if is_check:  # also misspelt: a monitoring system must not read `chekc` as critical
+    if arguments[:1] == ["check"]:
         return _run_plugin(line, arguments)
     try:
         return _run(line, arguments)
     except BrokenPipeError:
         _discard_output()
         return 1
-    except UsageError as error:
-        _print_error([*error.usage.splitlines(), f"{error.program}: error: {error}"])
-        return 2
     except HeadroomError as error:
         if isinstance(error, OutputError):
             _discard_output()
@@ -53,8 +46,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(line: CommandLine, arguments: Sequence[str]) -> int:
+    if not arguments and _is_typed():
+        return _look()
     options = line.parse(arguments)
-    return _COMMANDS[options.command](line, options)
+    prepared = _COMMANDS.get(options.command)
+    return prepared(line, options) if prepared else _import_run(options)(options)
+
+
+def _is_typed() -> bool:
+    """Whether a person typed the program's name alone: in the foreground of a terminal, with no setting of `serve` and
+    no service manager."""
+    try:
+        is_foreground = os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp() and sys.stdout.isatty()
+    except (AttributeError, OSError, ValueError):  # there is no standard input, or no terminal
+        return False
+    return is_foreground and not any(name == "NOTIFY_SOCKET" or name.startswith(PREFIX) for name in os.environ)
+
+
+def _look() -> int:
+    with interrupts.ending_the_process():
+        from uwsgi_headroom.check import look
+    try:
+        with interrupts.ending_the_process():
+            from uwsgi_headroom.top import look as shown
+    except ModuleNotFoundError:  # rich is an extra
+        return look.run(Request())
+    return shown.run()
 
 
 def _run_plugin(line: CommandLine, arguments: Sequence[str]) -> int:
@@ -67,10 +84,8 @@ def _run_plugin(line: CommandLine, arguments: Sequence[str]) -> int:
         return UNKNOWN
     except KeyboardInterrupt:
         reason, problem = "interrupted", "interrupted"
-    except UsageError as error:
-        reason, problem, details = "usage", str(error), error.usage.splitlines()
     except ConfigError as error:
-        reason, problem = "usage", str(error)
+        reason, problem, details = "usage", str(error), error.details
     except OutputError as error:
         _discard_output()
         _print_error([f"UNKNOWN  {error}"])
@@ -103,25 +118,15 @@ def _print_error(lines: Sequence[str]) -> None:
         _discard_output(sys.stderr)
 
 
-def _serve(_line: CommandLine, options: argparse.Namespace) -> int:
-    with interrupts.ending_the_process():
-        from uwsgi_headroom.service import config_check, serve
-    if options.check_config:
-        return config_check.run(options)
-    serve.run(options)
-    return 0
-
-
 def _check(line: CommandLine, options: argparse.Namespace) -> int:
-    if not options.all and not options.addresses:
-        line.commands["check"].error("give the address of a server, or --all for every server on this machine")
     if (options.wait or options.not_before is not None) and not options.since_reload:
         line.commands["check"].error("--wait and --not-before need --since-reload")
     if options.code_prefix and not options.code:
         line.commands["check"].error("--code-prefix needs --code")
     with interrupts.ending_the_process():
-        from uwsgi_headroom.check import command
-    return command.run(
+        from uwsgi_headroom.check import command, look
+    run = command.run if options.addresses or options.all else look.run
+    return run(
         copy_fields(
             Request,
             options,
@@ -129,28 +134,10 @@ def _check(line: CommandLine, options: argparse.Namespace) -> int:
             thresholds=copy_fields(Thresholds, options),
             what_if=tuple(options.what_if or ()),
             http_config=options.http_config_file,
-            logs=tuple(options.log or ()),
+            logs=tuple(options.uwsgi_log or ()),
             code=tuple(options.code_prefix or ()) if options.code else None,
         )
     )
-
-
-def _top(_line: CommandLine, options: argparse.Namespace) -> int:
-    with interrupts.ending_the_process():
-        from uwsgi_headroom.top import feeds
-    return feeds.run(options)
-
-
-def _pids(_line: CommandLine, options: argparse.Namespace) -> int:
-    with interrupts.ending_the_process():
-        from uwsgi_headroom.check import pids
-    return pids.run(options)
-
-
-def _compare(_line: CommandLine, options: argparse.Namespace) -> int:
-    with interrupts.ending_the_process():
-        from uwsgi_headroom.check import compare_command
-    return compare_command.run(options)
 
 
 def _report(line: CommandLine, options: argparse.Namespace) -> int:
@@ -178,47 +165,35 @@ def _tune(_line: CommandLine, options: argparse.Namespace) -> int:
     return command.run(copy_fields(TuneRequest, options, urls=tuple(options.url)))
 
 
-def _discover(_line: CommandLine, options: argparse.Namespace) -> int:
+def _import_run(options: argparse.Namespace) -> Callable[[argparse.Namespace], int]:
+    """Import what runs a command that takes its options as they are. Ctrl-C meanwhile ends the process."""
     with interrupts.ending_the_process():
-        from uwsgi_headroom.discover import report
-    return report.run(options.user)
-
-
-def _review(_line: CommandLine, options: argparse.Namespace) -> int:
-    with interrupts.ending_the_process():
-        from uwsgi_headroom.discover import review
-    return review.run(options.subjects, as_json=options.json)
-
-
-def _retire(_line: CommandLine, options: argparse.Namespace) -> int:
-    from uwsgi_headroom.watch import retire_command
-
-    return retire_command.run(options.names, options.history, options.config, force=options.force)
-
-
-def _hash_password(_line: CommandLine, options: argparse.Namespace) -> int:
-    from uwsgi_headroom.web.security import hash_password
-
-    return hash_password.run(options.cost)
-
-
-def _completion(line: CommandLine, options: argparse.Namespace) -> int:
-    from uwsgi_headroom.arguments import completion
-
-    return completion.run(line, options.shell)
+        match options.command:
+            case "serve" if options.check_config:
+                from uwsgi_headroom.service.config_check import run
+            case "serve":
+                from uwsgi_headroom.service.serve import run
+            case "compare":
+                from uwsgi_headroom.check.compare_command import run
+            case "top":
+                from uwsgi_headroom.top.feeds import run
+            case "pids":
+                from uwsgi_headroom.check.pids import run
+            case "discover":
+                from uwsgi_headroom.discover.report import run
+            case "review":
+                from uwsgi_headroom.discover.review import run
+            case "retire":
+                from uwsgi_headroom.watch.retire_command import run
+            case "completion":
+                from uwsgi_headroom.arguments.completion import run
+            case _:
+                from uwsgi_headroom.web.security.hash_password import run
+    return run
 
 
 _COMMANDS: dict[str, Callable[[CommandLine, argparse.Namespace], int]] = {
-    "serve": _serve,
     "check": _check,
-    "compare": _compare,
-    "top": _top,
-    "pids": _pids,
     "report": _report,
     "tune": _tune,
-    "discover": _discover,
-    "review": _review,
-    "retire": _retire,
-    "hash-password": _hash_password,
-    "completion": _completion,
 }

@@ -150,7 +150,7 @@ def _describe_worker(reading: Reading, worker: Worker) -> WorkerRecord:
         pid=worker.pid or None,
         local_pid=reading.host.local_pid(worker.pid) if worker.pid else None,
         ended=ended,
-        has_application=bool(worker.apps),
+        has_application=None if worker.requests is None else bool(worker.apps),
         last_spawn=worker.last_spawn,
         starting=max(0.0, reading.time - worker.last_spawn)
         if worker.state == "starting" and worker.last_spawn and not ended

@@ -423,8 +423,8 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     """The same process on the exporter's side of a PID namespace; None unless it is proven to be a worker."""
     ended: bool = False
     """Whether its process is gone before uWSGI's master has noticed. Its requests in service are lost."""
-    has_application: bool = False
-    """Whether uWSGI has loaded an application in it."""
+    has_application: bool | None = False
+    """Whether uWSGI has loaded an application in it; None without its stats."""
     last_spawn: int | None = None
     """Epoch seconds."""
     starting: float | None = None

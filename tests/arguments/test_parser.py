@@ -17,9 +17,12 @@ KINDS = (
     (Flag("--web.config.file FILE", ""), ["--web.config.file=/a"], "/a"),
     (Flag("--log PATH", "", is_repeatable=True), [], []),
     (Flag("--log PATH", "", is_repeatable=True), ["--log", "a", "--log=b"], ["a", "b"]),
-    (Flag("--waits true|false", "", is_optional=True), [], None),
-    (Flag("--waits true|false", "", is_optional=True), ["--waits"], "true"),
-    (Flag("--waits true|false", "", is_optional=True), ["--waits=no"], "no"),
+    (Flag("-o --once", ""), ["-o", "--no-once"], False),
+    (Flag("--[no-]waits", "", extra={"default": None}), [], None),
+    (Flag("--[no-]waits", ""), ["--no-waits"], False),
+    (Flag("--[no-]waits", ""), ["--waits", "false"], False),
+    (Flag("--[no-]waits", ""), ["--waits=TRUE"], True),
+    (Flag("-o --output FILE", "", aliases=("--out",)), ["--out=a"], "a"),
     (Flag("--format", "", values=("text", "json")), ["--format", "json"], "json"),
     (Flag("--level LEVEL", "", values=("info",), is_checked=False), ["--level", "loud"], "loud"),
     (Flag("server NAME", ""), ["shop"], "shop"),
@@ -38,6 +41,7 @@ def test_a_row_is_parsed(flag, words, value):
     ("flag", "words", "message"),
     [
         (Flag("--once", ""), ["--once=1"], "ignored explicit argument"),
+        (Flag("--once", ""), ["--once", "1"], "unexpected argument: 1"),
         (Flag("--format", "", values=("text", "json")), ["--format", "xml"], "invalid choice: 'xml'"),
         (Flag("--log PATH", ""), ["--log"], "expected one argument"),
         (Flag("server NAME", ""), [], "the following arguments are required: NAME"),
@@ -54,7 +58,7 @@ def test_a_row_refuses_other_words(flag, words, message):
 def test_the_form_of_a_row():
     """The short name comes first and the metavar last. Settings keep their names; help needs its flag."""
     assert [flag.name for flag in SETTING_FLAGS] == [setting.name for setting in FLAGS]
-    parser = Parser(flags=(Flag("--format FORMAT", ""),), add_help=False)
+    parser = Parser(flags=(Flag("--format FORMAT", ""),))
     assert parser.parse_known_args(["--help"]) == (argparse.Namespace(format=None), ["--help"])
     seen = [
         (flag.names, flag.name, flag.metavar) for flag in (Flag("-h --help", ""), Flag("addresses [N=]ADDRESS", ""))
@@ -65,7 +69,54 @@ def test_the_form_of_a_row():
 def test_each_flag_of_a_command_has_a_row():
     """The rows of a parser are all that argparse knows, so that what is made from the rows lacks no flag."""
     for parser in make_command_line().commands.values():
-        assert [flag.names for flag in parser.flags] == [tuple(each.option_strings) for each in parser._actions]
+        known = [each.option_strings for each in parser._actions]
+        assert all({*flag.completed} <= {*names} for flag, names in zip(parser.flags, known, strict=True))
+
+
+def test_a_switch_leaves_the_next_word_alone():
+    """Units and scripts of earlier versions have `true` and `false` behind it, or an address."""
+    for words, expected in (
+        (("--read-locks", "/a"), (True, ["/a"])),
+        (("--read-locks", "true", "/a"), (True, ["/a"])),
+        (("/a", "--read-locks=false"), (False, ["/a"])),
+    ):
+        options = make_command_line().parse(["check", *words])
+        assert (options.read_locks, options.addresses) == expected
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (("--config.file", "a.yml"), ("-c", "a.yml")),
+        (("--log", "a=/b", "--waits", "false"), ("--uwsgi-log", "a=/b", "--no-waits")),
+        (("check", "/a", "--format", "json", "--seconds=5"), ("check", "/a", "-j", "-s", "5")),
+        (("check", "/a", "--read-pollfds", "false"), ("check", "/a", "--no-read-pollfds")),
+        (("report", "--history", "a", "--out", "b.md", "--format=json"), ("report", "--history=a", "-o", "b.md", "-j")),
+    ],
+)
+def test_names_of_earlier_versions_are_understood(old, new):
+    """They are in no help, no manual page and no completion."""
+    line = make_command_line()
+    assert line.parse(old) == line.parse(new)
+    hidden = {word for flag in SETTING_FLAGS for word in flag.aliases}
+    assert not any(word in "\n".join(line.commands["serve"].write_help(is_short=False)) for word in hidden - {"--log"})
+
+
+def test_the_short_help():
+    """`-h` has a line or two for each usual option, in all fewer than 75; `--help` has all options, in groups that fit
+    on a screen."""
+    commands = make_command_line().commands.values()
+    short = [line for each in commands for line in each.write_help(is_short=True) if line.startswith("  -")]
+    assert 40 < len(short) <= 75
+    for command in commands:
+        lines = command.write_help(is_short=False)
+        missing = [
+            flag.name for flag in command.flags if not any(f"  {flag.form.split()[0]}" in line for line in lines)
+        ]
+        assert [name for name in missing if name not in ("addresses", "server", "names", "subjects", "shell")] == []
+    blocks = "\n".join(make_command_line().commands["serve"].write_help(is_short=False)).split("\n\n")
+    assert len(blocks) > 8
+    assert max(block.count("\n") for block in blocks) <= 24
 
 
 def refused(*arguments: str) -> UsageError:
@@ -85,8 +136,8 @@ def refused(*arguments: str) -> UsageError:
         (("--web.listen-adress", ":1"), "unknown option --web.listen-adress; did you mean --web.listen-address?"),
         (("serve", "/run/a.stats"), "unexpected argument: /run/a.stats; did you mean --stats /run/a.stats?"),
         (("discover", "now"), "unexpected argument: now"),
-        (("check", "/a", "--seconds", "abc"), "argument --seconds: expected 2 to 3600 seconds, not abc"),
-        (("top", "--interval", "0"), "argument --interval: expected 0.25 to 60 seconds, not 0"),
+        (("check", "/a", "--seconds", "abc"), "-s/--seconds: expected 2 to 3600 seconds, not abc"),
+        (("top", "--interval", "0"), "--interval: expected 0.25 to 60 seconds, not 0"),
         (("check", "/a", "--min-headroom", "1:2"), "the critical minimum is above the warning minimum"),
         (("check", "/a", "--max-queue-wait", "2s:1s"), "the critical maximum is below the warning maximum"),
         (("check", "/a", "--max-queue-wait", "soon"), "WARNING or WARNING:CRITICAL, such as 100ms:2s, not soon"),
@@ -101,15 +152,15 @@ def test_a_mistake_is_named_with_what_was_meant(arguments, message):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "usage"),
+    ("arguments", "advice"),
     [
-        (("check", "/a", "--nonsense"), "usage: uwsgi-headroom check "),
-        (("--nonsense",), "usage: uwsgi-headroom serve "),
-        (("nonsense",), "usage: uwsgi-headroom [-h]"),
+        (("check", "/a", "--nonsense"), "See `uwsgi-headroom check --help`."),
+        (("--nonsense",), "See `uwsgi-headroom serve --help`."),
+        (("nonsense",), "See `uwsgi-headroom --help`."),
     ],
 )
-def test_the_usage_is_that_of_the_command(arguments, usage):
-    assert refused(*arguments).usage.startswith(usage)
+def test_the_advice_is_that_of_the_command(arguments, advice):
+    assert refused(*arguments).details == [advice]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ SAMPLES = {
     "code_beyond_loopback": ("true", lambda result: result.code_beyond_loopback, True),
     "history": ("/var/lib/h.sqlite", lambda result: result.history, "/var/lib/h.sqlite"),
     "history_max_size": ("1.5GB", lambda result: result.history_max_size, 1_500_000_000),
-    "log": ("a=/var/log/a.log", lambda result: result.settings.logs, (("a", "/var/log/a.log"),)),
+    "uwsgi_log": ("a=/var/log/a.log", lambda result: result.settings.logs, (("a", "/var/log/a.log"),)),
     "log_level": ("warning", lambda result: result.log_level, "warning"),
     "log_format": ("json", lambda result: result.log_format, "json"),
 }
@@ -60,9 +60,10 @@ def test_every_setting_has_a_row_a_variable_and_a_default(write):
         value = text.format(file=path) if "{" in text else text
         name = flag.name.upper()
         assert f"[UWSGI_HEADROOM_{name}" in flag.help
-        assert flag.names[0].lstrip("-").replace(".", "_").replace("-", "_") == flag.name
+        assert flag.names[-1].lstrip("-").replace(".", "_").replace("-", "_") == flag.name
         assert look(resolved(**{name: value})) == expected
-        assert look(resolved(flag.names[0], value)) == expected
+        words = (flag.names[-1], value) if flag.takes_value else (flag.completed[value != "true"],)
+        assert look(resolved(*words)) == expected
     ours = {field.name for field in fields(Config)} - {"settings", "servers", "probe"}
     watching = {f"settings.{field.name}" for field in fields(Settings)}
     rows = [setting.field for setting in SETTINGS if setting.field]
@@ -208,7 +209,6 @@ def test_flags_go_before_variables_and_those_before_the_file(write):
         (("--log.level", "loud"), "--log.level", "debug, info, warning, error"),
         (("--log.format", "xml"), "--log.format", "logfmt, json"),
         (("--backends", "db:5432"), "--backends", "10.0.0.5:5432"),
-        (("--waits", "maybe"), "--waits", "maybe"),
         (("--config", "/nowhere.yml"), "/nowhere.yml", "No such file"),
     ],
 )

@@ -1,5 +1,6 @@
 """What `discover` finds, its document, and its report."""
 
+import argparse
 import asyncio
 import os
 import re
@@ -358,7 +359,7 @@ def test_names_of_others_do_nothing_to_a_terminal(capsys, monkeypatch):
         return [FoundMaster(10, f"eve{evil}", address=Unix(f"/run/{evil}"), what=evil, configuration=f"{evil}.ini")]
 
     monkeypatch.setattr(report, "find_masters", find_masters)
-    assert report.run() == 0
+    assert report.run(argparse.Namespace(user=None)) == 0
     out = capsys.readouterr().out
     assert all(line.isprintable() for line in out.splitlines())
     assert out.count("\nTo watch it:\n") == 1

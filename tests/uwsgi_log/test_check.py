@@ -124,8 +124,8 @@ def test_the_way_to_read_the_log_is_printed(app):
     with serving(app, "--processes", "2") as server, repeated(lambda: end_first(server, signal.SIGKILL), pause=1.0):
         ran = run("check", server.stats, "--seconds", "6", "--all")
         found = run("discover").stdout
-    assert f"--log stats={server.directory}/log" in " ".join(ran.stdout.split())
-    assert re.search(rf"--log \S+={re.escape(str(server.log))}\b", found)
+    assert f"--uwsgi-log stats={server.directory}/log" in " ".join(ran.stdout.split())
+    assert re.search(rf"--uwsgi-log \S+={re.escape(str(server.log))}\b", found)
 
 
 def test_the_path_of_a_log_may_be_relative(app):

@@ -261,7 +261,7 @@ def _options() -> argparse.Namespace:
         action="append",
         default=[],
         metavar="FLAGS",
-        help='measure our exporter with these flags too, such as --option="--waits false"; repeatable',
+        help="measure our exporter with these flags too, such as --option=--no-waits; repeatable",
     )
     parser.add_argument(
         "--peer",

@@ -117,7 +117,7 @@ def run(case: Case, seconds: float) -> Result:
         stack.enter_context(loaded([(load, ("127.0.0.1", server.http))], *pinned))
         command = exporters.OURS[exporters.EVERYTHING]
         command += f" --backends postgres=127.0.0.1:{ports[0]} --backends redis=127.0.0.1:{ports[1]}"
-        command += "" if case.read_pollfds else " --read-pollfds false"
+        command += "" if case.read_pollfds else " --no-read-pollfds"
         exporter = stack.enter_context(exporters.running("ours", command, server.stats))
         if case.pinned:
             _pin(exporter.process.pid, {0})

@@ -151,7 +151,7 @@ def compute_headroom(load: ServerLoad, *, lock_is_seen: bool = False, held_up: b
     is_free = known.get("threads", 0.0) < REACHED
     if is_free and (is_standing(flow) or (held_up and most < REACHED)):
         return Headroom({}, None, None, idle=tuple(known))
-    if not flow.requests and (not flow.concurrency or most < LEAST_LOAD):
+    if flow.requests == 0 and (not flow.concurrency or most < LEAST_LOAD):
         return Headroom({}, None, None, idle=tuple(known), no_requests=True)
     used = sorted((1 / use, limit) for limit, use in known.items() if use >= LEAST_LOAD)
     by_limit, causes = {limit: factor for factor, limit in used}, list_causes(cpu)

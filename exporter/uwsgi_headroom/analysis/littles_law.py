@@ -22,7 +22,8 @@ Waiting = Literal["none", "noticed", "severe"]
 
 
 class Flow(Struct, frozen=True, gc=False, kw_only=True):
-    """Requests in the window. requests: completed; throughput: per second; response_time: mean time in service, without
+    """Requests in the window. requests: completed, null without uWSGI's stats, as is all that follows from them;
+    throughput: per second; response_time: mean time in service, without
     static files; littles_law, observed: mean requests in service, by Little's law and in samples; queue_wait: mean time
     a request waited in a listen queue; queue_length: mean number of requests in the listen queues; wait_is_floor:
     whether queue_wait is only a lower bound, because many requests still wait: it is then the mean over all that were
@@ -31,7 +32,7 @@ class Flow(Struct, frozen=True, gc=False, kw_only=True):
     none, noticed or severe. refused: connections per second that the kernel turned away at a full TCP queue, retries
     included; null if unknown, as at UNIX sockets."""
 
-    requests: int
+    requests: int | None
     throughput: float | None
     response_time: float | None
     littles_law: float | None
@@ -44,6 +45,11 @@ class Flow(Struct, frozen=True, gc=False, kw_only=True):
     wait_is_floor: bool = False
 
     @property
+    def completed(self) -> int:
+        """The requests of which it is known that they were completed."""
+        return self.requests or 0
+
+    @property
     def concurrency(self) -> float | None:
         """The mean number in service: as observed, else by the law."""
         return self.littles_law if self.observed is None else self.observed
@@ -51,24 +57,27 @@ class Flow(Struct, frozen=True, gc=False, kw_only=True):
 
 def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) -> Flow:
     """The flow of requests through a server in a window. queues: the listen queues at its end."""
-    requests = sum(worker.requests for worker in window.workers)
+    requests = sum(worker.requests for worker in window.workers) if window.is_counted else None
     running = sum_if_all_known([worker.running_time for worker in window.workers])
     busy = sum_if_all_known([worker.busy_seconds for worker in window.workers])
     observed = ratio(busy, window.observed_seconds)
     waiting = sum([each.queue or 0 for name, each in (queues or {}).items() if name in window.queue_seconds])
-    floor = None
-    if requests and requests < STEADY * waiting:  # the wait up to now of those that were completed, are served or wait
-        seconds = sum(window.queue_seconds.values()) / (requests + (observed or 0.0) + waiting)
+    floor, length, passed, serving = None, queue_length(window), requests, observed or 0.0
+    if requests is None and (length or 0.0) >= STANDING:  # those that were seen in the queue are nearly all
+        passed, serving = window.queue_left, 0.0
+    if (passed or requests is None) and passed is not None and passed < STEADY * waiting:
+        # The wait up to now of those that were completed, are served or wait.
+        seconds = sum(window.queue_seconds.values()) / (passed + serving + waiting)
         floor = min(seconds, window.observed_seconds)  # more if most of those left without being counted
-    served, waited = response_time(window.workers), queue_wait(window, requests) if floor is None else floor
+    served, waited = response_time(window.workers), queue_wait(window, passed or 0) if floor is None else floor
     return Flow(
         requests=requests,
-        throughput=ratio(requests, window.seconds),
+        throughput=None if requests is None else ratio(requests, window.seconds),
         response_time=served,
         littles_law=ratio(running, window.seconds),
         observed=observed,
         queue_wait=waited,
-        queue_length=queue_length(window),
+        queue_length=length,
         total_time=sum_if_all_known([served, waited]),
         wait_is_floor=floor is not None,
     )
@@ -135,6 +144,9 @@ def judge_waiting(flow: Flow) -> Waiting | None:
         return None
     seconds, multiple = SEVERE
     is_long = flow.queue_wait >= seconds and flow.queue_wait >= multiple * (flow.response_time or 0.0)
+    if flow.requests is None:  # by Little's law, waits compare like numbers
+        is_long = is_long and (flow.queue_length or 0.0) >= multiple * (flow.concurrency or 0.0)
+        return "severe" if is_long else "noticed" if flow.queue_wait >= MOST_WAIT else "none"
     if is_long and (flow.queue_length or 0.0) >= STANDING:
         return "severe"
     return "noticed" if flow.queue_wait >= noticed_wait(flow.response_time) else "none"
@@ -142,7 +154,7 @@ def judge_waiting(flow: Flow) -> Waiting | None:
 
 def is_standing(flow: Flow) -> bool:
     """Whether requests wait and none is completed, so that their wait is unknown."""
-    return not flow.requests and flow.queue_length is not None and flow.queue_length >= STANDING
+    return flow.requests == 0 and flow.queue_length is not None and flow.queue_length >= STANDING
 
 
 def shows_a_limit(flow: Flow) -> bool:

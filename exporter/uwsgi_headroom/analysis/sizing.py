@@ -208,7 +208,7 @@ def measure(figures: Figures) -> Model | None:
     if not flow.response_time or not flow.throughput or not processes:
         return None
     cpu = sum_if_all_known([worker.cpu_seconds for worker in figures.window.workers])
-    computing = min(ratio(cpu, flow.requests) or 0.0, flow.response_time)
+    computing = min(ratio(cpu, flow.completed) or 0.0, flow.response_time)
     waits, waiting = (figures.waits and figures.waits.per_request) or {}, flow.response_time - computing
     if any(waits.values()):
         waiting = own_waiting(waits, flow.response_time)

@@ -87,7 +87,7 @@ def compute_waits(window: Window, flow: Flow, stuck: float = 0.0, old: int = 0) 
     waits = window.waits
     if waits is None:
         return None
-    seconds, requests = waits.observed_seconds, flow.requests
+    seconds, requests = waits.observed_seconds, flow.completed
     threads = {state: each / seconds for state, each in waits.seconds.items()}
     total = sum(threads.values())
     stuck = lasting = min(stuck, total)

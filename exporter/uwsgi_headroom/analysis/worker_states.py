@@ -71,7 +71,7 @@ def part_away(figures: Figures) -> float | None:
 
 def find_without_application(server: ServerRecord) -> tuple[list[WorkerRecord], list[WorkerRecord]] | None:
     """The accepting workers, and those without a loaded application; None if no application is known."""
-    if not server.setup.options.names_application:
+    if not server.setup.options.names_application or any(each.has_application is None for each in server.workers):
         return None
     accepting = [worker for worker in server.workers if worker.state == "accepting" and not worker.ended]
     return accepting, [worker for worker in accepting if not worker.has_application]

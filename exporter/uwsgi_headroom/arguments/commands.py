@@ -10,11 +10,11 @@ from typing import Any
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.arguments.parser import (
+    HELP,
     Flag,
     Parser,
     UsageError,
     expecting,
-    number_between,
     parse_span,
     seconds_between,
     suggest,
@@ -30,7 +30,7 @@ from uwsgi_headroom.config.defaults import (
     STUCK_SECONDS,
 )
 from uwsgi_headroom.config.settings import FLAGS, find_setting
-from uwsgi_headroom.report.request import DEFAULT_OUT, DEFAULT_RANGE, parse_format, parse_range
+from uwsgi_headroom.report.request import DEFAULT_OUTPUT, DEFAULT_RANGE, parse_format, parse_range
 from uwsgi_headroom.report.request import FORMATS as REPORT_FORMATS
 from uwsgi_headroom.tune.request import DEFAULT_SECONDS, LEAST_CLIENTS, parse_size
 
@@ -82,7 +82,8 @@ CHECKING = (
     "Watch uWSGI servers, then print a verdict and what to change. With several servers, print one line for each "
     "server, the worst first, then the details of each server that is not OK. The exit status is the verdict, as for a "
     "Nagios plugin. With several servers, the worst server decides the exit status: critical is worse than warning, "
-    "warning is worse than unknown, and unknown is worse than OK."
+    "warning is worse than unknown, and unknown is worse than OK. Without an address, look at every uWSGI of this "
+    "machine for ten seconds, also at those without stats."
 )
 
 HTTP_CONFIG = Flag(
@@ -93,6 +94,18 @@ HTTP_CONFIG = Flag(
 """For every command that reads an exporter or a Prometheus."""
 
 _maximum = partial(Flag, parse=parse_maximum, default=UNSET)
+_json = partial(Flag, "-j --json")
+_as_json = {"action": "store_const", "const": "json", "dest": "format", "default": argparse.SUPPRESS}
+
+CHECK_FORMATS = (
+    _json("print the verdict as one JSON document, even after a failure", extra=_as_json),
+    Flag(
+        "--format",
+        "how to print the verdict: as text, as JSON, or as one line with performance data for Nagios (default text)",
+        default="text",
+        values=FORMATS,
+    ),
+)
 
 CHECK_FLAGS = (
     Flag(
@@ -102,28 +115,22 @@ CHECK_FLAGS = (
         is_repeatable=True,
     ),
     HTTP_CONFIG,
-    Flag("--all", "check every server of this machine; with addresses, print everything"),
+    Flag("-a --all", "print all of each server that is not OK; with addresses, print everything that is known"),
     Flag(
-        "--seconds SECONDS",
+        "-s --seconds SECONDS",
         f"how many seconds to watch (default {WATCH_SECONDS:g}). If you give the URL of a running exporter, "
         "`check` does not watch: it prints at once what the exporter measured over a window of this length, or over "
         "the next longer window that it has (`serve --window`)",
         parse=seconds_between(2, HISTORY_SECONDS),
     ),
-    Flag(
-        "--format",
-        "how to print the verdict: as text, as one JSON document (even after a failure), or as one line with "
-        "performance data for Nagios (default text)",
-        default="text",
-        values=FORMATS,
-    ),
+    *CHECK_FORMATS,
     Flag(
         "--stuck AGE",
         f"count a request as stuck once it has been in service for this long, from 1s to 24h (default "
         f"{STUCK_SECONDS:g}s)",
     ),
     Flag("--read-locks", find_setting("--read-locks").own_help),
-    Flag("--read-pollfds", find_setting("--read-pollfds").own_help, values=("true", "false")),
+    Flag("--[no-]read-pollfds", find_setting("--read-pollfds").own_help, extra={"default": None}),
     Flag(
         "--code",
         "ten times a second, also find out, from the workers' memory, which Python function and line each busy "
@@ -132,10 +139,11 @@ CHECK_FLAGS = (
     ),
     Flag("--code-prefix PATH", find_setting("--code-prefix").own_help, is_repeatable=True),
     Flag(
-        "--log [NAME=]PATH",
+        "--uwsgi-log [NAME=]PATH",
         "also read uWSGI's log, from a file or from journal:UNIT, and name causes of problems that only the log "
         "shows. NAME is the server's name; you may omit NAME if there is only one server. Repeatable",
         is_repeatable=True,
+        aliases=("--log",),
     ),
     Flag(
         "--what-if PROCESSESxTHREADS",
@@ -145,20 +153,21 @@ CHECK_FLAGS = (
     ),
     Flag(
         "--since-reload",
-        "for a deploy pipeline: also compare the requests since the last reload or restart of uWSGI with "
-        "earlier requests. The verdict is critical if requests are slower, use more CPU or fail more often, or if "
+        "also compare the requests since the last reload or restart of uWSGI with earlier requests, in a deploy "
+        "pipeline. The verdict is critical if requests are slower, use more CPU or fail more often, or if "
         "memory grows. The verdict is unknown until there are enough requests to judge. Needs an exporter",
+        group="after a deploy",
     ),
     Flag(
         "--wait TIME",
-        "with --since-reload: wait at most this long for a verdict, such as 10m (default 0)",
+        "how long --since-reload may wait for a verdict, such as 10m (default 0)",
         parse=parse_span(0, 3600),
         default=0.0,
     ),
     Flag(
         "--not-before SECONDS",
-        "with --since-reload: ignore reloads before this time, in seconds since 1970 (as `date +%%s` prints them)",
-        parse=number_between(0, 1e12),
+        "with --since-reload: ignore reloads before this time, in seconds since 1970 (as `date +%s` prints them)",
+        parse=seconds_between(0, 1e12),
     ),
     Flag(
         "--min-headroom WARNING[:CRITICAL]",
@@ -166,6 +175,7 @@ CHECK_FLAGS = (
         "A headroom of 2 means that the load can double",
         parse=parse_minimum,
         default=UNSET,
+        group="your own thresholds",
     ),
     _maximum(
         "--max-queue-wait WARNING[:CRITICAL]",
@@ -222,10 +232,11 @@ REPORT_FLAGS = (
         "--time-zone ZONE",
         "the time zone of days and hours in the report, such as Europe/Berlin (default: this machine's)",
     ),
-    Flag("--out FILE", f"the file to write (default {DEFAULT_OUT})", default=DEFAULT_OUT),
+    Flag("-o --output FILE", f"the file (default {DEFAULT_OUTPUT})", default=DEFAULT_OUTPUT, aliases=("--out",)),
+    _json("write the report as JSON", extra=_as_json),
     Flag(
         "--format",
-        "the format of the report (default: by the ending of --out)",
+        "the format of the report (default: by the ending of --output)",
         parse=parse_format,
         values=REPORT_FORMATS,
     ),
@@ -267,7 +278,7 @@ TUNE_FLAGS = (
         parse=whole_between(1, 2000),
     ),
     Flag(
-        "--seconds SECONDS",
+        "-s --seconds SECONDS",
         f"how many seconds to measure in each run (default {DEFAULT_SECONDS:g})",
         parse=seconds_between(1.0, 600.0),
         default=DEFAULT_SECONDS,
@@ -278,7 +289,7 @@ TUNE_FLAGS = (
         parse=expecting("a size, such as 800M or 1.5G", parse_size),
     ),
     Flag(
-        "--output FILE",
+        "-o --output FILE",
         "the file for the diff of the ini file (default: its name with .diff, in the working directory)",
     ),
     Flag("--yes", "start without asking"),
@@ -303,14 +314,17 @@ class CommandLine:
         """Parse the options of a command, and add its name as `command`. The default command is `serve`. Raises
         UsageError."""
         first = arguments[0] if arguments else ""
-        if first in ("-h", "--help", "--version"):
+        if first == "help":
+            arguments = [*arguments[1:2], "--help"]
+            first = arguments[0]
+        if first in (*HELP.names, *_VERSION.names):
             return self.program.parse_args([first])
         name, rest = (first, arguments[1:]) if first in self.commands else (DEFAULT_COMMAND, arguments)
         if rest and rest is arguments and not first.startswith("-"):
             hint = suggest(first, self.commands)
             if not hint and any(mark in first for mark in "/:@"):
                 hint = f"; did you mean {PROGRAM} check {first}?"
-            raise UsageError(f"unknown command {first}{hint}", PROGRAM, self.program.format_usage())
+            raise UsageError(f"unknown command {first}{hint}", PROGRAM)
         options = self.commands[name].parse_args(rest)
         options.command = name
         return options
@@ -318,23 +332,25 @@ class CommandLine:
 
 def make_command_line() -> CommandLine:
     """Make the parsers of the whole command line."""
+    commands = {name: Parser(prog=f"{PROGRAM} {name}", **row) for name, row in COMMANDS}
+    listed = "\n".join(f"  {name:{max(map(len, commands))}}  {command.summary}" for name, command in commands.items())
     program = Parser(
         prog=PROGRAM,
-        flags=(_VERSION,),
+        flags=(HELP, _VERSION),
         summary="how much more load a uWSGI server can take",
         description="Show how much more load a uWSGI server can take, which limit comes first, and what to change.",
-        epilog="`uwsgi-headroom --stats ADDRESS` is short for `uwsgi-headroom serve --stats ADDRESS`.",
+        epilog=f"commands:\n{listed}\n\n`{PROGRAM}` alone, in a terminal, looks at every uWSGI of this machine for "
+        f"ten seconds. `{PROGRAM} --stats ADDRESS` is short for `{PROGRAM} serve --stats ADDRESS`, and "
+        f"`{PROGRAM} help COMMAND` for `{PROGRAM} COMMAND --help`.",
     )
-    commands = program.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    return CommandLine(program, {command["name"]: commands.add_parser(**command) for command in COMMANDS})
+    return CommandLine(program, commands)
 
 
 def find_format(arguments: Sequence[str]) -> str:
     """Find the format that these arguments of `check` request, even if others of them are wrong."""
-    parser = Parser(flags=(Flag("--format FORMAT", "", default="text"),), add_help=False)
     try:
-        found: argparse.Namespace = parser.parse_known_args(arguments)[0]
-    except UsageError:  # --format is the last argument, without a value
+        found: argparse.Namespace = Parser(flags=CHECK_FORMATS).parse_known_args(arguments)[0]
+    except UsageError:  # --format is the last argument, or has another value
         return "text"
     return str(found.format)
 
@@ -346,24 +362,26 @@ SETTING_FLAGS = tuple(
         values=setting.values,
         is_checked=False,
         is_repeatable=setting.is_repeatable,
-        is_optional=setting.is_switch,
+        extra={"default": None} if setting.is_switch else {},
+        aliases=setting.aliases,
+        group=setting.group,
     )
     for setting in FLAGS
 )
 
 _VERSION = Flag(
-    "--version",
-    "show program's version number and exit",
+    "-V --version",
+    "show the version of the program",
     extra={"action": "version", "version": f"{PROGRAM} {__version__}"},
 )
 
 
-def _command(name: str, summary: str, description: str, *flags: Flag) -> dict[str, Any]:
-    """Return the keywords of a command's parser. Those with other statuses than 0 and 2 have them in the epilog."""
+def _command(name: str, summary: str, description: str, *flags: Flag) -> tuple[str, dict[str, Any]]:
+    """Return the name of a command and the keywords of its parser. Those with other statuses than 0 and 2 have them in
+    the epilog."""
     statuses = [f"  {status}  {meaning}" for status, meaning in EXIT_STATUSES.get(name, ())]
-    epilog = "\n".join(["exit status:", *statuses]) if statuses else None
-    texts = {"name": name, "help": summary, "summary": summary, "description": description}
-    return {**texts, "epilog": epilog, "flags": flags}
+    epilog = "\n".join(["exit status:", *statuses]) if statuses else ""
+    return name, {"summary": summary, "description": description, "epilog": epilog, "flags": (HELP, *flags)}
 
 
 _AROUND = parse_span(60, 30 * 86_400)
@@ -371,7 +389,7 @@ _AROUND = parse_span(60, 30 * 86_400)
 COMMANDS = (
     _command(
         "serve",
-        "export metrics over HTTP (the default)",
+        "export metrics over HTTP",
         "Watch uWSGI servers, and serve metrics, a live page and an API over HTTP. If other machines can "
         "reach the address on which `serve` listens, turn on TLS and a login with --web.config.file. Without "
         "--web.config.file, all data is unencrypted, and anyone who can reach the exporter can read it.",
@@ -409,7 +427,7 @@ COMMANDS = (
             "the time until now if that is shorter)",
             parse=_AROUND,
         ),
-        Flag("--json", "print the comparison as JSON"),
+        _json("print the comparison as JSON"),
         HTTP_CONFIG,
     ),
     _command(
@@ -431,9 +449,9 @@ COMMANDS = (
             default=1.0,
         ),
         Flag("--once", "print one snapshot and exit"),
-        Flag("--json", "print the snapshot as JSON: an object, or a list of objects if there are several servers"),
+        _json("print the snapshot as JSON: an object, or a list of objects if there are several servers"),
         Flag(
-            "--seconds SECONDS",
+            "-s --seconds SECONDS",
             "for a stats server: how many seconds to watch it before the snapshot (default 3)",
             parse=seconds_between(2, HISTORY_SECONDS),
             default=3.0,
@@ -441,7 +459,7 @@ COMMANDS = (
     ),
     _command(
         "pids",
-        "print (not run) the command that restarts the workers you choose",
+        "print the command that restarts chosen workers",
         "Print a command that restarts the workers that you choose (--worker, --stuck) by their current PIDs. Also "
         "print the age of the requests that each worker is serving now: a restart loses these requests. `pids` sends "
         "no signal and changes nothing. Without --worker or --stuck, `pids` lists all workers.",
@@ -466,7 +484,7 @@ COMMANDS = (
         HTTP_CONFIG,
     ),
     _command("report", "write a capacity review", REPORTING, *REPORT_FLAGS),
-    _command("tune", "find the best values of processes and threads by experiment", TUNING, *TUNE_FLAGS),
+    _command("tune", "find the best processes and threads by experiment", TUNING, *TUNE_FLAGS),
     _command(
         "discover",
         "find the uWSGI masters on this machine",
@@ -492,7 +510,7 @@ COMMANDS = (
             "an ini file, the address of a stats server, or the PID of a master",
             is_repeatable=True,
         ),
-        Flag("--json", "print the review as JSON"),
+        _json("print the review as JSON"),
     ),
     _command(
         "retire",
@@ -504,7 +522,7 @@ COMMANDS = (
         f"{SHIPPED_HISTORY}.",
         Flag("names NAME", "the server's name, as in the label `server`", extra={"nargs": "+"}),
         Flag("--history FILE", "the exporter's history file"),
-        Flag("--config FILE", "the exporter's configuration file, which names the history file"),
+        Flag("-c --config FILE", "the configuration file, which names the other", aliases=("--config.file",)),
         Flag("--force", "retire the server even if the history does not contain it"),
     ),
     _command(

@@ -5,11 +5,12 @@ The words are the commands, and the names, values and files of their flags.
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Iterator, Mapping
 from shlex import quote
 
-from uwsgi_headroom.arguments.commands import DEFAULT_COMMAND, CommandLine
+from uwsgi_headroom.arguments.commands import DEFAULT_COMMAND, CommandLine, make_command_line
 from uwsgi_headroom.arguments.parser import Flag, Parser
 from uwsgi_headroom.terminal_text import print_lines
 
@@ -19,9 +20,9 @@ _FILES = ("FILE", "DIRECTORY", "ADDRESS", "[NAME=]ADDRESS", "ADDRESS|URL")
 _LONGEST_HELP = 70
 
 
-def run(line: CommandLine, shell: str) -> int:
+def run(options: argparse.Namespace) -> int:
     """Print the script. Returns the exit status."""
-    print_lines(render_script(line, shell).splitlines())
+    print_lines(render_script(make_command_line(), options.shell).splitlines())
     return 0
 
 
@@ -73,7 +74,7 @@ def _render_bash(commands: Mapping[str, Parser]) -> str:
             f"    {'|'.join(quote(f'{command} {name}') for name in flag.names)}) {_bash_value(flag)} ;;"
             for command, parser in commands.items()
             for flag in parser.flags
-            if flag.names and flag.takes_value and not flag.is_optional
+            if flag.names and flag.takes_value
         ),
     )
 
@@ -133,9 +134,9 @@ def _zsh_arguments(parser: Parser) -> Iterator[str]:
     for flag in parser.flags:
         if not flag.names:
             yield f"{'*' if flag.is_repeatable else '1'}{_zsh_value(flag)}"
-        begin = "*" if flag.is_repeatable else f"({' '.join(flag.names)})"
-        meaning = re.sub(r"([\[\]:\\])", r"\\\1", _shorten(flag.help))
-        for name in flag.names:
+        begin = "*" if flag.is_repeatable else f"({' '.join(flag.completed)})"
+        meaning = re.sub(r"([\[\]:\\])", r"\\\1", flag.summary[:_LONGEST_HELP])
+        for name in flag.completed:
             equals = "=" if flag.takes_value and name.startswith("--") else ""
             yield f"{begin}{name}{equals}[{meaning}]{_zsh_value(flag)}"
 
@@ -145,7 +146,7 @@ def _zsh_value(flag: Flag) -> str:
         return ""
     what = " ".join(re.findall(r"[a-z]+", flag.names[-1])) if flag.names else "argument"
     action = f"({' '.join(flag.values)})" if flag.values else "_files" if flag.metavar in _FILES else " "
-    return f"{'::' if flag.is_optional else ':'}{what}:{action}"
+    return f":{what}:{action}"
 
 
 _FISH = """\
@@ -173,10 +174,10 @@ def _render_fish(commands: Mapping[str, Parser]) -> str:
     for command, parser in commands.items():
         lines.append(f"__uwsgi_headroom_is_first -a {command} -d {quote(parser.summary)}")
         for flag in parser.flags:
-            names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in flag.names]
+            names = [f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}" for name in flag.completed]
             place = "" if flag.names else "; and not __uwsgi_headroom_is_first"
-            meaning = ["-d", quote(_shorten(flag.help))] if flag.names else []
-            if flag.names and flag.takes_value and not flag.is_optional:
+            meaning = ["-d", quote(flag.summary[:_LONGEST_HELP])] if flag.names else []
+            if flag.names and flag.takes_value:
                 names.append("-r" if flag.metavar in _FILES else "-x")  # -x: a value follows, which is not a file
             if flag.values:
                 names.append(f"-a {quote(' '.join(flag.values))}")
@@ -185,9 +186,3 @@ def _render_fish(commands: Mapping[str, Parser]) -> str:
             lines.append(" ".join((f"'__uwsgi_headroom_is {command}{place}'", *names, *meaning)))
     script = _FISH.format(names=" ".join(commands), default=DEFAULT_COMMAND)
     return script + "".join(f"complete -c uwsgi-headroom -n {line}\n" for line in lines)
-
-
-def _shorten(text: str) -> str:
-    """Shorten a help text to fit beside a candidate."""
-    short = text.partition(" [")[0].partition(". ")[0].partition(";")[0].partition(":")[0].removesuffix(".")
-    return short if len(short) <= _LONGEST_HELP else f"{short[:_LONGEST_HELP].rpartition(' ')[0]} ..."

@@ -7,42 +7,37 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import textwrap
+import re
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
-from uwsgi_headroom.errors import HeadroomError
+from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.numbers import SECONDS, parse_number, parse_quantity
+from uwsgi_headroom.terminal_text import join_blocks, print_lines, wrap
 
 Value = TypeVar("Value")
 
 _NEAR = 0.6
 """Least similarity for a suggestion, 0 to 1 by difflib: `--fromat` to `--format` is 0.88, `chekc` to `check` 0.8."""
 
+RARE = (
+    "--help --version --web.allowed-hosts --samples-per-second --cpu-residency --read-pollfds --read-locks "
+    "--route-template --routes-beyond-loopback --code-prefix --code-beyond-loopback --history-max-size --log.format "
+    "--http.config.file --format --not-before --prometheus-header --time-zone"
+)
+"""Options that the short help of a command (`-h`) leaves out: few people need them."""
 
-class UsageError(HeadroomError):
-    """An argument is wrong. `program` is the command that received it, `usage` the usage of that command."""
-
-    def __init__(self, message: str, program: str, usage: str) -> None:
-        super().__init__(message)
-        self.program, self.usage = program, usage
-
-
-class _HelpFormatter(argparse.HelpFormatter):
-    """Wraps help between words only, never within the name of a file or an option, and keeps the lines of a list."""
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        return _wrap(" ".join(text.split()), width)
-
-    def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n".join(indent + part for line in text.splitlines() for part in _wrap(line, width - len(indent)))
+_WIDEST, _COLUMN = 100, 26
+"""Columns of the help: at most, and at which an explanation begins."""
 
 
-def _wrap(line: str, width: int) -> list[str]:
-    """Wrap a line; of one that is indented, as an entry of a list, the further lines begin below its text."""
-    indent = "     " if line.startswith(" ") else ""
-    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+class UsageError(ConfigError):
+    """An argument is wrong. `program` is the command that received it, such as `uwsgi-headroom check`."""
+
+    def __init__(self, message: str, program: str) -> None:
+        super().__init__(message, [f"See `{program} --help`."])
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +46,9 @@ class Flag:
     documents and shell completion follow from this row."""
 
     form: str
-    """What to type: the names and the metavar of the value, `-h --help` or `--seconds SECONDS`. A positional argument
-    begins with its name in the code: `addresses ADDRESS`."""
+    """What to type: the names and the metavar of the value, `-s --seconds SECONDS`. A positional argument begins with
+    its name in the code: `addresses ADDRESS`. An option without a value is true; `--no-NAME` makes it false, which the
+    form says only where somebody needs that: `--[no-]waits`."""
     help: str
     parse: Callable[[str], Any] | None = None
     """Raises argparse.ArgumentTypeError."""
@@ -62,15 +58,22 @@ class Flag:
     is_checked: bool = True
     """Whether the parser refuses other values. Settings check their own: variables and keys have the same values."""
     is_repeatable: bool = False
-    is_optional: bool = False
-    """Whether the value may be left out: it is then `true`."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Other keywords of argparse's `add_argument`."""
+    aliases: tuple[str, ...] = ()
+    """Other names: earlier ones, or those of other programs. Only the parser knows them."""
+    group: str = ""
+    """The title of the options from this one on, in the help."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of an option, the short one first; none for a positional argument."""
-        return tuple(word for word in self.form.split() if word.startswith("-"))
+        return tuple(word.replace("[no-]", "") for word in self.form.split() if word.startswith("-"))
+
+    @property
+    def completed(self) -> tuple[str, ...]:
+        """The names that completion offers."""
+        return (*self.names, *(f"--no-{name[2:]}" for name in self.names if "[no-]" in self.form))
 
     @property
     def name(self) -> str:
@@ -87,56 +90,112 @@ class Flag:
     def takes_value(self) -> bool:
         return bool(self.metavar or self.values)
 
+    @property
+    def value(self) -> str:
+        """The value, as help shows it; empty for a switch."""
+        return self.metavar or "|".join(self.values)
+
+    @property
+    def summary(self) -> str:
+        """The begin of the help text."""
+        return re.split(r" \[|\. |[;:] | \((?:default|YAML)", self.help)[0]
+
     def describe(self) -> dict[str, Any]:
         """Return the keywords of argparse's `add_argument`."""
-        keywords: dict[str, Any] = {"help": self.help}
-        if self.names:
-            keywords["dest"] = self.name
+        keywords: dict[str, Any] = {"dest": self.name} if self.names else {}
         if not self.takes_value:
-            return {**keywords, "action": "store_true", **self.extra}
+            return {**keywords, "action": argparse.BooleanOptionalAction, "default": False, **self.extra}
         keywords |= {"metavar": self.metavar or None, "type": self.parse, "default": self.default}
         if self.is_checked and self.values:
             keywords["choices"] = self.values
-        if self.is_optional:
-            keywords |= {"nargs": "?", "const": "true"}
         if self.is_repeatable:
             keywords |= {"default": [], **({"action": "append"} if self.names else {"nargs": "*"})}
         return {**keywords, **self.extra}
 
 
-_HELP = Flag("-h --help", "show this help message and exit", extra={"action": "help"})
+class _Help(argparse.Action):
+    """Prints the usual options for `-h`, and all about all of them for `--help`."""
+
+    def __call__(self, parser: Any, _options: object, _values: object, option: str | None = None) -> None:
+        print_lines(parser.write_help(is_short=option == "-h"))
+        parser.exit()
+
+
+HELP = Flag("-h --help", "show the usual options (-h), or all of them (--help)", extra={"action": _Help, "nargs": 0})
 
 
 class Parser(argparse.ArgumentParser):
     """An argparse parser of flags that raises UsageError where argparse would print and exit, and that knows options by
     their whole names only: an abbreviation would become ambiguous with the next option of a similar name.
 
-    `summary` describes the command in one line.
+    `summary` describes the command in one line. A line of `epilog` that is indented is an entry of a list.
     """
 
-    def __init__(self, *, flags: Sequence[Flag] = (), summary: str = "", add_help: bool = True, **kwargs: Any) -> None:
-        super().__init__(**kwargs, add_help=False, allow_abbrev=False, formatter_class=_HelpFormatter)
-        self.summary = summary
-        self.flags = (_HELP, *flags) if add_help else flags
-        for flag in self.flags:
-            self.add_argument(*(flag.names or (flag.name,)), **flag.describe())
+    def __init__(self, *, flags: Sequence[Flag] = (), summary: str = "", epilog: str = "", **kwargs: Any) -> None:
+        super().__init__(**kwargs, epilog=epilog, add_help=False, allow_abbrev=False)
+        self.summary, self.flags = summary, flags
+        for flag in flags:
+            self.add_argument(*(*flag.names, *flag.aliases) or (flag.name,), **flag.describe())
+        switches = (action for action in self._actions if isinstance(action, argparse.BooleanOptionalAction))
+        self._switches = {name for each in switches for name in each.option_strings if name.startswith("--")}
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """Parse arguments to options. Raises UsageError with the usage of this command."""
-        options, unknown = self.parse_known_args(args, namespace)
+        """Parse arguments to options. Raises UsageError."""
+        options, unknown = self.parse_known_args(self._write_switches(args or ()), namespace)
         if unknown:
             self.error(self._describe_unknown(unknown))
         return options
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message, self.prog, self.format_usage())
+        raise UsageError(message.removeprefix("argument "), self.prog)
 
     @property
     def options(self) -> list[str]:
-        """Every known option, including short ones."""
-        return [name for flag in self.flags for name in flag.names]
+        """Every option, including short ones, without aliases."""
+        return [name for flag in self.flags for name in flag.completed]
+
+    def _write_switches(self, words: Sequence[str]) -> list[str]:
+        """The words with `--x` for `--x true` and `--x=true`, and with `--no-x` for `false`, as earlier versions wrote
+        these."""
+        written: list[str] = []
+        for word in words:
+            is_value = bool(written) and written[-1] in self._switches
+            name, equals, value = (written.pop(), "=", word) if is_value else word.partition("=")
+            if equals and name in self._switches and value.lower() in ("true", "false"):
+                written.append(name if value.lower() == "true" else f"--no-{name[2:]}")
+            else:
+                written += [name, value] if is_value else [word]
+        return written
+
+    def write_help(self, *, is_short: bool) -> list[str]:
+        """Write the help in lines. is_short: only the usual options, each in a line."""
+        width = max(40, min(shutil.get_terminal_size().columns, _WIDEST)) - 2
+        values = [f"[{flag.value}]..." if flag.is_repeatable else flag.value for flag in self.flags if not flag.names]
+        blocks = [wrap(" ".join((f"usage: {self.prog} [OPTION]...", *values)), width)]
+        blocks += [wrap(self.description or self.summary, width)] * (not is_short)
+        title, groups = "options", dict[str, list[str]]()
+        rare = RARE.split() if is_short and " " in self.prog else ()
+        for flag in self.flags:
+            title = flag.group or title
+            if not {*flag.names}.intersection(rare):
+                groups.setdefault(title, []).extend(self._explain(flag, width, is_short=is_short))
+        blocks += [[f"{title}:", *lines] for title, lines in groups.items()]
+        closing = self.epilog or ""
+        if rare:
+            closing += f"\n\n`{self.prog} --help` lists all options, and explains them."
+        for text in filter(None, closing.split("\n\n")):
+            entries = [(line, re.findall(r"^ *\S+  +|", line)[0]) for line in text.split("\n")]
+            blocks.append([each for line, begin in entries for each in wrap(line, width, rest=" " * len(begin))])
+        return join_blocks(blocks)
+
+    def _explain(self, flag: Flag, width: int, *, is_short: bool) -> list[str]:
+        names = ", ".join(word for word in flag.form.split() if word.startswith("-"))
+        form = " ".join(filter(None, (f"  {names}" if names else " ", flag.value)))
+        text = flag.summary if is_short else flag.help
+        begin = [form] * (len(form) > _COLUMN - 2)
+        return [*begin, *wrap(text, width, " " * _COLUMN if begin else f"{form:{_COLUMN}}", " " * _COLUMN)]
 
     def _describe_unknown(self, unknown: Sequence[str]) -> str:
         option = next((word for word in unknown if word.startswith("-")), "")
@@ -180,11 +239,6 @@ def parse_span(least: float, most: float) -> Callable[[str], float]:
         return seconds
 
     return expecting("a length of time, such as 90s, 10m, 1h or 7d", parse)
-
-
-def number_between(least: float, most: float) -> Callable[[str], float]:
-    """Make a parser of numbers between two bounds, which are included."""
-    return expecting(f"a number from {least:g} to {most:,.0f}", lambda text: parse_number(text, least, most))
 
 
 def whole_between(least: int, most: int) -> Callable[[str], int]:

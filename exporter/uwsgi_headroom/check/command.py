@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
 from os.path import isfile
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -48,7 +49,7 @@ from uwsgi_headroom.config.servers import (
     refuse_duplicates,
 )
 from uwsgi_headroom.config.settings import Settings, find_setting
-from uwsgi_headroom.discover import discover_servers
+from uwsgi_headroom.discover import discover_servers, find_everything
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Error, ServerDocument
@@ -57,7 +58,7 @@ from uwsgi_headroom.errors import ConfigError, ReadError
 from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.source import Address, Http, Unix
+from uwsgi_headroom.source import Address, Http, ProcessOfApp, SocketOfApp, Unix
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch import suspend
@@ -76,6 +77,9 @@ SAMPLES_PER_SECOND = 40.0
 long as it runs, but `check` ends soon. As there, receiving documents takes 1 % of the time: large ones are read less
 often."""
 
+LOOKS_PER_SECOND = 20.0
+"""The same of servers without stats: each sample looks at all threads."""
+
 _FACTS_SECONDS = 0.15
 """The least time between two readings of the kernel's facts: less than an exporter's shortest between two samples."""
 
@@ -83,6 +87,8 @@ _MOST_CPU = 0.1
 """The share of a CPU that sampling may take: `check` runs when something is wrong, often for want of CPU. A sample of
 8x8 with 16 requests in flight takes 3 ms (docs/evidence.md)."""
 
+_MOST_CPU_OF_ALL = 0.04
+"""The same where nobody named a server: of every server of this machine."""
 
 LATE_SECONDS, LATE = 5.0, 0.25
 """The last part of the time, of which the verdict is if requests became much slower then: so many seconds, or this part
@@ -230,12 +236,20 @@ def parse_targets(arguments: Sequence[str]) -> tuple[ServerConfig, ...]:
 _NO_SOCKET = "No socket matches it: is uWSGI running, with `stats` set to such a path?"
 
 
+Show = Callable[[Fleet, float], Coroutine[Any, Any, None]]
+"""Shows a fleet while it is watched for so many seconds, until it is cancelled."""
+
+
 async def judge_targets(
-    targets: Targets, request: Request, settings: Sequence[Setting] = (), stuck_seconds: float = STUCK_SECONDS
+    targets: Targets,
+    request: Request,
+    settings: Sequence[Setting] = (),
+    stuck_seconds: float = STUCK_SECONDS,
+    show: Show | None = None,
 ) -> list[ServerDocument]:
     """Judge all targets: returns a document with a verdict for each server, and predictions for these settings.
-    stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself. Raises
-    ConfigError if a log is no server's.
+    stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself; show: in
+    the place of a line with the seconds left. Raises ConfigError if a log is no server's.
 
     Ctrl-C ends watching; servers are then judged by the samples so far. Raises asyncio.CancelledError on Ctrl-C if all
     targets are exporters and have not answered.
@@ -245,10 +259,10 @@ async def judge_targets(
         windows=(length,),
         stuck_seconds=stuck_seconds,
         read_locks=request.read_locks,
-        read_pollfds=request.read_pollfds != "false",
+        read_pollfds=request.read_pollfds is not False,
     )
     wait_until_ready()
-    fleet = Fleet(targets.watched, own, most_cpu=_MOST_CPU)
+    fleet = Fleet(targets.watched, own, most_cpu=_MOST_CPU if request.addresses else _MOST_CPU_OF_ALL)
     fleet.refresh()
     watches = fleet.watches()
     share_samples(watches)
@@ -257,17 +271,21 @@ async def judge_targets(
         for watch in watches:
             watch.set_code(replace(CHECK, prefixes=request.code, kept_seconds=length))
     log_task = asyncio.create_task(fleet.read_logs(), name="read logs")
-    watching = [asyncio.create_task(_judge_and_predict(watch, fleet, length, settings)) for watch in watches]
+    progress = (lambda _left: None) if show else partial(_show_progress, len(watches))
+    watching = [asyncio.create_task(_judge_and_predict(watch, fleet, length, settings, progress)) for watch in watches]
     reading = [asyncio.create_task(read_page(page, request.seconds, settings)) for page in targets.exporters]
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _cancel, watching or reading)
     suspend.between_reads(fleet.pause, fleet.resume)
+    beside = [log_task, *([asyncio.create_task(show(fleet, length), name="show")] if show else [])]
     try:
         documents = list(await asyncio.gather(*watching))
         answers = await asyncio.gather(*reading)
     finally:
-        log_task.cancel()
-        if watches:
-            _show("")
+        for task in beside:
+            task.cancel()
+        await asyncio.wait(beside)
+        if watches and not show:
+            show_line("")
     several = len({page.base for page in targets.exporters}) + bool(watches) > 1
     for page, answer in zip(targets.exporters, answers, strict=True):
         at = f"@{page.base.netloc}" * several  # servers of several exporters may have the same name
@@ -286,7 +304,8 @@ def share_samples(watches: Sequence[Watch]) -> None:
     """Sample a single server as often as uWSGI's safety permits, and none of several less often than an exporter. The
     kernel is asked no more often than by an exporter: what else samples show does not need it."""
     for watch in watches:
-        watch.pace.set_rate(max(DEFAULT_SAMPLES_PER_SECOND, SAMPLES_PER_SECOND / len(watches)))
+        most = LOOKS_PER_SECOND if isinstance(watch.address, ProcessOfApp | SocketOfApp) else SAMPLES_PER_SECOND
+        watch.pace.set_rate(max(DEFAULT_SAMPLES_PER_SECOND, most / len(watches)))
         watch.reader.facts_every = _FACTS_SECONDS
 
 
@@ -296,14 +315,18 @@ def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
     for text in logs:
         is_named = "=" in text and not text.startswith(("/", "./", "../", JOURNAL))
         is_path = len(watches) == 1 and not is_named and ("/" in text or text.startswith(JOURNAL) or isfile(text))
-        ((name, path),) = find_setting("--log").parse([(f"{watches[0].name}={text}" if is_path else text, "--log")])
+        ((name, path),) = find_setting("--uwsgi-log").parse(
+            [(f"{watches[0].name}={text}" if is_path else text, "--uwsgi-log")]
+        )
         if name not in by_name:
-            raise ConfigError(f"--log: no server is named {name!r}; there are {', '.join(by_name) or 'none'}")
+            raise ConfigError(f"--uwsgi-log: no server is named {name!r}; there are {', '.join(by_name) or 'none'}")
         by_name[name].set_log(path)
 
 
-async def _judge_and_predict(watch: Watch, fleet: Fleet, seconds: float, settings: Sequence[Setting]) -> ServerDocument:
-    document = await judge(watch, fleet.clock, seconds, partial(_show_progress, len(fleet.watches())))
+async def _judge_and_predict(
+    watch: Watch, fleet: Fleet, seconds: float, settings: Sequence[Setting], progress: Callable[[float], None]
+) -> ServerDocument:
+    document = await judge(watch, fleet.clock, seconds, progress)
     if not settings:
         return document
     try:
@@ -326,28 +349,49 @@ def _finds_nothing(glob: ServerConfig) -> bool:
 
 def _show_progress(count: int, left: float) -> None:
     servers = fill("[count?  {count} servers]", {"count": count > 1 and count})
-    _show(f"watching{servers} for {left:.0f} s more (Ctrl-C: judge now) ")
+    show_line(f"watching{servers} for {left:.0f} s more (Ctrl-C: judge now) ")
 
 
-def _show(text: str) -> None:
+def show_line(text: str) -> None:
     """Show a text in the place of the last one, on standard error if that is a terminal."""
     if sys.stderr.isatty():
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
-def run(request: Request) -> int:
-    """Judge the servers of a request and return the exit status. Raises HeadroomError if there is nothing to judge,
-    and KeyboardInterrupt if interrupted before there is any result."""
+def run(
+    request: Request,
+    servers: Sequence[ServerConfig] = (),
+    write: Callable[[Sequence[ServerDocument]], Iterable[str]] | None = None,
+    show: Show | None = None,
+) -> int:
+    """Judge the servers of a request and return the exit status. servers: those to judge if the request names none;
+    by default, those of this machine that have stats; write: writes the text; show: as of `judge_targets`. Raises
+    HeadroomError if there is nothing to judge, and KeyboardInterrupt if interrupted before there is any result."""
     logs.configure("critical", "logfmt")  # verdicts report errors
     settings = _parse_settings(request)
     stuck_seconds = find_setting("--stuck").parse(request.stuck or f"{STUCK_SECONDS:g}s", "--stuck")
-    servers = parse_targets(request.addresses) if request.addresses else discover_servers()
+    servers = parse_targets(request.addresses) if request.addresses else servers or discover_servers()
     try:
-        judged, single = asyncio.run(_judge(servers, request, settings, stuck_seconds))
+        judged, single = asyncio.run(_judge(servers, request, settings, stuck_seconds, show))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
-    print_lines(_render(judged, request, single=single))
+    lines = write(judged) if write and request.format == "text" else _render(judged, request, single=single)
+    print_lines([*lines, *(_list_those_here() if _leads_nowhere(judged, request) else ())])
     return EXIT_STATUS[find_worst(server.status for server in judged)]
+
+
+def _leads_nowhere(judged: Sequence[ServerDocument], request: Request) -> bool:
+    """Whether a person named paths at which there is nothing."""
+    errors = [server.error for server in judged if server.address.startswith("unix:")]
+    missing = [error for error in errors if error and error.reason == "not_found"]
+    return request.format == "text" and bool(request.addresses) and len(missing) == len(judged)
+
+
+def _list_those_here() -> list[str]:
+    servers = find_everything().servers
+    if not servers:
+        return ["", "Nothing is there, and no uWSGI runs on this machine that you may look at."]
+    return ["", "Nothing is there. These servers are here:", *(f"  {each.name}  {each.address}" for each in servers)]
 
 
 def _parse_settings(request: Request) -> tuple[Setting, ...]:
@@ -361,7 +405,11 @@ def _parse_settings(request: Request) -> tuple[Setting, ...]:
 
 
 async def _judge(
-    servers: Sequence[ServerConfig], request: Request, settings: Sequence[Setting], stuck_seconds: float
+    servers: Sequence[ServerConfig],
+    request: Request,
+    settings: Sequence[Setting],
+    stuck_seconds: float,
+    show: Show | None = None,
 ) -> tuple[list[ServerDocument], bool]:
     """Return the documents, worst first, and whether the request names a single server. Raises ConfigError if a
     threshold cannot be judged, or if an option cannot be applied to these servers."""
@@ -372,7 +420,7 @@ async def _judge(
     loop = asyncio.get_running_loop()
     end = loop.time() + request.wait
     while True:
-        documents = await judge_targets(targets, request, settings, stuck_seconds)
+        documents = await judge_targets(targets, request, settings, stuck_seconds, show)
         judged = [apply_thresholds(document, request.thresholds) for document in documents]
         if not request.since_reload:
             break
@@ -392,9 +440,9 @@ def _refuse_what_does_not_apply(request: Request, targets: Targets) -> None:
         refuse_too_short(request.thresholds, SAMPLES_PER_SECOND)
     options = {
         "--stuck: an exporter judges by its": request.stuck,
-        "--log: an exporter reads the logs of its": request.logs,
+        "--uwsgi-log: an exporter reads the logs of its": request.logs,
         "--read-locks: an exporter reads by its": request.read_locks,
-        "--read-pollfds: an exporter reads by its": request.read_pollfds,
+        "--read-pollfds: an exporter reads by its": request.read_pollfds is not None,
         "--code: an exporter looks at code by its": request.code is not None,
     }
     given = next((option for option, value in options.items() if value), None)

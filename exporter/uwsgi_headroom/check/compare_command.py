@@ -35,27 +35,27 @@ _ANSWER_SECONDS = 30.0
 """A comparison of days reads thousands of records."""
 
 
-def run(request: argparse.Namespace) -> int:
-    """Print a comparison. request: the options of the command. Raises HeadroomError."""
-    page = _find_page(request)
-    around = request.around and parse_moment(request.around, time.time())
-    asked = {"before": request.before, "after": request.after, "around": around}
+def run(options: argparse.Namespace) -> int:
+    """Print a comparison. Raises HeadroomError."""
+    page = _find_page(options)
+    around = options.around and parse_moment(options.around, time.time())
+    asked = {"before": options.before, "after": options.after, "around": around}
     query = urlencode({name: f"{value!r}" for name, value in asked.items() if value is not None})
     path = f"{build.server_path(page.server or '')}/compare?{query}"
     try:
         found = asyncio.run(get_document(page.base, path, ComparisonDocument, _ANSWER_SECONDS))
     except ApiError as error:
         if error.reason == "http" and not error.is_access:
-            raise HeadroomError(asyncio.run(_explain(page, request)) or str(error)) from None
+            raise HeadroomError(asyncio.run(_explain(page, options)) or str(error)) from None
         raise
-    if request.json:
+    if options.json:
         print_lines(msgspec.json.format(msgspec.json.encode(found), indent=2).decode().splitlines())
     else:
         print_lines(_render(found))
     return 0
 
 
-async def _explain(page: ExporterPage, request: argparse.Namespace) -> str:
+async def _explain(page: ExporterPage, options: argparse.Namespace) -> str:
     """Why an exporter does not compare; empty if that is not known, as of another server."""
     with suppress(ApiError):
         names = await list_names(page.base)
@@ -63,7 +63,7 @@ async def _explain(page: ExporterPage, request: argparse.Namespace) -> str:
             watched = listed(names, _MOST_NAMES) if names else "none"
             return f"{page.base}: it has no server {page.server}; it watches {watched}"
         document = await get_document(page.base, build.server_path(page.server), ServerDocument)
-        if request.around is None and document.deploy is None:
+        if options.around is None and document.deploy is None:
             return (
                 f"{page.base}: it saw no reload of {page.server}: give the time that divides before from after, as in "
                 "`--around 14:02`"
@@ -71,15 +71,15 @@ async def _explain(page: ExporterPage, request: argparse.Namespace) -> str:
     return ""
 
 
-def _find_page(request: argparse.Namespace) -> ExporterPage:
-    is_url = "://" in request.server
-    text = request.server if is_url else request.exporter or f"http://{LISTEN_ADDRESS}"
+def _find_page(options: argparse.Namespace) -> ExporterPage:
+    is_url = "://" in options.server
+    text = options.server if is_url else options.exporter or f"http://{LISTEN_ADDRESS}"
     url = parse_address(text)
     if not isinstance(url, Http):
         raise ConfigError(f"compare: {text!r} is not the URL of an exporter")
-    page = parse_page(replace(url, access=load_optional(request.http_config_file)))
+    page = parse_page(replace(url, access=load_optional(options.http_config_file)))
     if not is_url:
-        return page._replace(server=request.server)
+        return page._replace(server=options.server)
     if page.server is None:
         raise ConfigError("compare: give the name of a server, or the URL of its page: .../servers/NAME")
     return page

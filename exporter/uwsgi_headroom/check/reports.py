@@ -11,7 +11,7 @@ import json
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -54,9 +54,10 @@ _MOST_BLOCK, _LEAST_BLOCK = 6, 2
 """Lines of a problem: at most, and if there are many problems."""
 
 
-def render_lines(server: ServerDocument, *, everything: bool = False) -> Iterator[str]:
+def render_lines(server: ServerDocument, *, everything: bool = False, names_all: bool = True) -> Iterator[str]:
     """Write the report. Its first lines are enough to act: what is wrong and since when, what to do, what users wait,
-    and where the time goes; then each problem follows. everything: with all figures, workers and notes."""
+    and where the time goes; then each problem follows. everything: with all figures, workers and notes;
+    names_all: name the option `--all`, which prints these."""
     lines = list_lines(server)
     head = [*_wrap(_identify(server), indent=("", "  ")), *_wrap(_verdict(server, lines))]
     for line in lines:
@@ -66,7 +67,7 @@ def render_lines(server: ServerDocument, *, everything: bool = False) -> Iterato
     if server.state == "up" and everything:
         yield from _everything(server)
     elif server.state == "up":
-        yield from _first_screen(server, FIRST_SCREEN - len(head))
+        yield from _first_screen(server, FIRST_SCREEN - len(head), _count_left_out(server) if names_all else ())
     if server.code:
         yield from ("", *_code(server.code))
     if server.what_if:
@@ -110,12 +111,11 @@ def _everything(server: ServerDocument) -> Iterator[str]:
         yield from ("", *write_finding(place, finding, server))
 
 
-def _first_screen(server: ServerDocument, room: int) -> Iterator[str]:
-    """Write each problem in as many lines as there are, at most, on the rest of the first screen."""
+def _first_screen(server: ServerDocument, room: int, left: Sequence[str]) -> Iterator[str]:
+    """Write each problem in as many lines as there are, at most, on the rest of the first screen. left: the end."""
     problems = list_problems(server)
     shown = problems[:_MOST_PROBLEMS]
     after = [f"... and {len(problems) - len(shown)} more"] * (len(problems) > len(shown))
-    left = _count_left_out(server)
     blocks = [_block(finding, server, is_first=place == 0) for place, finding in enumerate(shown)]
     sizes = [min(len(block), _MOST_BLOCK) for block in blocks]
     while sum(sizes) + len(sizes) + len(after) + len(left) > room and max(sizes, default=0) > _LEAST_BLOCK:
@@ -305,9 +305,9 @@ def render_list(judged: Sequence[ServerDocument], *, everything: bool = False) -
     for sentence in full.values():
         yield from _wrap(sentence, indent=("", "  "))
     yield ""
-    width = min(_LONGEST_NAME, max(len(escape_text(server.name)) for server in judged))
+    width = fit_names(judged)
     for server in judged:
-        yield from _line(server, width)
+        yield from write_line(server, width)
         if server.status != "ok" and not (lacks_host_only(server) and _host_of(server) in full):
             yield from cut_lines(_wrap(find_first_act(server), indent=(f"{'':8}  DO  ", "")), 1)
     for server in judged:  # of one that is not up, the line above is complete
@@ -331,7 +331,13 @@ def _host_of(server: ServerDocument) -> str | None:
     return host
 
 
-def _line(server: ServerDocument, width: int) -> Iterator[str]:
+def fit_names(servers: Iterable[ServerDocument]) -> int:
+    """The columns that their names take in a list."""
+    return min(_LONGEST_NAME, max(len(escape_text(server.name)) for server in servers))
+
+
+def write_line(server: ServerDocument, width: int) -> Iterator[str]:
+    """Write a server's entry in a list whose names take so many columns."""
     status, name = server.status.upper(), escape_text(server.name)
     if len(name) > width:
         yield f"{status:8}  {name}"

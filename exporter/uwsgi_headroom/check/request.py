@@ -101,7 +101,7 @@ class Request:
     http_config: str | None = None
     stuck: str | None = None
     read_locks: bool = False
-    read_pollfds: Literal["true", "false"] | None = None
+    read_pollfds: bool | None = None
     logs: tuple[str, ...] = ()
     code: tuple[str, ...] | None = None
     since_reload: bool = False

@@ -26,8 +26,9 @@ from uwsgi_headroom.config.servers import (
 from uwsgi_headroom.config.settings import FLAGS, PREFIX, Config, SettingRow, assign, find_setting
 from uwsgi_headroom.config.slo import refuse_too_short
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.source import ProcessOfApp
 
-_KNOWN = frozenset(setting.variable for setting in FLAGS)
+_KNOWN = frozenset(name for setting in FLAGS for name in setting.variables)
 
 _SERVICE = re.compile(r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 """The suffixes that Kubernetes and Docker links append to the name of a service."""
@@ -44,6 +45,11 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
     config = _read_file(flags, environment)
     added = [parse_server_argument(*text) for text in _given(find_setting("--stats"), flags, environment)]
     servers = refuse_duplicates([*config.servers, *added])
+    for server in servers:
+        if isinstance(server.address, ProcessOfApp):
+            raise ConfigError(
+                f"{server.where}: {server.address} ends with its process: write app:/path or app:ADDRESS:PORT"
+            )
     refuse_impossible_expectations(servers)
     values: dict[str, Any] = {"servers": servers}
     for setting in FLAGS:
@@ -64,7 +70,7 @@ def _refuse_logs_of_nobody(config: Config) -> None:
     names = [server.name for server in config.servers]
     for name, _ in config.settings.logs if names and all(names) else ():
         if name not in names:
-            raise ConfigError(f"--log: no server is named {name!r}; there are {', '.join(names)}")
+            raise ConfigError(f"--uwsgi-log: no server is named {name!r}; there are {', '.join(names)}")
 
 
 def resolve_history(flags: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> str:
@@ -96,9 +102,11 @@ def _refuse_misspelt(environment: Mapping[str, str]) -> None:
 
 def _given(setting: SettingRow, flags: argparse.Namespace, environment: Mapping[str, str]) -> Texts:
     """Return the texts that set a setting, each with its origin; none if neither the flag nor the variable is given."""
-    given: list[str] | str | None = getattr(flags, setting.name)
-    if given:
-        return [(text, setting.flag) for text in ([given] if isinstance(given, str) else given)]
-    value = environment.get(setting.variable, "")
+    given: list[str] | str | bool | None = getattr(flags, setting.name)
+    if given not in (None, "", []):
+        texts = given if isinstance(given, list) else [str(given).lower() if setting.is_switch else str(given)]
+        return [(text, setting.flag) for text in texts]
+    variable = next((name for name in setting.variables if environment.get(name)), setting.variable)
+    value = environment.get(variable, "")
     texts = value.split() if setting.is_repeatable else [value] if value else []
-    return [(text, setting.variable) for text in texts]
+    return [(text, variable) for text in texts]

@@ -20,13 +20,13 @@ from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.config.parsers import NAMED
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import AddressError, ConfigError
-from uwsgi_headroom.source import Address, File, Http, Tcp, Unix, parse_address
+from uwsgi_headroom.source import Address, File, Http, ProcessOfApp, SocketOfApp, Tcp, Unix, parse_address
 from uwsgi_headroom.terminal_text import escape_text
 
 _GLOB = re.compile(r"[*?[]")
 _WILDCARD = re.compile(r"\[[^\]]*\]|[*?]")
 
-_APPLICATION = re.compile(r"/run/uwsgi/app/([^/]+)/stats")
+_APPLICATION = re.compile(r"/run/uwsgi/app/([^/]+)/(?:stats|socket)")
 """Where Debian's uWSGI keeps the sockets of an application, and where `discover` proposes a stats socket."""
 
 
@@ -120,6 +120,10 @@ def default_name(address: Address) -> str:
             return printable_name(file_name.rpartition(".")[0] or file_name)
         case Tcp(host, port) | Http(host, port):
             return f"{host}:{port}"
+        case ProcessOfApp():
+            return str(address)
+        case SocketOfApp(place):
+            return default_name(place)
 
 
 def address_name(address: Address) -> str:
@@ -349,8 +353,10 @@ def _parts(address: Address) -> tuple[str, str, int]:
             return "tcp", host, port
         case Http(host, port, _, tls):
             return "https" if tls else "http", host, port
-        case _:
-            return "unix", address.path, 0
+        case ProcessOfApp() | SocketOfApp():
+            return "kernel", str(address), 0
+        case Unix(path) | File(path):
+            return "unix", path, 0
 
 
 def _expression(place: str, separator: str) -> re.Pattern[str]:

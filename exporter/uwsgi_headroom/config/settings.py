@@ -114,7 +114,11 @@ class SettingRow:
     values: tuple[str, ...] = ()
     """All that it may be, for shell completion."""
     is_switch: bool = False
-    """The flag alone means true."""
+    """The flag alone means true; with `no-`, it means false."""
+    aliases: tuple[str, ...] = ()
+    """Other names of the flag, and so of the variable."""
+    group: str = ""
+    """The title of the flags from this one on, in the help."""
     is_path: bool = False
     """A relative one is relative to the configuration file that names it, else to the working directory."""
     is_repeatable: bool = False
@@ -123,17 +127,22 @@ class SettingRow:
 
     @property
     def flag(self) -> str:
-        return self.form.partition(" ")[0]
+        return self.form.split(" ")[-2 if " " in self.form else 0].replace("[no-]", "")
 
     @property
     def name(self) -> str:
         """The name among the parsed flags: `web_listen_address` for `--web.listen-address`."""
-        return self.flag.lstrip("-").replace(".", "_").replace("-", "_")
+        return _name(self.flag)
 
     @property
     def variable(self) -> str:
         """The environment variable that stands in for the flag."""
-        return PREFIX + self.name.upper()
+        return self.variables[0]
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The same, and those of its aliases."""
+        return tuple(PREFIX + _name(flag).upper() for flag in (self.flag, *self.aliases))
 
     def read(self, texts: parsers.Texts) -> Any:
         """The value of its texts: of all, or of the only one. Raises ConfigError."""
@@ -151,17 +160,21 @@ class SettingRow:
         return f"{self.own_help} [{self.variable}{how}]"
 
 
-def _switch(field: str, flag: str, key: str, text: str) -> SettingRow:
+def _name(flag: str) -> str:
+    return flag.lstrip("-").replace(".", "_").replace("-", "_")
+
+
+def _switch(field: str, flag: str, key: str, text: str, group: str = "") -> SettingRow:
     """The row of a setting that is true or false."""
     return SettingRow(
         field=field,
         parse=parsers.parse_boolean,
-        form=f"{flag} true|false",
+        form=f"--[no-]{flag[2:]}",
         help=text,
         default=f"`{attrgetter(field)(Config())}`".lower(),
         key=key,
-        values=("true", "false"),
         is_switch=True,
+        group=group,
     )
 
 
@@ -173,8 +186,9 @@ SETTINGS: tuple[SettingRow, ...] = (
         "this machine",
         default="what is found on this machine",
         is_repeatable=True,
+        group="servers",
     ),
-    SettingRow(form="--config FILE", help="a configuration file (YAML)"),
+    SettingRow(form="-c --config FILE", help="a configuration file (YAML)", aliases=("--config.file",)),
     SettingRow(
         field="listen",
         parse=parsers.parse_listen_addresses,
@@ -183,6 +197,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         default=f"`{defaults.LISTEN_ADDRESS}`",
         key="web.listen_address",
         is_repeatable=True,
+        group="web",
     ),
     SettingRow(
         field="allowed_hosts",
@@ -213,6 +228,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         ),
         default=f"`{defaults.DEFAULT_SAMPLES_PER_SECOND:g}`",
         key="sampling.samples_per_second",
+        group="figures",
     ),
     SettingRow(
         field="settings.windows",
@@ -227,7 +243,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="settings.slo",
         parse=parse_slo,
         form="--slo THRESHOLD:OBJECTIVE",
-        help="the service level objective of every server that has no objective of its own; 1s:99%% means that 99 of "
+        help="the service level objective of every server that has no objective of its own; 1s:99% means that 99 of "
         "100 requests finish within a second",
         default="none",
     ),
@@ -239,21 +255,23 @@ SETTINGS: tuple[SettingRow, ...] = (
         "applies to every server for which the configuration sets no `stuck`",
         default=f"`{defaults.STUCK_SECONDS:g}s`",
     ),
-    SettingRow(
-        field="settings.logs",
-        parse=parsers.parse_logs,
-        form="--log NAME=PATH",
-        help="read the uWSGI log of the server NAME, from a regular file or from journal:UNIT; count the messages that "
-        "the exporter knows, and report problems that only the log shows; repeatable (default: no log is read)",
-        default="no [log](log.md) is read",
-        is_repeatable=True,
-    ),
     _switch(
         "settings.cpu_residency",
         "--cpu-residency",
         "sampling.cpu_residency",
         "also export the CPU time of each worker on each CPU, which adds a time series for each worker and CPU "
         "(default {default})",
+    ),
+    SettingRow(
+        field="settings.logs",
+        parse=parsers.parse_logs,
+        form="--uwsgi-log NAME=PATH",
+        help="read the uWSGI log of the server NAME, from a regular file or from journal:UNIT; count the messages that "
+        "the exporter knows, and report problems that only the log shows; repeatable (default: no log is read)",
+        default="no [log](log.md) is read",
+        is_repeatable=True,
+        aliases=("--log",),
+        group="what to read",
     ),
     _switch(
         "settings.waits",
@@ -293,6 +311,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         "routes.enabled",
         "show which routes (methods and paths of requests) keep the threads busy (default {default}). Paths may "
         "contain personal data, so the exporter shows them only if it listens on loopback alone, or requires a login",
+        group="routes",
     ),
     SettingRow(
         field="settings.route_templates",
@@ -316,6 +335,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         "about once a second, read from the workers' memory which Python function and line each busy thread runs "
         "(default {default}). The exporter reads the names of functions and files, and line numbers, but no values of "
         "variables. The exporter shows these names and lines only if it listens on loopback alone, or requires a login",
+        group="code",
     ),
     SettingRow(
         field="settings.code_prefixes",
@@ -342,6 +362,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         default="none: the last hour, in memory",
         key="history.file",
         is_path=True,
+        group="history and the exporter's own log",
     ),
     SettingRow(
         field="history_max_size",
@@ -356,7 +377,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="log_level",
         parse=parsers.one_of(defaults.LOG_LEVELS),
         form="--log.level LEVEL",
-        help=f"log this level and above: {', '.join(defaults.LOG_LEVELS)} (default {{default}})",
+        help=f"the least level in the exporter's own log: {', '.join(defaults.LOG_LEVELS)} (default {{default}})",
         default="`info`",
         key="log.level",
         values=defaults.LOG_LEVELS,
@@ -365,7 +386,7 @@ SETTINGS: tuple[SettingRow, ...] = (
         field="log_format",
         parse=parsers.one_of(defaults.LOG_FORMATS),
         form="--log.format FORMAT",
-        help=f"the format of the log: {' or '.join(defaults.LOG_FORMATS)} (default {{default}})",
+        help=f"the format of the exporter's own log: {' or '.join(defaults.LOG_FORMATS)} (default {{default}})",
         default="`logfmt`",
         key="log.format",
         values=defaults.LOG_FORMATS,

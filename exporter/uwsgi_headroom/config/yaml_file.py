@@ -275,7 +275,7 @@ class _File(YamlNodes):
         if "expect" in keys:
             values.update(self._expect(server, keys["expect"]))
         if "log" in keys and server.address is None:
-            self._fail(keys["log"], "a pattern has many logs: give each server its own with --log NAME=PATH")
+            self._fail(keys["log"], "a pattern has many logs: give each server its own with --uwsgi-log NAME=PATH")
         if "slo" in keys:
             values["slo"] = self._slo(keys["slo"])
         return replace(server, **values)

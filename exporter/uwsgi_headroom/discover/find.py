@@ -67,7 +67,7 @@ _NO_MASTER = (
     "it runs without a master, or has no workers, and only a master has stats: set `master = true`, restart it when "
     "that suits you, and run `discover` again"
 )
-_NOT_ALLOWED = (
+NOT_ALLOWED = (
     "this user may not inspect its sockets: run `sudo $(command -v uwsgi-headroom) discover`, or run it as uWSGI's "
     "user, or give --stats"
 )
@@ -123,12 +123,13 @@ def sees_all_processes() -> bool:
     return True
 
 
-async def find_masters() -> list[FoundMaster]:
+async def find_masters(read_seconds: float = _ALL_SECONDS) -> list[FoundMaster]:
     """Find every uWSGI master in this PID namespace, and read each stats server once, in some 7 s at most, beside the
-    start of the reader process."""
+    start of the reader process. read_seconds: for the stats of all; some are not read then if one does not answer."""
     aside.ask(_load, seconds=EACH_SECONDS)
     begin = time.monotonic()
-    masters, end = _list_masters(begin), begin + _ALL_SECONDS
+    masters = _list_masters(begin)
+    end = min(begin + _ALL_SECONDS, time.monotonic() + read_seconds)
     turns = asyncio.Semaphore(_READ_AT_ONCE)
     own = [[entry for entry in masters if entry.pid == pid] for pid in dict.fromkeys(entry.pid for entry in masters)]
     read = await asyncio.gather(*(_read_in_turn(entries, turns, end) for entries in own))
@@ -154,9 +155,6 @@ def ask_in_time(end: float, question: Callable[..., T], *args: Any) -> T:
 def _list_masters(begin: float) -> list[FoundMaster]:
     looked_at: list[tuple[FoundMaster, frozenset[int]]] = []
     for master, parent in _list_uwsgis():
-        if master.role == "process":
-            looked_at.append((master, frozenset()))
-            continue
         try:
             looked_at.append(ask_in_time(begin + _FACTS_SECONDS, _look_at, master, parent))
         except (FileNotFoundError, ProcessLookupError):
@@ -238,7 +236,7 @@ def _look_at(master: FoundMaster, parent: int | None) -> tuple[FoundMaster, froz
     try:
         return master, epoll_sockets(Path(f"/proc/{pid}"))
     except PermissionError:
-        return replace(master, trouble=_NOT_ALLOWED), frozenset()
+        return replace(master, trouble=master.trouble or NOT_ALLOWED), frozenset()
 
 
 def _read_words(pid: int) -> bytes:
@@ -287,7 +285,7 @@ def _judge_address(master: FoundMaster, address: str, is_here: bool | None) -> F
     if address.startswith(_UNIX):
         path = os.path.join(master.directory, address.removeprefix(_UNIX))
         if not os.path.isabs(path):
-            return replace(master, trouble=_NOT_ALLOWED)
+            return replace(master, trouble=NOT_ALLOWED)
         address, leads_here = f"{_UNIX}{path}", _leads_to_the_same_file(master.pid, path)
     if leads_here is False or (leads_here is None and not is_here):
         return replace(master, trouble=_NOT_HERE)

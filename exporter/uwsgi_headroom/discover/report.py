@@ -3,6 +3,7 @@ one command that watches all readable ones."""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import re
@@ -186,21 +187,21 @@ def _command(masters: Mapping[str, FoundMaster]) -> list[str]:
     for name, master in masters.items():
         with contextlib.suppress(Exception):  # the log is for another day
             if path := ask_in_time(end, _find_log, master.pid):
-                words.append(f"--log {shlex.quote(f'{name}={path}')}")
+                words.append(f"--uwsgi-log {shlex.quote(f'{name}={path}')}")
     headings = {1: "To watch it:", 2: "To watch it, and to read its log:"}
     heading = headings.get(len(words) * (len(masters) == 1), "To watch them all:")
     lines = [f"  uwsgi-headroom {words[0]}", *(f"{_INDENT}{word}" for word in words[1:])]
     return [heading, *(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
-def run(user: str | None = None) -> int:
-    """Print the uWSGI masters on this machine, with steps for those without a stats server. user: that runs the
-    exporter. Returns the exit status: 1 if no master has a stats server. Raises HeadroomError for an unknown user."""
+def run(options: argparse.Namespace) -> int:
+    """Print the uWSGI masters on this machine, with steps for those without a stats server. Returns the exit
+    status: 1 if no master has a stats server. Raises HeadroomError for an unknown user."""
     end = time.monotonic() + _SECONDS
     try:
-        reader = find_reader(user)
+        reader = find_reader(options.user)
     except KeyError:
-        raise HeadroomError(f"this machine has no user {user!r}") from None
+        raise HeadroomError(f"this machine has no user {options.user!r}") from None
     masters = asyncio.run(find_masters())
     of_interest = {master.pid: master for master in masters if master.address or not master.trouble}
     launches = {pid: _read_launch(master, end) for pid, master in of_interest.items()}

@@ -4,6 +4,7 @@ prevents it. `analysis.settings` judges.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -180,11 +181,11 @@ _PARTLY = (
 )
 
 
-def run(words: Sequence[str], *, as_json: bool = False) -> int:
+def run(options: argparse.Namespace) -> int:
     """Review each subject and return the exit status: 0 if nothing will cause trouble, else 1. Raises HeadroomError."""
-    subjects = read_subjects(list(words))
+    subjects = read_subjects(list(options.subjects))
     reviews = [(subject, [] if subject.problem else review(subject.options, subject.seen)) for subject in subjects]
-    print_lines(_render_json(reviews) if as_json else join_blocks(starmap(_render_one, reviews)))
+    print_lines(_render_json(reviews) if options.json else join_blocks(starmap(_render_one, reviews)))
     return int(any(advice.severity == "warning" for _, found in reviews for advice in found))
 
 

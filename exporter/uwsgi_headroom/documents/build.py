@@ -27,6 +27,7 @@ from uwsgi_headroom.documents.sentences import describe_full_host, find_first_ac
 from uwsgi_headroom.documents.waits import build_code, build_routes, build_waits
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.errors import DamagedError, NoSocketError, ReadError, StillRunsError
+from uwsgi_headroom.history.window import SERVER, Window
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
 from uwsgi_headroom.record import ServerRecord
@@ -138,6 +139,7 @@ def _add_reading(
     totals = watch.integrals.totals
     return replace(
         document,
+        source=snapshot.source,
         threads=sections.build_threads(reading, record, watch.stuck_seconds, figures),
         workers=tuple(build_workers(reading, record, figures, totals)),
         sockets=tuple(sections.build_sockets(record, figures, totals)),
@@ -151,7 +153,7 @@ def _add_figures(document: schema.ServerDocument, watch: Watch, figures: Figures
     flow = figures.flow
     return replace(
         document,
-        window=copy_fields(schema.WindowSection, figures.window),
+        window=copy_fields(schema.WindowSection, figures.window, **_hide_uncounted(figures.window)),
         headroom=sections.build_headroom(figures.headroom, figures.usable),
         flow=figures.flow,
         occupancy=sections.build_occupancy(figures.window),
@@ -164,6 +166,11 @@ def _add_figures(document: schema.ServerDocument, watch: Watch, figures: Figures
         objective=figures.objective,
         code=given(figures.code, lambda code: build_code(code, flow.response_time)),
     )
+
+
+def _hide_uncounted(window: Window) -> dict[str, None]:
+    """uWSGI's own counters in a window, where they are not known."""
+    return {} if window.is_counted else {row.name: None for row in SERVER if row.counter}
 
 
 def explain_failure(error: ReadError) -> tuple[str, str]:
@@ -363,7 +370,7 @@ def _list_unknowns(
         *(("waits", not host.off, why) for why in list_gaps(record)),
         ("texts", cut, f"{counted(int(cut), 'text')} in the stats document: too long, so cut or left out"),
         ("log", trouble, f"uWSGI's log is not read: {trouble} ({printable_name(path)})"),
-        ("threads", any(worker.threads is None for worker in record.workers), _NO_CORES),
+        ("threads", any(worker.threads is None for worker in record.workers), _NO_CORES[_find_source(reading)]),
     ]
     for what, holds, why in rows:
         if holds:
@@ -374,10 +381,15 @@ def _list_unknowns(
             yield schema.Unknown(what="queue", why=why, socket=name)
 
 
-_NO_CORES = (
-    "uWSGI runs with stats-no-cores, so busy threads, capacity, ages of requests and percentiles of response times are "
-    "unknown"
-)
+_NO_CORES = {
+    "stats": "uWSGI runs with stats-no-cores, so busy threads, capacity, ages of requests and percentiles of response "
+    "times are unknown",
+    "kernel": "a worker serves its requests on one thread, and how many at once is an option that is not known here",
+}
+
+
+def _find_source(reading: Reading) -> str:
+    return reading.snapshot.source if isinstance(reading.snapshot, Snapshot) else "stats"
 
 
 def _build_host(reading: Reading, record: ServerRecord) -> schema.HostSection:

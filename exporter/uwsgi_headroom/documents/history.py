@@ -355,9 +355,8 @@ def _append(to: HistoryDocument, record: Record) -> None:
     for name, column in zip(to.waits.backend_names, to.waits.backends, strict=True):
         put(column, waits.backends.get(name) if waits else None)
     to.events.reloads.append(window.reloads)
-    to.events.respawns.append(window.respawns)
-    to.events.exceptions.append(window.exceptions)
-    to.events.harakiris.append(window.harakiris)
+    for name in ("respawns", "exceptions", "harakiris"):
+        getattr(to.events, name).append(getattr(window, name) if window.is_counted else None)
     for socket in to.sockets:
         area = window.queue_seconds.get(socket.name)
         put(socket.mean_queue, None if area is None else ratio(area, window.observed_seconds))

@@ -73,10 +73,18 @@ def _list_lines(server: ServerDocument) -> Iterator[TextLine | None]:
     if server.state != "down" and server.kind == "server" and server.flow:
         yield from _list_figures(server)
     yield from _throttled(server)
+    yield _line("source", "source", 4, _NO_STATS) if server.source == "kernel" else None
     yield _identity(server)
     for unknown in server.unknown:
         text = fill("{what}[socket?  of {socket}]", {"what": unknown.what, "socket": unknown.socket})
         yield _line("unknown", "not known", 30, [text, f": {unknown.why}"])
+
+
+_NO_STATS = (
+    "the kernel alone",
+    "; only uWSGI's stats count requests, their time, errors and lost workers",
+    ": `uwsgi-headroom discover` prints how to turn them on",
+)
 
 
 def _list_figures(server: ServerDocument) -> Iterator[TextLine | None]:
@@ -110,7 +118,13 @@ def _users_wait(server: ServerDocument) -> TextLine | None:
     flow = server.flow
     assert flow
     if flow.response_time is None:
-        return _line("users_wait", "users wait", 0, _list_untimed(server), _tone_of_standing(server))
+        return _line(
+            "users_wait",
+            "users wait",
+            0,
+            _list_untimed(server),
+            _WAITING.get(flow.waiting) or _tone_of_standing(server),
+        )
     served, queued = flow.response_time, flow.queue_wait
     if queued is None or queued < EMPTY:
         facts: Facts = {"served": served, "unknown": queued is None, "queued": queued is not None}
@@ -128,13 +142,19 @@ def _list_untimed(server: ServerDocument) -> list[str]:
     """What is known of how long users wait, if no request has a time in service."""
     flow = server.flow
     assert flow
+    if flow.requests is None and flow.queue_wait is not None:
+        facts: Facts = {"floor": flow.wait_is_floor, "wait": flow.queue_wait}
+        return [
+            fill("[floor? at least ]{wait:duration} in the listen queue", facts),
+            "; their time in service is unknown",
+        ]
     if flow.requests and flow.littles_law is not None:
         is_empty = flow.queue_wait is not None and flow.queue_wait < EMPTY
         queued = ["the listen queue is empty"] if is_empty else ["".join(_list_queue_wait(server))]
         return ["not known: uWSGI does not time static files", *(f"; {each}" for each in queued if each)]
     ages = [worker.oldest_request_age or 0.0 for worker in server.workers]
     oldest = max([*ages, *[socket.oldest_wait or 0.0 for socket in server.sockets]], default=0.0)
-    if oldest and not flow.requests:
+    if oldest and flow.requests == 0:
         return [f"over {duration(oldest)}", " up to now; no request was completed"]
     return ["not known"]
 
@@ -150,7 +170,7 @@ def _served(server: ServerDocument) -> TextLine | None:
     """What is served and what is not. Short requests are hardly ever seen, and long ones end in bunches."""
     flow, threads, window = server.flow, server.threads, server.window
     assert flow
-    if flow.throughput is None:
+    if flow.throughput is None and flow.requests is not None:
         return _line("served", "served", 1, ["not known"])
     available = _available(threads)
     full = max([socket.full or 0.0 for socket in server.sockets], default=0.0)
@@ -169,7 +189,7 @@ def _served(server: ServerDocument) -> TextLine | None:
         "reloads": (window and window.reloads) or None,
     }
     parts = (
-        "{rate:rate}",
+        "[rate? {rate:rate}][not rate? requests are not counted]",
         "[at_once? ; {at_once} at once for {threads:threads} {slots}]",
         "[refused? ; {refused:rate} turned away with retries]",
         "[full, not refused? ; queue full {full:percent} of the time]",

@@ -53,7 +53,7 @@ class RequestTime(Struct, frozen=True):
 def split_request_time(waits: WaitSection, flow: Flow | None = None) -> RequestTime | None:
     """Split the time of requests into named parts; None if no request was in service, or hardly any, for static files,
     which uWSGI does not time: nothing is left to say then."""
-    of_files = flow is not None and flow.requests > 0 and flow.littles_law is not None
+    of_files = flow is not None and flow.completed > 0 and flow.littles_law is not None
     if waits.total <= 0 or (of_files and waits.total < _LEAST_OF_FILES and waits.states[0].per_request is None):
         return None
     every = list(_list_parts(waits))
@@ -63,6 +63,8 @@ def split_request_time(waits: WaitSection, flow: Flow | None = None) -> RequestT
     rest = [part for part in parts if part not in large]
     named = sorted(large, key=lambda part: -_weight(part))
     time = RequestTime(_add(every), (*named, _add(rest)) if rest else tuple(named))
+    if flow is not None and flow.requests is None:
+        return replace(time, why="as requests are not counted")
     if not of_files:
         return time
     lasts = waits.lasting >= MOSTLY * waits.total

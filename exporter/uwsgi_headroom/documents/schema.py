@@ -56,16 +56,16 @@ class Unknown(Struct, frozen=True, kw_only=True):
 class WindowSection(Struct, frozen=True, kw_only=True):
     """The window of the figures. asked: its requested length; seconds: the length of its history, less while the
     history is young. Samples cover observed_seconds of it and miss gap_seconds. reloads, respawns, exceptions,
-    harakiris: their number in the window."""
+    harakiris: their number in the window; the last three are null without uWSGI's stats."""
 
     asked: float
     seconds: float
     observed_seconds: float
     gap_seconds: float
     reloads: int
-    respawns: int
-    exceptions: int
-    harakiris: int
+    respawns: int | None
+    exceptions: int | None
+    harakiris: int | None
 
 
 class Covered(Struct, frozen=True, kw_only=True):
@@ -347,6 +347,7 @@ class ServerDocument(Struct, frozen=True, kw_only=True):
     version: str | None = None
     status: Status
     verdict: str
+    source: Literal["stats", "kernel"] = "stats"
     window: WindowSection | None = None
     windows: tuple[Covered, ...]
     headroom: HeadroomSection | None = None

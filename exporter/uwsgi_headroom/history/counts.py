@@ -2,7 +2,7 @@
 
 `totals` has these fields as totals that never decrease, which `integrals` updates, and `window` as their growth between
 two instants. From the rows follow those of a history (`rows`), windows, and how windows are merged and written to a
-file (`store`). By this table a row takes 84 bytes a worker and 328 for the server, without sockets and backends.
+file (`store`). By this table a row takes 84 bytes a worker and 332 for the server, without sockets and backends.
 """
 
 from collections.abc import Sequence
@@ -290,6 +290,8 @@ class ServerCounts(Struct):
     handler_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
     """Summed over the workers, the time in which one of their threads ran a handler of a uWSGI signal, such as a timer
     or a cron job: it serves no request meanwhile."""
+    queue_left: Annotated[int | None, _REPORTED] = None
+    """Without uWSGI's stats: the requests that were seen in a listen queue, and left it."""
 
 
 def rows_of(counts: type[Struct], of: Of) -> tuple[Quantity, ...]:

@@ -81,9 +81,10 @@ class Integrals:
         if not isinstance(snapshot, Snapshot) or (self._until is not None and reading.at <= self._until):
             return
         totals, workers = self.totals, snapshot.workers
+        totals.is_counted = snapshot.source == "stats"
         before, earlier = self._before or (replace(reading, host=HostFacts()), snapshot)  # the first grows by nothing
         at_rest = reading.has_same_workers(before)
-        reloaded = not at_rest and is_reload(earlier.workers, workers)
+        reloaded = not at_rest and is_reloaded(earlier, snapshot)
         totals.reloads += reloaded
         # A document without workers (uWSGI has not created them yet) has no levels from which a step could begin.
         joined = len(earlier.workers) == len(workers) and not self._broken and not reloaded
@@ -123,14 +124,15 @@ class Integrals:
             totals.occupancy[bisect_left(OCCUPANCY_BOUNDS, ratio)] += 1
             totals.occupancy_sum += ratio
         left, accepted = self._follow_queues(reading, levels, step, reloaded=reloaded)
-        self.response_times.add(
-            reading,
-            workers,
-            Completed(*self._completed[:4], self._queued, totals.refused, totals.reloads),
-            joined=bridged,
-            left=left,
-            accepted=accepted,
-        )
+        if totals.is_counted:
+            self.response_times.add(
+                reading,
+                workers,
+                Completed(*self._completed[:4], self._queued, totals.refused, totals.reloads),
+                joined=bridged,
+                left=left,
+                accepted=accepted,
+            )
         totals.response_times = self.response_times.totals
         self._add_misses()
         totals.samples += 1
@@ -219,12 +221,14 @@ class Integrals:
     ) -> tuple[list[Left], int]:
         """Return the requests that left a listen queue in the step, and how many were accepted in all."""
         taken = self._completed.with_static + self._completed.lost + levels.busy
-        accepted = max(0, taken - self._accepted)
+        accepted = max(0, taken - self._accepted) * self.totals.is_counted
         # What ended without being counted, such as a client that sent nothing, was accepted, too: it is not taken back.
         self._accepted = taken if reloaded else self._accepted + accepted
         own = self._count_by_socket(reading, levels, reloaded=reloaded)
         left = self._follower.follow(reading.at, step, self._queues, reading.host.waiting, accepted, own)
         self.totals.oldest_waits = self._follower.oldest()
+        if not self.totals.is_counted:
+            self.totals.queue_left = (self.totals.queue_left or 0) + round(sum([each.number for each in left]))
         return left, accepted
 
     def _count_by_socket(self, reading: Reading, levels: _Levels, *, reloaded: bool) -> dict[str, int]:
@@ -350,7 +354,8 @@ _NO_LEVELS = _Levels([], 0, 0, 0, 0, frozenset())
 def _find_levels(reading: Reading, workers: tuple[Worker, ...]) -> _Levels:
     """The levels of a reading whose document has these workers."""
     levels = [(reading.busy_threads(worker), worker.accepting) for worker in workers]
-    available = sum([worker.available_threads or 0 for worker in workers])
+    is_known = all(busy is not None for busy, _ in levels)
+    available = sum([worker.available_threads or 0 for worker in workers]) if is_known else 0
     starting = sum([worker.state == "starting" for worker in workers])
     taken = [(busy or 0) + (worker.state == "signal") for worker, (busy, _) in zip(workers, levels, strict=True)]
     pairs = zip(workers, taken, strict=True)
@@ -371,6 +376,7 @@ def _add_levels(totals: Totals, then: _Levels, now: _Levels, step: float) -> Non
     if now.workers:
         none = not now.accepts and not then.accepts
         totals.no_worker_seconds = (totals.no_worker_seconds or 0.0) + step * none
+    if now.workers and totals.is_counted:
         totals.starting_seconds = (totals.starting_seconds or 0.0) + half * (then.starting + now.starting)
         totals.handler_seconds = (totals.handler_seconds or 0.0) + half * (then.handling + now.handling)
 
@@ -443,7 +449,7 @@ def _count_lost(then: Worker, now: Worker, before: Reading, reading: Reading) ->
     after the sample. uWSGI counts the requests of the next process separately. If more began than were completed or are
     in service, these are lost: requests too short for a sample to see."""
     ended = now.pid != then.pid or (reading.process_is_missing(now) and not before.process_is_missing(then))
-    if not ended:
+    if not ended or then.requests is None:
         return 0
     busy = before.busy_threads(then) or 0
     completed = int(_increase(then.requests, now.requests, reloaded=False))
@@ -607,6 +613,11 @@ LARGEST_RACE = 16
 """The largest decrease of a worker's own request count that may be due to a race. One or two are plausible."""
 
 
+def is_reloaded(before: Snapshot, now: Snapshot) -> bool:
+    """Whether uWSGI's master was fully reloaded between two snapshots."""
+    return before.generation != now.generation or is_reload(before.workers, now.workers)
+
+
 def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
     """Whether uWSGI's master was fully reloaded between two readings, which resets its counters.
 
@@ -614,7 +625,7 @@ def is_reload(before: tuple[Worker, ...], now: tuple[Worker, ...]) -> bool:
     master never changes. A count of requests may also decrease because of a race in uWSGI (two threads, one unlocked
     ++), but only by a little.
     """
-    if not before or now is before:
+    if not before or now is before or (now and now[0].requests is None):
         return False
     return len(before) != len(now) or any(_has_restarted(then, later) for then, later in zip(before, now, strict=True))
 

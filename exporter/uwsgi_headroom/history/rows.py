@@ -205,6 +205,7 @@ def window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, 
         workers=tuple(map(WorkerWindow, count(1), *workers)),
         cpu=_cpu_window(at, latest.cpu, growth),
         waits=waits,
+        is_counted=latest.is_counted,
         **figures,
     )
 

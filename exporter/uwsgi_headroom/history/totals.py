@@ -91,6 +91,8 @@ class Totals(ServerCounts):
     """Totals of one server since the exporter's first attempt to read it. Workers and sockets are those that uWSGI
     lists now. configured, available, spooled: not totals but the latest levels."""
 
+    is_counted: bool = True
+    """Whether the last sample had uWSGI's own counters."""
     samples: int = 0
     occupancy: list[int] = field(default_factory=lambda: [0] * (len(OCCUPANCY_BOUNDS) + 1))
     """Counts of samples by `OCCUPANCY_BOUNDS`, and at the end those above the last bound."""

@@ -93,6 +93,8 @@ class Window(ServerCounts, frozen=True, kw_only=True):  # type: ignore[misc]  # 
     ]
     cpu: CpuWindow | None = None
     waits: WaitWindow | None = None
+    is_counted: bool = True
+    """Whether uWSGI's own counters are known; without its stats, they are 0 here, and absent for people."""
 
     @property
     def start(self) -> float:

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from uwsgi_headroom.history.integrals import is_reload
+from uwsgi_headroom.history.integrals import is_reloaded
 from uwsgi_headroom.journal.events import Cause, Journal, Kind
 from uwsgi_headroom.kernel.memory import OomKills, read_oom_kills
 from uwsgi_headroom.reading import Reading
@@ -120,7 +120,7 @@ class WorkerEvents:
         is_known, self._is_known = self._is_known, reading.has_same_workers(before)
         if is_known and self._is_known and not (self._away or self._pending):
             return  # the last comparison was of the same workers
-        if is_reload(earlier.workers, now.workers):
+        if is_reloaded(earlier, now):
             self._reload(before, reading)
             return
         reserve: dict[bool, list[int]] = {True: [], False: []}

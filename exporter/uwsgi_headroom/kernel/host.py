@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,8 +10,9 @@ from contextlib import suppress
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.kernel import aside
-from uwsgi_headroom.kernel.aside import Asks, Questions
+from uwsgi_headroom.kernel.aside import Asks, NotYetError, Questions
 from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden, read_task_limit
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
@@ -20,12 +22,13 @@ from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import Processes, read_threads
 from uwsgi_headroom.kernel.proof import Proof, Prover, WorkersHere
 from uwsgi_headroom.kernel.roles import Roles
+from uwsgi_headroom.kernel.seen_server import SeenServer
 from uwsgi_headroom.kernel.setup import SetupReader, read_identity
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
 from uwsgi_headroom.kernel.spools import Spools
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
-from uwsgi_headroom.record import Backlog, Waiting, is_tcp
-from uwsgi_headroom.source import Answer
+from uwsgi_headroom.record import UNKNOWN, Backlog, Waiting, is_tcp
+from uwsgi_headroom.source import Answer, ProcessOfApp, SocketOfApp
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
@@ -38,6 +41,9 @@ REST_SECONDS = (1.0, 5.0)
 
 TABLE_SECONDS = 10.0
 """How often the table of tracked connections is read for all servers together."""
+
+_NOT_YET_SECONDS = 0.02
+"""Between two questions for an answer that is not there yet."""
 
 _SLOW_READINGS, _REST_READINGS = 15, 3
 """The same in readings, where that is longer."""
@@ -96,6 +102,7 @@ class Host:
         self._shared = SharedConnections(clock)
         self._waits = WaitSampler(waits, clock, asks=asks)
         self._spools = Spools(asks)
+        self._seen: SeenServer | None = None
         self._last = HostFacts()
         self._overflows: ListenOverflows | None = None
         self._workers: tuple[Worker, ...] = ()
@@ -106,18 +113,33 @@ class Host:
         """Seconds that the reader process took for this server so far."""
         return self._asks.spent
 
-    def read_facts(self, snapshot: AnySnapshot, answer: Answer) -> HostFacts:
+    async def look(self, address: ProcessOfApp | SocketOfApp, seconds: float) -> Snapshot:
+        """What the kernel shows of a uWSGI without stats. Raises SourceError, also if there is no answer in time."""
+        seen = self._seen = self._seen or SeenServer(
+            address, self._waits.threads, self._asks, self._clock, reads_threads=self._waits.is_on
+        )
+        end = self._clock() + seconds
+        while True:
+            try:
+                return seen.look(self._slow.facts.setup or UNKNOWN)
+            except NotYetError as error:
+                if self._clock() >= end:
+                    raise SourceError("timeout", str(error)) from None
+                await asyncio.sleep(_NOT_YET_SECONDS)
+
+    def read_facts(self, snapshot: AnySnapshot, answer: Answer | None) -> HostFacts:
         """The kernel's facts about the server that gave this answer; only the reason if its PID is not proven. The same
-        object as before if nothing has changed, as for most servers at rest."""
+        object as before if nothing has changed, as for most servers at rest. answer: None for what `look` returned."""
         if not isinstance(snapshot, Snapshot):
             return HostFacts()
-        now, identity = self._clock(), (snapshot.pid, answer.peer_pid, answer.peer)
+        peer = (answer.peer_pid, answer.peer) if answer else (None, None)
+        now, identity = self._clock(), (snapshot.pid, *peer)
         interval, self._read_at = now - self._read_at, now
         longest_age = _limit(_SLOW_READINGS * interval, SLOW_SECONDS)
         quick = self._slow.claimed_identity == identity and now - self._slow.at < longest_age
         if not quick or not self._prover.still_holds():
             quick = False
-            proof = self._prover.prove(snapshot, answer)
+            proof = self._prover.prove(snapshot, answer) if answer else Proof(snapshot.pid, None)
             self._slow = _SlowFacts(identity, now, proof)
         proof = self._slow.proof
         backlogs = self._backlogs.read(proof.pid, [socket.name for socket in snapshot.sockets], quick=quick)

@@ -103,7 +103,7 @@ class Processes:
                     known[pid] = before
                     continue
                 stat = procfs.parse_process_stat(line)
-                if stat.parent == master_pid and not stat.has_ended:
+                if master_pid in (stat.parent, pid) and not stat.has_ended:  # without a master, one is a worker
                     same = before if before and before.stat.start == stat.start else None  # or the PID was reused
                     known[pid] = _read(pid, line, stat, same, quick=quick)
             except (FileNotFoundError, ProcessLookupError):

@@ -268,7 +268,7 @@ def group_by_kind(observations: Sequence[Observation], health: ExporterHealth = 
         health=health,
         readings=[(labels, reading) for labels, _, reading in read],
         servers=servers,
-        slots=[pair for _, server in servers for pair in server.slots],
+        slots=[pair for _, server in servers for pair in server.slots if server.snapshot.source == "stats"],
     )
 
 
@@ -316,6 +316,7 @@ def each_worker_totals(scrape: Scrape) -> Subjects[WorkerTotals]:
     return [
         (labels, totals)
         for _, server in scrape.servers
+        if server.snapshot.source == "stats"
         for (labels, _), totals in zip(server.slots, server.totals.workers, strict=False)
     ]
 

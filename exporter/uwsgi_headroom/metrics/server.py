@@ -84,7 +84,7 @@ READING: Rows[Reading] = {
     ),
     "uwsgi_stats_document_size_bytes": (
         "Size of the stats document. Above 219 kB on a UNIX socket, a client that stops reading blocks uWSGI's master.",
-        lambda reading: reading.document_bytes,
+        lambda reading: reading.document_bytes or None,
     ),
 }
 
@@ -135,6 +135,11 @@ def _count_states(server: ObservedServer) -> dict[str, int]:
 
 
 SERVER: Rows[ObservedServer] = {
+    "uwsgi_source_info{source}": (
+        "Where figures come from: uWSGI's stats; or the kernel, without what only uWSGI counts and without series of "
+        "workers (docs/turn-on-stats.md). Always 1.",
+        lambda server: {server.snapshot.source: 1},
+    ),
     "uwsgi_last_reload_time_seconds": (
         "When all workers last loaded the application, in epoch seconds: uWSGI's start, a full reload, or the "
         "replacement of all workers. Absent if the exporter has seen none of these, and no worker still had its first "

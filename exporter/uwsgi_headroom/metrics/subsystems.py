@@ -96,7 +96,7 @@ LEGION: Rows[Legion] = {
     "uwsgi_legion_members": ("Other nodes that this node knows.", lambda legion: len(legion.members)),
 }
 
-each_with_locks = each_server_with(lambda server: server.snapshot.locks)
+each_with_locks = each_server_with(lambda server: server.snapshot.source == "stats" and server.snapshot.locks)
 
 LOCK: Rows[ObservedServer] = {
     "uwsgi_lock_held{lock}": (

@@ -34,6 +34,7 @@ def each_worker_in_window(scrape: Scrape) -> Subjects[WorkerFigures]:
     return [
         pair
         for labels, figures in each_longest_window(scrape)
+        if figures.window.is_counted
         for pair in zip(
             label_sets("worker_id", tuple([str(worker.worker_id) for worker in figures.balance.workers]), **labels),
             figures.balance.workers,

@@ -38,7 +38,7 @@ def run(request: ReportRequest) -> int:
     """Write a capacity review and return the exit status: 0, or 3 if it is partial. Raises ConfigError if an option is
     wrong, and HeadroomError if nothing can be written."""
     logs.configure("critical", "logfmt")  # messages report errors
-    name, out = find_format(request), Path(request.out)
+    name, out = find_format(request), Path(request.output)
     refuse_unwritable(out)
     try:
         return _write_report(request, name, out)
@@ -50,12 +50,12 @@ def find_format(request: ReportRequest) -> Format:
     """The format that was asked for, or that of the file's ending. Raises ConfigError."""
     if request.format:
         return request.format
-    ending = Path(request.out).suffix.lower().removeprefix(".")
+    ending = Path(request.output).suffix.lower().removeprefix(".")
     names: dict[str, Format] = {"htm": "html", "markdown": "md", **{name: name for name in FORMATS}}
     if ending in GONE:
-        raise ConfigError(f"--out: {GONE[ending]}")
+        raise ConfigError(f"--output: {GONE[ending]}")
     if ending not in names:
-        raise ConfigError(f"--out: {request.out} must end in .{', .'.join(FORMATS)}, or give --format")
+        raise ConfigError(f"--output: {request.output} must end in .{', .'.join(FORMATS)}, or give --format or --json")
     return names[ending]
 
 

@@ -19,7 +19,7 @@ GONE = {
 """What to do instead of formats that earlier versions had."""
 
 DEFAULT_RANGE = 30 * 86400.0
-DEFAULT_OUT = "review.html"
+DEFAULT_OUTPUT = "review.html"
 
 _SHORTEST, _LONGEST = 1800.0, 2 * 366 * 86400.0
 """Seconds: two quarters of an hour, and two years, for which a history file keeps its records."""
@@ -28,7 +28,7 @@ _SHORTEST, _LONGEST = 1800.0, 2 * 366 * 86400.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportRequest:
     """The options of `report`. prometheus: a URL, or None for the history files; seconds: the length of the range;
-    format: None to go by the ending of `out`."""
+    format: None to go by the ending of `output`."""
 
     prometheus: str | None
     history: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class ReportRequest:
     seconds: float = DEFAULT_RANGE
     until: str | None = None
     time_zone: str | None = None
-    out: str = DEFAULT_OUT
+    output: str = DEFAULT_OUTPUT
     format: Format | None = None
     headers: tuple[str, ...] = ()
     http_config: str | None = None

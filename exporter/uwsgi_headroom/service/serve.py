@@ -61,7 +61,7 @@ _SWITCH_SECONDS = 0.0002
 thread computes: 5 ms by default. 200 clients then took 49 of 50 samples while predictions were computed."""
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> int:
     """Serve with the settings of these flags; without any server or target of probes, watch those found on this
     machine. Raises HeadroomError."""
     # Until the exporter serves, Ctrl-C ends it at once, as SIGTERM does: asyncio could print a KeyboardInterrupt.
@@ -100,6 +100,7 @@ def run(options: argparse.Namespace) -> None:
     )
     reloader = Reloader(lambda: refuse(source.read_again()), settings, fleet, manager)
     serve_until_signal(fleet, sockets, settings.allowed_hosts, Lifecycle(manager, reloader, hangup), live)
+    return 0
 
 
 def refuse_exposure(places: Sequence[tuple[str, int]], live: LiveConfig | None, settings: Config) -> Config:

@@ -5,7 +5,19 @@ up the server, it follows three rules: receive immediately, to the end, as fast 
 raw server; always close the connection at the deadline and at the size cap.
 """
 
-from uwsgi_headroom.source.address import Address, File, Http, HttpAccess, Tcp, Unix, basic, bearer, parse_address
+from uwsgi_headroom.source.address import (
+    Address,
+    File,
+    Http,
+    HttpAccess,
+    ProcessOfApp,
+    SocketOfApp,
+    Tcp,
+    Unix,
+    basic,
+    bearer,
+    parse_address,
+)
 from uwsgi_headroom.source.read import read_document
 from uwsgi_headroom.source.stream import Answer, Room, Share
 
@@ -15,8 +27,10 @@ __all__ = [
     "File",
     "Http",
     "HttpAccess",
+    "ProcessOfApp",
     "Room",
     "Share",
+    "SocketOfApp",
     "Tcp",
     "Unix",
     "basic",

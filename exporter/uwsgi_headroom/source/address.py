@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import ipaddress
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     import ssl
 
 
+_PID_DIGITS = 10
 _UNIX_PATH_BYTES = 107  # sockaddr_un.sun_path holds 108 with its closing NUL (unix(7))
 _HOST = re.compile(r"[A-Za-z0-9._%:-]+")
 _FORMS = "unix:///path, unix:@abstract, tcp://host:port, http://host:port or file:///path"
@@ -83,7 +86,25 @@ class File(Struct, frozen=True):
         return f"file://{self.path}"
 
 
-Address = Unix | Tcp | Http | File
+class ProcessOfApp(Struct, frozen=True):
+    """A uWSGI without stats, by the PID here of one of its processes."""
+
+    pid: int
+
+    def __str__(self) -> str:
+        return f"pid:{self.pid}"
+
+
+class SocketOfApp(Struct, frozen=True):
+    """A uWSGI without stats, by a socket on which its workers wait for requests."""
+
+    place: Unix | Tcp
+
+    def __str__(self) -> str:
+        return f"app:{self.place.path}" if isinstance(self.place, Unix) else f"app:{str(self.place)[len('tcp://') :]}"
+
+
+Address = Unix | Tcp | Http | File | ProcessOfApp | SocketOfApp
 
 
 def parse_address(text: str) -> Address:
@@ -94,6 +115,13 @@ def parse_address(text: str) -> Address:
     """
     text = text.strip()
     scheme, separator, rest = text.partition(":")
+    if scheme == "pid" and rest.isascii() and rest.isdecimal() and len(rest) <= _PID_DIGITS:
+        return ProcessOfApp(int(rest))
+    if scheme == "app" and rest:
+        place = parse_address(rest)
+        if isinstance(place, Unix) or (isinstance(place, Tcp) and _is_number(place.host)):
+            return SocketOfApp(place)
+        raise AddressError(f"{text!r}: write app:/path, app:@abstract or app:ADDRESS:PORT, with an IP address")
     if separator and scheme in ("unix", "file"):
         return _path(scheme, rest, text)
     if separator and scheme in ("tcp", "http", "https") and rest.startswith("//"):
@@ -105,6 +133,12 @@ def parse_address(text: str) -> Address:
     if re.fullmatch(r"(\[[^]]*\]|[^:/\s]*):\d+", text):
         return _url(f"tcp://{text}")
     raise AddressError(f"{text!r} is not a stats address: use {_FORMS} (a bare /path and host:port also work)")
+
+
+def _is_number(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.ip_address(host))
+    return False
 
 
 def _path(scheme: str, rest: str, text: str) -> Unix | File:

@@ -21,7 +21,7 @@ from pathlib import Path
 from uwsgi_headroom.clock import within
 from uwsgi_headroom.errors import AccessError, Reason, SourceError, StillRunsError
 from uwsgi_headroom.source import http, stream
-from uwsgi_headroom.source.address import Address, File, Http, Tcp, Unix
+from uwsgi_headroom.source.address import Address, File, Http, ProcessOfApp, SocketOfApp, Tcp, Unix
 from uwsgi_headroom.source.stream import AddressInfo, Answer, NoRoomError, Share, refuse_local, resolve_host
 
 _ROOT = Path("/")
@@ -200,7 +200,9 @@ async def _read(
     return await within(seconds, _read_other(address, addresses, share))
 
 
-async def _read_other(address: Tcp | Http | File, addresses: Sequence[AddressInfo], share: Share) -> Answer:
+async def _read_other(
+    address: Tcp | Http | File | ProcessOfApp | SocketOfApp, addresses: Sequence[AddressInfo], share: Share
+) -> Answer:
     match address:
         case Tcp():
             return await stream.read_tcp(addresses, share)
@@ -208,6 +210,10 @@ async def _read_other(address: Tcp | Http | File, addresses: Sequence[AddressInf
             return await http.read_http(address, addresses, share)
         case File():
             return replay_file(address, share.cap)
+        case ProcessOfApp() | SocketOfApp():
+            raise SourceError(
+                "not_found", "this address is not that of stats: only `check`, `top` and `serve` can watch it"
+            )
 
 
 def _explain_os_error(error: OSError, find_master: Callable[[], int | None]) -> SourceError:

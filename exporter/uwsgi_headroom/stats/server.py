@@ -91,7 +91,7 @@ State = Literal["idle", "busy", "cheap", "pause", "signal", "starting", "gone", 
 STATES: tuple[State, ...] = get_args(State)
 
 
-class Worker(Struct, frozen=True):
+class Worker(Struct, frozen=True, kw_only=True):
     """One worker slot. Its counters outlast its process: a full reload resets them, a worker restart does not."""
 
     worker_id: int
@@ -107,30 +107,30 @@ class Worker(Struct, frozen=True):
     busy_threads: int | None
     """All threads, and those that serve a request; None with stats-no-cores. A worker without a process, or not yet
     accepting, has no busy threads: uWSGI leaves a killed worker's flags set until its successor clears them."""
-    requests: int | None
+    requests: int | None = None
     """Completed requests, summed over the threads (each field has one writer; the worker's own is racy)."""
-    requests_since_spawn: int | None
+    requests_since_spawn: int | None = None
     """Completed requests of the present process, or of the last one if there is none."""
-    static_requests: int | None
+    static_requests: int | None = None
     """Completed requests that add no running time."""
-    running_time: float | None
+    running_time: float | None = None
     """Seconds spent in completed requests, over all threads. None after the host's clock was set back during a request,
     which wraps the field."""
-    exceptions: int | None
-    harakiris: int | None
-    respawns: int | None
-    signals: int | None
-    transmitted_bytes: int | None
-    resident_bytes: int | None
+    exceptions: int | None = None
+    harakiris: int | None = None
+    respawns: int | None = None
+    signals: int | None = None
+    transmitted_bytes: int | None = None
+    resident_bytes: int | None = None
 
     last_spawn: int | None
     """Whole epoch seconds."""
     serving: dict[int, int | None]
     """The start of the request in each busy thread (whole epoch seconds; None before uWSGI 2.0.14), by thread number.
     Threads are numbered from 0, as in uWSGI's log ("core 3")."""
-    thread_requests: tuple[int, ...]
+    thread_requests: tuple[int, ...] = ()
     """Completed requests of each thread; empty with stats-no-cores."""
-    apps: tuple[App, ...]
+    apps: tuple[App, ...] = ()
 
     shapes: dict[int, Shape] = {}
     """The shape of the request in each busy thread, by thread number; empty unless decoded for routes."""
@@ -171,26 +171,30 @@ class AppSocket(Struct, frozen=True):
     limit: int | None
 
 
-class Snapshot(Struct, frozen=True):
+class Snapshot(Struct, frozen=True, kw_only=True):
     """One stats document of a server. `listen_queue` is the longest queue of its TCP sockets; `locks` has the PID of a
     process that holds or waits for each lock, 0 for none. A part that uWSGI did not write is None."""
 
     kind: ClassVar[str] = "server"
 
-    version: str
+    version: str = ""
     pid: int
-    listen_queue: int | None
-    signal_queue: int | None
+    listen_queue: int | None = None
+    signal_queue: int | None = None
     workers: tuple[Worker, ...]
     sockets: tuple[AppSocket, ...]
-    locks: dict[str, int] | None
-    caches: tuple[Cache, ...]
-    spoolers: tuple[Spooler, ...]
-    crons: tuple[Cron, ...]
-    legions: tuple[Legion, ...]
-    custom_metrics: dict[str, CustomMetric]
+    locks: dict[str, int] | None = None
+    caches: tuple[Cache, ...] = ()
+    spoolers: tuple[Spooler, ...] = ()
+    crons: tuple[Cron, ...] = ()
+    legions: tuple[Legion, ...] = ()
+    custom_metrics: dict[str, CustomMetric] = {}
     cut_texts: int = 0
     """The number of texts that were too long, and were cut or left out."""
+    generation: int = 0
+    """Without stats: how many program images the server was seen with. It loads another one in a full reload."""
+    source: Literal["stats", "kernel"] = "stats"
+    """Where it is from. kernel: without uWSGI's stats; what only uWSGI counts is None then."""
 
     @property
     def thunder_lock(self) -> bool | None:

@@ -22,7 +22,7 @@ from uwsgi_headroom.kernel.cpus import MachineCpu
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.routes import Templates
-from uwsgi_headroom.source import Address, Room
+from uwsgi_headroom.source import Address, ProcessOfApp, Room, SocketOfApp
 from uwsgi_headroom.watch.code_watch import CodeSetting
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Remembered
 from uwsgi_headroom.watch.kept_history import restore_deploys
@@ -266,7 +266,8 @@ class Fleet:
             kept.set_log(find_log(config, name, self.settings))
             kept.set_code(find_code(config, self.settings))
             return kept
-        return self._make(name, address, config, self.writer)
+        is_kept = not isinstance(address, ProcessOfApp | SocketOfApp)  # a file has no figures without uWSGI's counters
+        return self._make(name, address, config, self.writer if is_kept else None)
 
     def _watch_probed(self, name: str, address: Address) -> Watch:
         return self._make(name, address, ServerConfig(name, address), None)

@@ -205,6 +205,9 @@ class Reader:
 
     async def _read_once(self) -> Reading:
         start = self._clock.monotonic()
+        if isinstance(self.address, source.ProcessOfApp | source.SocketOfApp):
+            self._cpu_began = time.thread_time()
+            return await self._look(self.address, start)
         try:
             answer = await source.read_document(
                 self.address,
@@ -241,6 +244,14 @@ class Reader:
         if not partial:
             self._whole = reading
         return reading
+
+    async def _look(self, address: source.ProcessOfApp | source.SocketOfApp, start: float) -> Reading:
+        """Read a server without stats."""
+        snapshot = await self._host.look(address, self.timeout)
+        at, epoch = self._clock.monotonic(), self._clock.epoch()
+        facts = self._host.read_facts(snapshot, None)
+        self._whole = Reading(at, epoch, at - start, 0.0, 0, snapshot, facts, address=self._printed_address)
+        return self._whole
 
     def _find_master(self) -> int | None:
         """The process here that served the last reading, if it still runs."""

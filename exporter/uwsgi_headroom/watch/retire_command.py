@@ -18,13 +18,14 @@ from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS
 
 
-def run(names: Sequence[str], history: str | None, config: str | None, *, force: bool) -> int:
+def run(options: argparse.Namespace) -> int:
     """Note the retirement of these servers beside the history file, and return the exit status. Raises HeadroomError if
-    there is no file, or if an exporter writes to it, has no such server, and force is False."""
-    path = find_history(history, config, os.environ)
+    there is no file, or if an exporter writes to it, has no such server, and `--force` is not given."""
+    names = options.names
+    path = find_history(options.history, options.config, os.environ)
     # Beside a file that nobody writes to, SQLite would leave files of this user, and an exporter of another user could
     # not write there any more.
-    if not force and Path(f"{path}-wal").exists():
+    if not options.force and Path(f"{path}-wal").exists():
         _refuse_unknown(names, path)
     for name in names:
         retire(path, name, time.time())

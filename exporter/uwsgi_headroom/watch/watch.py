@@ -285,7 +285,7 @@ class Watch:
         if self.log:
             log = self.log.record(window.start, window.until)
         elif path := reading.host.setup.log_path if reading.host.setup else "":
-            log = LogRecord(off="it is not configured", turn_on=f"--log {shlex.quote(f'{self.name}={path}')}")
+            log = LogRecord(off="it is not configured", turn_on=f"--uwsgi-log {shlex.quote(f'{self.name}={path}')}")
         else:
             return server
         return replace(server, log=log)
@@ -397,7 +397,8 @@ class Watch:
         if isinstance(outcome, Reading):
             self.recorder.begin(outcome.time)
             self.recorder.read(outcome, self.integrals.totals)
-            self.deploys.note(outcome.at, self.integrals.totals)
+            if self.integrals.totals.is_counted:
+                self.deploys.note(outcome.at, self.integrals.totals)
             return
         self.recorder.begin(self._clock.epoch())
         if outcome.reason in GONE or not self._is_fresh(at):

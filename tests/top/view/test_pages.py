@@ -49,7 +49,7 @@ def test_the_page_has_every_route():
 @pytest.mark.parametrize(
     ("server", "text", "sentence"),
     [
-        (HOT, "", "Routes are off. An exporter shows them with --routes true; see its documentation first."),
+        (HOT, "", "Routes are off. An exporter shows them with --routes; see its documentation first."),
         (with_routes(), "", "No thread was busy."),
         (with_routes(EXPORT), "nothing", "No route matches the filter."),
     ],

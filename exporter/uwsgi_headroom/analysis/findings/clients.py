@@ -158,14 +158,14 @@ def find_left(figures: Figures) -> Iterator[Finding]:
     left, unread, flow = count_left(figures), _count_unread(figures), figures.flow
     if not left:
         return
-    facts = _count(left, flow.requests)
+    facts = _count(left, flow.completed)
     facts |= {"unread": Private(f"{unread:,}" * (unread > 0)), "time": flow.response_time}
     if wait_too_long(figures):
         size, served = _shorten_queue(figures), flow.throughput or 1.0
         settings = (("listen", size),) * bool(size)
         yield MOST_LEFT.found(figures, facts, size=size or None, short=size / served, settings=settings)
         return
-    are_many = left >= max(LEFT[0], LEFT[1] * flow.requests)
+    are_many = left >= max(LEFT[0], LEFT[1] * flow.completed)
     if are_many and 2 * unread > left:
         yield UPLOADS_LEFT.found(figures, facts)
     else:
@@ -179,7 +179,7 @@ def wait_too_long(figures: Figures) -> bool:
     left, flow = count_left(figures), figures.flow
     if not shows_a_limit(flow) or (flow.queue_wait or 0.0) < (flow.response_time or inf):
         return False
-    return left - SURELY * sqrt(left) >= MOSTLY * flow.requests
+    return left - SURELY * sqrt(left) >= MOSTLY * flow.completed
 
 
 def _shorten_queue(figures: Figures) -> int:
@@ -193,7 +193,7 @@ def _shorten_queue(figures: Figures) -> int:
 
 
 def find_exceptions(figures: Figures) -> Iterator[Finding]:
-    raised, requests = figures.window.exceptions - count_left(figures), figures.flow.requests
+    raised, requests = figures.window.exceptions - count_left(figures), figures.flow.completed
     if raised <= 0:
         return
     is_warning, are_most = _judge(raised, requests)
@@ -220,7 +220,7 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
     said = raised + sum(each.agreed for code, each in messages.items() if BY_CODE[code].proof == "uncalled")
     if message is None or 2 * said >= message.count:
         return
-    number, requests = message.count - said, figures.flow.requests
+    number, requests = message.count - said, figures.flow.completed
     is_warning, are_most = _judge(number, requests)
     is_proven, path = message.agreed >= PROVEN * message.count, figures.server.setup.log_path
     facts = _count(number, max(number, requests)) | {"raised": raised, "proven": is_proven}
@@ -230,7 +230,7 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
 
 def find_static_files(figures: Figures) -> Iterator[Finding]:
     """Static files that uWSGI's workers serve, whose time is not counted: running time does not explain it."""
-    requests, busy, timed = figures.flow.requests, figures.flow.observed, figures.flow.littles_law
+    requests, busy, timed = figures.flow.completed, figures.flow.observed, figures.flow.littles_law
     files, held = min(requests, sum(worker.static_requests for worker in figures.window.workers)), None
     if busy is not None and timed is not None and name_slots(figures.server) != ASYNC:
         held = max(0.0, busy - timed)

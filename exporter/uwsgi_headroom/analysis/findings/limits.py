@@ -147,10 +147,10 @@ def advise(figures: Figures) -> dict[str, Any]:
 def find_change(whole: Figures, late: Figures) -> Finding | None:
     """The finding that requests became much slower within a window; None if they did not. late: of its last part."""
     flows = [(each.flow.observed, each.window, each.flow.requests) for each in (whole, late)]
-    if any(busy is None or not window.observed_seconds for busy, window, _ in flows):
+    if any(None in (busy, requests) or not window.observed_seconds for busy, window, requests in flows):
         return None
     # By Little's law, with those in service, which count before they are completed.
-    before, now = ((busy or 0.0) * window.seconds / max(1, requests) for busy, window, requests in flows)
+    before, now = ((busy or 0.0) * window.seconds / max(1, requests or 0) for busy, window, requests in flows)
     if now < MUCH_SLOWER * before or (late.flow.observed or 0.0) < THREADS_BUSY * (late.ceiling or math.inf):
         return None
     return BECAME_SLOWER.found(whole, late=late.window.seconds, now=now, whole=whole.window.seconds, before=before)

@@ -266,7 +266,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
         times = (figures.waits and figures.waits.per_request) or {}
         each, is_known = (
             times.get("cpu_wait", 0.0),
-            are_waits_known(figures) and figures.flow.requests >= LEAST_REQUESTS,
+            are_waits_known(figures) and figures.flow.completed >= LEAST_REQUESTS,
         )
         is_most = is_known and figures.share("cpu_wait") >= MOSTLY
         if each >= FELT and is_most and not list(find_throttled(figures)):  # that one says why

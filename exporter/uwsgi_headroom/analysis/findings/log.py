@@ -83,7 +83,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     if rejected := _choose(figures, "rejected"):
         (code, message), (least, least_part) = rejected[0], MANY_REFUSED
         number, is_proven = message.count, message.agreed >= message.count * PROVEN
-        part = number / max(number, figures.flow.requests + number * (BY_CODE[code].proof != "uncalled"))
+        part = number / max(number, figures.flow.completed + number * (BY_CODE[code].proof != "uncalled"))
         worse = (number >= least and part >= least_part) + is_proven
         yield REJECTED.found(figures, _describe(rejected, is_proven=is_proven), part=part, worse=worse)
     if failed := _choose(figures, "failed"):
@@ -122,7 +122,7 @@ def _say(code: str, message: LogMessage) -> str:
 
 def find_unanswered(figures: Figures) -> Iterator[Finding]:
     """The finding about requests that end at once without an answer, unless the log proves why."""
-    unanswered, requests = figures.window.unanswered or 0, figures.flow.requests
+    unanswered, requests = figures.window.unanswered or 0, figures.flow.completed
     least, part = MANY_REFUSED
     messages = figures.server.messages
     is_explained = any(message.agreed for code, message in messages.items() if BY_CODE[code].proof == "uncalled")

@@ -219,7 +219,7 @@ def _tracked(figures: Figures) -> Iterator[Finding]:
     is_full = dropped > 0 and used >= full
     if is_full or used >= near:
         facts: Facts = {"entries": tracked.entries, "most": tracked.most, "more": 2 * tracked.most}
-        worse = is_full and dropped >= max(many, part * figures.flow.requests)
+        worse = is_full and dropped >= max(many, part * figures.flow.completed)
         row = TABLE_DROPS if is_full else TABLE_NEAR
         yield row.found(figures, facts, used=used, dropped=dropped, worse=worse)
 

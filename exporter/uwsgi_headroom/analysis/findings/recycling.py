@@ -236,7 +236,7 @@ def _stagger(figures: Figures, most: int, *, rarely: bool) -> dict[str, int]:
     now, apart = figures.server.setup.options.max_requests_delta or 0, max(1, most // workers)
     if not rarely and now < apart:
         return {"max-requests-delta": apart}
-    enough = _round_up(max(most + 1, LIFE * figures.flow.requests / figures.window.seconds / workers))
+    enough = _round_up(max(most + 1, LIFE * figures.flow.completed / figures.window.seconds / workers))
     delta = max(1, enough // workers)
     return {"max-requests": enough} | ({"max-requests-delta": delta} if delta > now else {})
 
@@ -259,11 +259,11 @@ def find_leak(figures: Figures) -> Leak | None:
     limit = options.reload_on_rss or options.evil_reload_on_rss
     grown = sum(worker.grown_kilobytes or 0 for worker in window.workers) * 1024
     respawns = count_respawns(figures)
-    if not limit or respawns <= 0 or not figures.flow.requests or grown < LEAK * limit * 2**20 * respawns:
+    if not limit or respawns <= 0 or not figures.flow.completed or grown < LEAK * limit * 2**20 * respawns:
         return None
     processes = respawns + len(window.workers)
     # What a process has after its first request is where it begins.
-    each = grown / max(1, figures.flow.requests - processes)
+    each = grown / max(1, figures.flow.completed - processes)
     return Leak(each, option, limit, respawns, processes, mean_life(figures))
 
 

@@ -298,7 +298,7 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
     writer = next((worker.local_pid for worker in figures.server.workers if worker.local_pid and worker.ages), None)
     yield OUTPUT_BLOCKED.found(
         figures,
-        worse=not figures.flow.requests or shows_a_limit(figures.flow),
+        worse=figures.flow.requests == 0 or shows_a_limit(figures.flow),
         output=(known and known.output_name) or "standard output or error",
         writing=waits.output,
         behind=waits.threads.get("lock", 0.0),
@@ -329,7 +329,7 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if wait_for_websockets(figures.server):
         yield STAY_OPEN.found(figures, facts, worse=is_many)
     else:
-        yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests > 0, worse=is_many)
+        yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests != 0, worse=is_many)
 
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
@@ -395,10 +395,10 @@ def _stand(figures: Figures, held: list[_Held]) -> bool:
     always = {each.worker_id: each for each in held if each.part >= ALWAYS}
     serving = [worker for worker in figures.server.workers if worker.state == "accepting"]
     with_requests = {worker.worker_id for worker in serving if worker.ages}
-    if not figures.flow.requests and with_requests and with_requests <= always.keys():
+    if figures.flow.requests == 0 and with_requests and with_requests <= always.keys():
         return True
     is_long = all(each.seconds >= LONG for each in always.values())
-    is_felt = is_long or not figures.flow.requests or shows_a_limit(figures.flow)
+    is_felt = is_long or figures.flow.requests == 0 or shows_a_limit(figures.flow)
     return bool(serving) and len(always) >= len(serving) and is_felt
 
 
@@ -428,7 +428,7 @@ def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:
 
     def is_blocked(each: _Held) -> bool:
         oldest = max((age or 0.0 for age in each.worker.ages.values()), default=0.0)
-        goes_on = each.part < ALWAYS or each.window.requests > 0
+        goes_on = each.part < ALWAYS or each.window.requests > 0 or not figures.window.is_counted
         return oldest >= figures.stuck_seconds and (each.seconds >= figures.stuck_seconds or not goes_on)
 
     return [each.worker for each in held if each.use.held and is_blocked(each)]

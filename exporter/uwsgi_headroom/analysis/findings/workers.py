@@ -200,7 +200,7 @@ def find(figures: Figures) -> Iterator[Finding]:
 
 def _are_many(figures: Figures, lost: int) -> bool:
     least, part = MANY_LOST
-    return lost >= least and lost >= part * (figures.flow.requests + lost)
+    return lost >= least and lost >= part * (figures.flow.completed + lost)
 
 
 def _harakiri(figures: Figures) -> Iterator[Finding]:
@@ -247,7 +247,7 @@ def _lost(figures: Figures) -> Iterator[Finding]:
     lost, options = count_lost(figures), figures.server.setup.options
     if not lost or figures.window.harakiris:
         return
-    part = lost / (figures.flow.requests + lost)
+    part = lost / (figures.flow.completed + lost)
     if lost_in_a_reload(figures):
         worse = _are_many(figures, lost)
         yield RELOAD_LOST_REQUESTS.found(figures, part=part, die_on_term=options.die_on_term, worse=worse)

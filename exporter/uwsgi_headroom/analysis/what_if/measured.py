@@ -180,7 +180,7 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
         cpus=server.cpu_count or 0.0,
         window=describe_flow(figures.flow, figures.response_times, figures.demand),
         peak=peak,
-        cpu_per_request=ratio(cpu, figures.flow.requests),
+        cpu_per_request=ratio(cpu, figures.flow.completed),
         waits=(figures.waits and figures.waits.per_request) or None,
         lock=figures.lock if figures.lock and figures.lock.is_known else None,
         workers_up=inf if up is None else up,
@@ -236,7 +236,7 @@ def find_uneven_shares(balance: Balance) -> tuple[float, ...]:
 
 def describe_flow(flow: Flow, response_times: ResponseTimes | None, demand: Demand) -> Observed:
     """The observation of a window. Raises CannotPredictError if no request was completed."""
-    if not flow.requests or not flow.throughput:
+    if not flow.completed or not flow.throughput:
         raise CannotPredictError("No request was completed, so there is nothing to predict from.")
     p95 = find_percentile(response_times, 0.95)
     return Observed(
@@ -244,6 +244,6 @@ def describe_flow(flow: Flow, response_times: ResponseTimes | None, demand: Dema
         response_time=flow.response_time,
         p95=given(p95, lambda each: each.seconds),
         concurrency=flow.observed,
-        requests=flow.requests,
+        requests=flow.completed,
         offered_at_least=(demand.at_once or 0.0) if demand.is_floor else None,
     )

@@ -1,7 +1,7 @@
 """Reads which sockets a thread waits for, by its process's descriptors, in bounded time.
 
 A process may have a million descriptors. What poll(2) waits for is an array in the memory of the process, which is read
-unless `--read-pollfds` is `false`. The only other module that asks for memory is `locks`.
+unless `--no-read-pollfds` is given. The only other module that asks for memory is `locks`.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class WaitSampler:
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - a sample, no secret
         self._calls = find_calls()
-        self._threads = WorkerThreads(
+        self.threads = WorkerThreads(
             self._calls,
             read_pollfds=setting.read_pollfds,
             read_locks=setting.read_locks,
@@ -137,6 +137,10 @@ class WaitSampler:
             reads_locks=setting.read_locks,
         )
 
+    @property
+    def is_on(self) -> bool:
+        return self._setting.enabled
+
     def sample(
         self,
         master_pid: int,
@@ -152,7 +156,7 @@ class WaitSampler:
         if waits := self._sample_unlike(master_pid, snapshot, processes, setup):
             return waits
         self._pools.forget_ended(snapshot.workers)
-        for pid in self._threads.forget_ended(processes.keys()):
+        for pid in self.threads.forget_ended(processes.keys()):
             self._delays.forget(pid)
         active = self._find_active(snapshot, processes)
         now = self._clock()
@@ -217,7 +221,7 @@ class WaitSampler:
         self, master_pid: int, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], options: Options
     ) -> Waits:
         """What the event loops do of the workers that have served or serve a request since the last sample."""
-        self._threads.forget_ended(processes.keys())
+        self.threads.forget_ended(processes.keys())
         self._loops.forget_ended(processes.keys())
         active, start = self._find_active(snapshot, processes), self._clock()
         self._loops.rest({worker.pid or 0 for worker in active}, start)
@@ -250,8 +254,8 @@ class WaitSampler:
         try:
             for worker in starting[:_MOST_STARTING]:
                 if at := self._find(worker, processes, (setup or UNKNOWN).options):
-                    seen += self._threads.look(at, at.process.pid)
-            seen = self._threads.complete(seen)
+                    seen += self.threads.look(at, at.process.pid)
+            seen = self.threads.complete(seen)
         except HiddenError:
             return {}
         self._learn_peers(master_pid, seen)
@@ -265,7 +269,7 @@ class WaitSampler:
     def _at_rest(self, now: float) -> Waits:
         """What is known while no thread serves a request: the same object as long as no lock is known. What requests
         waited for remains known: a window that ends between two bursts of them is about these."""
-        locks, file_lock = self._rest(self._threads.list_with_locks(), now), self._file_locks.rest()
+        locks, file_lock = self._rest(self.threads.list_with_locks(), now), self._file_locks.rest()
         pools, holder, nap = self._pools.sizes(), self._holders.find(), self._naps.length
         last = self._no_thread
         if (locks, file_lock, pools, holder, nap) != (last.locks, last.file_lock, last.pools, last.holder, last.nap):
@@ -281,7 +285,7 @@ class WaitSampler:
         for each in seen:
             if each.wait.semaphore is not None:
                 waiting[each.by.process.pid][each.wait.semaphore].add(each.thread)
-        known = self._threads.list_with_locks()
+        known = self.threads.list_with_locks()
         if not waiting and not known:
             return {}, self._setting.read_locks
         now = self._clock()
@@ -291,7 +295,7 @@ class WaitSampler:
         with_locks = [at for at in found if at.process.pid in waiting or at.locks.addresses]
         for at in with_locks:
             at.locks.remember(waiting[at.process.pid], now)
-        words = self._threads.read_locks(with_locks)
+        words = self.threads.read_locks(with_locks)
         uses: dict[int, LockUse | None] = {}
         for at in with_locks:
             pid, worker_id = at.process.pid, at.worker.worker_id
@@ -317,14 +321,14 @@ class WaitSampler:
 
     def _find(self, worker: Worker, processes: Mapping[int, WorkerProcess], options: Options) -> LookedAt | None:
         pid = worker.pid or 0
-        return self._threads.find(worker, pid, processes[pid].start_time, options)
+        return self.threads.find(worker, pid, processes[pid].start_time, options)
 
     def _look(self, found: list[LookedAt], end: float) -> tuple[list[SeenThread], float]:
         """Look at as many threads as the budget allows, until `end` at most; returns what was seen, and for how many
         threads each counts. Raises RefusedError."""
         most = self._afford(self._clock())
         all_threads = [(each, thread) for each in found for thread in each.threads.threads]
-        if self._threads.needs_all:
+        if self.threads.needs_all:
             most = len(all_threads)
         elif most < len(all_threads) <= MOST_SECONDS / self._cost:
             most = self._save(most, len(all_threads))
@@ -354,13 +358,13 @@ class WaitSampler:
         began, number = time.thread_time(), 0
         seen: list[SeenThread] = []
         for each, thread in threads:
-            seen += self._threads.look(each, thread)
+            seen += self.threads.look(each, thread)
             number += 1
             if self._clock() > end:
                 break
-        seen = self._threads.complete(seen)
+        seen = self.threads.complete(seen)
         if number:
-            self._threads.look_at_strangers(found)
+            self.threads.look_at_strangers(found)
             self._cost += 0.1 * ((time.thread_time() - began) / number - self._cost)
         return seen, number
 
@@ -371,7 +375,7 @@ class WaitSampler:
             if worker.accepting and worker.pid in processes:
                 if at := self._find(worker, processes, options):
                     self._probe_at = self._clock() + _PROBE_SECONDS
-                    self._threads.look(at, at.process.pid)
+                    self.threads.look(at, at.process.pid)
                 return
 
     def _learn_peers(self, master_pid: int, seen: list[SeenThread]) -> list[str]:
@@ -382,7 +386,7 @@ class WaitSampler:
         refusal = self._decisions.learn(
             [each.wait for each in seen],
             lambda: [inode for process in workers for inode in process.sockets],
-            lambda: self._threads.look_again(seen),
+            lambda: self.threads.look_again(seen),
             elsewhere=None if self._near else master_pid,
         )
         return [refusal] if refusal else []
@@ -399,7 +403,7 @@ class WaitSampler:
         busy = self._leave_out_idle(seen)
         decided = [(each, part, what) for each in busy for part, what in self._decisions.decide(each.wait)]
         certain = sum([part for each, part, what in decided if each.wait.lock is None and what.result != "idle"])
-        self._threads.learn(seen, certain, snapshot, are_all=weight == 1 and not left_out)
+        self.threads.learn(seen, certain, snapshot, are_all=weight == 1 and not left_out)
         by_state: dict[State, float] = defaultdict(float)
         lock: dict[int, float] = defaultdict(float)
         names = self._setting.backends
@@ -410,7 +414,7 @@ class WaitSampler:
         places: dict[Place, float] = defaultdict(float)
         for each, part, what in decided:
             result, address, gap, *_ = what
-            if result == "idle" or self._threads.is_idle(each.wait, snapshot):
+            if result == "idle" or self.threads.is_idle(each.wait, snapshot):
                 each.by.note_idle(each)
                 continue
             worker_id, count = each.by.worker.worker_id, weight * part
@@ -427,8 +431,8 @@ class WaitSampler:
             if result == "sleep":
                 self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests or 0, self._clock())
             if gap:
-                refused = gap == GAP_POLL and self._threads.may_not_read
-                gaps.append(GAP_REFUSED if refused else self._threads.why_not or gap)
+                refused = gap == GAP_POLL and self.threads.may_not_read
+                gaps.append(GAP_REFUSED if refused else self.threads.why_not or gap)
             if result == "interpreter_lock":
                 lock[worker_id] += count
             self._note_place(places, each.wait, result, count)
@@ -497,7 +501,7 @@ class WaitSampler:
         at_work: set[int] = set()
         shared = in_memory = 0
         for each, _, what in decided:
-            if what.result == "idle" or self._threads.is_idle(each.wait, snapshot):
+            if what.result == "idle" or self.threads.is_idle(each.wait, snapshot):
                 continue
             if what.result == "lock" and not each.wait.shared:
                 waiting[each.by.worker.worker_id].append(each.wait.address)
@@ -527,7 +531,7 @@ def _destination(state: Literal["backend", "dns"], what: Decision) -> Destinatio
 
 def explain_doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:
     """Why the threads of this server do not show what its requests wait for; None if they do."""
-    if kind == "async":
+    if kind == "async" or (snapshot.source == "kernel" and any(worker.threads is None for worker in snapshot.workers)):
         return _ASYNC
     if any(worker.threads is None for worker in snapshot.workers):
         return _NO_CORES

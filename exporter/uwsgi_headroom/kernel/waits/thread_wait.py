@@ -152,6 +152,7 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
         _RESULTS[kind],
         gap=GAP_RESTART if kind == "restart" else None,
         lock=("semaphore", first) if kind == "semaphore" else None,
+        epoll=first if kind == "epoll" else None,
         file=kind == "lock",
         shared=kind in ("lock", "semaphore"),
     )

@@ -91,6 +91,8 @@ class LookedAt(Struct):
     threads: RequestThreads
     process: Process
     locks: WorkerLocks
+    fresh: dict[int, SeenThread] = field(default_factory=dict)
+    """What its threads wait for, as `SeenServer` saw it a moment ago: each is used once."""
     lasting: dict[bytes, Wait] = field(default_factory=dict)
     """What threads of the process were seen to wait for in calls that say so by themselves, by the kernel's line. The
     threads of a server wait in a few places of its code."""
@@ -150,6 +152,8 @@ class WorkerThreads:
         timeout = options.socket_timeout
         if timeout is None and options.complete:
             timeout = _DEFAULT_SOCKET_TIMEOUT
+        if worker.threads and worker.threads != known.threads.number:  # it was still beginning them
+            known.threads = RequestThreads(pid, worker.threads)
         known.worker = worker
         known.process.begin_sample(timeout)
         if not known.threads.all_found:
@@ -181,6 +185,8 @@ class WorkerThreads:
     def look(self, at: LookedAt, thread: int) -> list[SeenThread]:
         """Look at one thread; nothing if it has ended. Raises RefusedError."""
         pid = at.process.pid
+        if fresh := at.fresh.pop(thread, None):
+            return [fresh]
         try:
             return [SeenThread(at, thread, self.classify(at, thread, read_system_call(pid, thread)))]
         except PermissionError:
@@ -356,10 +362,11 @@ class RequestThreads:
 
     def __init__(self, pid: int, number: int) -> None:
         self._pid = pid
-        self._number = number
+        self.number = number
         self._seen: set[int] = set()
         self._presumed: list[int] = []
         self._others: list[int] = []
+        self._left_out: set[int] = set()
         self._skip = self._skipped = 0
         self._list()
 
@@ -376,11 +383,13 @@ class RequestThreads:
         threads = sorted(list_threads(self._pid))
         self._seen.intersection_update(threads)
         self._presumed = threads
-        if len(threads) > self._number:
+        if len(threads) > self.number:
             others = (
-                thread for thread in threads[:_MOST_MASKS] if thread != self._pid and self._blocks_signals(thread)
+                thread
+                for thread in threads[:_MOST_MASKS]
+                if thread != self._pid and thread not in self._left_out and self._blocks_signals(thread)
             )
-            self._presumed = [self._pid, *islice(others, self._number - 1)]
+            self._presumed = [self._pid, *islice(others, self.number - 1)]
         presumed = set(self._presumed)
         self._others = [thread for thread in threads if thread not in presumed]
 
@@ -391,22 +400,34 @@ class RequestThreads:
     @property
     def all_found(self) -> bool:
         """Whether every request thread is found, seen or presumed."""
-        return len(self.threads) >= self._number
+        return len(self.threads) >= self.number
+
+    @property
+    def all_seen(self) -> bool:
+        """Whether each request thread was seen waiting for a request."""
+        return len(self._seen) >= self.number
 
     @property
     def threads(self) -> list[int]:
         """The ids of the request threads: those that were seen, then presumed ones up to their number."""
-        if len(self._seen) >= self._number:
-            return list(self._seen)[: self._number]
+        if self.all_seen:
+            return list(self._seen)[: self.number]
         presumed = [thread for thread in self._presumed if thread not in self._seen]
-        return [*self._seen, *presumed[: self._number - len(self._seen)]]
+        return [*self._seen, *presumed[: self.number - len(self._seen)]]
 
     def strangers(self, chance: random.Random) -> list[int]:
         """A few threads that may serve requests although they are not presumed to; none once all were seen."""
-        if len(self._seen) >= self._number or not self._others:
+        if self.all_seen or not self._others:
             return []
         others = [thread for thread in self._others if thread not in self._seen]
         return chance.sample(others, min(_MOST_STRANGERS, len(others)))
+
+    def leave_out(self, thread: int, waits_in: int, own: Collection[int]) -> None:
+        """Record that a thread waits in an epoll set that was made before the first of the request threads' own, as an
+        offload thread does: it serves no request."""
+        if thread in self._presumed and thread not in self._seen | {self._pid} and waits_in < min(own, default=0):
+            self._left_out.add(thread)
+            self._list()
 
     def decide_join(self, joined: int) -> Wait | None:
         """What a thread waits for that waits for the end of the thread with the id `joined` in the process's own

@@ -204,7 +204,7 @@ def _review_balance(peaks: Peaks) -> BalanceReview:
     costs = {name: _cost_in_servers(each.balance, each.headroom) for name, each in peaks.present.items()}
     flows = [(each.flow, each.balance.cost) for each in peaks.present.values()]
     saved = [
-        (cost * flow.response_time, flow.requests)
+        (cost * flow.response_time, flow.completed)
         for flow, cost in flows
         if cost is not None and flow.response_time is not None
     ]

@@ -435,6 +435,7 @@ class _Quarter:
             occupancy=(0,) * (len(OCCUPANCY_BOUNDS) + 1),
             cpu=self._cpu(),
             waits=self._waits(),
+            is_counted=True,
             **{query: self._count(query) or 0 for query in ("reloads", "exceptions", "harakiris", "respawns")},
             **known,
         )

@@ -112,7 +112,7 @@ _ROUTE_BAR = 10
 _ROUTE_TITLE = "THREADS SHARE OF BUSY  NOW OLDEST  ROUTE"
 _ROUTE_AT = _ROUTE_TITLE.index("ROUTE")
 _LEAST_ROUTE = 12
-_ROUTES_OFF = "Routes are off. An exporter shows them with --routes true; see its documentation first."
+_ROUTES_OFF = "Routes are off. An exporter shows them with --routes; see its documentation first."
 
 
 def route_page(server: ServerDocument, text: str, width: int) -> Page:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import getpass
 import sys
 
@@ -15,7 +16,7 @@ _MOST_BYTES = 72
 _LONGEST_LINE = 4096
 
 
-def run(cost: int) -> int:
+def run(options: argparse.Namespace) -> int:
     """Run `hash-password` and return its exit status. Raises HeadroomError."""
     try:
         import bcrypt  # noqa: PLC0415 - an extra
@@ -36,7 +37,7 @@ def run(cost: int) -> int:
             f"the password has {number} bytes, and bcrypt would ignore all after the first {_MOST_BYTES}: "
             "choose a shorter one"
         )
-    print_lines([bcrypt.hashpw(password, bcrypt.gensalt(cost)).decode()])
+    print_lines([bcrypt.hashpw(password, bcrypt.gensalt(options.cost)).decode()])
     return 0
 
 

@@ -1,0 +1,172 @@
+"""Finds the request threads of processes by their epoll sets, for a uWSGI whose stats say nothing.
+
+Each request thread of uWSGI makes an epoll set of its own, keeps it for life, and puts the listening sockets into it
+before its first request (core/loop.c, `simple_loop_run`): so a worker has as many threads as sets that hold a listening
+socket, also if all of them hang. The kernel lists the members of a set in proc_pid_fdinfo(5), under the mutex of the
+set: a question for `aside`, asked once for each process and program.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+
+from msgspec import Struct
+
+from uwsgi_headroom.kernel import procfs, sock_diag
+from uwsgi_headroom.kernel.namespaces import ask_in_network_of
+from uwsgi_headroom.kernel.sock_diag import Family
+from uwsgi_headroom.record import is_tcp
+from uwsgi_headroom.source import Tcp, Unix
+
+_MEMBER = re.compile(rb"^tfd:\s*(\d+).*\bino:([0-9a-f]+)", re.MULTILINE)
+
+_EPOLL, _EVENT = "anon_inode:[eventpoll]", "anon_inode:[eventfd]"
+
+_MOST_DESCRIPTORS, _MOST_CONNECTIONS = 65_536, 16_384
+"""How many descriptors of a process are looked at, 0.7 us each: once, and once a second."""
+
+_MOST_SETS = 1024
+_MOST_SET_BYTES = 256 << 10
+"""Of one set, some 3,500 members: a request thread has five, coroutines one for each connection."""
+
+_MOST_BYTES = 4 << 20  # of all sets of a process
+
+_LIST_SECONDS = 0.1
+
+
+class Found(Struct, frozen=True):
+    """What one process waits for and holds. It is sent between processes.
+
+    sets: of each epoll set that holds a listening socket, its descriptor; waits: the inodes of these sockets; others:
+    those of the other members of the first such set; held: those of all of its sockets and pipes; pipes: of pipes
+    alone; loops: whether the set is that of an event loop, which wakes itself up, as that of gevent does.
+    """
+
+    sets: tuple[int, ...] = ()
+    waits: frozenset[int] = frozenset()
+    held: frozenset[int] = frozenset()
+    others: frozenset[int] = frozenset()
+    pipes: frozenset[int] = frozenset()
+    loops: bool = False
+    names: tuple[tuple[int, str], ...] = ()
+    """The names of these listening sockets by inode, as the kernel writes them."""
+    why: str = ""
+    """Why nothing is known, as a sentence; empty if it is."""
+
+
+def find_sets(pids: Sequence[int]) -> list[Found]:
+    """What each of these processes waits for; nothing for one that has ended. A question for `aside`."""
+    return [_find(pid) for pid in pids]
+
+
+DENIED = f"this user may not see what process {{}} waits for: {procfs.WHO_MAY_KNOW}"
+
+
+def find_listening(place: Unix | Tcp) -> frozenset[int]:
+    """The inodes of the sockets that listen at a place in this network namespace. A question for `aside`."""
+    if isinstance(place, Unix):
+        names = {place.path}
+    else:
+        names = {sock_diag.inet_name(place.host, place.port) or "", f"0.0.0.0:{place.port}", f"[::]:{place.port}"}
+    return frozenset(inode for inode, name in _name_listening(None).items() if name in names)
+
+
+_ESTABLISHED, _CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
+
+_CONNECTED = 1 << _ESTABLISHED | 1 << _CLOSE_WAIT
+
+
+def list_accepted(pids: Sequence[int], names: Sequence[str]) -> list[frozenset[int] | None]:
+    """The inodes of the connections that each of these processes of one server has accepted from sockets of these
+    names; None where they are hidden or too many. A question for `aside`."""
+    connections = ask_in_network_of(pids[0], partial(_list_connections, names))
+    found: list[frozenset[int] | None] = []
+    for pid in pids:
+        held: frozenset[int] | None = None
+        with suppress(OSError):
+            targets = dict(procfs.list_descriptors(pid, _MOST_CONNECTIONS))
+            if len(targets) < _MOST_CONNECTIONS:
+                held = connections.intersection(filter(None, map(procfs.socket_inode, targets.values())))
+        found.append(held)
+    return found
+
+
+def _list_connections(names: Sequence[str]) -> frozenset[int]:
+    """The inodes of the connections to sockets of these names, in this thread's network. Raises OSError."""
+    inodes: set[int] = set()
+    for port in {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}:
+        for family in (socket.AF_INET, socket.AF_INET6):
+            request = sock_diag.inet_request(family, _CONNECTED, (port.to_bytes(2, "big"), b""))
+            payloads, _ = sock_diag.ask(request, seconds=_LIST_SECONDS)
+            inodes.update(sock_diag.inet_diag_msg.unpack_from(payload)[-1] for payload in payloads)
+    if not all(map(is_tcp, names)):
+        payloads, _ = sock_diag.ask(
+            sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME, states=1 << _ESTABLISHED), seconds=_LIST_SECONDS
+        )
+        for payload in payloads:
+            name = sock_diag.attributes(payload, sock_diag.unix_diag_msg).get(sock_diag.UNIX_DIAG_NAME, b"")
+            if name and sock_diag.unix_name(name) in names:
+                inodes.add(sock_diag.unix_diag_msg.unpack_from(payload)[4])
+    return frozenset(inodes)
+
+
+def _find(pid: int) -> Found:
+    try:
+        targets = dict(procfs.list_descriptors(pid, _MOST_DESCRIPTORS))
+        sets = _read_sets(pid, [number for number, target in targets.items() if target == _EPOLL])
+        sockets = {number: inode for number, target in targets.items() if (inode := procfs.socket_inode(target))}
+        inodes = {inode for members in sets.values() for inode in members.values()} & {*sockets.values()}
+        names = ask_in_network_of(pid, partial(_name_listening, inodes)) if inodes else {}
+    except PermissionError:
+        return Found(why=DENIED.format(pid))
+    except (FileNotFoundError, ProcessLookupError):
+        return Found()
+    except OSError as error:
+        return Found(why=str(error))
+    listening = {number for number, inode in sockets.items() if inode in names}
+    first = min((number for members in sets.values() for number in members if number in listening), default=None)
+    # uWSGI opens its sockets before anything else does: a set without the first one is the application's own.
+    own = {number: members for number, members in sets.items() if first in members}
+    waits = {inode for members in own.values() for number, inode in members.items() if number in listening}
+    members = own[min(own)] if own else {}
+    pipes = {inode for target in targets.values() if (inode := _pipe_inode(target))}
+    return Found(
+        sets=tuple(sorted(own)),
+        waits=frozenset(waits),
+        others=frozenset({*members.values()} - waits),
+        held=frozenset({*sockets.values(), *pipes}),
+        pipes=frozenset(pipes),
+        loops=any(targets.get(number) == _EVENT for number in members),
+        names=tuple([(inode, names[inode]) for inode in sorted(waits)]),
+    )
+
+
+def _read_sets(pid: int, descriptors: Sequence[int]) -> dict[int, dict[int, int]]:
+    """The members of these epoll sets: inodes by descriptor. Raises OSError."""
+    found: dict[int, dict[int, int]] = {}
+    left = _MOST_BYTES
+    for descriptor in descriptors[:_MOST_SETS]:
+        try:
+            text = procfs.read_begin(min(left, _MOST_SET_BYTES), f"/proc/{pid}/fdinfo/{descriptor}")
+        except FileNotFoundError:  # it was closed meanwhile
+            continue
+        found[descriptor] = {int(number): int(inode, 16) for number, inode in _MEMBER.findall(text)}
+        left -= len(text)
+        if left <= 0:
+            break
+    return found
+
+
+def _pipe_inode(target: str) -> int | None:
+    return int(target[len("pipe:[") : -1]) if target.startswith("pipe:[") else None
+
+
+def _name_listening(inodes: set[int] | None) -> dict[int, str]:
+    """The names of those of these sockets, or of all, that listen in this thread's network. Raises OSError."""
+    families: tuple[Family, ...] = ("unix", "inet", "inet6")
+    found = (sock_diag.list_listeners(family, inodes, seconds=_LIST_SECONDS) for family in families)
+    return {listener.inode: listener.name for listeners in found for listener in listeners}

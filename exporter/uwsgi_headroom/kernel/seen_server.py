@@ -1,0 +1,438 @@
+"""Makes the snapshot of a uWSGI without its stats, from what the kernel shows of its processes.
+
+A worker is a process that waits for requests (`request_sets`); its busy threads are those that neither wait in such a
+set nor for the lock in front of it. What only uWSGI counts is None: requests, exceptions, harakiris, respawns.
+
+Which processes are of one uWSGI follows from what no other user can have: they are the process that the operator named,
+or one that waits on the socket that the operator named, with its ancestors and its children that were forked from it
+and run the same program image (`Generation`). The program is uWSGI's if it has uWSGI's global variable.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
+from itertools import zip_longest
+from typing import NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from uwsgi_headroom.errors import Reason, SourceError
+from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.aside import Asks, NotYetError
+from uwsgi_headroom.kernel.processes import list_children
+from uwsgi_headroom.kernel.proof import SEARCH_SECONDS, read_start_ticks
+from uwsgi_headroom.kernel.request_sets import DENIED, Found, find_listening, find_sets, list_accepted
+from uwsgi_headroom.kernel.waits.memory import Generation, read_generation
+from uwsgi_headroom.kernel.waits.thread_wait import Lock
+from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, SeenThread, WorkerThreads, list_threads
+from uwsgi_headroom.record import Options, Setup
+from uwsgi_headroom.source import ProcessOfApp, SocketOfApp
+from uwsgi_headroom.stats.server import AppSocket, Snapshot, State, Worker
+
+T = TypeVar("T")
+
+LIST_SECONDS = 1.0
+"""How often the processes are listed, and the descriptors of those that have just begun."""
+
+SETTLED_SECONDS = 4.0
+"""A process that is this old, and was seen twice alike, has begun all of its threads."""
+
+AWAY_SECONDS = 10.0
+"""A worker that was not replaced for so long is in cheaper mode's reserve, if options do not say otherwise."""
+
+_AT_ONCE = 8
+"""So many processes are asked about at once, a millisecond each, and 40 ms with as many descriptors as are read."""
+
+MOST_SECONDS = 0.25
+"""How long one look at the threads of all workers may take, 10 us each: the exporter does nothing else meanwhile."""
+
+_MOST_ANCESTORS = 8
+_MOST_HOLDERS = 64
+
+_LEARNT = 3
+"""So many looks must show the lock of `thunder-lock`, or that there is none."""
+
+_MOST_DOUBTS = 20
+"""After so many looks in a row that do not show it, the busy threads are unknown."""
+
+
+class _Key(NamedTuple):
+    """A process. start: in ticks since boot, which tells processes of one PID apart."""
+
+    pid: int
+    start: int
+
+    @property
+    def runs(self) -> bool:
+        return read_start_ticks(self.pid) == self.start
+
+
+class _Seen(Struct):
+    """What is known of one process. is_settled: whether it has begun all of its threads."""
+
+    found: Found
+    is_settled: bool = False
+
+
+class _Slot(Struct):
+    """The place of a worker, which its successor takes. started: epoch seconds; away_since: the monotonic time since
+    which it has no process, None while it has one; accepted: since when its connections are known, by inode; None if
+    they are hidden."""
+
+    key: _Key
+    started: float
+    found: Found
+    away_since: float | None = None
+    accepted: dict[int, float] | None = None
+
+
+class SeenServer:
+    """Looks at one server again and again. threads: those of its workers, which `WaitSampler` looks at as well;
+    reads_threads: whether it may be read what they wait for."""
+
+    def __init__(
+        self,
+        address: ProcessOfApp | SocketOfApp,
+        threads: WorkerThreads,
+        asks: Asks,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        reads_threads: bool = True,
+    ) -> None:
+        self._address = address
+        self._threads, self._asks, self._clock, self._reads_threads = threads, asks, clock, reads_threads
+        self._last: Snapshot | None = None
+        self._root: _Key | None = None
+        self._generation: Generation | None = None
+        self._generations = 0
+        self._seen: dict[_Key, _Seen] = {}
+        self._slots: list[_Slot] = []
+        self._listed_at = float("-inf")
+        self._is_uwsgi = False
+        self._accept_locks: Counter[Lock] = Counter()
+        self._several = 0  # looks at which several threads waited in sets at once
+        self._doubts = 0  # looks in a row that do not show which threads are idle
+        self._unsearched: list[int] | None = None  # PIDs
+        self._named: list[int] = []
+        self._inodes: frozenset[int] = frozenset()
+
+    def look(self, setup: Setup) -> Snapshot:
+        """The server now. setup: its own, as far as it is known. Raises SourceError, or NotYetError if something is not
+        known yet that soon will be."""
+        options = setup.options
+        if self._root and not self._root.runs:
+            if isinstance(self._address, ProcessOfApp):  # another process may have its PID by now
+                raise _error("not_found", f"process {self._root.pid} has ended")
+            self._root, self._slots, self._listed_at, self._is_uwsgi = None, [], float("-inf"), False
+        root = self._root = self._root or self._find_root()
+        now = self._clock()
+        if now - self._listed_at >= LIST_SECONDS:
+            self._list(root, now)
+            self._listed_at = now
+            self._list_accepted(now)
+        busy, thunder = self._count_busy(options)
+        names = {name for slot in self._slots for _, name in slot.found.names}
+        workers = [
+            _make_worker(place, slot, busy.get(slot.key), self._find_state(slot, options, now), now)
+            for place, slot in enumerate(self._slots, 1)
+        ]
+        if setup.concurrency_kind == "async" or any(slot.found.loops for slot in self._slots):
+            cores = max(options.gevent or 0, options.async_cores or 0, options.asyncio or 0)
+            pairs = zip(workers, self._slots, strict=True)
+            workers = [_count_cores(worker, slot, cores or None) for worker, slot in pairs]
+        reserve = replace(workers[0], pid=None, state="never_spawned", accepting=False, busy_threads=0, serving={})
+        more = range(len(workers), (options.processes or 0) if options.cheaper else 0)
+        snapshot = Snapshot(
+            pid=root.pid,
+            workers=(*workers, *(replace(reserve, worker_id=place + 1, last_spawn=None) for place in more)),
+            sockets=tuple([AppSocket(name, None, None) for name in sorted(names)]),
+            locks=None if thunder is None else {"thunder": 0} if thunder else {},
+            generation=self._generations,
+            source="kernel",
+        )
+        if snapshot != self._last:  # others skip what has not changed
+            self._last = snapshot
+        return self._last or snapshot
+
+    def _find_root(self) -> _Key:
+        """The first process of the server: the master, or the worker that started the others. Raises SourceError or
+        NotYetError."""
+        pid = self._address.pid if isinstance(self._address, ProcessOfApp) else self._find_waiting(self._address)
+        generation = _read_generation(pid)
+        for _ in range(_MOST_ANCESTORS * (generation is not None)):
+            stat = procfs.read_process_stat(pid)
+            if stat is None or stat.parent <= 1 or _read_generation(stat.parent) != generation:
+                break
+            pid = stat.parent
+        start = read_start_ticks(pid)
+        if start < 0:
+            raise _error("not_found", f"there is no process {pid}, or /proc hides it")
+        return _Key(pid, start)
+
+    def _find_waiting(self, address: SocketOfApp) -> int:
+        """A process named like uWSGI's that waits on this socket. All processes of the machine are passed over, some
+        at a time. Raises SourceError or NotYetError."""
+        if self._unsearched is None:
+            self._inodes = self._ask(find_listening, address.place)
+            self._unsearched = [int(name) for name in os.listdir("/proc") if name.isdecimal()] if self._inodes else []
+            self._named = []
+        end = time.monotonic() + SEARCH_SECONDS
+        while self._unsearched:
+            if time.monotonic() > end:
+                raise NotYetError("the processes of this machine are looked through")
+            if _is_named_like_uwsgi(pid := self._unsearched.pop()):
+                held = procfs.read_socket_inodes(pid)
+                self._named += [pid] * bool(held is None or held & self._inodes)
+        while self._named[:_MOST_HOLDERS]:
+            some = self._named[:_AT_ONCE]
+            found = self._ask(find_sets, tuple(some))
+            del self._named[:_AT_ONCE]
+            if waiting := [pid for pid, each in zip(some, found, strict=True) if each.waits & self._inodes]:
+                self._unsearched = None
+                return waiting[0]
+        self._unsearched = None
+        if not self._inodes:
+            raise _error("refused", f"nothing listens at {address.place} in this network namespace")
+        raise _error("not_uwsgi", f"no uWSGI that this user may look at waits for requests at {address.place}")
+
+    def _ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
+        """The answer of the reader process. Raises NotYetError, or SourceError if it is asked nothing for a while."""
+        try:
+            return self._asks.ask(question, *arguments)
+        except NotYetError:
+            raise
+        except OSError as error:
+            raise _error("timeout", str(error)) from None
+
+    def _list(self, root: _Key, now: float) -> None:
+        """Find the workers. Raises NotYetError or SourceError if nothing is known of them yet."""
+        generation = _read_generation(root.pid)
+        if generation is None and root.runs:
+            raise _error("permission", DENIED.format(root.pid))
+        keys = [_Key(pid, read_start_ticks(pid)) for pid in (root.pid, *list_children(root.pid))]
+        keys = [key for key in keys if key.start >= 0 and _read_generation(key.pid) == generation]
+        self._seen = {key: self._seen[key] for key in keys if key in self._seen}
+        if generation != self._generation:
+            self._generation, self._generations, self._seen = generation, self._generations + 1, {}
+            self._accept_locks.clear()
+        unsettled = [key for key in keys if key not in self._seen or not self._seen[key].is_settled]
+        try:
+            for place in range(0, len(unsettled), _AT_ONCE):
+                some = unsettled[place : place + _AT_ONCE]
+                for key, found in zip(some, self._ask(find_sets, tuple(key.pid for key in some)), strict=True):
+                    self._note(key, found)
+        except (NotYetError, SourceError):
+            if not self._slots:
+                raise
+        workers = _choose_workers(root, [(key, self._seen[key].found) for key in keys if key in self._seen])
+        self._fill_slots(workers, now)
+        if not self._slots:
+            whys = [each.found.why for each in self._seen.values() if each.found.why]
+            raise _error("permission" if whys else "not_uwsgi", whys[0] if whys else _NO_WORKER.format(root.pid))
+
+    def _list_accepted(self, now: float) -> None:
+        """List the connections that the workers have accepted. They are requests, but for those that are kept open."""
+        slots = [slot for slot in self._slots if slot.away_since is None]
+        names = tuple(sorted({name for slot in slots for _, name in slot.found.names}))
+        try:
+            for place in range(0, len(slots), _AT_ONCE):
+                some = slots[place : place + _AT_ONCE]
+                answer = self._ask(list_accepted, tuple(slot.key.pid for slot in some), names)
+                for slot, inodes in zip(some, answer, strict=True):
+                    since = slot.accepted or {}
+                    slot.accepted = None if inodes is None else {inode: since.get(inode, now) for inode in inodes}
+        except NotYetError:
+            pass  # those of the last second
+        except SourceError:
+            for slot in slots:
+                slot.accepted = None
+
+    def _note(self, key: _Key, found: Found) -> None:
+        before, started = self._seen.get(key), procfs.read_start(key.pid)
+        is_old = started is not None and time.time() - started >= SETTLED_SECONDS
+        is_same = before is not None and before.found.sets == found.sets
+        self._seen[key] = _Seen(found, is_settled=is_old and is_same)
+
+    def _fill_slots(self, workers: Sequence[tuple[_Key, Found]], now: float) -> None:
+        """Keep each worker in its slot, and put new ones into the slots of those that have ended."""
+        living = dict(workers)
+        for slot in self._slots:
+            if slot.key in living:
+                slot.found = living.pop(slot.key)
+            elif slot.away_since is None:
+                slot.away_since = now
+        free = [slot for slot in self._slots if slot.away_since is not None]
+        for key, found in sorted(living.items(), key=lambda item: (item[0].start, item[0].pid)):
+            started = procfs.read_start(key.pid)
+            if started is None:
+                continue
+            if free:
+                slot = free.pop(0)
+                slot.key, slot.started, slot.found, slot.away_since, slot.accepted = key, started, found, None, None
+            else:
+                self._slots.append(_Slot(key, started, found))
+
+    def _find_state(self, slot: _Slot, options: Options, now: float) -> State:
+        """The state of a worker; without a process, whether it ended or is in cheaper mode's reserve."""
+        if slot.away_since is None:
+            return "idle"
+        scales = options.cheaper or options.cheap or options.idle
+        is_long = not options.complete and now - slot.away_since >= AWAY_SECONDS
+        return "cheap" if scales or is_long else "gone"
+
+    def _count_busy(self, options: Options) -> tuple[dict[_Key, int], bool | None]:
+        """The busy threads of each worker where they are known, and whether `thunder-lock` is on. Raises SourceError if
+        the program is none of uWSGI's, and NotYetError."""
+        looked: list[tuple[_Slot, list[SeenThread]]] = []
+        end = time.monotonic() + MOST_SECONDS
+        try:
+            if not self._reads_threads:
+                raise HiddenError("waits are off")
+            for slot in self._slots:
+                if time.monotonic() > end:
+                    raise _error("too_large", "its threads are too many to look at all of them")
+                if slot.away_since is None:
+                    looked.append((slot, self._look_at(slot, options)))
+            every = self._threads.complete([each for _, seen in looked for each in seen])
+        except HiddenError:
+            self._is_uwsgi = self._is_uwsgi or any(_is_named_like_uwsgi(slot.key.pid) for slot in self._slots)
+            if not self._is_uwsgi:
+                raise _error("permission", DENIED.format(self._slots[0].key.pid)) from None
+            return _count_accepted(self._slots), options.thunder_lock
+        for each in every:
+            each.by.fresh[each.thread] = each
+            if each.wait.result is None and each.wait.epoll is not None:
+                each.by.threads.leave_out(each.thread, each.wait.epoll, each.by.process.epolls.idle)
+        waiting = Counter([each.wait.lock for each in every if each.wait.lock is not None])
+        thunder = self._learn_lock(options, every, waiting)
+        unlearnt = waiting and (thunder is None or (thunder and not self._find_accept_lock()))
+        self._doubts = self._doubts + 1 if unlearnt else 0
+        if unlearnt and self._doubts <= _MOST_DOUBTS:
+            raise NotYetError("it is not known yet which lock idle threads wait for")
+        if unlearnt:
+            return {}, thunder
+        accept_lock = self._find_accept_lock() if thunder else None
+        idle = Counter(
+            each.by.process.pid
+            for each in every
+            if each.wait.result == "idle" or (accept_lock and each.wait.lock == accept_lock)
+        )
+        # A worker that ends has fewer threads than sets.
+        threads = {slot.key: min(len(slot.found.sets), len(seen)) for slot, seen in looked}
+        return {key: max(0, number - idle[key.pid]) for key, number in threads.items()}, thunder
+
+    def _look_at(self, slot: _Slot, options: Options) -> list[SeenThread]:
+        """What each thread of a worker waits for. Raises HiddenError, NotYetError, or SourceError if its program is not
+        uWSGI's."""
+        pid = slot.key.pid
+        at = self._threads.find(_make_worker(1, slot, None, "idle", 0.0), pid, slot.started, options)
+        if at is None:
+            raise NotYetError("the memory map of a worker is not read yet")
+        regions = {region for _, _, region in at.process.memory.known}
+        self._is_uwsgi = self._is_uwsgi or "uwsgi" in regions
+        if not self._is_uwsgi and slot.key.runs:
+            raise _error("not_uwsgi", _NO_WORKER.format(pid))
+        at.process.epolls.idle.update(slot.found.sets)
+        at.fresh.clear()
+        wanted = at.threads.threads if at.threads.all_seen else list_threads(pid)
+        return [each for thread in wanted for each in self._threads.look(at, thread)]
+
+    def _learn_lock(self, options: Options, every: Sequence[SeenThread], waiting: Counter[Lock]) -> bool | None:
+        """Learn whether `thunder-lock` is on, and which lock it is: it lets one thread of all workers into a set."""
+        idle = [each.wait for each in every if each.wait.result == "idle"]
+        in_sets = sum(wait.epoll is not None for wait in idle)
+        self._several += in_sets > 1
+        if in_sets == len(idle) == 1 and len(waiting) == 1:
+            self._accept_locks.update(dict.fromkeys(waiting, 1))
+        if options.thunder_lock is not None or options.complete:
+            return bool(options.thunder_lock)
+        if len(idle) > in_sets or self._several >= _LEARNT:
+            return False
+        return True if self._find_accept_lock() else None
+
+    def _find_accept_lock(self) -> Lock | None:
+        """The lock of `thunder-lock`; None while it is not known, or if two fit."""
+        likely = [lock for lock, times in self._accept_locks.items() if times >= _LEARNT]
+        return likely[0] if len(likely) == 1 else None
+
+
+def _choose_workers(root: _Key, processes: Sequence[tuple[_Key, Found]]) -> list[tuple[_Key, Found]]:
+    """Those of the processes of one uWSGI that are workers, the oldest first.
+
+    In the sets of a master's workers is the socket of uWSGI's signals, which the master holds as well. A process beside
+    them that waits on another socket is a router. Without a master, the first process is a worker, and the others wait
+    on the same sockets.
+    """
+    first = dict(processes).get(root) or Found()
+    waiting = [(key, found) for key, found in processes if found.sets]
+    workers = [(key, found) for key, found in waiting if key != root and found.others & first.held]
+    if not workers and first.sets and not _holds_pair(first):
+        workers = [(key, found) for key, found in waiting if found.waits & first.waits]
+    chosen: dict[_Key, Found] = {}
+    for key, found in sorted(workers, key=lambda each: each[0].start):
+        # A process that was forked from a worker has its sets, but not its threads.
+        if not found.others or all(found.others != other.others for other in chosen.values()):
+            chosen[key] = found
+    return list(chosen.items())
+
+
+def _holds_pair(found: Found) -> bool:
+    """Whether a set holds one of two connected sockets that the process made, as the set of a master does."""
+    return any({inode - 1, inode + 1} & found.held for inode in found.others & found.held - found.pipes)
+
+
+def _make_worker(place: int, slot: _Slot, busy: int | None, state: State, now: float) -> Worker:
+    runs = slot.away_since is None
+    busy = busy if runs else 0
+    since = sorted((slot.accepted or {}).values())
+    # With more connections than busy threads, some are kept open, and which ones is unknown.
+    starts = [int(time.time() - (now - at)) for at in since] if len(since) <= (busy or 0) else []
+    return Worker(
+        worker_id=place,
+        pid=slot.key.pid if runs else None,
+        state="busy" if busy else state,
+        accepting=runs,
+        threads=len(slot.found.sets),
+        busy_threads=busy,
+        last_spawn=int(slot.started) or None,
+        serving=dict(zip_longest(range(busy or 0), starts)),
+    )
+
+
+def _count_accepted(slots: Sequence[_Slot]) -> dict[_Key, int]:
+    """The busy threads where it is hidden what threads wait for: each has accepted a connection."""
+    known = [slot for slot in slots if slot.accepted is not None]
+    return {slot.key: min(len(slot.found.sets), len(slot.accepted or ())) for slot in known}
+
+
+def _count_cores(worker: Worker, slot: _Slot, cores: int | None) -> Worker:
+    """A worker with coroutines, of which each serves a connection."""
+    busy = len(slot.accepted) if slot.accepted is not None and worker.pid else None
+    state: State = "busy" if busy else worker.state
+    return replace(worker, state=state, threads=cores, busy_threads=busy, serving=dict.fromkeys(range(busy or 0)))
+
+
+_NO_WORKER = "process {} is no uWSGI whose workers wait for requests; one that is loading its application has none yet"
+
+
+def _error(reason: Reason, message: str) -> SourceError:
+    return SourceError(reason, message)
+
+
+def _is_named_like_uwsgi(pid: int) -> bool:
+    """Whether a process has a name of uWSGI's; since Python 3.14, that of a worker is `uWSGIWorker1Core0`."""
+    with suppress(OSError):
+        return procfs.read_name(pid).lower().startswith("uwsgi")
+    return False
+
+
+def _read_generation(pid: int) -> Generation | None:
+    """Which program image a process runs; None if that is hidden, or if it has ended."""
+    with suppress(OSError, ValueError):
+        return read_generation(pid)
+    return None

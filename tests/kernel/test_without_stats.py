@@ -1,0 +1,286 @@
+"""What the kernel alone shows of real uWSGIs: which threads they have, which are busy, and what these wait for."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from threading import Thread
+
+import psutil
+import pytest
+from msgspec import Struct
+
+from tests.kernel.waits.test_sampler import needs_known_calls
+from tests.support.other_namespaces import as_nobody, as_root
+from tests.support.real_uwsgi import Uwsgi, bare, free_port, wait_until
+from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.documents.build import build_server
+from uwsgi_headroom.errors import SourceError
+from uwsgi_headroom.kernel.aside import DIRECT
+from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.waits import worker_threads
+from uwsgi_headroom.kernel.waits.sampler import WaitSetting
+from uwsgi_headroom.metrics import families
+from uwsgi_headroom.source import ProcessOfApp, SocketOfApp, parse_address
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.watch.watch import Watch
+
+pytestmark = [pytest.mark.integration, needs_known_calls]
+
+WAITING = Path(__file__).parents[1] / "support/waiting_app.py"
+
+VASSAL = f"[uwsgi]\nhttp-socket = 127.0.0.1:%s\nmaster = 1\nprocesses = 2\nthreads = 2\nwsgi-file = {WAITING}\n"
+
+
+class Setup(Struct, frozen=True):
+    """How uWSGI is started, and how many workers and threads it then has. sockets: on how many it listens."""
+
+    options: str
+    workers: int
+    threads: int
+    sockets: int = 1
+    router: bool = False
+    emperor: bool = False
+
+
+SETUPS = {
+    "8x1": Setup("--master --processes 8", 8, 8),
+    "2x4": Setup("--master --processes 2 --threads 4", 2, 8),
+    "no master, one process": Setup("--threads 3", 1, 3),
+    "no master, two processes": Setup("--processes 2 --threads 2", 2, 4),
+    "thunder-lock": Setup("--master --processes 2 --threads 4 --thunder-lock", 2, 8),
+    "two sockets": Setup("--master --processes 2 --threads 2", 2, 4, sockets=2),
+    "map-socket": Setup("--master --processes 2 --threads 2 --map-socket 0:1 --map-socket 1:2", 2, 4, sockets=2),
+    "http router": Setup("--master --processes 2 --threads 2", 2, 4, router=True),
+    "offload threads": Setup("--master --threads 4 --offload-threads 3", 1, 4),
+    "cheaper": Setup("--master --processes 4 --threads 2 --cheaper 2 --cheaper-overload 600", 2, 4),
+    "auto-procname": Setup("--master --processes 2 --threads 2 --auto-procname", 2, 4),
+    "emperor": Setup("--emperor {directory}/vassals", 2, 4, emperor=True),
+}
+
+
+class Running(Struct, frozen=True):
+    server: Uwsgi
+    pid: int
+    ports: Sequence[int]
+
+
+def accept(listener: socket.socket) -> None:
+    """Takes connections, and never answers, until the listener is closed."""
+    kept = []
+    with suppress(OSError):
+        while True:
+            kept.append(listener.accept())
+
+
+@contextmanager
+def running(setup: Setup) -> Iterator[Running]:
+    ports = [free_port() for _ in range(setup.sockets)]
+    kind = "--http" if setup.router else "--http-socket"
+    sockets = [] if setup.emperor else [word for port in ports for word in (kind, f"127.0.0.1:{port}")]
+    app = [] if setup.emperor else ["--wsgi-file", str(WAITING)]
+    files = {"vassals/shop.ini": VASSAL % ports[0]} if setup.emperor else {}
+    command = [*setup.options.split(), *sockets, *app, "--disable-logging"]
+    with bare(*command, files=files, ready=("127.0.0.1", ports[0])) as server, socket.socket(socket.AF_UNIX) as backend:
+        folder = server.directory / ("vassals" if setup.emperor else "")
+        with ExitStack() as stack:
+            backend.bind(str(folder / "backend"))
+            backend.listen(100)
+            Thread(target=accept, args=(backend,), daemon=True).start()
+            pid = psutil.Process(server.pid).children()[0].pid if setup.emperor else server.pid
+            stack.callback(backend.shutdown, socket.SHUT_RDWR)
+            stack.callback((folder / "stop").touch)
+            yield Running(server, pid, ports)
+
+
+@contextmanager
+def stuck(ports: Sequence[int], number: int) -> Iterator[None]:
+    """Keeps so many requests waiting for a backend that never answers, until the block ends."""
+    with ExitStack() as stack:
+        for place in range(number):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", ports[place % len(ports)]), 20))
+            client.sendall(b"GET /backend HTTP/1.0\r\n\r\n")
+        yield
+
+
+def look(host: Host, address: ProcessOfApp | SocketOfApp) -> tuple[Snapshot, HostFacts]:
+    snapshot = asyncio.run(host.look(address, 20.0))
+    return snapshot, host.read_facts(snapshot, None)
+
+
+def seen(host: Host, address: ProcessOfApp | SocketOfApp) -> tuple[int, int | None, int | None, float]:
+    """The workers, the threads that take requests, those of them that are busy, and those that wait for a backend."""
+    try:
+        snapshot, facts = look(host, address)
+    except SourceError:  # it has no worker yet
+        return 0, 0, 0, 0.0
+    workers = [worker for worker in snapshot.workers if worker.pid]
+    busy = [worker.busy_threads for worker in workers]
+    waits = facts.waits.threads if facts.waits else {}
+    return (
+        len(workers),
+        sum(worker.available_threads or 0 for worker in workers),
+        None if None in busy else sum(busy),
+        round(waits.get("backend", 0.0), 3),
+    )
+
+
+def is_seen(host: Host, address: ProcessOfApp | SocketOfApp, wanted: tuple[int, int, int, float]) -> bool:
+    return seen(host, address) == wanted
+
+
+@pytest.mark.parametrize("name", SETUPS)
+def test_threads_are_exact(name):
+    """The threads and the busy ones are exact at rest, half busy, and if all hang from before the first look on; and so
+    is what these wait for."""
+    setup = SETUPS[name]
+    with running(setup) as uwsgi:
+        address = ProcessOfApp(uwsgi.pid)
+        for number in (0, setup.threads // 2, setup.threads):
+            with stuck(uwsgi.ports, number):
+                wanted, host = (setup.workers, setup.threads, number, float(number)), Host(waits=WaitSetting())
+                wait_until(
+                    partial(is_seen, host, address, wanted), what=f"{number} busy threads", seconds=20, pause=0.1
+                )
+
+
+def test_a_reload_and_a_killed_worker_are_seen():
+    """A worker that ends leaves its place to its successor, and a full reload is one."""
+    with running(SETUPS["2x4"]) as uwsgi:
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid)
+        wait_until(lambda: seen(host, address)[:2] == (2, 8), what="both workers", pause=0.1)
+        before, _ = look(host, address)
+        os.kill(before.workers[0].pid, signal.SIGKILL)
+        wait_until(lambda: look(host, address)[0].workers[0].pid not in (None, before.workers[0].pid), pause=0.1)
+        after, _ = look(host, address)
+        assert after.workers[1].pid == before.workers[1].pid
+        assert len(after.workers) == 2
+        assert after.generation == before.generation
+        os.kill(uwsgi.pid, signal.SIGHUP)
+        wait_until(lambda: look(host, address)[0].generation > before.generation, pause=0.1)
+        wait_until(lambda: seen(host, address)[:2] == (2, 8), what="the new workers", pause=0.1)
+
+
+def test_what_only_uwsgi_counts_is_absent():
+    """Figures of a server without stats: the verdict names the backend, no counter of uWSGI's is 0, and there is no
+    series of a worker."""
+    with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 8):
+        clock = Clock()
+        watch = Watch("shop", parse_address(f"pid:{uwsgi.pid}"), host=Host(waits=WaitSetting()), clock=clock)
+        watch.holds_findings = False
+
+        async def sample() -> None:
+            for _ in range(40):
+                await watch.reader.read()
+                if watch.history.seconds >= 3:
+                    break
+                await asyncio.sleep(0.2)
+
+        asyncio.run(sample())
+        document = build_server(watch, clock, 60.0, (60.0,))
+        lines = [line for family in families([watch.observe([60.0])]) for line in family.samples]
+    assert document.source == "kernel"
+    assert document.flow.observed == pytest.approx(8, rel=0.03)
+    assert (document.flow.requests, document.flow.throughput, document.flow.response_time) == (None, None, None)
+    assert (document.window.respawns, document.window.exceptions, document.window.harakiris) == (None, None, None)
+    assert {worker.window_requests for worker in document.workers} == {None}
+    assert "wait" in document.verdict
+    assert "backend" in document.verdict
+    assert [line.parts[0] for line in document.lines if line.code == "source"] == ["the kernel alone"]
+    assert ("uwsgi_source_info", "kernel") in {(line.name, line.labels.get("source")) for line in lines}
+    assert not [line.name for line in lines if "worker_id" in line.labels or "requests" in line.name]
+
+
+def test_an_application_socket_finds_its_uwsgi():
+    """`app:` is the uWSGI whose workers wait on that socket; where nothing listens, the error says so."""
+    with running(SETUPS["2x4"]) as uwsgi:
+        address = parse_address(f"app:127.0.0.1:{uwsgi.ports[0]}")
+        host = Host(waits=WaitSetting())
+        wait_until(lambda: seen(host, address)[:2] == (2, 8), what="both workers", pause=0.1)
+        assert look(host, address)[0].pid == uwsgi.pid
+    with pytest.raises(SourceError, match="nothing listens"):
+        look(Host(waits=WaitSetting()), address)
+
+
+_LIKE_A_WORKER = """
+import select, socket, sys
+listener = socket.create_server(("127.0.0.1", 0))
+waiting = select.epoll()
+waiting.register(listener, select.EPOLLIN)
+print(listener.getsockname()[1], flush=True)
+sys.stdin.read()
+"""
+
+
+def test_another_server_is_no_uwsgi():
+    """A program that waits on a listening socket in an epoll set is refused unless it is uWSGI, and so is one that has
+    ended."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _LIKE_A_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        port = other.stdout.readline()
+        with pytest.raises(SourceError, match="no uWSGI"):
+            look(Host(waits=WaitSetting()), ProcessOfApp(other.pid))
+        with pytest.raises(SourceError, match="no uWSGI"):
+            look(Host(waits=WaitSetting()), parse_address(f"app:127.0.0.1:{port.strip()}"))
+        other.kill()
+    with pytest.raises(SourceError, match="no process"):
+        look(Host(waits=WaitSetting()), ProcessOfApp(other.pid))
+
+
+@as_root
+def test_what_another_user_may_not_see_is_refused():
+    """Another user gets the reason instead of figures; one who may not trace, as under Yama, has no wait states, but
+    threads, and busy ones by their connections."""
+    with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 3):
+        address = ProcessOfApp(uwsgi.pid)
+        wait_until(lambda: seen(Host(waits=WaitSetting()), address)[2] == 3, what="3 requests", pause=0.2)
+
+        def refused() -> str:
+            try:
+                look(Host(waits=WaitSetting(), asks=DIRECT), address)
+            except SourceError as error:
+                return error.reason
+            return ""
+
+        assert as_nobody(refused) == "permission"
+
+        def without_trace() -> tuple[object, ...]:
+            def refuse(_pid: int, _thread: int) -> bytes:
+                raise PermissionError
+
+            worker_threads.read_system_call = refuse
+            host = Host(waits=WaitSetting(), asks=DIRECT)
+            look(host, address)
+            snapshot, facts = look(host, address)
+            return (
+                sum(each.threads for each in snapshot.workers),
+                sum(each.busy_threads for each in snapshot.workers),
+                bool(facts.waits.off),
+            )
+
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if without_trace() == (8, 3, True) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_many_descriptors_do_not_hide_the_threads(tmp_path):
+    """The sets of request threads are found beside thousands of other descriptors, which are not all looked at."""
+    app = tmp_path / "app.py"
+    app.write_text(
+        "KEPT = [open('/dev/null') for _ in range(6000)]\n"
+        "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [b'']\n"
+    )
+    port = free_port()
+    options = ["--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app), "--master", "--threads", "2"]
+    with bare(*options, ready=("127.0.0.1", port)) as server:
+        host = Host(waits=WaitSetting())
+        wait_until(lambda: seen(host, ProcessOfApp(server.pid))[:2] == (1, 2), what="the worker", pause=0.1)
