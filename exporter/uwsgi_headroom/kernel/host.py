@@ -176,7 +176,8 @@ class Host:
         reading."""
         pids = [worker.pid for worker in snapshot.workers if worker.pid]
         at_rest = self._at_rest(snapshot, now, interval) if quick else ()
-        processes = self._processes.read(master_pid, pids, quick=quick, at_rest=at_rest)
+        also = master_pid if snapshot.source == "kernel" else 0  # without a master, the first process is a worker
+        processes = self._processes.read(master_pid, pids, quick=quick, at_rest=at_rest, also=also)
         if not quick:
             # uWSGI's cpu-affinity pins each worker, but not the master.
             allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}

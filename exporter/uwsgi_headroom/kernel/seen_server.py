@@ -48,8 +48,8 @@ AWAY_SECONDS = 10.0
 _AT_ONCE = 8
 """So many processes are asked about at once, a millisecond each, and 40 ms with as many descriptors as are read."""
 
-MOST_SECONDS = 0.25
-"""How long one look at the threads of all workers may take, 10 us each: the exporter does nothing else meanwhile."""
+MOST_THREADS = 4096
+"""Of all workers, 10 us each: the exporter does nothing else meanwhile."""
 
 _MOST_ANCESTORS = 8
 _MOST_HOLDERS = 64
@@ -289,15 +289,16 @@ class SeenServer:
         """The busy threads of each worker where they are known, and whether `thunder-lock` is on. Raises SourceError if
         the program is none of uWSGI's, and NotYetError."""
         looked: list[tuple[_Slot, list[SeenThread]]] = []
-        end = time.monotonic() + MOST_SECONDS
         try:
             if not self._reads_threads:
                 raise HiddenError("waits are off")
             for slot in self._slots:
-                if time.monotonic() > end:
-                    raise _error("too_large", "its threads are too many to look at all of them")
                 if slot.away_since is None:
                     looked.append((slot, self._look_at(slot, options)))
+                if sum(len(seen) for _, seen in looked) > MOST_THREADS:
+                    raise _error(
+                        "too_large", f"it has more than {MOST_THREADS:,} threads, which are too many to look at"
+                    )
             every = self._threads.complete([each for _, seen in looked for each in seen])
         except HiddenError:
             self._is_uwsgi = self._is_uwsgi or any(_is_named_like_uwsgi(slot.key.pid) for slot in self._slots)
@@ -370,7 +371,7 @@ def _choose_workers(root: _Key, processes: Sequence[tuple[_Key, Found]]) -> list
     """
     first = dict(processes).get(root) or Found()
     waiting = [(key, found) for key, found in processes if found.sets]
-    workers = [(key, found) for key, found in waiting if key != root and found.others & first.held]
+    workers = [(key, found) for key, found in waiting if key != root and (found.others - found.pipes) & first.held]
     if not workers and first.sets and not _holds_pair(first):
         workers = [(key, found) for key, found in waiting if found.waits & first.waits]
     chosen: dict[_Key, Found] = {}
