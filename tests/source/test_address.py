@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uwsgi_headroom.errors import AddressError
-from uwsgi_headroom.source.address import File, Http, Tcp, Unix, parse_address
+from uwsgi_headroom.source.address import File, Http, ProcessOfApp, SocketOfApp, Tcp, Unix, parse_address
 
 
 def _without_query(address):
