@@ -284,3 +284,36 @@ def test_many_descriptors_do_not_hide_the_threads(tmp_path):
     with bare(*options, ready=("127.0.0.1", port)) as server:
         host = Host(waits=WaitSetting())
         wait_until(lambda: seen(host, ProcessOfApp(server.pid))[:2] == (1, 2), what="the worker", pause=0.1)
+
+
+_FORKS = """
+import os, time
+
+def application(environ, start_response):
+    parent = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == parent:
+            time.sleep(0.1)
+        os._exit(0)
+    start_response("200 OK", [])
+    return [b""]
+"""
+
+
+@pytest.mark.parametrize("options", ["--processes 2", "--master --processes 2"])
+def test_a_fork_of_a_worker_is_no_worker(tmp_path, options):
+    """A process that the application forks has the epoll sets of its worker, and counts neither as one nor as busy."""
+    app, port = tmp_path / "app.py", free_port()
+    app.write_text(_FORKS)
+    command = [*options.split(), "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app)]
+    with bare(*command, ready=("127.0.0.1", port)) as server:
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+        wait_until(lambda: seen(host, address)[:2] == (2, 2), what="both workers", pause=0.1)
+        workers = {worker.pid for worker in look(host, address)[0].workers}
+        with socket.create_connection(("127.0.0.1", port), 20) as client:
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            family = psutil.Process(server.pid)
+            wait_until(lambda: {each.pid for each in family.children(recursive=True)} - workers, what="the fork")
+            fresh = Host(waits=WaitSetting())
+            wait_until(lambda: seen(fresh, address)[:3] == (2, 2, 0), what="two idle workers", pause=0.1)
+        assert {worker.pid for worker in look(fresh, address)[0].workers} == workers

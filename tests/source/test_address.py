@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from uwsgi_headroom.errors import AddressError
-from uwsgi_headroom.source.address import File, Http, Tcp, Unix, parse_address
+from uwsgi_headroom.source.address import File, Http, ProcessOfApp, SocketOfApp, Tcp, Unix, parse_address
 
 
 def _without_query(address):
@@ -29,6 +29,11 @@ def _without_query(address):
         ("../stats", Unix("../stats")),
         ("unix:stats", Unix("stats")),
         ("unix:@shop", Unix("@shop")),
+        ("pid:1234", ProcessOfApp(1234)),
+        ("app:/run/uwsgi/app/shop/socket", SocketOfApp(Unix("/run/uwsgi/app/shop/socket"))),
+        ("app:@shop", SocketOfApp(Unix("@shop"))),
+        ("app:127.0.0.1:8000", SocketOfApp(Tcp("127.0.0.1", 8000))),
+        ("app:[::1]:8000", SocketOfApp(Tcp("::1", 8000))),
         ("unix://@shop", Unix("@shop")),
         ("@shop", Unix("@shop")),
         ("tcp://127.0.0.1:1717", Tcp("127.0.0.1", 1717)),
@@ -85,6 +90,13 @@ def test_refused_with_advice(text, advice):
     with pytest.raises(AddressError) as caught:
         parse_address(text)
     assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["app:shop.example:8000", "app:http://127.0.0.1:8000/", "app:app:/run/x", "pid:x"])
+def test_an_application_socket_is_a_path_or_a_number(text):
+    """A host name would have to be resolved, and another address is no socket of workers."""
+    with pytest.raises(AddressError):
+        parse_address(text)
 
 
 @pytest.mark.parametrize("text", ["http://ann:hunter2@shop/", "tcp://ann:hunter2@shop:1", "https://hunter2@shop"])

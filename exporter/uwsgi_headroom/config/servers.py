@@ -353,10 +353,8 @@ def _parts(address: Address) -> tuple[str, str, int]:
             return "tcp", host, port
         case Http(host, port, _, tls):
             return "https" if tls else "http", host, port
-        case ProcessOfApp() | SocketOfApp():
-            return "kernel", str(address), 0
-        case Unix(path) | File(path):
-            return "unix", path, 0
+        case _:
+            return "unix", getattr(address, "path", ""), 0
 
 
 def _expression(place: str, separator: str) -> re.Pattern[str]:

@@ -88,7 +88,7 @@ class Integrals:
         totals.reloads += reloaded
         # A document without workers (uWSGI has not created them yet) has no levels from which a step could begin.
         joined = len(earlier.workers) == len(workers) and not self._broken and not reloaded
-        bridged = joined and reading.at - before.at <= longest_step
+        bridged = joined and not _lacks_busy_threads(totals, workers) and reading.at - before.at <= longest_step
         step = bridged * (reading.at - before.at)
         levels = self._levels
         if not (at_rest and bridged):
@@ -349,6 +349,12 @@ class _Levels(NamedTuple):
 
 
 _NO_LEVELS = _Levels([], 0, 0, 0, 0, frozenset())
+
+
+def _lacks_busy_threads(totals: Totals, workers: tuple[Worker, ...]) -> bool:
+    """Whether it is not known any more how many threads are busy: that time is a gap, too."""
+    is_unknown = any(worker.busy_threads is None for worker in workers)
+    return is_unknown and any(total.busy_seconds is not None for total in totals.workers)
 
 
 def _find_levels(reading: Reading, workers: tuple[Worker, ...]) -> _Levels:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.kernel import aside
-from uwsgi_headroom.kernel.aside import Asks, NotYetError, Questions
+from uwsgi_headroom.kernel.aside import SHORT_WAIT, Asks, NotYetError, Questions
 from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden, read_task_limit
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
@@ -41,9 +41,6 @@ REST_SECONDS = (1.0, 5.0)
 
 TABLE_SECONDS = 10.0
 """How often the table of tracked connections is read for all servers together."""
-
-_NOT_YET_SECONDS = 0.02
-"""Between two questions for an answer that is not there yet."""
 
 _SLOW_READINGS, _REST_READINGS = 15, 3
 """The same in readings, where that is longer."""
@@ -103,6 +100,7 @@ class Host:
         self._waits = WaitSampler(waits, clock, asks=asks)
         self._spools = Spools(asks)
         self._seen: SeenServer | None = None
+        self._reads_threads = waits.enabled
         self._last = HostFacts()
         self._overflows: ListenOverflows | None = None
         self._workers: tuple[Worker, ...] = ()
@@ -115,9 +113,8 @@ class Host:
 
     async def look(self, address: ProcessOfApp | SocketOfApp, seconds: float) -> Snapshot:
         """What the kernel shows of a uWSGI without stats. Raises SourceError, also if there is no answer in time."""
-        seen = self._seen = self._seen or SeenServer(
-            address, self._waits.threads, self._asks, self._clock, reads_threads=self._waits.is_on
-        )
+        of_server = address, self._waits.threads, self._asks, self._clock
+        seen = self._seen = self._seen or SeenServer(*of_server, reads=self._reads_threads)
         end = self._clock() + seconds
         while True:
             try:
@@ -125,7 +122,7 @@ class Host:
             except NotYetError as error:
                 if self._clock() >= end:
                     raise SourceError("timeout", str(error)) from None
-                await asyncio.sleep(_NOT_YET_SECONDS)
+                await asyncio.sleep(SHORT_WAIT)
 
     def read_facts(self, snapshot: AnySnapshot, answer: Answer | None) -> HostFacts:
         """The kernel's facts about the server that gave this answer; only the reason if its PID is not proven. The same
@@ -176,7 +173,8 @@ class Host:
         reading."""
         pids = [worker.pid for worker in snapshot.workers if worker.pid]
         at_rest = self._at_rest(snapshot, now, interval) if quick else ()
-        processes = self._processes.read(master_pid, pids, quick=quick, at_rest=at_rest)
+        also = master_pid if snapshot.source == "kernel" else 0  # without a master, the first process is a worker
+        processes = self._processes.read(master_pid, pids, quick=quick, at_rest=at_rest, also=also)
         if not quick:
             # uWSGI's cpu-affinity pins each worker, but not the master.
             allowed = {cpu for process in processes.values() for cpu in process.affinity or ()}

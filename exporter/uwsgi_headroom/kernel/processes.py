@@ -83,13 +83,13 @@ class Processes:
         self._workers: dict[int, WorkerProcess] = {}
 
     def read(
-        self, master_pid: int, pids: Sequence[int], *, quick: bool = False, at_rest: Collection[int] = ()
+        self, master_pid: int, pids: Sequence[int], *, quick: bool = False, at_rest: Collection[int] = (), also: int = 0
     ) -> dict[int, WorkerProcess]:
         """The living children of `master_pid` among `pids`, by PID; the same object as long as nothing changes.
 
         With `quick`, it reads only `/proc/<pid>/stat` (whether the process is alive, its CPU time and last CPU). The
         other figures, which take four times as long, are copied from the last reading of the same process; for
-        processes `at_rest`, all figures are copied.
+        processes `at_rest`, all figures are copied. also: a process that is read although it is no child.
         """
         known: dict[int, _Known] = {}
         for pid in pids:
@@ -103,7 +103,7 @@ class Processes:
                     known[pid] = before
                     continue
                 stat = procfs.parse_process_stat(line)
-                if master_pid in (stat.parent, pid) and not stat.has_ended:  # without a master, one is a worker
+                if (stat.parent == master_pid or pid == also) and not stat.has_ended:
                     same = before if before and before.stat.start == stat.start else None  # or the PID was reused
                     known[pid] = _read(pid, line, stat, same, quick=quick)
             except (FileNotFoundError, ProcessLookupError):

@@ -30,10 +30,8 @@ _MOST_DESCRIPTORS, _MOST_CONNECTIONS = 65_536, 16_384
 """How many descriptors of a process are looked at, 0.7 us each: once, and once a second."""
 
 _MOST_SETS = 1024
-_MOST_SET_BYTES = 256 << 10
-"""Of one set, some 3,500 members: a request thread has five, coroutines one for each connection."""
-
-_MOST_BYTES = 4 << 20  # of all sets of a process
+_MOST_BYTES = 4 << 20
+"""Of all sets of a process, 70 bytes a member: a request thread has five, coroutines one for each connection."""
 
 _LIST_SECONDS = 0.1
 
@@ -151,7 +149,7 @@ def _read_sets(pid: int, descriptors: Sequence[int]) -> dict[int, dict[int, int]
     left = _MOST_BYTES
     for descriptor in descriptors[:_MOST_SETS]:
         try:
-            text = procfs.read_begin(min(left, _MOST_SET_BYTES), f"/proc/{pid}/fdinfo/{descriptor}")
+            text = procfs.read_begin(left, f"/proc/{pid}/fdinfo/{descriptor}")
         except FileNotFoundError:  # it was closed meanwhile
             continue
         found[descriptor] = {int(number): int(inode, 16) for number, inode in _MEMBER.findall(text)}

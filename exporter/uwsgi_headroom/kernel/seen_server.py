@@ -21,7 +21,7 @@ from typing import NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from uwsgi_headroom.errors import Reason, SourceError
+from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Asks, NotYetError
 from uwsgi_headroom.kernel.processes import list_children
@@ -35,6 +35,8 @@ from uwsgi_headroom.source import ProcessOfApp, SocketOfApp
 from uwsgi_headroom.stats.server import AppSocket, Snapshot, State, Worker
 
 T = TypeVar("T")
+Clock = Callable[[], float]
+Place = ProcessOfApp | SocketOfApp
 
 LIST_SECONDS = 1.0
 """How often the processes are listed, and the descriptors of those that have just begun."""
@@ -48,8 +50,8 @@ AWAY_SECONDS = 10.0
 _AT_ONCE = 8
 """So many processes are asked about at once, a millisecond each, and 40 ms with as many descriptors as are read."""
 
-MOST_SECONDS = 0.25
-"""How long one look at the threads of all workers may take, 10 us each: the exporter does nothing else meanwhile."""
+MOST_THREADS = 4096
+"""Of all workers, 10 us each: the exporter does nothing else meanwhile."""
 
 _MOST_ANCESTORS = 8
 _MOST_HOLDERS = 64
@@ -72,13 +74,6 @@ class _Key(NamedTuple):
         return read_start_ticks(self.pid) == self.start
 
 
-class _Seen(Struct):
-    """What is known of one process. is_settled: whether it has begun all of its threads."""
-
-    found: Found
-    is_settled: bool = False
-
-
 class _Slot(Struct):
     """The place of a worker, which its successor takes. started: epoch seconds; away_since: the monotonic time since
     which it has no process, None while it has one; accepted: since when its connections are known, by inode; None if
@@ -93,24 +88,16 @@ class _Slot(Struct):
 
 class SeenServer:
     """Looks at one server again and again. threads: those of its workers, which `WaitSampler` looks at as well;
-    reads_threads: whether it may be read what they wait for."""
+    reads: whether it may be read what they wait for."""
 
-    def __init__(
-        self,
-        address: ProcessOfApp | SocketOfApp,
-        threads: WorkerThreads,
-        asks: Asks,
-        clock: Callable[[], float] = time.monotonic,
-        *,
-        reads_threads: bool = True,
-    ) -> None:
+    def __init__(self, address: Place, threads: WorkerThreads, asks: Asks, clock: Clock, *, reads: bool) -> None:
         self._address = address
-        self._threads, self._asks, self._clock, self._reads_threads = threads, asks, clock, reads_threads
+        self._threads, self._asks, self._clock, self._reads_threads = threads, asks, clock, reads
         self._last: Snapshot | None = None
         self._root: _Key | None = None
         self._generation: Generation | None = None
         self._generations = 0
-        self._seen: dict[_Key, _Seen] = {}
+        self._seen: dict[_Key, tuple[Found, bool]] = {}  # with whether a process has begun all of its threads
         self._slots: list[_Slot] = []
         self._listed_at = float("-inf")
         self._is_uwsgi = False
@@ -127,7 +114,7 @@ class SeenServer:
         options = setup.options
         if self._root and not self._root.runs:
             if isinstance(self._address, ProcessOfApp):  # another process may have its PID by now
-                raise _error("not_found", f"process {self._root.pid} has ended")
+                raise SourceError("not_found", f"process {self._root.pid} has ended")
             self._root, self._slots, self._listed_at, self._is_uwsgi = None, [], float("-inf"), False
         root = self._root = self._root or self._find_root()
         now = self._clock()
@@ -171,7 +158,7 @@ class SeenServer:
             pid = stat.parent
         start = read_start_ticks(pid)
         if start < 0:
-            raise _error("not_found", f"there is no process {pid}, or /proc hides it")
+            raise SourceError("not_found", f"there is no process {pid}, or /proc hides it")
         return _Key(pid, start)
 
     def _find_waiting(self, address: SocketOfApp) -> int:
@@ -197,8 +184,8 @@ class SeenServer:
                 return waiting[0]
         self._unsearched = None
         if not self._inodes:
-            raise _error("refused", f"nothing listens at {address.place} in this network namespace")
-        raise _error("not_uwsgi", f"no uWSGI that this user may look at waits for requests at {address.place}")
+            raise SourceError("refused", f"nothing listens at {address.place} in this network namespace")
+        raise SourceError("not_uwsgi", f"no uWSGI that this user may look at waits for requests at {address.place}")
 
     def _ask(self, question: Callable[..., T], *arguments: Hashable) -> T:
         """The answer of the reader process. Raises NotYetError, or SourceError if it is asked nothing for a while."""
@@ -207,20 +194,20 @@ class SeenServer:
         except NotYetError:
             raise
         except OSError as error:
-            raise _error("timeout", str(error)) from None
+            raise SourceError("timeout", str(error)) from None
 
     def _list(self, root: _Key, now: float) -> None:
         """Find the workers. Raises NotYetError or SourceError if nothing is known of them yet."""
         generation = _read_generation(root.pid)
         if generation is None and root.runs:
-            raise _error("permission", DENIED.format(root.pid))
+            raise SourceError("permission", DENIED.format(root.pid))
         keys = [_Key(pid, read_start_ticks(pid)) for pid in (root.pid, *list_children(root.pid))]
         keys = [key for key in keys if key.start >= 0 and _read_generation(key.pid) == generation]
         self._seen = {key: self._seen[key] for key in keys if key in self._seen}
         if generation != self._generation:
             self._generation, self._generations, self._seen = generation, self._generations + 1, {}
             self._accept_locks.clear()
-        unsettled = [key for key in keys if key not in self._seen or not self._seen[key].is_settled]
+        unsettled = [key for key in keys if key not in self._seen or not self._seen[key][1]]
         try:
             for place in range(0, len(unsettled), _AT_ONCE):
                 some = unsettled[place : place + _AT_ONCE]
@@ -229,11 +216,11 @@ class SeenServer:
         except (NotYetError, SourceError):
             if not self._slots:
                 raise
-        workers = _choose_workers(root, [(key, self._seen[key].found) for key in keys if key in self._seen])
+        workers = _choose_workers(root, [(key, self._seen[key][0]) for key in keys if key in self._seen])
         self._fill_slots(workers, now)
         if not self._slots:
-            whys = [each.found.why for each in self._seen.values() if each.found.why]
-            raise _error("permission" if whys else "not_uwsgi", whys[0] if whys else _NO_WORKER.format(root.pid))
+            whys = [found.why for found, _ in self._seen.values() if found.why]
+            raise SourceError("permission" if whys else "not_uwsgi", whys[0] if whys else _NO_WORKER.format(root.pid))
 
     def _list_accepted(self, now: float) -> None:
         """List the connections that the workers have accepted. They are requests, but for those that are kept open."""
@@ -255,8 +242,7 @@ class SeenServer:
     def _note(self, key: _Key, found: Found) -> None:
         before, started = self._seen.get(key), procfs.read_start(key.pid)
         is_old = started is not None and time.time() - started >= SETTLED_SECONDS
-        is_same = before is not None and before.found.sets == found.sets
-        self._seen[key] = _Seen(found, is_settled=is_old and is_same)
+        self._seen[key] = found, is_old and before is not None and before[0].sets == found.sets
 
     def _fill_slots(self, workers: Sequence[tuple[_Key, Found]], now: float) -> None:
         """Keep each worker in its slot, and put new ones into the slots of those that have ended."""
@@ -289,21 +275,24 @@ class SeenServer:
         """The busy threads of each worker where they are known, and whether `thunder-lock` is on. Raises SourceError if
         the program is none of uWSGI's, and NotYetError."""
         looked: list[tuple[_Slot, list[SeenThread]]] = []
-        end = time.monotonic() + MOST_SECONDS
         try:
             if not self._reads_threads:
                 raise HiddenError("waits are off")
             for slot in self._slots:
-                if time.monotonic() > end:
-                    raise _error("too_large", "its threads are too many to look at all of them")
                 if slot.away_since is None:
                     looked.append((slot, self._look_at(slot, options)))
+                if sum(len(seen) for _, seen in looked) > MOST_THREADS:
+                    raise SourceError(
+                        "too_large", f"it has more than {MOST_THREADS:,} threads, which are too many to look at"
+                    )
             every = self._threads.complete([each for _, seen in looked for each in seen])
         except HiddenError:
             self._is_uwsgi = self._is_uwsgi or any(_is_named_like_uwsgi(slot.key.pid) for slot in self._slots)
             if not self._is_uwsgi:
-                raise _error("permission", DENIED.format(self._slots[0].key.pid)) from None
-            return _count_accepted(self._slots), options.thunder_lock
+                raise SourceError("permission", DENIED.format(self._slots[0].key.pid)) from None
+            slots = [slot for slot in self._slots if slot.accepted is not None]  # each connection has a thread
+            busy = {slot.key: min(len(slot.found.sets), len(slot.accepted or ())) for slot in slots}
+            return busy, options.thunder_lock
         for each in every:
             each.by.fresh[each.thread] = each
             if each.wait.result is None and each.wait.epoll is not None:
@@ -336,7 +325,7 @@ class SeenServer:
         regions = {region for _, _, region in at.process.memory.known}
         self._is_uwsgi = self._is_uwsgi or "uwsgi" in regions
         if not self._is_uwsgi and slot.key.runs:
-            raise _error("not_uwsgi", _NO_WORKER.format(pid))
+            raise SourceError("not_uwsgi", _NO_WORKER.format(pid))
         at.process.epolls.idle.update(slot.found.sets)
         at.fresh.clear()
         wanted = at.threads.threads if at.threads.all_seen else list_threads(pid)
@@ -370,7 +359,7 @@ def _choose_workers(root: _Key, processes: Sequence[tuple[_Key, Found]]) -> list
     """
     first = dict(processes).get(root) or Found()
     waiting = [(key, found) for key, found in processes if found.sets]
-    workers = [(key, found) for key, found in waiting if key != root and found.others & first.held]
+    workers = [(key, found) for key, found in waiting if key != root and (found.others - found.pipes) & first.held]
     if not workers and first.sets and not _holds_pair(first):
         workers = [(key, found) for key, found in waiting if found.waits & first.waits]
     chosen: dict[_Key, Found] = {}
@@ -404,12 +393,6 @@ def _make_worker(place: int, slot: _Slot, busy: int | None, state: State, now: f
     )
 
 
-def _count_accepted(slots: Sequence[_Slot]) -> dict[_Key, int]:
-    """The busy threads where it is hidden what threads wait for: each has accepted a connection."""
-    known = [slot for slot in slots if slot.accepted is not None]
-    return {slot.key: min(len(slot.found.sets), len(slot.accepted or ())) for slot in known}
-
-
 def _count_cores(worker: Worker, slot: _Slot, cores: int | None) -> Worker:
     """A worker with coroutines, of which each serves a connection."""
     busy = len(slot.accepted) if slot.accepted is not None and worker.pid else None
@@ -418,10 +401,6 @@ def _count_cores(worker: Worker, slot: _Slot, cores: int | None) -> Worker:
 
 
 _NO_WORKER = "process {} is no uWSGI whose workers wait for requests; one that is loading its application has none yet"
-
-
-def _error(reason: Reason, message: str) -> SourceError:
-    return SourceError(reason, message)
 
 
 def _is_named_like_uwsgi(pid: int) -> bool:

@@ -73,6 +73,9 @@ GAP_REFUSED = (
 
 _NO_TABLE = "the system calls of this machine's architecture are not known"
 _ASYNC = "a worker of this uWSGI serves all its requests on one thread, which does not show what each one waits for"
+_TWO_LOCKS = (
+    "it is not known which lock idle threads wait for, and so which are idle: `thunder-lock` has one, and others fit"
+)
 _NO_CORES = "uWSGI runs with stats-no-cores, so its request threads are unknown"
 
 
@@ -136,10 +139,6 @@ class WaitSampler:
             busy=0,
             reads_locks=setting.read_locks,
         )
-
-    @property
-    def is_on(self) -> bool:
-        return self._setting.enabled
 
     def sample(
         self,
@@ -535,4 +534,6 @@ def explain_doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | Non
         return _ASYNC
     if any(worker.threads is None for worker in snapshot.workers):
         return _NO_CORES
+    if any(worker.busy_threads is None for worker in snapshot.workers):
+        return _TWO_LOCKS
     return None
