@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.balance import compute_balance
+from uwsgi_headroom.analysis.balance import compute_workers
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits, is_contended
 from uwsgi_headroom.history.window import WaitWindow, WorkerWindow
@@ -111,5 +111,5 @@ def test_nothing_in_service_and_nothing_known():
 def test_a_contended_interpreter_lock(cpu, busy, lock, contended):
     """As many requests in service wait for it as the CPU time of the worker shows."""
     row = worker(1, 100, cpu=cpu, busy=busy, lock=lock)
-    found = compute_balance(window(60, row, waits={"interpreter_lock": lock / 60})).workers[0]
+    found = compute_workers(window(60, row, waits={"interpreter_lock": lock / 60}))[0]
     assert is_contended(found) is contended

@@ -164,7 +164,7 @@ def test_proxy_is_found_after_some_minutes():
     assert cpu.others > 0
     assert cpu.others_follow is True
     factor = (cpu.own + cpu.others + cpu.idle) / (cpu.own + cpu.others)
-    assert abs(document.headroom.by_limit.cpu - factor) < 1e-9
+    assert abs(document.headroom.by_limit["cpu"] - factor) < 1e-9
     assert watch.history().headroom.cpu[-1] is not None
 
 

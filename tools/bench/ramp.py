@@ -165,7 +165,7 @@ def _steps(case: Case, predicted: Predicted, seconds: float) -> list[tuple[float
 
 
 def _describe(case: Case, figures: Figures) -> Predicted:
-    flow, room, usable = figures.flow, figures.headroom, figures.usable
+    flow, room = figures.flow, figures.headroom
     rate = (flow.throughput or 0.0) * case.shares[0]
     ceiling = room.by_limit[room.ceiling] if room.ceiling else None
     return Predicted(
@@ -173,8 +173,8 @@ def _describe(case: Case, figures: Figures) -> Predicted:
         requests=flow.requests,
         limit=None if ceiling is None else ceiling * rate,
         limit_by=room.ceiling or "",
-        waiting=None if usable is None else usable.factor * rate,
-        waiting_by=usable.first if usable else "",
+        waiting=None if room.usable is None else room.usable * rate,
+        waiting_by=room.usable_first or "",
     )
 
 

@@ -7,7 +7,6 @@ from typing import Literal
 
 from uwsgi_headroom.analysis.capacity import Headroom, Limit
 from uwsgi_headroom.analysis.findings.kind import Finding
-from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.words.formats import factor
 from uwsgi_headroom.words.states import LIMITS
 from uwsgi_headroom.words.template import Facts, fill
@@ -55,9 +54,7 @@ THREADS_HIDDEN = "Headroom not known: how many threads are busy is not visible f
 ALL_HIDDEN = "Headroom not known: neither threads nor CPU are visible from here."
 
 
-def verdict_sentence(
-    room: Headroom, findings: Sequence[Finding], slots: str = "threads", usable: Usable | None = None
-) -> str:
+def verdict_sentence(room: Headroom, findings: Sequence[Finding], slots: str = "threads") -> str:
     """The verdict in one sentence: the title of the worst finding, the first one, or the headroom. slots: their
     name."""
     if worst_status(findings) != "ok":
@@ -73,8 +70,7 @@ def verdict_sentence(
         return fill(next((text for holds, text in known if holds), ALL_HIDDEN), facts)
     if room.first == "cpu" and room.factor <= NO_ROOM:
         return CPU_TAKEN
-    left = (usable and usable.factor) or None
-    until = usable_clause(left, room.factor)
-    rows = (not until, ROOM), ((left or 0.0) > 1, ROOM_LEFT), (True, NO_ROOM_LEFT)
+    until = usable_clause(room.usable, room.factor)
+    rows = (not until, ROOM), ((room.usable or 0.0) > 1, ROOM_LEFT), (True, NO_ROOM_LEFT)
     facts |= {"first": gives_out(room.first, slots), "until": until, "begin": until.capitalize()}
     return fill(next(text for holds, text in rows if holds), facts)

@@ -152,10 +152,10 @@ def _add_figures(document: schema.ServerDocument, watch: Watch, figures: Figures
     return replace(
         document,
         window=copy_fields(schema.WindowSection, figures.window),
-        headroom=sections.build_headroom(figures.headroom, figures.usable),
+        headroom=figures.headroom,
         flow=figures.flow,
         occupancy=sections.build_occupancy(figures.window),
-        balance=sections.build_balance(figures.balance),
+        balance=figures.balance,
         cpu=figures.cpu,
         routes=given(figures.routes, lambda routes: build_routes(routes, figures.server)),
         waits=given(figures.waits, lambda waits: build_waits(waits, figures.server.waits)),
@@ -198,7 +198,7 @@ def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> 
         return "unknown", trouble
     if figures:
         slots = name_slots(figures.server)
-        return worst_status(judged), verdict_sentence(figures.headroom, judged, slots, figures.usable)
+        return worst_status(judged), verdict_sentence(figures.headroom, judged, slots)
     match watch.reading and watch.reading.snapshot:
         case EmperorSnapshot() as emperor:
             return worst_status(judged), judged[0].title if judged else _describe_emperor(emperor)

@@ -83,13 +83,13 @@ def build_workers(
     assert isinstance(snapshot, Snapshot)
     served = sum(worker.requests or 0 for worker in snapshot.workers)
     for index, worker in enumerate(snapshot.workers):
-        known = figures if figures and index < len(figures.balance.workers) else None
+        known = figures if figures and index < len(figures.workers) else None
         yield _build_worker(
             reading,
             worker,
             record.workers[index],
             served,
-            known.balance.workers[index] if known else None,
+            known.workers[index] if known else None,
             known.window if known else None,
             totals.workers[index].residency if index < len(totals.workers) else {},
         )

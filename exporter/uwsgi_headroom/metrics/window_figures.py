@@ -35,8 +35,8 @@ def each_worker_in_window(scrape: Scrape) -> Subjects[WorkerFigures]:
         pair
         for labels, figures in each_longest_window(scrape)
         for pair in zip(
-            label_sets("worker_id", tuple([str(worker.worker_id) for worker in figures.balance.workers]), **labels),
-            figures.balance.workers,
+            label_sets("worker_id", tuple([str(worker.worker_id) for worker in figures.workers]), **labels),
+            figures.workers,
             strict=True,
         )
     ]
@@ -89,7 +89,7 @@ WINDOW: Rows[Figures] = {
     "uwsgi_usable_headroom_ratio": (
         "Factor by which load can grow until requests wait noticeably: a quarter of the response time on average, but "
         "at least 20 ms and at most 0.1 s. 1 or less means that they do. Absent without a headroom or a response time.",
-        lambda figures: figures.usable.factor if figures.usable else None,
+        lambda figures: figures.headroom.usable,
     ),
     "uwsgi_hot_worker_ratio": (
         "Number of active workers x largest share of the requests among them: 1 is even.",

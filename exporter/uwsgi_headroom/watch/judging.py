@@ -111,7 +111,7 @@ def judge_reading(recorder: Recorder, limits: LimitHour, reading: Reading, every
         limits.note(reading.at, figures.headroom.limited_by)
         found = collect_findings(figures)
         findings = recorder.hold.look(found, reading.at, reading.time, is_whole=is_whole(figures.window))
-        sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server), figures.usable)
+        sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server))
         seen = recorder.hold.since(findings[0].code) if findings else None
         recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings, seen)
     if isinstance(reading.snapshot, EmperorSnapshot):

@@ -323,8 +323,8 @@ class Watch:
         if not (reading and server and window):
             return None
         figures = self._figures(server, reading, window)
-        usable = figures.usable.factor if figures.usable else None
-        return Side(window, figures.response_times, figures.routes, None, figures.headroom.factor, usable)
+        room = figures.headroom
+        return Side(window, figures.response_times, figures.routes, None, room.factor, room.usable)
 
     def outage_within(self, window: Window) -> Outage | None:
         """Return the last outage, if it ended in the time that was asked for."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.analysis.request_simulation import Outcome, Simulation, System, Work, exponential_factors
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.balance import compute_balance
+from uwsgi_headroom.analysis.balance import compute_balance, compute_workers
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if.measured import (
     MOST_IN_ALL,
@@ -348,6 +348,12 @@ def test_the_present_setting_has_its_shares():
     assert said == [False, True]
 
 
+def uneven_shares(*workers):
+    of = window(60.0, *workers)
+    figures = compute_workers(of)
+    return find_uneven_shares(compute_balance(of, figures), figures)
+
+
 @pytest.mark.parametrize(
     ("requests", "shares"),
     [
@@ -359,13 +365,13 @@ def test_the_present_setting_has_its_shares():
 def test_only_shares_beyond_chance_count(requests, shares):
     """Differences that chance explains are none."""
     workers = [worker(number, count) for number, count in enumerate(requests, 1)]
-    assert find_uneven_shares(compute_balance(window(60.0, *workers))) == pytest.approx(shares)
+    assert uneven_shares(*workers) == pytest.approx(shares)
 
 
 def test_shares_of_workers_that_come_and_go():
     """With cheaper mode, workers have small shares because they were up for a part of the time."""
     workers = [worker(1, 4000, up=60.0), worker(2, 4000, up=60.0), worker(3, 500, up=10.0)]
-    assert find_uneven_shares(compute_balance(window(60.0, *workers))) == ()
+    assert uneven_shares(*workers) == ()
 
 
 CUT_OFF = Observed(throughput=40.0, response_time=0.2, concurrency=8.0, offered_at_least=48.9, requests=2400)
