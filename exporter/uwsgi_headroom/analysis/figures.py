@@ -150,11 +150,12 @@ def compute_figures(known: Known) -> Figures:
     demand = compute_demand(window, server, flow, max(1, round(threads)) if threads else None)
     waiting = judge_waiting(find_longest_wait(flow, demand.by_socket)[0])
     flow = replace(flow, waiting=waiting, refused=count_refused(window, server.queues))
-    waits = compute_waits(window, flow, *_find_lasting(known))
+    waits = compute_waits(window, flow, *_find_lasting(known), sample)
     if waits:
-        of = waits.backends, sample.addresses, waits.threads, waits.per_request
+        named = {each.name: each.threads for each in waits.backends}
+        of = named, sample.addresses, waits.threads, waits.per_request
         own = [*server.queues, *(server.setup.options.http or ())]
-        waits = replace(waits, nap=sample.nap, destinations=divide(known.destinations or {}, *of, own))
+        waits = replace(waits, destinations=divide(known.destinations or {}, *of, own))
     present = [worker.threads and worker.threads * presence.get(worker.worker_id, 0.0) for worker in workers]
     is_seen = waits is not None and waits.share("lock") >= LOCK_SEEN
     lock = (is_seen and _find_pool(window, sample, waits)) or compute_lock(window)

@@ -24,7 +24,7 @@ from uwsgi_headroom.documents.deploys import build_deploy
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
-from uwsgi_headroom.documents.waits import build_code, build_routes, build_waits
+from uwsgi_headroom.documents.waits import build_code, build_routes
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.errors import DamagedError, NoSocketError, ReadError, StillRunsError
 from uwsgi_headroom.journal.events import Event
@@ -158,7 +158,7 @@ def _add_figures(document: schema.ServerDocument, watch: Watch, figures: Figures
         balance=figures.balance,
         cpu=figures.cpu,
         routes=given(figures.routes, lambda routes: build_routes(routes, figures.server)),
-        waits=given(figures.waits, lambda waits: build_waits(waits, figures.server.waits)),
+        waits=figures.waits,
         response_times=figures.response_times,
         queue_waits=figures.queue_waits,
         objective=figures.objective,

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.littles_law import Flow
-from uwsgi_headroom.analysis.wait_states import MOSTLY
-from uwsgi_headroom.documents.waits import WaitSection
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import duration, mean_count
 from uwsgi_headroom.words.states import WAITS
@@ -50,7 +49,7 @@ class RequestTime(Struct, frozen=True):
         return f"threads, {self.why}"
 
 
-def split_request_time(waits: WaitSection, flow: Flow | None = None) -> RequestTime | None:
+def split_request_time(waits: WaitFigures, flow: Flow | None = None) -> RequestTime | None:
     """Split the time of requests into named parts; None if no request was in service, or hardly any, for static files,
     which uWSGI does not time: nothing is left to say then."""
     of_files = flow is not None and flow.requests > 0 and flow.littles_law is not None
@@ -77,7 +76,7 @@ LEAST_STUCK, LEAST_LASTING = 0.05, 1.0
 """Mean threads with stuck requests, and with others that last, below which they are not named."""
 
 
-def describe_stuck(waits: WaitSection, time: RequestTime) -> str:
+def describe_stuck(waits: WaitFigures, time: RequestTime) -> str:
     """Write which threads stand beside the time of a request: `0.5 threads hold requests that are stuck, not counted
     here`; empty if there are none, or the parts are of threads."""
     if time.whole.per_request is None or (waits.stuck < LEAST_STUCK and waits.lasting < LEAST_LASTING):
@@ -91,7 +90,7 @@ def _weight(part: TimePart) -> float:
     return part.threads if part.per_request is None else part.per_request
 
 
-def _list_parts(waits: WaitSection) -> Iterator[TimePart]:
+def _list_parts(waits: WaitFigures) -> Iterator[TimePart]:
     """List the configured backends, and the states without them."""
     for backend in waits.backends:
         yield TimePart("backend", backend.threads, backend.per_request, backend.name)
@@ -113,7 +112,7 @@ _MOST_DESTINATIONS = 3
 """More of one state are summed as "others"."""
 
 
-def describe_destinations(waits: WaitSection) -> list[str]:
+def describe_destinations(waits: WaitFigures) -> list[str]:
     """Write what requests wait for outside of the server, state by state: `backend 201 ms: postgres at 10.0.0.5:5432
     180 ms, redis at 10.0.0.6:6379 21 ms`. Empty if no name or address is known. The names are not escaped."""
     texts = []

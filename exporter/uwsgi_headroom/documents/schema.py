@@ -13,10 +13,11 @@ from uwsgi_headroom.analysis.littles_law import Flow, Waiting
 from uwsgi_headroom.analysis.objective import Objective
 from uwsgi_headroom.analysis.percentiles import Percentile, ResponseTimes
 from uwsgi_headroom.analysis.verdict import Status
+from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
-from uwsgi_headroom.documents.waits import Code, Route, WaitSection
+from uwsgi_headroom.documents.waits import Code, Route
 from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.documents.workers import WorkerSection
 from uwsgi_headroom.journal.events import Event
@@ -315,7 +316,7 @@ class ServerDocument(Struct, frozen=True, kw_only=True):
     cpu: CpuShares | None = None
     identity: Identity | None = None
     events: tuple[Event, ...] = ()
-    waits: WaitSection | None = None
+    waits: WaitFigures | None = None
     response_times: ResponseTimes | None = None
     queue_waits: ResponseTimes | None = None
     objective: Objective | None = None

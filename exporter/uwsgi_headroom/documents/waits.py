@@ -7,75 +7,13 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.routes import RouteFigures, find_ages, oldest
-from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.history.window import CodeWindow
 from uwsgi_headroom.record import ServerRecord, State
-from uwsgi_headroom.record import Waits as WaitsNow
 from uwsgi_headroom.same_fields import copy_fields
 
 Key = TypeVar("Key")
-
-
-class WaitState(Struct, frozen=True, kw_only=True):
-    """A state of threads with a request in service. threads: their mean number; per_request: seconds of a mean request
-    in this state, null without completed requests, and if it is not known."""
-
-    state: State
-    threads: float
-    per_request: float | None
-
-
-class Backend(Struct, frozen=True, kw_only=True):
-    """A backend that is named in the configuration. address: `10.0.0.5:5432`, `*:5432` or the path of a UNIX socket;
-    threads: mean number of threads that wait for it; per_request: as in `WaitState`."""
-
-    name: str
-    address: str
-    threads: float
-    per_request: float | None
-
-
-class WaitSection(Struct, frozen=True, kw_only=True):
-    """What requests spend their time on, over the window. states: those that were seen, most threads first; total: the
-    sum of their threads, which is the observed concurrency but for the disagreement; disagreement: mean difference, in
-    threads, between the kernel and uWSGI at one instant. backends: parts of the state `backend` that are named in the
-    configuration. destinations: all of the states `backend` and `dns`, by address, most threads first. stuck: mean
-    number of threads with stuck requests; lasting: the same of all requests that were not completed, such as
-    WebSockets. They are in `threads`, but not in `per_request`, whose sum over the states is the mean response time."""
-
-    states: tuple[WaitState, ...]
-    backends: tuple[Backend, ...]
-    total: float
-    disagreement: float
-    stuck: float = 0.0
-    lasting: float = 0.0
-    destinations: tuple[DestinationFigures, ...] = ()
-
-
-def build_waits(waits: WaitFigures, now: WaitsNow | None) -> WaitSection:
-    """Build the section from the figures of a window. now: at its end."""
-    addresses = now.addresses if now else {}
-    times, times_of_backends = waits.per_request or {}, waits.backends_per_request or {}
-    return WaitSection(
-        states=tuple(
-            WaitState(state=state, threads=threads, per_request=times.get(state))
-            for state, threads in _sort(waits.threads)
-        ),
-        backends=tuple(
-            Backend(
-                name=name, address=addresses.get(name, ""), threads=threads, per_request=times_of_backends.get(name)
-            )
-            for name, threads in _sort(waits.backends)
-        ),
-        total=waits.total,
-        disagreement=waits.disagreement,
-        stuck=waits.stuck,
-        lasting=waits.lasting,
-        destinations=waits.destinations,
-    )
 
 
 def _sort(numbers: Mapping[Key, float]) -> list[tuple[Key, float]]:

@@ -88,7 +88,7 @@ def _find_parts(window: Window) -> dict[str, float]:
     if waits is None or waits.per_request is None:
         return {}
     parts = {WAITS[state].name: seconds for state, seconds in waits.per_request.items()}
-    backends = waits.backends_per_request or {}
+    backends = {each.name: each.per_request or 0.0 for each in waits.backends}
     rest = WAITS["backend"].name
     if rest in parts:
         parts[rest] = max(0.0, parts[rest] - sum(backends.values()))
