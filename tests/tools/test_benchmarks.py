@@ -37,7 +37,7 @@ from tools.bench.ramp import (
     report,
 )
 from uwsgi_headroom.analysis.what_if.measured import Setting
-from uwsgi_headroom.analysis.what_if.predict import PredictedLoad, Prediction
+from uwsgi_headroom.analysis.what_if.predict import PredictedLoad, PredictedSetting
 from uwsgi_headroom.config.defaults import SIZE_CAP
 
 TRUTH = model.Truth(throughput=100.0, service=0.1, total=0.1, other_programs=0.25)
@@ -56,8 +56,17 @@ def _row(load: float | None, most: float, time: float | None) -> Row:
         cpu=0.5,
         lock=0.0,
     )
-    predicted = Prediction(
-        setting=Setting(8, 4), most_throughput=most, limit="threads", loads=(at,), memory=None, fits=None
+    predicted = PredictedSetting(
+        setting="8x4",
+        processes=8,
+        threads=4,
+        is_observed=False,
+        most_throughput=most,
+        limit="threads",
+        loads=(at,),
+        memory=None,
+        fits=None,
+        memory_sentence=None,
     )
     return Row("mix", Setting(8, 4), load, TRUTH, predicted)
 

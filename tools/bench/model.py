@@ -20,7 +20,7 @@ from tools.bench.clients import Kind, Plan, finish, prefix, running
 from tools.bench.exporters import serving, watch
 from tools.environments import ROOT
 from uwsgi_headroom.analysis.what_if.measured import Measured, Setting, measure_server, parse_setting
-from uwsgi_headroom.analysis.what_if.predict import Prediction, calibrate, predict_setting
+from uwsgi_headroom.analysis.what_if.predict import PredictedSetting, calibrate, predict_setting
 
 OBSERVE_SECONDS, WARM_UP_SECONDS = 30.0, 2.0
 
@@ -90,7 +90,7 @@ class Row:
     setting: Setting
     load: float | None
     truth: Truth
-    predicted: Prediction
+    predicted: PredictedSetting
 
     def __str__(self) -> str:
         """The row of the table. A load that is not sustained has no time, and is a miss."""
@@ -144,7 +144,7 @@ def _steady(workload: Workload, rate: float) -> Plan:
     return Plan((), workload.kinds, steps=((rate, math.inf),))
 
 
-def _predict(measured: Measured, setting: Setting, truth: Truth) -> Prediction:
+def _predict(measured: Measured, setting: Setting, truth: Truth) -> PredictedSetting:
     server = structs.replace(calibrate(measured), others=truth.other_programs, others_per_request=0.0)
     return predict_setting(server, setting, (truth.throughput / measured.window.throughput,))
 

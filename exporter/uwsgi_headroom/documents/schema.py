@@ -14,11 +14,11 @@ from uwsgi_headroom.analysis.objective import Objective
 from uwsgi_headroom.analysis.percentiles import Percentile, ResponseTimes
 from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.analysis.wait_states import WaitFigures
+from uwsgi_headroom.analysis.what_if.predict import WhatIf
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.waits import Code, Route
-from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.documents.workers import WorkerSection
 from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.record import ConcurrencyKind
