@@ -25,7 +25,7 @@ from uwsgi_headroom.tune.ini import Ini, edit_ini, is_kept, make_diff, read_ini
 from uwsgi_headroom.tune.load import Load, Tally, measure
 from uwsgi_headroom.tune.paths import find_paths
 from uwsgi_headroom.tune.request import LEAST_CLIENTS, TuneRequest
-from uwsgi_headroom.tune.search import MOST_RUNS, Evidence, Result, Run, Task, describe_errors, search
+from uwsgi_headroom.tune.search import MOST_RUNS, Result, Run, Task, Trials, describe_errors, search
 from uwsgi_headroom.tune.server import STATS, RunError, running
 from uwsgi_headroom.words.formats import byte_size, counted, duration, figure
 
@@ -182,7 +182,7 @@ def render_table(result: Result) -> list[str]:
     return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
-def list_cautions(evidence: Evidence, chosen: Setting | None) -> Iterator[str]:
+def list_cautions(evidence: Trials, chosen: Setting | None) -> Iterator[str]:
     """What the result depends on, as sentences."""
     task, runs = evidence.task, [run for setting in evidence.runs for run in evidence.of(setting)]
     if chosen and task.present.threads == 1 < chosen.threads:

@@ -37,7 +37,7 @@ from uwsgi_headroom.report.review.recommendations import (
 from uwsgi_headroom.report.review.trend import Trend, review_trend
 from uwsgi_headroom.report.review.users import Users, review_users
 from uwsgi_headroom.report.review.utilization import Utilization, review_utilization
-from uwsgi_headroom.report.review.verdict import Verdict, judge_service, unknown_verdict
+from uwsgi_headroom.report.review.verdict import ServiceVerdict, judge_service, unknown_verdict
 from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.store.record import Record
 from uwsgi_headroom.words.formats import counted, listed, percent
@@ -53,7 +53,7 @@ NO_PEAK = Absent(reason="The range has no quarter hour in which its threads in s
 class ServiceReview(Struct, frozen=True, kw_only=True):
     service: str
     servers: tuple[str, ...]
-    verdict: Verdict
+    verdict: ServiceVerdict
     utilization: Utilization | Absent = NO_PEAK
     users: Users | Absent = NO_PEAK
     trend: Trend | Absent = NO_PEAK

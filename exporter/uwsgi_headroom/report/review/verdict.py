@@ -36,7 +36,7 @@ WELL_COVERED, HALF_COVERED = 0.9, 0.5
 """Share of the range with data: from the first on, confidence may be high; below the second, it is low."""
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class ServiceVerdict(Struct, frozen=True, kw_only=True):
     judgement: Judgement
     sentence: str
     """What runs out, and when."""
@@ -50,7 +50,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """The same in a word."""
 
 
-def judge_service(evidence: Evidence, recommendations: Sequence[Recommendation]) -> Verdict:
+def judge_service(evidence: Evidence, recommendations: Sequence[Recommendation]) -> ServiceVerdict:
     confidence, reasons = _find_confidence(evidence)
     judgement, used = _judge(evidence, recommendations), evidence.utilization
     felt = (each for each in recommendations if each.judgement != "ok" and (each.harms or each.code in _HARMS))
@@ -59,7 +59,7 @@ def judge_service(evidence: Evidence, recommendations: Sequence[Recommendation])
     full = f" Over {percent(REACHED)} of that limit is in use." * used.is_nearly_full
     room = _say_room(used, is_said=bool(harm) or used.is_nearly_full)
     peak = f" Peak: {doc.quarter(used.until, evidence.peaks.zone)}."
-    return Verdict(
+    return ServiceVerdict(
         judgement=judgement,
         sentence=f"{room}.{full} {_say_date(evidence.trend)}{peak}{_say_loss(evidence)}{early}",
         users=f"{harm} {_say_users(evidence.users)}".strip(),
@@ -76,8 +76,8 @@ def _is_too_early(evidence: Evidence) -> bool:
     return evidence.utilization.days < FEW_DAYS
 
 
-def unknown_verdict(reason: str) -> Verdict:
-    return Verdict(
+def unknown_verdict(reason: str) -> ServiceVerdict:
+    return ServiceVerdict(
         judgement="unknown",
         sentence=f"No verdict. {reason}",
         users="Unknown.",
