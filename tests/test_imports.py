@@ -33,7 +33,7 @@ DOORS = {
     "check": "command compare_command exporter_client failure pids reports request tables",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",
     "discover": "report review",
-    "documents": """build deploys emperor_router history lines openapi predict request_time schema
+    "documents": """build deploys emperor_router history lines openapi predict schema
         sentences waits workers""",
     "history": "code_time counts hour integrals named_hours rows totals window",
     "journal": "events recorder workers",

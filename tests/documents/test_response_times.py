@@ -30,8 +30,12 @@ from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.documents.deploys import ComparedTimes, ComparisonDocument, compare_times
 from uwsgi_headroom.documents.history import ResponseTimeHistory
-from uwsgi_headroom.documents.request_time import describe_destinations, split_request_time
-from uwsgi_headroom.documents.sentences import describe_percentile, list_percentiles
+from uwsgi_headroom.documents.sentences import (
+    describe_destinations,
+    describe_percentile,
+    list_percentiles,
+    split_request_time,
+)
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.words.states import WAITS

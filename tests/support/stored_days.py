@@ -16,9 +16,9 @@ from uwsgi_headroom.journal.events import Event, Kind
 from uwsgi_headroom.record import State
 from uwsgi_headroom.response_times.bins import Bins
 from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
 from uwsgi_headroom.store.record import Levels, Minute, Record
+from uwsgi_headroom.store.writer import Database
 
 DAY = 86_400
 THREADS = 4

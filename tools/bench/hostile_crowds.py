@@ -27,9 +27,9 @@ from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until
 from tests.support.stand_in_servers import StandInServer
 from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
 from uwsgi_headroom.store.record import Minute
+from uwsgi_headroom.store.writer import Database
 
 CLIENTS = 200
 SETTLE_SECONDS = 2.0

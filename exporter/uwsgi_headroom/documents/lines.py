@@ -14,16 +14,18 @@ from uwsgi_headroom.analysis.littles_law import EMPTY, NOTICED
 from uwsgi_headroom.analysis.objective import FAST_BURN, NOT_YET, Burn
 from uwsgi_headroom.analysis.verdict import gives_out, usable_clause
 from uwsgi_headroom.analysis.worker_states import ASYNC
-from uwsgi_headroom.documents.request_time import describe_destinations, describe_stuck, split_request_time
 from uwsgi_headroom.documents.schema import ServerDocument, Socket, TextLine, Threads, Tone
 from uwsgi_headroom.documents.sentences import (
+    describe_destinations,
     describe_first_act,
     describe_since,
+    describe_stuck,
     describe_why_unjudged,
     is_judged,
     list_causes,
     list_percentiles,
     list_routes,
+    split_request_time,
     write_span,
 )
 from uwsgi_headroom.words.formats import (

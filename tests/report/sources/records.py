@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
+from uwsgi_headroom.store.database import Database
 
 from tests.report.sources.exposed import MINUTE
 from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.server import make_records
-from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
 from uwsgi_headroom.store.record import Minute
 

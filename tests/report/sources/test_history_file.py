@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from uwsgi_headroom.store.database import Database
 
 from tests.report.sources.records import make_minutes, write_history_file
 from tests.support.synthetic import stories
@@ -17,7 +18,6 @@ from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.report.quarters import ReviewData, ServerHistory, count_requests, mean_busy
 from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.selection import TimeRange, find_range
-from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
 from uwsgi_headroom.store.record import Minute
 

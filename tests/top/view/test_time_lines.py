@@ -29,9 +29,8 @@ from uwsgi_headroom.record import STATES
 from uwsgi_headroom.top.feeds import NO_TREND
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.terminal import Painter
-from uwsgi_headroom.top.view.headline import fit_line, head_parts, time_bar
 from uwsgi_headroom.top.view.pages import plot_lines
-from uwsgi_headroom.top.view.screen import draw_plain
+from uwsgi_headroom.top.view.screen import draw_plain, fit_line, head_parts, time_bar
 
 AT_IT = Navigation(view="workers", server=(0, "shop"))
 WHY = "no permission to see what uWSGI's threads wait for: give the exporter CAP_SYS_PTRACE"
