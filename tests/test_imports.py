@@ -35,13 +35,12 @@ DOORS = {
     "discover": "report review",
     "documents": """build deploys emperor_router history lines openapi predict schema
         sentences waits workers""",
-    "history": "code_time counts hour integrals named_hours rows totals window",
-    "journal": "events recorder workers",
+    "history": """code_time counts events hour integrals named_hours response_times.bins response_times.queue_waits
+        response_times.totals rows totals window""",
     "kernel": """answering aside backlogs cpus facts host memory namespaces options processes procfs
         proof setup sock_diag stacks waits""",
     "metrics": "exposition family",
     "report": "command request",
-    "response_times": "bins queue_waits recorder totals",
     "service": "config_check serve",
     "source": "",
     "stats": "raw server",

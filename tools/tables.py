@@ -31,12 +31,12 @@ from uwsgi_headroom.analysis.settings import list_rules
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api
-from uwsgi_headroom.journal.events import JOINED, KINDS, Cause
-from uwsgi_headroom.journal.recorder import GAP_SECONDS, JUDGE_SECONDS
-from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUESTS
+from uwsgi_headroom.history.events import JOINED, KINDS, Cause
 from uwsgi_headroom.metrics import SECTIONS
 from uwsgi_headroom.metrics.family import group_by_kind, tabulate
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
+from uwsgi_headroom.watch.recorder import GAP_SECONDS, JUDGE_SECONDS
+from uwsgi_headroom.watch.worker_events import AWAY_SECONDS, REACHED, REACHED_REQUESTS
 
 RUNBOOK_FOLDER = ROOT / "alerts" / "runbooks"
 ALERTS = ROOT / "alerts" / "rules" / "alerts.yaml"
@@ -250,7 +250,7 @@ MODULES = {
     "Reading": "uwsgi_headroom.watch.pace",
     "Documents in transfer": "uwsgi_headroom.source.stream",
     "Lists of connections in listen queues": "uwsgi_headroom.kernel.backlogs",
-    "Requests in listen queues that are followed": "uwsgi_headroom.response_times.queue_waits",
+    "Requests in listen queues that are followed": "uwsgi_headroom.history.response_times.queue_waits",
     "When a server counts as up": "uwsgi_headroom.watch.watch",
     "Servers that patterns find": "uwsgi_headroom.watch.globbed",
     "Workers of servers that patterns find": "uwsgi_headroom.watch.reader",

@@ -21,9 +21,9 @@ from uwsgi_headroom.analysis.usable import (
     waiting_share,
 )
 from uwsgi_headroom.analysis.verdict import verdict_sentence
+from uwsgi_headroom.history.response_times.bins import share_bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.response_times.bins import share_bins
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
 
 def figures_of(of: Window, processes: int = 1, threads: int = 1, cpus: float = 64.0) -> Figures:

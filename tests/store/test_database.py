@@ -5,8 +5,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tests.support import windows
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.history.window import RouteWindow
-from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.file import HistoryFile, open_to_write
 from uwsgi_headroom.store.record import DAY, LONGEST_SECONDS, MINUTES, Minute, Record
 from uwsgi_headroom.store.writer import Database

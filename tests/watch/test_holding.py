@@ -5,6 +5,7 @@ import re
 
 import pytest
 from msgspec.structs import replace
+from uwsgi_headroom.journal import recorder
 
 from tests.analysis.test_diagnosis import full
 from tests.analysis.test_findings import AT
@@ -14,7 +15,6 @@ from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.findings import ROWS, SEVERITIES, Finding, collect_findings
 from uwsgi_headroom.analysis.findings.hold import HOLD_SECONDS, Hold
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.journal import recorder
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import State
 

@@ -17,14 +17,14 @@ from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.objective import Objective
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.journal.recorder import Verdicts
+from uwsgi_headroom.history.response_times.bins import Bins
+from uwsgi_headroom.history.response_times.estimator import Division
+from uwsgi_headroom.history.response_times.totals import BatchHistory, Misses
 from uwsgi_headroom.record import Waits
-from uwsgi_headroom.response_times.bins import Bins
-from uwsgi_headroom.response_times.estimator import Division
-from uwsgi_headroom.response_times.totals import BatchHistory, Misses
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch import judging
 from uwsgi_headroom.watch.judging import LimitHour, ObjectiveWatch, OtherPrograms
+from uwsgi_headroom.watch.recorder import Verdicts
 from uwsgi_headroom.watch.watch import Watch
 
 

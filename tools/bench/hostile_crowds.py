@@ -26,7 +26,7 @@ from tests.support.exporter import Exporter, configured_exporter
 from tests.support.kernel_counts import peak_resident_bytes
 from tests.support.real_uwsgi import wait_until
 from tests.support.stand_in_servers import StandInServer
-from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.store.file import open_to_write
 from uwsgi_headroom.store.record import Minute
 from uwsgi_headroom.store.writer import Database

@@ -30,9 +30,9 @@ from uwsgi_headroom.analysis.usable import add_usable, variation
 from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits, count_websockets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.counts import sum_if_all_known
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window, WorkerWindow
 from uwsgi_headroom.record import WORKING, Destination, Outage, ServerRecord, State, Waits, WorkerRecord
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.same_fields import given
 
 GROWTH = 1.5

@@ -36,7 +36,7 @@ from uwsgi_headroom.analysis.littles_law import judge_waiting, noticed_wait, rat
 from uwsgi_headroom.analysis.percentiles import RESOLUTION
 from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.history.counts import sum_if_all_known
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 
 LEAST_REQUESTS = 100
 """The fewest requests that show how much response times vary."""

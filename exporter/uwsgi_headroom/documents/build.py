@@ -27,7 +27,7 @@ from uwsgi_headroom.documents.sentences import describe_full_host, find_first_ac
 from uwsgi_headroom.documents.waits import build_code, build_routes
 from uwsgi_headroom.documents.workers import build_workers
 from uwsgi_headroom.errors import DamagedError, NoSocketError, ReadError, StillRunsError
-from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.same_fields import copy_fields, given

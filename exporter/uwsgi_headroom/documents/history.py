@@ -24,10 +24,10 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS
 from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.hour import ROW_SECONDS, finest_step
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.record import State as ThreadState
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.record import MINUTES, TIERS, Levels, Record, RunningMerge, Tier, merge_records
 from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns
 from uwsgi_headroom.watch.watch import Watch

@@ -20,7 +20,7 @@ from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.documents.emperor_router import Emperor, Router
 from uwsgi_headroom.documents.waits import Code, Route
 from uwsgi_headroom.documents.workers import WorkerSection
-from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.record import ConcurrencyKind
 
 State = Literal["up", "stale", "down"]

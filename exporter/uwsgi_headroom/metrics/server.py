@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings import Held
 from uwsgi_headroom.analysis.worker_states import count_harmful_now, find_without_application
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.counts import sum_if_all_known
-from uwsgi_headroom.journal.events import KINDS
+from uwsgi_headroom.history.events import KINDS
 from uwsgi_headroom.metrics.family import ObservedServer, Rows, Scrape, Slot, Subjects, add_up, each_slot, label_set
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.stats.raw import App

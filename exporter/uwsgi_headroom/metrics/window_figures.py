@@ -12,10 +12,10 @@ from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.percentiles import ResponseTimes
 from uwsgi_headroom.config.slo import Slo
+from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS
+from uwsgi_headroom.history.response_times.totals import ResponseTimeTotals
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.metrics.family import Histogram, LabelSet, Rows, Scrape, Subjects, label_set, label_sets
-from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
-from uwsgi_headroom.response_times.totals import ResponseTimeTotals
 
 
 def each_window(scrape: Scrape) -> Subjects[Figures]:

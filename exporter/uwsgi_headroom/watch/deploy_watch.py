@@ -25,9 +25,9 @@ from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.routes import compute_routes
 from uwsgi_headroom.history.counts import WorkerCounts, sum_if_all_known
+from uwsgi_headroom.history.events import Event, Journal
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.history.window import CodeWindow, Window
-from uwsgi_headroom.journal.events import Event, Journal
 from uwsgi_headroom.store.record import Record, merge_records
 
 

@@ -33,13 +33,13 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS, HISTORY_SECONDS
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.hour import History
+from uwsgi_headroom.history.response_times.totals import BatchHistory, SlowRequests
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.journal.recorder import JUDGE_SECONDS, Recorder
 from uwsgi_headroom.reading import Reading, describe_emperor
-from uwsgi_headroom.response_times.totals import BatchHistory, SlowRequests
 from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
 from uwsgi_headroom.watch.pace import Pace
 from uwsgi_headroom.watch.reader import Reader
+from uwsgi_headroom.watch.recorder import JUDGE_SECONDS, Recorder
 
 JUDGED_WINDOW = DEFAULT_WINDOWS[0]
 """Seconds of the window that alerts and journal are about, whatever other windows people look at."""

@@ -21,11 +21,11 @@ from uwsgi_headroom.analysis.balance import compute_balance, compute_workers
 from uwsgi_headroom.analysis.capacity import CpuShares, ServerLoad, compute_headroom
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.history.response_times.bins import share_bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.report.quarters import ReviewData, judge, mean_busy
 from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.review.utilization import Utilization
-from uwsgi_headroom.response_times.bins import share_bins
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.record import Record
 
 PLAIN = Service(name="plain", peak=8.0, contention=False, weekdays=(1.0,) * 7, noise=0.01)

@@ -33,6 +33,7 @@ from uwsgi_headroom.analysis.objective import BURN_WINDOWS, FAST_BURN, judge_obj
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, DEFAULT_WINDOWS
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.hour import History
+from uwsgi_headroom.history.response_times.totals import SlowRequests
 from uwsgi_headroom.history.totals import CpuTotals, Totals, WaitTotals, WorkerTotals
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import (
@@ -48,7 +49,6 @@ from uwsgi_headroom.record import (
     WorkerRecord,
     WorkerState,
 )
-from uwsgi_headroom.response_times.totals import SlowRequests
 from uwsgi_headroom.watch.judging import is_whole
 
 SOCKET = "/run/app.sock"

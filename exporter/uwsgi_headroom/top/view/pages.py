@@ -17,7 +17,7 @@ from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.documents.sentences import describe_code_rest
 from uwsgi_headroom.documents.waits import Route
 from uwsgi_headroom.documents.workers import WorkerSection
-from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.terminal_text import bar, downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.view.tables import Page, column_of, cut_middle, title_line, use_of
 from uwsgi_headroom.words.formats import duration, factor, mean_count

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from tests.response_times.simulated_requests import NOTHING, worker
+from tests.history.response_times.simulated_requests import NOTHING, worker
 from tests.support.simulated_server import EPOCH, reading
+from uwsgi_headroom.history.response_times.sightings import UNSEEN, Observer, Sighting, Sightings
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.response_times.sightings import UNSEEN, Observer, Sighting, Sightings
 
 GAP = 0.25
 IDLE = {}

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from uwsgi_headroom.response_times import estimator as module
-from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS, END, LONGEST, SHORTEST, Bins
-from uwsgi_headroom.response_times.estimator import Estimator, make_group
-from uwsgi_headroom.response_times.sightings import UNSEEN, Sighting, Sightings
+from uwsgi_headroom.history.response_times import estimator as module
+from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS, END, LONGEST, SHORTEST, Bins
+from uwsgi_headroom.history.response_times.estimator import Estimator, make_group
+from uwsgi_headroom.history.response_times.sightings import UNSEEN, Sighting, Sightings
 
 BINS = Bins()
 GAP = 0.2

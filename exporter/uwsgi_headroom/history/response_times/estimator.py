@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from uwsgi_headroom.response_times.bins import Bins
-from uwsgi_headroom.response_times.sightings import UNSEEN, Sighting, Sightings
+from uwsgi_headroom.history.response_times.bins import Bins
+from uwsgi_headroom.history.response_times.sightings import UNSEEN, Sighting, Sightings
 
 MEMORY_SECONDS = 120.0
 """After this time, a request counts less in the estimate by a factor of e."""

@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.response_times.bins import Bins
-from uwsgi_headroom.response_times.estimator import Division
+from uwsgi_headroom.history.response_times.bins import Bins
+from uwsgi_headroom.history.response_times.estimator import Division
 
 _LEAST = 1e-4
 """The first and the last bins of a batch are not kept in the history if they have fewer requests."""

@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from uwsgi_headroom.history.events import Cause, Journal, Kind
 from uwsgi_headroom.history.integrals import is_reload
-from uwsgi_headroom.journal.events import Cause, Journal, Kind
 from uwsgi_headroom.kernel.memory import OomKills, read_oom_kills
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Options
