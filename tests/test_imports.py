@@ -27,14 +27,14 @@ DOORS = {
         locks objective
         percentiles repairman routes settings shortages verdict wait_states
         worker_states what_if.measured what_if.predict
-        deploys.explanation deploys.judgement deploys.sentence findings.evenness findings.limits
+        deploys.explanation deploys.judgement findings.evenness findings.limits
         findings.queue findings.workers""",
     "arguments": "commands completion parser",
     "check": "command compare_command exporter_client failure pids reports request tables",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",
     "discover": "report review",
-    "documents": """build deploys emperor_router history lines openapi predict schema
-        sentences waits workers""",
+    "documents": """build deploys history lines openapi predict schema
+        sentences subjects""",
     "history": """code_time counts events hour integrals named_hours response_times.bins response_times.queue_waits
         response_times.totals rows totals window""",
     "kernel": """answering aside backlogs cpus facts host memory namespaces options processes procfs

@@ -29,7 +29,7 @@ from uwsgi_headroom.documents.schema import (
     ServerDocument,
     TextLine,
 )
-from uwsgi_headroom.documents.waits import Route
+from uwsgi_headroom.documents.subjects import Route
 
 SERVER = busy_server()
 (SOCKET,) = SERVER.sockets

@@ -8,7 +8,7 @@ from uwsgi_headroom.analysis.objective import Burn, Objective
 from uwsgi_headroom.analysis.percentiles import Percentile, ResponseTimes
 from uwsgi_headroom.analysis.wait_states import Backend, WaitFigures, WaitState
 from uwsgi_headroom.documents.schema import ServerDocument, Unknown
-from uwsgi_headroom.documents.waits import CodeLine, CodeState
+from uwsgi_headroom.documents.subjects import CodeLine, CodeState
 from uwsgi_headroom.record import State
 
 SHORT = Percentile(share=0.5, seconds=None, low=0.0, high=0.16, under=0.16)

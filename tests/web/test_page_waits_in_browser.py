@@ -19,7 +19,7 @@ from uwsgi_headroom.documents.history import (
     ThreadColumns,
     WaitHistory,
 )
-from uwsgi_headroom.documents.waits import Route
+from uwsgi_headroom.documents.subjects import Route
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.words.colours import contrast
 

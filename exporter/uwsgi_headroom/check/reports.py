@@ -36,7 +36,7 @@ from uwsgi_headroom.documents.sentences import (
     shorten_act,
     write_moment,
 )
-from uwsgi_headroom.documents.waits import Code, CodeLine
+from uwsgi_headroom.documents.subjects import Code, CodeLine
 from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.words.formats import amount, byte_size, counted, factor, fit_duration, percent, rate

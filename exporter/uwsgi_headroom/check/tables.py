@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.documents.schema import ServerDocument
-from uwsgi_headroom.documents.workers import WorkerSection
+from uwsgi_headroom.documents.subjects import WorkerSection
 from uwsgi_headroom.terminal_text import bar
 from uwsgi_headroom.words import formats
 from uwsgi_headroom.words.formats import mean_count

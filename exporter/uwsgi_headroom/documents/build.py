@@ -19,13 +19,12 @@ from uwsgi_headroom.analysis.wait_states import list_gaps
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, name_slots
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import printable_name
-from uwsgi_headroom.documents import emperor_router, schema, sections
+from uwsgi_headroom.documents import schema, sections
 from uwsgi_headroom.documents.deploys import build_deploy
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
-from uwsgi_headroom.documents.waits import build_code, build_routes
-from uwsgi_headroom.documents.workers import build_workers
+from uwsgi_headroom.documents.subjects import build_code, build_emperor, build_router, build_routes, build_workers
 from uwsgi_headroom.errors import DamagedError, NoSocketError, ReadError, StillRunsError
 from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
@@ -129,9 +128,9 @@ def _add_reading(
         identity=build_identity(reading),
     )
     if isinstance(snapshot, EmperorSnapshot):
-        return replace(document, emperor=emperor_router.build_emperor(snapshot, reading.time))
+        return replace(document, emperor=build_emperor(snapshot, reading.time))
     if isinstance(snapshot, RouterSnapshot):
-        return replace(document, router=emperor_router.build_router(snapshot))
+        return replace(document, router=build_router(snapshot))
     record = figures.server if figures else describe_server(reading)
     if record is None:
         return document

@@ -8,7 +8,15 @@ from time import localtime, strftime
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.deploys.explanation import DeployPart, Side, expect_time, list_parts, list_routes
+from uwsgi_headroom.analysis.deploys.explanation import (
+    DeployPart,
+    Side,
+    describe,
+    describe_usual,
+    expect_time,
+    list_parts,
+    list_routes,
+)
 from uwsgi_headroom.analysis.deploys.judgement import (
     DAYS,
     Batch,
@@ -20,7 +28,6 @@ from uwsgi_headroom.analysis.deploys.judgement import (
     is_usual,
     judge,
 )
-from uwsgi_headroom.analysis.deploys.sentence import describe, describe_usual
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.clock import Clock

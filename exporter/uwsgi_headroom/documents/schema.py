@@ -17,9 +17,7 @@ from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.analysis.what_if.predict import WhatIf
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.documents.deploys import Deploy
-from uwsgi_headroom.documents.emperor_router import Emperor, Router
-from uwsgi_headroom.documents.waits import Code, Route
-from uwsgi_headroom.documents.workers import WorkerSection
+from uwsgi_headroom.documents.subjects import Code, Emperor, Route, Router, WorkerSection
 from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.record import ConcurrencyKind
 

@@ -1,6 +1,6 @@
 """Builds sections of a server's document: figures of a window, what is known now, the server's identity and setup.
 
-Sections with a module of their own: `workers`, `waits` and `emperor_router`.
+Sections with types of their own are in `subjects`.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, ResponseTime
 from uwsgi_headroom.analysis.shortages import is_hardly_any_idle
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures
 from uwsgi_headroom.documents.schema import FindingSection, ServerDocument
-from uwsgi_headroom.documents.waits import Code, CodeLine, Route
+from uwsgi_headroom.documents.subjects import Code, CodeLine, Route
 from uwsgi_headroom.record import State
 from uwsgi_headroom.words.formats import code_place, counted, duration, mean_count, percent, significant
 from uwsgi_headroom.words.states import WAITS

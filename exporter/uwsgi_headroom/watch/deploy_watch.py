@@ -18,9 +18,16 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.deploys.explanation import DeployPart, Side, expect_time, list_parts, list_routes
+from uwsgi_headroom.analysis.deploys.explanation import (
+    DeployPart,
+    Side,
+    describe,
+    describe_room,
+    expect_time,
+    list_parts,
+    list_routes,
+)
 from uwsgi_headroom.analysis.deploys.judgement import LEAST_AFTER, SUBJECTS, Batch, Judgement, Sides, Subject, judge
-from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.routes import compute_routes

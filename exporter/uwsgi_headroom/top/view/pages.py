@@ -10,13 +10,11 @@ from rich.text import Text
 
 from uwsgi_headroom.check.reports import CODE_AT, write_code_lines, write_finding
 from uwsgi_headroom.check.tables import age, alarm, busy_bar, number, percent, rate, size, sort_workers, stuck_age
-from uwsgi_headroom.documents.emperor_router import Emperor, Router, Vassal
 from uwsgi_headroom.documents.history import HistoryDocument
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.documents.sentences import describe_code_rest
-from uwsgi_headroom.documents.waits import Route
-from uwsgi_headroom.documents.workers import WorkerSection
+from uwsgi_headroom.documents.subjects import Emperor, Route, Router, Vassal, WorkerSection
 from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.terminal_text import bar, downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.view.tables import Page, column_of, cut_middle, title_line, use_of
