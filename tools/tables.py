@@ -28,6 +28,7 @@ from uwsgi_headroom.analysis.findings import RUNBOOKS, SEVERITIES, Severity
 from uwsgi_headroom.analysis.findings.kind import PAGE_AFTER
 from uwsgi_headroom.analysis.findings.kind import Kind as FindingKind
 from uwsgi_headroom.analysis.settings import list_rules
+from uwsgi_headroom.analysis.worker_states import RECYCLED
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.documents.openapi import describe_api
@@ -36,7 +37,7 @@ from uwsgi_headroom.metrics import SECTIONS
 from uwsgi_headroom.metrics.family import group_by_kind, tabulate
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
 from uwsgi_headroom.watch.recorder import GAP_SECONDS, JUDGE_SECONDS
-from uwsgi_headroom.watch.worker_events import AWAY_SECONDS, REACHED, REACHED_REQUESTS
+from uwsgi_headroom.watch.worker_events import AWAY_SECONDS, REACHED
 
 RUNBOOK_FOLDER = ROOT / "alerts" / "runbooks"
 ALERTS = ROOT / "alerts" / "rules" / "alerts.yaml"
@@ -61,7 +62,7 @@ NUMBERS: Mapping[str, float] = {
     "sampling_gap": GAP_SECONDS,
     "worker_started": AWAY_SECONDS,
     "verdict_changed": JUDGE_SECONDS,
-    "max_requests": REACHED_REQUESTS,
+    "max_requests": RECYCLED,
     "max_worker_lifetime": REACHED,
     "reload_on_rss": REACHED,
 }

@@ -20,7 +20,7 @@ from uwsgi_headroom.terminal_text import bar, downsample, escape_text, sparkline
 from uwsgi_headroom.top.view.tables import Page, column_of, cut_middle, title_line, use_of
 from uwsgi_headroom.words.formats import duration, factor, mean_count
 from uwsgi_headroom.words.states import EVENTS, STATUSES
-from uwsgi_headroom.words.template import fill
+from uwsgi_headroom.words.template import Facts, fill
 
 _THREADS_AT, _THREAD = 17, 15  # first column of the threads, columns of each thread
 
@@ -91,14 +91,17 @@ def _clock(moment: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(moment))
 
 
+EVENT = "{title}[often?  ({often:plain} times since {since})]"
+
+
 def _event_rows(event: Event, width: int, now: float) -> Iterator[Text]:
     local = time.localtime(event.time)
     today = local[:3] == time.localtime(now)[:3]
     moment = _clock(event.time) if today else time.strftime("%d %b %Hh", local)
     first = f"{moment:11}{age(max(0.0, now - event.time)):>4}  "
-    often = f" ({event.count} times since {_clock(event.since)})" * (event.count > 1)
+    facts: Facts = {"title": event.title, "often": event.count > 1 and event.count, "since": _clock(event.since)}
     style = EVENTS[event.kind].terminal if event.kind in EVENTS else ""
-    for place, line in enumerate(wrap(event.title + often, width, first, _EVENT_INDENT)):
+    for place, line in enumerate(wrap(fill(EVENT, facts), width, first, _EVENT_INDENT)):
         row = Text(line)
         row.stylize("dim", 0, len(first) * (place == 0))
         row.stylize(style, len(first))
