@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding, collect_emperor_findings
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
 from uwsgi_headroom.analysis.wait_states import list_gaps
@@ -110,7 +111,41 @@ def _build_server(
     )
     if reading:
         document = _add_reading(document, watch, reading, figures, clock.monotonic())
-    return _add_figures(document, watch, figures) if figures else document
+    return _add_figures(document, figures) if figures else document
+
+
+def build_past(name: str, time: float, figures: Figures) -> schema.ServerDocument:
+    """Build the document of a server at the end of a time in the past (epoch seconds) of which only figures are known,
+    with its lines. What a reading shows, and findings, are absent."""
+    window, samples = figures.window, sum(figures.window.occupancy)
+    document = schema.ServerDocument(
+        name=name,
+        address="",
+        path="",
+        time=time,
+        state="up",
+        kind="server",
+        status="unknown",
+        verdict=verdict_sentence(figures.headroom, ()),
+        windows=(),
+        findings=(),
+        sampling=copy_fields(
+            schema.Sampling,
+            window,
+            interval=ratio(window.observed_seconds, samples) or 0.0,
+            samples=samples,
+            history_seconds=window.seconds,
+        ),
+        threads=schema.Threads(
+            configured=figures.configured, available=figures.available, busy=None, stuck=None, mean=figures.threads
+        ),
+        sockets=tuple(
+            schema.Socket(name=socket, measurable=True, mean_queue=ratio(area, window.observed_seconds))
+            for socket, area in window.queue_seconds.items()
+        ),
+    )
+    document = _add_figures(document, figures)
+    return replace(document, lines=list_lines(document))
 
 
 def _add_reading(
@@ -146,8 +181,7 @@ def _add_reading(
     )
 
 
-def _add_figures(document: schema.ServerDocument, watch: Watch, figures: Figures) -> schema.ServerDocument:
-    flow = figures.flow
+def _add_figures(document: schema.ServerDocument, figures: Figures) -> schema.ServerDocument:
     return replace(
         document,
         window=copy_fields(schema.WindowSection, figures.window),
@@ -161,7 +195,7 @@ def _add_figures(document: schema.ServerDocument, watch: Watch, figures: Figures
         response_times=figures.response_times,
         queue_waits=figures.queue_waits,
         objective=figures.objective,
-        code=given(figures.code, lambda code: build_code(code, flow.response_time)),
+        code=given(figures.code, lambda code: build_code(code, figures.flow.response_time)),
     )
 
 

@@ -196,7 +196,7 @@ class Sampling(Struct, frozen=True, kw_only=True):
     read_seconds, document_bytes: of the last reading."""
 
     interval: float
-    duty: float
+    duty: float | None = None
     samples: int
     observed_seconds: float
     gap_seconds: float

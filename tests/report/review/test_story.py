@@ -2,6 +2,8 @@
 
 import pytest
 
+from uwsgi_headroom.words.formats import factor
+
 
 def test_83_of_192_threads_are_in_service(story):
     """Those of all six machines together, in the quarter hour that counts."""
@@ -55,3 +57,11 @@ def test_a_limit_is_missed_only_with_a_server_lost(story):
     used = story.services[0].utilization
     assert used.one_lost == pytest.approx(used.headroom * 5 / 6, rel=1e-6)
     assert used.one_lost < 1 < used.headroom
+
+
+def test_the_first_page_has_the_lines_of_check(story):
+    """Those of the server with the least headroom, as `check` prints them of a window."""
+    lines = {line.code: line.text for line in story.services[0].lines}
+    assert lines["server"] == story.services[0].utilization.server
+    assert list(lines) == ["server", "users_wait", "served", "time", "outside", "headroom"]
+    assert lines["headroom"].startswith(factor(story.services[0].utilization.headroom))

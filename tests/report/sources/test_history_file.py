@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from uwsgi_headroom.store.database import Database
 
 from tests.report.sources.records import make_minutes, write_history_file
 from tests.support.synthetic import stories
@@ -20,6 +19,7 @@ from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.selection import TimeRange, find_range
 from uwsgi_headroom.store.file import open_to_write
 from uwsgi_headroom.store.record import Minute
+from uwsgi_headroom.store.writer import Database
 
 HISTORY = History(services=(replace(stories.STORY, servers=1, peak=83 / 6),), days=3 / 24)
 SPAN = TimeRange(HISTORY.since, HISTORY.until, "UTC")
