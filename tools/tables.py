@@ -25,8 +25,7 @@ from tools.environments import ROOT
 from tools.scenarios.rows import ROWS
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings import RUNBOOKS, SEVERITIES, Severity
-from uwsgi_headroom.analysis.findings.kind import PAGE_AFTER
-from uwsgi_headroom.analysis.findings.kind import Kind as FindingKind
+from uwsgi_headroom.analysis.findings.kind import PAGE_AFTER, Kind
 from uwsgi_headroom.analysis.settings import list_rules
 from uwsgi_headroom.analysis.worker_states import RECYCLED
 from uwsgi_headroom.arguments.commands import make_command_line
@@ -350,10 +349,10 @@ def _reason(after: list[ast.stmt]) -> str:
     return ""
 
 
-def list_rows() -> list[FindingKind]:
+def list_rows() -> list[Kind]:
     """The rows of all modules of rules, by code, the most severe first."""
     modules = [each for each in vars(findings).values() if isinstance(each, ModuleType)]
-    rows = dict.fromkeys(row for module in modules for row in vars(module).values() if isinstance(row, FindingKind))
+    rows = dict.fromkeys(row for module in modules for row in vars(module).values() if isinstance(row, Kind))
     return sorted(rows, key=lambda row: (row.code, SEVERITIES.index(row.severities[0]), row.title))
 
 

@@ -9,7 +9,7 @@ from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits
 from uwsgi_headroom.history.window import WaitWindow
-from uwsgi_headroom.record import Waits
+from uwsgi_headroom.record import NO_WAITS, Waits
 from uwsgi_headroom.routes import ServedRoutes
 
 NOW = Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"})
@@ -20,7 +20,7 @@ def waits_of(requests: int, now: Waits | None) -> WaitFigures:
     seconds = {"cpu": 10.0, "sleep": 5.0, "backend": 40.0}
     row = worker(1, requests, each=0.55)
     of = replace(window(10, row), waits=WaitWindow(10, 2.5, seconds, {"redis": 10.0, "postgres": 30.0}))
-    return compute_waits(of, compute_flow(of), sample=now)
+    return compute_waits(of, compute_flow(of), sample=now or NO_WAITS)
 
 
 def test_most_threads_come_first():

@@ -73,17 +73,16 @@ class OtherLimit(Struct, frozen=True, gc=False):
 
 
 class Headroom(Struct, frozen=True, gc=False, kw_only=True):
-    """By how much load can grow. by_limit: the factor until each limit, 1 if it is reached; without the limits whose
-    use is unknown or below a hundredth. factor: the least of these; first: the limit that comes first, which has that
-    factor or causes others to be reached; ceiling: the first of the limits that cap throughput, not only raise latency.
-    All are null on a nearly idle server. far: limits at more than 100 times today's load. idle: limits of known use
-    that say nothing about load, so the headroom is not known. no_requests: it is not known because no request was
-    completed in the window, and those in service use no limit. is_upper_bound: CPU or busy threads are not visible, and
-    may run out first. unknown: limits that were seen and whose factor is not known yet. Each limit is in one of these.
-    sleeps: threads come first, at least half of them are in use, and requests mostly sleep: if it is a rate limit that
-    makes them sleep, there is no headroom. other: what limits the server, if it is none of its resources; if factor is
-    then null, the headroom is not known. usable: by how much load can grow until requests wait noticeably, at most
-    factor, and 1 or less if they do; usable_first: the limit that they wait for first."""
+    """By how much load can grow. by_limit: the factor until each limit whose use is known and at least a hundredth, 1
+    if it is reached. factor: the least of these; first: the limit that comes first, which has that factor or causes
+    others to be reached; ceiling: the first of the limits that cap throughput, not only raise latency. All are null on
+    a nearly idle server. far: limits at more than 100 times today's load. idle: limits of known use that say nothing
+    about load. no_requests: the headroom is not known because no request came in the window. is_upper_bound: CPU or
+    busy threads are not visible, and may run out first. unknown: limits that were seen and whose factor is not known
+    yet. sleeps: threads come first, at least half of them are in use, and requests mostly sleep: if it is a rate limit
+    that makes them sleep, there is no headroom. other: what limits the server, if it is none of its resources; if
+    factor is then null, the headroom is not known. usable: by how much load can grow until requests wait noticeably, 1
+    or less if they do; usable_first: the limit that they wait for first."""
 
     by_limit: dict[Limit, float]
     factor: float | None

@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.littles_law import Flow, ratio
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import ServerRecord, State, Waits
+from uwsgi_headroom.record import NO_WAITS, ServerRecord, State, Waits
 from uwsgi_headroom.words.formats import duration
 
 
@@ -43,11 +43,9 @@ class WaitFigures(Struct, frozen=True, kw_only=True):
     threads, between the kernel and uWSGI at one instant. backends: parts of the state `backend` that are named in the
     configuration. destinations: all of the states `backend` and `dns`, by address, most threads first. stuck: mean
     number of threads with stuck requests; lasting: the same of all requests that were not completed, such as
-    WebSockets. They are in `threads`, but not in `per_request`, whose sum over the states is the mean response time:
-    uWSGI's own, divided by the shares of the threads' time, or else L/λ (Little's law). It is null where nearly all of
-    the threads' time is that of static files, or of requests that last. shared: mean number of threads that wait for an
-    answer over a connection that workers share; output: for a pipe to take their standard output or error. nap: for how
-    many seconds threads in `sleep` do so at a time; null if once, and if too few were seen."""
+    WebSockets. They are in `threads`, but not in `per_request`, whose sum over the states is the mean response time
+    (uWSGI's own, or else L/λ). shared: mean number of threads that wait over a connection that workers share; output:
+    for a pipe to take their output. nap: seconds that threads in `sleep` do so at a time; null if once, or unknown."""
 
     states: tuple[WaitState, ...] = ()
     backends: tuple[Backend, ...] = ()
@@ -105,7 +103,7 @@ def main_backend(waits: WaitFigures) -> Backend | None:
 
 
 def compute_waits(
-    window: Window, flow: Flow, stuck: float = 0.0, old: int = 0, sample: Waits | None = None
+    window: Window, flow: Flow, stuck: float = 0.0, old: int = 0, sample: Waits = NO_WAITS
 ) -> WaitFigures | None:
     """The figures of a window; None unless the kernel said for all of it what the threads wait for. stuck: mean number
     of threads with stuck requests; old: the threads whose requests last; sample: at its end."""
@@ -131,7 +129,6 @@ def compute_waits(
         each = 1 / flow.throughput if each is None else each
         # Of the backends, the same part is without stuck requests as of all threads that wait for one.
         within = each * (ratio(moving.get("backend"), threads.get("backend", 0.0)) or 0.0)
-    addresses = sample.addresses if sample else {}
     return WaitFigures(
         states=tuple(
             [
@@ -143,7 +140,7 @@ def compute_waits(
             [
                 Backend(
                     name=name,
-                    address=addresses.get(name, ""),
+                    address=sample.addresses.get(name, ""),
                     threads=area / seconds,
                     per_request=None if within is None else area / seconds * within,
                 )
@@ -156,7 +153,7 @@ def compute_waits(
         lasting=lasting,
         shared=(window.shared_connection_seconds or 0.0) / seconds,
         output=(window.output_blocked_seconds or 0.0) / seconds,
-        nap=sample.nap if sample else None,
+        nap=sample.nap,
     )
 
 

@@ -351,12 +351,12 @@ def _append(to: HistoryDocument, record: Record) -> None:
     for column, count in zip(to.occupancy.shares, window.occupancy, strict=False):
         put(column, ratio(count, samples))
     waits = compute_waits(window, rates)
-    of_states = waits.threads if waits else {}
+    states = dict.fromkeys(to.waits.states, 0.0) | waits.threads if waits else {}
     for state, column in zip(to.waits.states, to.waits.threads, strict=True):
-        put(column, of_states.get(state, 0.0) if waits else None)
-    of_backends = {each.name: each.threads for each in waits.backends} if waits else {}
+        put(column, states.get(state))
+    backends = {each.name: each.threads for each in waits.backends} if waits else {}
     for name, column in zip(to.waits.backend_names, to.waits.backends, strict=True):
-        put(column, of_backends.get(name))
+        put(column, backends.get(name))
     to.events.reloads.append(window.reloads)
     to.events.respawns.append(window.respawns)
     to.events.exceptions.append(window.exceptions)

@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.what_if.cautions import list_cautions
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed, Setting
 from uwsgi_headroom.record import Memory, State
 from uwsgi_headroom.same_fields import given
-from uwsgi_headroom.words.formats import amount, duration, percent
+from uwsgi_headroom.words.formats import amount, duration
 from uwsgi_headroom.words.template import Facts, fill
 
 Resource = Literal["threads", "interpreters", "cpu", "lock"]
@@ -397,6 +397,13 @@ def describe_check(check: ModelCheck) -> str:
     )
 
 
+COMPARED = (
+    "a {what} of {predicted}, [not differs? as observed][differs? {differs:percent} ][above? above][below? below]"
+    "[differs?  the {observed} observed]"
+)
+
+
 def _compare(what: str, predicted: str, observed: str, error: float) -> str:
-    where = "as observed" if abs(error) < 0.005 else f"{percent(abs(error))} {'above' if error > 0 else 'below'}"
-    return f"a {what} of {predicted}, {where}" + ("" if abs(error) < 0.005 else f" the {observed} observed")
+    differs = abs(error) >= 0.005
+    facts: Facts = {"what": what, "predicted": predicted, "observed": observed, "differs": differs and abs(error)}
+    return fill(COMPARED, {**facts, "above": differs and error > 0, "below": differs and error < 0})

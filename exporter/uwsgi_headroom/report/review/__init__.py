@@ -216,7 +216,7 @@ def _write_verdict(review: Review) -> Iterator[Block]:
         chip = JUDGEMENTS[verdict.judgement].service
         yield Heading(f"{service.service} ({counted(len(service.servers), 'server')})", chip, verdict.judgement)
         yield Text(verdict.sentence, "sentence")
-        yield Items([(line.label, line.text) if line.label else line.text for line in service.lines])
+        yield Items([(line.label or line.code, line.text) for line in service.lines])
         answers = (
             ("What do users feel?", verdict.users),
             ("What to do?", verdict.action),

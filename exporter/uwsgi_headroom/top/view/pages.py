@@ -70,6 +70,7 @@ def finding_lines(server: ServerDocument, width: int) -> Iterator[Text]:
 
 
 _EVENT_INDENT = " " * 17
+EVENT = "{title}[often?  ({often:plain} times since {since})]"
 
 
 def event_page(events: Sequence[Event], text: str, width: int, now: float) -> Page:
@@ -89,9 +90,6 @@ def _filtered(title: str, rows: Sequence[Text], text: str, width: int, no_match:
 
 def _clock(moment: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(moment))
-
-
-EVENT = "{title}[often?  ({often:plain} times since {since})]"
 
 
 def _event_rows(event: Event, width: int, now: float) -> Iterator[Text]:
