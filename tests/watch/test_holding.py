@@ -5,7 +5,6 @@ import re
 
 import pytest
 from msgspec.structs import replace
-from uwsgi_headroom.journal import recorder
 
 from tests.analysis.test_diagnosis import full
 from tests.analysis.test_findings import AT
@@ -17,6 +16,7 @@ from uwsgi_headroom.analysis.findings.hold import HOLD_SECONDS, Hold
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import State
+from uwsgi_headroom.watch import recorder
 
 
 def figures_of(waits: dict[State, float] | None = None, queued: float = 0.0, **more: float) -> Figures:
