@@ -9,7 +9,7 @@ import pytest
 
 from tools.tables import CAUSES, read_texts
 from uwsgi_headroom.errors import REASONS
-from uwsgi_headroom.journal.events import KINDS
+from uwsgi_headroom.history.events import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "exporter" / "uwsgi_headroom"

@@ -32,7 +32,7 @@ from typing import Any
 from tools.environments import ROOT
 
 PACKAGE = "uwsgi_headroom"
-USERS: tuple[str, ...] = ("frozen", "cli", "analysis", "history", "documents", "check", "metrics", "journal")
+USERS: tuple[str, ...] = ("frozen", "cli", "analysis", "history", "documents", "check", "metrics")
 USERS += ("store", "watch", "report", "top")
 """Rooms of tests that judge and show what others read. For "cli", as for every name without a folder, these are the
 files beside the folders."""

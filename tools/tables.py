@@ -22,17 +22,17 @@ from tools.environments import ROOT
 from tools.scenarios.rows import ROWS
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings import RUNBOOKS, SEVERITIES, Severity
-from uwsgi_headroom.analysis.findings.kind import PAGE_AFTER
-from uwsgi_headroom.analysis.findings.kind import Kind as FindingKind
+from uwsgi_headroom.analysis.findings.kind import PAGE_AFTER, Kind
 from uwsgi_headroom.analysis.settings import list_rules
+from uwsgi_headroom.analysis.worker_states import RECYCLED
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
-from uwsgi_headroom.journal.events import KINDS, Cause
-from uwsgi_headroom.journal.recorder import GAP_SECONDS, JUDGE_SECONDS
-from uwsgi_headroom.journal.workers import AWAY_SECONDS, REACHED, REACHED_REQUESTS
+from uwsgi_headroom.history.events import KINDS, Cause
 from uwsgi_headroom.metrics import SECTIONS
 from uwsgi_headroom.metrics.family import group_by_kind, tabulate
 from uwsgi_headroom.uwsgi_log.messages import MESSAGES
+from uwsgi_headroom.watch.recorder import GAP_SECONDS, JUDGE_SECONDS
+from uwsgi_headroom.watch.worker_events import AWAY_SECONDS, REACHED
 
 RUNBOOK_FOLDER = ROOT / "alerts" / "runbooks"
 ALERTS = ROOT / "alerts" / "rules" / "alerts.yaml"
@@ -54,7 +54,7 @@ NUMBERS: Mapping[str, float] = {
     "sampling_gap": GAP_SECONDS,
     "worker_started": AWAY_SECONDS,
     "verdict_changed": JUDGE_SECONDS,
-    "max_requests": REACHED_REQUESTS,
+    "max_requests": RECYCLED,
     "max_worker_lifetime": REACHED,
     "reload_on_rss": REACHED,
 }
@@ -199,10 +199,10 @@ def rules() -> Iterator[str]:
     yield from table(("rule", "what hurts", "line, for example"), rows)
 
 
-def list_rows() -> list[FindingKind]:
+def list_rows() -> list[Kind]:
     """The rows of all modules of rules, by code, the most severe first."""
     modules = [each for each in vars(findings).values() if isinstance(each, ModuleType)]
-    rows = dict.fromkeys(row for module in modules for row in vars(module).values() if isinstance(row, FindingKind))
+    rows = dict.fromkeys(row for module in modules for row in vars(module).values() if isinstance(row, Kind))
     return sorted(rows, key=lambda row: (row.code, SEVERITIES.index(row.severities[0]), row.title))
 
 

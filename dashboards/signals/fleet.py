@@ -18,7 +18,7 @@ from dashboards.signal import (
     with_service,
 )
 from dashboards.signals.verdict import RANKED
-from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
+from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS
 
 _LEAST = """Headroom is the factor by which load can grow before a limit is reached; at 1x the limit is reached. The
 least of the four limits counts. A limit of which less than 1 % is used has no meaningful headroom, so an idle server

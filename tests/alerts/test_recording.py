@@ -134,7 +134,7 @@ def test_the_rules_say_what_the_exporter_says(stories, tmp_path):
 def _figures(story: Story) -> Expected:
     """What is recorded of counters. Other series are the exporter's figures already: alerts/tests has them."""
     figures, labels = story.figures, story.labels
-    active = [worker for worker in figures.balance.workers if worker.active]
+    active = [worker for worker in figures.workers if worker.active]
     requests = sum(worker.requests for worker in active)
     for worker in active:
         of_worker = {**labels, "worker_id": str(worker.worker_id)}

@@ -17,7 +17,7 @@ from tools.environments import ROOT
 from tools.tables import RUNBOOK_OF_ALERT
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings import RUNBOOKS
-from uwsgi_headroom.web.runbook_text import PLACEHOLDER, split_runbook, used_placeholders
+from uwsgi_headroom.web.runbook_pages import PLACEHOLDER, split_runbook, used_placeholders
 
 TESTS = ROOT / "alerts" / "tests"
 RULES = sorted(promtool.RULES.glob("*.yaml"))

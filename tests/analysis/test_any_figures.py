@@ -83,10 +83,10 @@ def check_headroom(found: Figures) -> None:
     assert (room.ceiling is None) == (not {*room.by_limit} - {"hottest_interpreter"}), room
     assert room.ceiling != "hottest_interpreter"
     assert "other" not in room.by_limit or room.other
-    if found.usable:
-        assert 0 < found.usable.factor <= (room.factor or 0.0) * 1.0001
-        assert found.usable.first in room.by_limit
-        assert found.usable.factor <= 1 or (flow.queue_wait or 0) < noticed_wait(flow.response_time)
+    if room.usable:
+        assert 0 < room.usable <= (room.factor or 0.0) * 1.0001
+        assert room.usable_first in room.by_limit
+        assert room.usable <= 1 or (flow.queue_wait or 0) < noticed_wait(flow.response_time)
     if flow.wait_is_floor:
         law = sum(of.queue_seconds.values()) / flow.requests
         assert (flow.queue_wait or 0.0) <= min(law, of.observed_seconds) * 1.0001
@@ -128,7 +128,7 @@ def test_any_figures(seed):
     wrong = [finding for finding in findings if finding.severity != "info"]
     if any(finding.severity == "critical" for finding in wrong):
         assert any(first_act(finding.change) for finding in wrong)
-    sentence = verdict_sentence(found.headroom, findings, usable=found.usable)
+    sentence = verdict_sentence(found.headroom, findings)
     assert not UNKNOWN.search(sentence)
     assert not BROKEN.search(sentence)
     assert worst_status(findings) == "ok" or sentence == findings[0].title

@@ -10,6 +10,7 @@ from tests.analysis.simulated_backend import Backend, at_times_slow, constant, r
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.backends import ALL, SLICE_SECONDS, SLOWER_NOW, BackendSlices, find_saturated
 from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.analysis.wait_states import Backend as NamedBackend
 from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits
 from uwsgi_headroom.history.window import Window
 
@@ -100,10 +101,18 @@ def known(seconds: float, **changes: Any) -> WaitFigures:
     """A minute of 16 threads, of which 15 wait for a backend, for so long in each request."""
     requests = round(60 * 15 / seconds)
     minute = window(60, worker(1, requests, each=16 * 60 / requests), waits={"backend": 15.0, "cpu": 1.0})
-    return replace(compute_waits(minute, compute_flow(minute)), **changes)
+    found = compute_waits(minute, compute_flow(minute))
+    if threads := changes.pop("threads", None):
+        found = replace(found, states=(replace(found.states[0], threads=threads),))
+    return replace(found, **changes)
 
 
-FEW = {"threads": {"backend": 1.4}, "total": 1.5}
+FEW = {"threads": 1.4, "total": 1.5}
+
+
+def named_backends(**threads: float) -> tuple[NamedBackend, ...]:
+    rows = threads.items()
+    return tuple(NamedBackend(name=name, address="", threads=each, per_request=each / 15) for name, each in rows)
 
 
 @pytest.mark.parametrize(
@@ -134,9 +143,9 @@ def test_backends_with_names_are_judged_by_themselves():
     found = slices.find_saturation("postgres")
     assert found.name == "postgres"
     assert [bool(slices.find_saturation(name)) for name in (ALL, "redis", "mysql")] == [True, False, False]
-    named = known(1.0, backends={"postgres": 14.0, "redis": 1.0}, backends_per_request={"postgres": 0.9, "redis": 0.1})
+    named = known(1.0, backends=named_backends(postgres=14.0, redis=1.0))
     assert find_saturated(named, slices) == found
-    assert find_saturated(replace(named, backends={"postgres": 1.0, "redis": 14.0}), slices) is None
+    assert find_saturated(replace(named, backends=named_backends(postgres=1.0, redis=14.0)), slices) is None
 
 
 def test_reloads_and_gaps_are_left_out():

@@ -8,27 +8,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.windows import the_example, the_harmless_one, window, worker
-from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, compute_balance, fairness, noise_floor
+from uwsgi_headroom.analysis.balance import ENOUGH_REQUESTS, compute_balance, compute_workers, fairness, noise_floor
+
+
+def compare(window):
+    """The figures of the workers of a window, and their balance."""
+    workers = compute_workers(window)
+    return workers, compute_balance(window, workers)
 
 
 def test_one_hot_worker_of_four():
     """One worker takes 43 %, its interpreter is saturated, its requests take 0.67 s against 0.38 s, and balancing would
     save a quarter of the mean."""
-    result = compute_balance(the_example())
-    hot = result.workers[1]
-    assert result.hottest == hot
+    workers, result = compare(the_example())
+    hot = workers[1]
+    assert result.hottest == hot.worker_id
     assert result.hot_ratio == pytest.approx(1.72, abs=0.005)
     assert result.hot_ratio > result.noise_floor
     figures = (hot.share, hot.interpreter_load, hot.concurrency, hot.response_time, result.calm_response_time)
     assert figures == pytest.approx((0.43, 1.0, 8, 0.67, 0.38), abs=0.01)
-    assert {round(worker.response_time or 0, 2) for worker in result.workers if worker is not hot} == {0.38}
+    assert {round(worker.response_time or 0, 2) for worker in workers if worker is not hot} == {0.38}
     assert result.cost == pytest.approx(1 - 0.38 / 0.5, abs=0.02)
 
 
 def test_the_harmless_case():
     """Shares of 33/26/23/18 % are beyond chance, but the interpreters have room: the cost is nearly zero."""
-    result = compute_balance(the_harmless_one())
-    assert [round(worker.share or 0, 2) for worker in result.workers] == [0.33, 0.26, 0.23, 0.18]
+    workers, result = compare(the_harmless_one())
+    assert [round(worker.share or 0, 2) for worker in workers] == [0.33, 0.26, 0.23, 0.18]
     assert result.hot_ratio == pytest.approx(1.32)
     assert result.hot_ratio > result.noise_floor
     assert result.cost < 0.01
@@ -39,7 +45,7 @@ def test_eight_single_threads(scale, chance):
     """In an 8x1 server the shares are 10 to 17 %: chance explains a hot ratio of 1.36 for some hundred requests, not
     for thousands."""
     shares = enumerate((17, 15, 13, 12, 12, 11, 10, 10), 1)
-    result = compute_balance(window(60, *(worker(number, scale * share) for number, share in shares)))
+    _, result = compare(window(60, *(worker(number, scale * share) for number, share in shares)))
     assert (result.hot_ratio, result.fairness) == (pytest.approx(1.36), pytest.approx(0.97, abs=0.01))
     assert (result.hot_ratio < result.noise_floor) == chance
 
@@ -88,7 +94,7 @@ def test_fairness(counts):
 @pytest.mark.parametrize(
     ("workers", "expected"),
     [
-        ((), {"workers": (), "hot_ratio": None, "fairness": None, "hottest": None}),
+        ((), {"active": 0, "hot_ratio": None, "fairness": None, "hottest": None}),
         ((worker(1, 0), worker(2, 0)), {"hot_ratio": None, "noise_floor": None, "fairness": None, "cost": None}),
         # A single worker takes everything, which is its even share: there is no calm half to compare with.
         ((worker(1, 500, cpu=50.0),), {"hot_ratio": 1, "fairness": 1, "cost": None}),
@@ -112,7 +118,7 @@ def test_fairness(counts):
 )
 def test_what_is_known_of_few_workers(workers, expected):
     """What cannot be compared has no figure."""
-    result = compute_balance(window(60, *workers))
+    _, result = compare(window(60, *workers))
     assert {name: getattr(result, name) for name in expected} == expected
 
 
@@ -126,18 +132,18 @@ def test_what_is_known_of_few_workers(workers, expected):
 )
 def test_shares(workers, shares):
     """They are of all requests, also of those of workers that are away."""
-    assert [each.share for each in compute_balance(window(60, *workers)).workers] == shares
+    assert [each.share for each in compute_workers(window(60, *workers))] == shares
 
 
 def test_worker_down_for_most_of_the_window_does_not_count():
     """If cheaper ended two of four workers, the ratio is that of the other two, which are even."""
-    result = compute_balance(window(60, worker(1, 100), worker(2, 100), *(worker(n, 20, up=10.0) for n in (3, 4))))
-    assert [worker.active for worker in result.workers] == [True, True, False, False]
+    workers, result = compare(window(60, worker(1, 100), worker(2, 100), *(worker(n, 20, up=10.0) for n in (3, 4))))
+    assert [worker.active for worker in workers] == [True, True, False, False]
     assert (result.hot_ratio, result.fairness) == (1, 1)
     assert result.even_share == pytest.approx(100 / 240)  # of all requests, as their shares are
 
 
 def test_ratio_of_the_active_is_never_below_one():
     """Workers that left during the window do not hide the hot worker among the others, however much they served."""
-    result = compute_balance(window(60, worker(1, 90), worker(2, 10), *(worker(n, 450, up=29.0) for n in (3, 4))))
-    assert (result.hot_ratio, result.hottest.worker_id) == (pytest.approx(1.8), 1)
+    _, result = compare(window(60, worker(1, 90), worker(2, 10), *(worker(n, 450, up=29.0) for n in (3, 4))))
+    assert (result.hot_ratio, result.hottest) == (pytest.approx(1.8), 1)

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.balance import compute_balance
+from uwsgi_headroom.analysis.balance import compute_workers
 from uwsgi_headroom.analysis.capacity import LIMITS, Headroom, ServerLoad, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.history.window import Window
@@ -16,8 +16,8 @@ ALWAYS = [limit for limit in LIMITS if limit != "lock"]
 def headroom_of(
     of: Window, threads: int | None = 32, cpus: float | None = 8.0, follow: bool | None = None, **more: object
 ) -> Headroom:
-    flow, balance, cpu = compute_flow(of), compute_balance(of), compute_shares(of.cpu, follow)
-    return compute_headroom(ServerLoad(flow=flow, balance=balance, threads=threads, cpus=cpus, cpu=cpu, **more))
+    flow, workers, cpu = compute_flow(of), compute_workers(of), compute_shares(of.cpu, follow)
+    return compute_headroom(ServerLoad(flow=flow, workers=workers, threads=threads, cpus=cpus, cpu=cpu, **more))
 
 
 @pytest.mark.parametrize(

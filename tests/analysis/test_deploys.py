@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import Server as SimulatedServer
 from uwsgi_headroom.analysis.deploys import explanation
-from uwsgi_headroom.analysis.deploys.explanation import DeployPart
+from uwsgi_headroom.analysis.deploys.explanation import DeployPart, describe, describe_room, describe_usual
 from uwsgi_headroom.analysis.deploys.judgement import Batch, DeployChange, Judgement, Sides, find_usual, is_usual, judge
-from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room, describe_usual
 from uwsgi_headroom.analysis.deploys.spread import Amounts, compare, find_boundary, from_normal
 from uwsgi_headroom.history.window import CodeWindow, LineUse, WaitWindow
 from uwsgi_headroom.record import Line

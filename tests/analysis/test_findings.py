@@ -313,7 +313,8 @@ def test_a_full_machine_beside_a_server_that_needs_little():
     of = replace(idle(), cpu=window(60, cpu=(0.03, 0.0, 1.97)).cpu)
     findings = list(judge(of).values())
     assert worst_status(findings) == "ok"
-    assert verdict_sentence(figures_of(of).headroom, findings) == "Headroom 6.7x: CPUs run out first."
+    sentence = "Headroom 6.4x until requests wait; 6.7x until CPUs run out."
+    assert verdict_sentence(figures_of(of).headroom, findings) == sentence
 
 
 def stuck(worker_id: int, *ages: int, **server: object) -> Server:

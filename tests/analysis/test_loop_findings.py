@@ -150,7 +150,7 @@ def polling(
 def test_who_polls(found, polls):
     """Only coroutines, with hardly a free core, and much CPU time in the kernel."""
     assert found.polling == ({1: pytest.approx(0.95)} if polls else {})
-    loads = [each.interpreter_load for each in found.balance.workers]
+    loads = [each.interpreter_load for each in found.workers]
     assert loads == [None if polls else pytest.approx(0.95), pytest.approx(0.05)]
 
 

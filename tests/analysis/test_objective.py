@@ -9,7 +9,7 @@ from uwsgi_headroom.analysis.findings.kind import Finding, first_act
 from uwsgi_headroom.analysis.findings.queue import BURNS, find_missed
 from uwsgi_headroom.analysis.objective import LoadLimit, Objective, find_load_limit, judge_objective
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.response_times.totals import SlowRequests
+from uwsgi_headroom.history.response_times.totals import SlowRequests
 
 SLO = Slo(1.0, 0.99)
 

@@ -91,8 +91,8 @@ def test_the_headroom_that_is_left(found, factor, first, other):
 def test_the_sentence_names_it(found, sentence):
     """The verdict has nothing to say but the headroom; what is usable is no more than that."""
     corrected = correct_headroom(found)
-    assert verdict_sentence(corrected.headroom, [], usable=corrected.usable) == sentence
-    assert (corrected.usable.factor if corrected.usable else 0) <= (corrected.headroom.factor or 0)
+    assert verdict_sentence(corrected.headroom, []) == sentence
+    assert (corrected.headroom.usable or 0) <= (corrected.headroom.factor or 0)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from tests.support.windows import by_share
 from uwsgi_headroom.analysis.percentiles import SHARES, Percentile, compute_percentiles
-from uwsgi_headroom.response_times.bins import END, LONGEST, Bins
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+from uwsgi_headroom.history.response_times.bins import END, LONGEST, Bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 
 BINS = Bins()
 

@@ -12,10 +12,10 @@ from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.routes import compute_routes, describe_route, find_ages
 from uwsgi_headroom.history.code_time import CodeHistory
+from uwsgi_headroom.history.response_times.bins import share_bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import RouteWindow, Window
 from uwsgi_headroom.record import CodeLook, CodeSight, Line, ServerRecord, State
-from uwsgi_headroom.response_times.bins import share_bins
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.routes import ServedRoutes
 
 WINDOW = RouteWindow(10.0, {"other": 20.0, "GET /a": 19.0, "POST /export": 61.0})

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import fields, replace
 
 from tests.analysis.judging import describe, idle, judge, setup
-from uwsgi_headroom.analysis.settings import RULES, Evidence, make_case, review
+from uwsgi_headroom.analysis.settings import RULES, Seen, make_case, review
 from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.record import Options
 
@@ -26,13 +26,13 @@ CAREFUL = Options(
 )
 """What the published guides recommend: no rule has anything to say."""
 
-NOTHING_SEEN = Evidence()
+NOTHING_SEEN = Seen()
 
 WORST = (
     (Options(complete=True), NOTHING_SEEN),
     (
         Options(complete=True, processes=4, threads=8, stats=":1717", listen=5000, harakiri=120, thunder_lock=True),
-        Evidence((2, 0, 31), 4, 8, 2, ("numpy",), 4096, 1 << 30, is_first=True, logs_to_pipe=True),
+        Seen((2, 0, 31), 4, 8, 2, ("numpy",), 4096, 1 << 30, is_first=True, logs_to_pipe=True),
     ),
     (Options(complete=True, processes=4, worker_reload_mercy=30, harakiri=120, cheaper=4), NOTHING_SEEN),
     (Options(complete=True, processes=4, max_worker_lifetime=3600, min_worker_lifetime=3600), NOTHING_SEEN),
@@ -40,21 +40,21 @@ WORST = (
     (Options(complete=True, reload_on_as=512, evil_reload_on_rss=256, cpu_affinity=1), NOTHING_SEEN),
     (Options(complete=True, chmod_socket=("666", "660"), http_socket=(":8081",)), NOTHING_SEEN),
     (Options(complete=True, processes=8, cheaper=2, cheaper_initial=9, cheaper_step=7), NOTHING_SEEN),
-    (Options(complete=True, processes=8, cheaper_step=2, worker_reload_mercy=900), Evidence((2, 0, 21), threads=1)),
+    (Options(complete=True, processes=8, cheaper_step=2, worker_reload_mercy=900), Seen((2, 0, 21), threads=1)),
     (
         Options(complete=True, processes=2, max_requests=1000, http=(":8080",)),
-        Evidence((2, 0, 18), descriptors=1 << 30),
+        Seen((2, 0, 18), descriptors=1 << 30),
     ),
-    (Options(complete=True, processes=2, max_requests=1000, http=(":80",), harakiri=120), Evidence((2, 0, 21))),
+    (Options(complete=True, processes=2, max_requests=1000, http=(":80",), harakiri=120), Seen((2, 0, 21))),
 )
 """What each rule has advice on, example by example."""
 
 
-def rules(options: Options, seen: Evidence = NOTHING_SEEN) -> dict[str, str]:
+def rules(options: Options, seen: Seen = NOTHING_SEEN) -> dict[str, str]:
     return {advice.rule: advice.severity for advice in review(options, seen)}
 
 
-ALL_SEEN = Evidence((2, 0, 31), 4, 1, 1, ("numpy",), 4096, 1024, is_first=True, unit="shop.service")
+ALL_SEEN = Seen((2, 0, 31), 4, 1, 1, ("numpy",), 4096, 1024, is_first=True, unit="shop.service")
 
 
 @pytest.mark.parametrize("seen", [NOTHING_SEEN, ALL_SEEN])
@@ -92,20 +92,20 @@ AGE = ("max-worker-lifetime = 3600", "max-worker-lifetime-delta = 300")
 @pytest.mark.parametrize(
     ("change", "seen", "expected"),
     [
-        ({"max_requests": 1000}, Evidence(), ("max-requests-delta = 250",)),
-        ({"max_requests": 1000}, Evidence((2, 0, 29), 2), ("max-requests-delta = 500",)),
-        ({"max_requests": 1000}, Evidence((2, 0, 21), 2), AGE),
-        ({"max_requests": 1000}, Evidence((2, 0, 18), 2), ()),
-        ({"harakiri": 90}, Evidence(), ("worker-reload-mercy = 90",)),
-        ({"harakiri": 90, "worker_reload_mercy": 80}, Evidence(), ("worker-reload-mercy = 90",)),
-        ({"listen": 5000}, Evidence(somaxconn=4096), ("listen = 4096",)),
-        ({"listen": None}, Evidence(somaxconn=4096), ("listen = 1024",)),
-        ({"listen": None}, Evidence(somaxconn=128), ("listen = 128",)),
-        ({"http": (":80",), "harakiri": None, "threads": 2}, Evidence(), ("harakiri = 60",)),
-        ({"cheaper": 4}, Evidence(), ("cheaper = 2",)),
-        ({"max_worker_lifetime": 10, "max_worker_lifetime_delta": 5}, Evidence(), ("min-worker-lifetime = 5",)),
-        ({"min_worker_lifetime": 61, "reload_on_rss": 512}, Evidence(), ("min-worker-lifetime = 10",)),
-        ({"processes": 1, "lazy_apps": None}, Evidence(), ("processes = 4",)),
+        ({"max_requests": 1000}, Seen(), ("max-requests-delta = 250",)),
+        ({"max_requests": 1000}, Seen((2, 0, 29), 2), ("max-requests-delta = 500",)),
+        ({"max_requests": 1000}, Seen((2, 0, 21), 2), AGE),
+        ({"max_requests": 1000}, Seen((2, 0, 18), 2), ()),
+        ({"harakiri": 90}, Seen(), ("worker-reload-mercy = 90",)),
+        ({"harakiri": 90, "worker_reload_mercy": 80}, Seen(), ("worker-reload-mercy = 90",)),
+        ({"listen": 5000}, Seen(somaxconn=4096), ("listen = 4096",)),
+        ({"listen": None}, Seen(somaxconn=4096), ("listen = 1024",)),
+        ({"listen": None}, Seen(somaxconn=128), ("listen = 128",)),
+        ({"http": (":80",), "harakiri": None, "threads": 2}, Seen(), ("harakiri = 60",)),
+        ({"cheaper": 4}, Seen(), ("cheaper = 2",)),
+        ({"max_worker_lifetime": 10, "max_worker_lifetime_delta": 5}, Seen(), ("min-worker-lifetime = 5",)),
+        ({"min_worker_lifetime": 61, "reload_on_rss": 512}, Seen(), ("min-worker-lifetime = 10",)),
+        ({"processes": 1, "lazy_apps": None}, Seen(), ("processes = 4",)),
     ],
 )
 def test_the_line_to_write(change, seen, expected):
@@ -117,27 +117,27 @@ def test_the_line_to_write(change, seen, expected):
 @pytest.mark.parametrize(
     ("change", "seen"),
     [
-        ({"max_requests": 1000, "processes": 1, "threads": 2, "harakiri": None}, Evidence()),
-        ({"max_requests": 1000, "max_requests_delta": 50}, Evidence()),
-        ({"harakiri": 90, "worker_reload_mercy": 90}, Evidence()),
-        ({"max_worker_lifetime": 11, "max_worker_lifetime_delta": 5}, Evidence()),
-        ({"min_worker_lifetime": 60, "reload_on_rss": 512}, Evidence()),
-        ({"min_worker_lifetime": 600}, Evidence()),
-        ({"listen": 5000}, Evidence(somaxconn=5000)),
-        ({"die_on_term": None}, Evidence(is_vassal=True)),
-        ({"single_interpreter": None}, Evidence(mounted=1)),
-        ({"enable_threads": None}, Evidence(version=(2, 0, 27))),
-        ({"chmod_socket": ("660", "660")}, Evidence()),
-        ({"stats": "127.0.0.1:1717"}, Evidence()),
-        ({"stats": "[::1]:1717"}, Evidence()),
-        ({"stats": "/run/uwsgi/app/shop/stats"}, Evidence()),
-        ({"stats": "@shop"}, Evidence()),
-        ({"http": ("?",), "max_fd": 4096}, Evidence(descriptors=1 << 30)),
-        ({"http": (":80",)}, Evidence(descriptors=1024)),
-        ({"thunder_lock": True}, Evidence()),
-        ({"http_socket": ("127.0.0.1:80", "?")}, Evidence()),
-        ({"worker_reload_mercy": 900, "can_reload_workers": True}, Evidence()),
-        ({"processes": 8, "cheaper": 2, "cheaper_initial": 2, "cheaper_step": 2}, Evidence()),
+        ({"max_requests": 1000, "processes": 1, "threads": 2, "harakiri": None}, Seen()),
+        ({"max_requests": 1000, "max_requests_delta": 50}, Seen()),
+        ({"harakiri": 90, "worker_reload_mercy": 90}, Seen()),
+        ({"max_worker_lifetime": 11, "max_worker_lifetime_delta": 5}, Seen()),
+        ({"min_worker_lifetime": 60, "reload_on_rss": 512}, Seen()),
+        ({"min_worker_lifetime": 600}, Seen()),
+        ({"listen": 5000}, Seen(somaxconn=5000)),
+        ({"die_on_term": None}, Seen(is_vassal=True)),
+        ({"single_interpreter": None}, Seen(mounted=1)),
+        ({"enable_threads": None}, Seen(version=(2, 0, 27))),
+        ({"chmod_socket": ("660", "660")}, Seen()),
+        ({"stats": "127.0.0.1:1717"}, Seen()),
+        ({"stats": "[::1]:1717"}, Seen()),
+        ({"stats": "/run/uwsgi/app/shop/stats"}, Seen()),
+        ({"stats": "@shop"}, Seen()),
+        ({"http": ("?",), "max_fd": 4096}, Seen(descriptors=1 << 30)),
+        ({"http": (":80",)}, Seen(descriptors=1024)),
+        ({"thunder_lock": True}, Seen()),
+        ({"http_socket": ("127.0.0.1:80", "?")}, Seen()),
+        ({"worker_reload_mercy": 900, "can_reload_workers": True}, Seen()),
+        ({"processes": 8, "cheaper": 2, "cheaper_initial": 2, "cheaper_step": 2}, Seen()),
     ],
 )
 def test_where_a_rule_is_silent(change, seen):
@@ -148,15 +148,15 @@ def test_where_a_rule_is_silent(change, seen):
 @pytest.mark.parametrize(
     ("change", "seen", "severity"),
     [
-        ({"die_on_term": None}, Evidence(is_first=True), "warning"),
-        ({"die_on_term": None}, Evidence(unit="shop.service"), "info"),
-        ({"die_on_term": None}, Evidence(), "info"),
-        ({"single_interpreter": None}, Evidence(mounted=2, extensions=("numpy",)), "warning"),
-        ({"single_interpreter": None}, Evidence(mounted=2), "info"),
-        ({"enable_threads": None}, Evidence(version=(2, 0, 21)), "warning"),
-        ({"enable_threads": None}, Evidence(), "info"),
-        ({"chmod_socket": ("666", "660")}, Evidence(), "info"),
-        ({"chmod_socket": ("666", "660"), "stats": "/run/shop.stats"}, Evidence(), "warning"),
+        ({"die_on_term": None}, Seen(is_first=True), "warning"),
+        ({"die_on_term": None}, Seen(unit="shop.service"), "info"),
+        ({"die_on_term": None}, Seen(), "info"),
+        ({"single_interpreter": None}, Seen(mounted=2, extensions=("numpy",)), "warning"),
+        ({"single_interpreter": None}, Seen(mounted=2), "info"),
+        ({"enable_threads": None}, Seen(version=(2, 0, 21)), "warning"),
+        ({"enable_threads": None}, Seen(), "info"),
+        ({"chmod_socket": ("666", "660")}, Seen(), "info"),
+        ({"chmod_socket": ("666", "660"), "stats": "/run/shop.stats"}, Seen(), "warning"),
     ],
 )
 def test_what_is_seen_decides_how_urgent_it_is(change, seen, severity):

@@ -9,22 +9,21 @@ from tests.analysis import judging
 from tests.analysis.judging import change_workers
 from tests.support.simulated_server import Server
 from tests.support.windows import the_example, window, worker
-from uwsgi_headroom.analysis.capacity import Headroom
+from uwsgi_headroom.analysis.capacity import rank_limits
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import LEAST_WAIT, MOST_WAIT, WAIT_RATIO, noticed_wait
 from uwsgi_headroom.analysis.usable import (
     LEAST_REQUESTS,
     MOST_VARIATION,
-    Usable,
     erlang_wait,
     highest_utilization,
     variation,
     waiting_share,
 )
 from uwsgi_headroom.analysis.verdict import verdict_sentence
+from uwsgi_headroom.history.response_times.bins import share_bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.response_times.bins import share_bins
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
 
 def figures_of(of: Window, processes: int = 1, threads: int = 1, cpus: float = 64.0) -> Figures:
@@ -101,8 +100,8 @@ def minute(*workers: tuple[int, float, float], locked: float | None = None, queu
 )
 def test_what_requests_wait_for_first(figures, first, factor):
     """Measured waits come before computed ones, and each limit is a queue."""
-    assert figures.usable.first == first
-    assert factor is None or figures.usable.factor == pytest.approx(factor, abs=0.01)
+    assert figures.headroom.usable_first == first
+    assert factor is None or figures.headroom.usable == pytest.approx(factor, abs=0.01)
 
 
 def test_measured_waits_in_service():
@@ -111,11 +110,11 @@ def test_measured_waits_in_service():
     parts = {"none": None, "little": {"sleep": 5.95, "cpu_wait": 0.05}, "much": {"sleep": 3.0, "cpu_wait": 3.0}}
     of = minute(*[(450, 0.2, 18.0)] * 4)
     waits = {name: each and window(60, waits=each).waits for name, each in parts.items()}
-    found = {name: figures_of(replace(of, waits=each), 4, 8).usable for name, each in waits.items()}
-    assert found["none"].factor == pytest.approx(found["little"].factor, rel=0.01)
-    assert found["little"].factor > 1
-    assert found["much"].factor == 1
-    assert found["much"].first != "threads"
+    found = {name: figures_of(replace(of, waits=each), 4, 8).headroom for name, each in waits.items()}
+    assert found["none"].usable == pytest.approx(found["little"].usable, rel=0.01)
+    assert found["little"].usable > 1
+    assert found["much"].usable == 1
+    assert found["much"].usable_first != "threads"
 
 
 def times(*seconds: float, requests: int = 1000, interval: float = 0.2) -> ResponseTimeWindow:
@@ -152,5 +151,5 @@ def test_variation_of_response_times():
 )
 def test_the_sentence_of_a_healthy_server(factor, far, sentence):
     """It says by how much load can grow until requests wait, and until the limit; once if both are alike."""
-    room = Headroom({"threads": 2.4}, "threads", "threads", far=far)
-    assert verdict_sentence(room, (), usable=Usable(factor, "threads")) == sentence
+    room = rank_limits({"threads": 2.4}, far=far, usable=factor, usable_first="threads")
+    assert verdict_sentence(room, ()) == sentence

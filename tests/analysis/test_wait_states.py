@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.balance import compute_balance
+from uwsgi_headroom.analysis.balance import compute_workers
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits, is_contended
 from uwsgi_headroom.history.window import WaitWindow, WorkerWindow
@@ -28,7 +28,8 @@ def test_threads_and_seconds_per_request():
     """Three threads in a state at ten requests a second are 0.3 seconds of each request."""
     found = waits_of(worker(1, 100, each=0.4), WAITS)
     assert found.threads == {"cpu": 1, "backend": 3}
-    assert (found.backends, found.backends_per_request) == ({"pg": 2, "b": 0}, {"pg": pytest.approx(0.2), "b": 0})
+    backends = [(each.name, each.threads, each.per_request) for each in found.backends]
+    assert backends == [("pg", 2, pytest.approx(0.2)), ("b", 0, 0)]
     assert (found.total, found.disagreement) == (4, 0.5)
     assert [found.share(state) for state in ("backend", "cpu", "sleep")] == [0.75, 0.25, 0]
 
@@ -111,5 +112,5 @@ def test_nothing_in_service_and_nothing_known():
 def test_a_contended_interpreter_lock(cpu, busy, lock, contended):
     """As many requests in service wait for it as the CPU time of the worker shows."""
     row = worker(1, 100, cpu=cpu, busy=busy, lock=lock)
-    found = compute_balance(window(60, row, waits={"interpreter_lock": lock / 60})).workers[0]
+    found = compute_workers(window(60, row, waits={"interpreter_lock": lock / 60}))[0]
     assert is_contended(found) is contended

@@ -13,7 +13,7 @@ from tests.support.exporter import run
 from tests.support.real_uwsgi import APP, uwsgi
 from uwsgi_headroom.check.reports import render_lines
 from uwsgi_headroom.documents.schema import ServerDocument
-from uwsgi_headroom.documents.waits import Code
+from uwsgi_headroom.documents.subjects import Code
 
 
 @pytest.mark.integration

@@ -23,13 +23,13 @@ from tests.support.documents_with_times import (
 from uwsgi_headroom.analysis.capacity import CpuShares
 from uwsgi_headroom.analysis.objective import Objective
 from uwsgi_headroom.analysis.percentiles import ResponseTimes
+from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.check import reports
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.reports import render_report
 from uwsgi_headroom.check.request import NO_THRESHOLDS, Threshold, Thresholds, find_worst
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.documents.schema import ServerDocument
-from uwsgi_headroom.documents.waits import WaitSection
 
 PERFORMANCE = re.compile(r"[^\s=']+=(U|-?[\d.]+)(s|%|B|c)?(;[\d.:]*){0,4}")
 """A figure by the Monitoring Plugins Development Guidelines, with a label that needs no quotes."""
@@ -259,7 +259,7 @@ def test_a_time_that_is_not_known_is_not_reported(server):
 
 def test_json_has_the_sections_of_the_api():
     whole = json.loads(reports.render_json([with_waits(busy_server())], single=True))
-    assert msgspec.convert(whole["waits"], WaitSection) == KNOWN_WAITS
+    assert msgspec.convert(whole["waits"], WaitFigures) == KNOWN_WAITS
     server = with_objective(with_response_times(busy_server()), objective())
     whole = json.loads(reports.render_json([server], single=True))
     assert msgspec.convert(whole["response_times"], ResponseTimes) == RESPONSE_TIMES

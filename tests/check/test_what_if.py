@@ -11,9 +11,9 @@ from tests.check.test_check import clients
 from tests.support.exporter import Exporter, exporter, run
 from tests.support.predicted_settings import cut_off, document, setting
 from tests.support.real_uwsgi import uwsgi, wait_until
+from uwsgi_headroom.analysis.what_if.predict import WhatIf
 from uwsgi_headroom.check import command, reports
 from uwsgi_headroom.check.request import Request
-from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.errors import ConfigError
 
 

@@ -48,7 +48,7 @@ def test_a_server_under_load():
     assert (document.flow.throughput, document.flow.response_time) == (pytest.approx(25), pytest.approx(0.1))
     assert (document.flow.littles_law, document.flow.observed) == (pytest.approx(2.5), pytest.approx(4))
     assert (document.headroom.factor, document.headroom.first) == (pytest.approx(2.5), "hottest_interpreter")
-    assert (document.headroom.by_limit.threads, document.headroom.ceiling) == (pytest.approx(8), "cpu")
+    assert (document.headroom.by_limit["threads"], document.headroom.ceiling) == (pytest.approx(8), "cpu")
     assert document.threads == schema.Threads(configured=32, available=32, busy=4, stuck=0, mean=32.0)
     assert (document.balance.active, document.balance.even_share, document.balance.hottest) == (4, 0.25, 1)
     assert document.balance.hot_ratio == pytest.approx(3.2)

@@ -23,10 +23,9 @@ from uwsgi_headroom.documents.history import (
 )
 from uwsgi_headroom.errors import HistoryFileError, ReadError
 from uwsgi_headroom.record import Options, Setup
-from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
 from uwsgi_headroom.store.record import DAY, HOURS, MINUTES, QUARTERS, Minute
-from uwsgi_headroom.store.writer import HistoryWriter
+from uwsgi_headroom.store.writer import Database, HistoryWriter
 
 
 def columns(value: object) -> Iterator[list[object]]:

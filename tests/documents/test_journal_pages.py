@@ -11,10 +11,10 @@ from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH
 from uwsgi_headroom.documents.build import NEWEST, Cursor, build_journal
 from uwsgi_headroom.documents.schema import JournalDocument
-from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.store.database import Database
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.store.file import HistoryFile, open_to_write
 from uwsgi_headroom.store.record import Minute
+from uwsgi_headroom.store.writer import Database
 
 STORED = 30  # five at a time at the same time
 KNOWN = 7

@@ -17,11 +17,11 @@ from tests.support.documents_with_times import (
     with_response_times,
     with_waits,
 )
+from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.analysis.capacity import CpuShares, OtherLimit
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import (
-    BalanceSection,
     FindingSection,
     Harm,
     Identity,
@@ -29,7 +29,7 @@ from uwsgi_headroom.documents.schema import (
     ServerDocument,
     TextLine,
 )
-from uwsgi_headroom.documents.waits import Route
+from uwsgi_headroom.documents.subjects import Route
 
 SERVER = busy_server()
 (SOCKET,) = SERVER.sockets
@@ -69,7 +69,7 @@ OTHER = Route(route="other", threads=0.1, share=0.01, in_service=0, oldest_secon
 POSTGRES = DestinationFigures(
     state="backend", name="postgres", address="10.0.0.5:5432", threads=4.1, share=0.5, per_request=0.041, connecting=0.0
 )
-BALANCE = BalanceSection(
+BALANCE = Balance(
     active=4,
     even_share=0.25,
     hot_ratio=1.72,

@@ -25,13 +25,17 @@ from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.percentiles import Percentile
+from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.documents.deploys import ComparedTimes, ComparisonDocument, compare_times
 from uwsgi_headroom.documents.history import ResponseTimeHistory
-from uwsgi_headroom.documents.request_time import describe_destinations, split_request_time
-from uwsgi_headroom.documents.sentences import describe_percentile, list_percentiles
-from uwsgi_headroom.documents.waits import WaitSection
+from uwsgi_headroom.documents.sentences import (
+    describe_destinations,
+    describe_percentile,
+    list_percentiles,
+    split_request_time,
+)
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.store.writer import HistoryWriter
 from uwsgi_headroom.words.states import WAITS
@@ -214,7 +218,7 @@ def test_the_same_hour_of_other_days(tmp_path):
     assert usual.sentence.endswith(" ms). The change is as on other days.")
 
 
-def _described(section: WaitSection) -> tuple[str, list[str]]:
+def _described(section: WaitFigures) -> tuple[str, list[str]]:
     time = split_request_time(section)
     return f"{time.whole.size} {time.unit}", [f"{part.size} {part.backend or part.state}" for part in time.parts]
 
@@ -251,7 +255,7 @@ def test_the_parts_add_up():
     assert (time.whole.size, time.unit) == ("14.2", "threads, mostly of requests that last")
 
 
-def outside(*found: tuple[str, str, str, float], throughput: float | None = 100.0) -> WaitSection:
+def outside(*found: tuple[str, str, str, float], throughput: float | None = 100.0) -> WaitFigures:
     """A section with these destinations: state, name, address and mean threads."""
     threads = sum(each[3] for each in found)
     section = waits({"backend": threads}, throughput=throughput)

@@ -1,36 +1,39 @@
 """Documents about what requests wait for, and on which routes."""
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import Server
-from uwsgi_headroom.analysis.wait_states import WaitFigures
-from uwsgi_headroom.documents.waits import build_waits
-from uwsgi_headroom.record import Waits
+from tests.support.windows import window, worker
+from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits
+from uwsgi_headroom.history.window import WaitWindow
+from uwsgi_headroom.record import NO_WAITS, Waits
 from uwsgi_headroom.routes import ServedRoutes
 
-FIGURES = WaitFigures(
-    threads={"cpu": 1.0, "sleep": 0.5, "backend": 4.0},
-    backends={"redis": 1.0, "postgres": 3.0},
-    per_request={"cpu": 0.1, "sleep": 0.05, "backend": 0.4},
-    backends_per_request={"redis": 0.1, "postgres": 0.3},
-    total=5.5,
-    disagreement=0.25,
-)
+NOW = Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"})
+
+
+def waits_of(requests: int, now: Waits | None) -> WaitFigures:
+    """Ten seconds of 5.5 busy threads."""
+    seconds = {"cpu": 10.0, "sleep": 5.0, "backend": 40.0}
+    row = worker(1, requests, each=0.55)
+    of = replace(window(10, row), waits=WaitWindow(10, 2.5, seconds, {"redis": 10.0, "postgres": 30.0}))
+    return compute_waits(of, compute_flow(of), sample=now or NO_WAITS)
 
 
 def test_most_threads_come_first():
-    waits = build_waits(FIGURES, Waits(addresses={"postgres": "10.0.0.5:5432", "redis": "*:6379"}))
+    """Each state and backend has its part of a mean request."""
+    waits = waits_of(100, NOW)
     assert [(row.state, row.threads, row.per_request) for row in waits.states] == [
-        ("backend", 4, 0.4),
-        ("cpu", 1, 0.1),
-        ("sleep", 0.5, 0.05),
+        ("backend", 4, pytest.approx(0.4)),
+        ("cpu", 1, pytest.approx(0.1)),
+        ("sleep", 0.5, pytest.approx(0.05)),
     ]
     assert [(row.name, row.address, row.per_request) for row in waits.backends] == [
-        ("postgres", "10.0.0.5:5432", 0.3),
-        ("redis", "*:6379", 0.1),
+        ("postgres", "10.0.0.5:5432", pytest.approx(0.3)),
+        ("redis", "*:6379", pytest.approx(0.1)),
     ]
     assert (waits.total, waits.disagreement) == (5.5, 0.25)
 
@@ -38,16 +41,9 @@ def test_most_threads_come_first():
 @pytest.mark.parametrize("now", [None, Waits(off="not permitted any more")])
 def test_unknown_at_the_end(now):
     """Without addresses, the names and figures remain; without requests, times per request are null."""
-    figures = replace(FIGURES, per_request=None, backends_per_request=None)
-    document = msgspec.to_builtins(build_waits(figures, now))
-    assert {row["per_request"] for row in [*document["states"], *document["backends"]]} == {None}
-    assert {row["address"] for row in document["backends"]} == {""}
-
-
-def test_nothing_in_service():
-    idle = WaitFigures({}, {}, {}, {}, 0.0, 0.0)
-    waits = build_waits(idle, Waits())
-    assert (waits.states, waits.backends, waits.total) == ((), (), 0)
+    waits = waits_of(0, now)
+    assert {row.per_request for row in [*waits.states, *waits.backends]} == {None}
+    assert {row.address for row in waits.backends} == {""}
 
 
 SECONDS = 20

@@ -8,10 +8,9 @@ import pytest
 from tests.documents.test_openapi import sent, validate
 from tests.support.scripted_watch import ScriptedWatch, replayed
 from tests.support.simulated_server import Server
-from uwsgi_headroom.analysis.what_if.measured import Observed, Setting
-from uwsgi_headroom.analysis.what_if.predict import Check
+from uwsgi_headroom.analysis.what_if.measured import Setting
+from uwsgi_headroom.analysis.what_if.predict import ModelCheck, WhatIf, describe_check
 from uwsgi_headroom.documents.predict import predict_what_if
-from uwsgi_headroom.documents.what_if import WhatIf, describe_check
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.record import Waits
 
@@ -97,10 +96,11 @@ def test_refusals(watch, why):
 )
 def test_the_error_in_words(response_time_error, throughput_error, words):
     """The error stands beside the predictions, as what the model says and what was observed."""
-    check = Check(
-        observed=Observed(throughput=50.0, response_time=0.1),
-        throughput=52.5,
-        response_time=0.11,
+    check = ModelCheck(
+        throughput=50.0,
+        response_time=0.1,
+        predicted_throughput=52.5,
+        predicted_response_time=0.11,
         throughput_error=throughput_error,
         response_time_error=response_time_error,
     )

@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from uwsgi_headroom.response_times.bins import Bins, share_bins
+from uwsgi_headroom.history.response_times.bins import Bins, share_bins
 
 DIGITS = 6
 """Significant digits of a number below SHORT, to 7 places at most; above, thousandths are kept, as of a time."""

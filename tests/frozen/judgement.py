@@ -70,7 +70,7 @@ def describe(figures: Figures, findings: list[Finding]) -> dict[str, Any]:
         "first": room.first,
         "limited_by": room.limited_by,
         "by_limit": encode(room.by_limit),
-        "usable": encode(figures.usable.factor) if figures.usable else None,
+        "usable": encode(room.usable),
     }
 
 

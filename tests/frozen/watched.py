@@ -18,7 +18,7 @@ from tests.frozen.form import encode
 from uwsgi_headroom.analysis import figures as computing
 from uwsgi_headroom.analysis import findings as finding
 from uwsgi_headroom.analysis.backends import ALL, BackendSlices
-from uwsgi_headroom.response_times.bins import share_bins
+from uwsgi_headroom.history.response_times.bins import share_bins
 
 KEPT = 100
 """The inputs whose figures may still be judged."""

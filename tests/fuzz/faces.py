@@ -136,10 +136,10 @@ def _assert_totals_grow(before: Totals, after: Totals) -> None:
 def _assert_figures(found: Figures) -> None:
     """Shares and ratios are within their bounds, and the headroom is that of a limit."""
     balance, window = found.balance, found.window
-    active = sum(worker.active for worker in balance.workers)
+    active = sum(worker.active for worker in found.workers)
     assert window.seconds > 0
     assert window.observed_seconds <= window.seconds + 1e-3
-    assert all(worker.share is None or 0 <= worker.share <= 1 for worker in balance.workers)
+    assert all(worker.share is None or 0 <= worker.share <= 1 for worker in found.workers)
     assert balance.hot_ratio is None or 1 - 1e-9 <= balance.hot_ratio <= active + 1e-9
     assert balance.fairness is None or 1 / active - 1e-9 <= balance.fairness <= 1 + 1e-9
     assert balance.noise_floor is None or balance.noise_floor >= 1

@@ -9,15 +9,15 @@ from msgspec.structs import replace
 
 from tests.support.captured_documents import document
 from uwsgi_headroom import stats
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import Totals, copy_totals
-from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.journal.recorder import Recorder
 from uwsgi_headroom.kernel.cpus import CpuTimes
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Backlog
+from uwsgi_headroom.watch.recorder import Recorder
 
 EPOCH = 1795250100.0
 DOCUMENT = document("threads_4x8_busy")

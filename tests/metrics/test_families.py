@@ -20,14 +20,14 @@ from uwsgi_headroom.analysis.findings import Finding, Held
 from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.worker_states import count_harmful_now, count_workers_sharing_one_cpu
 from uwsgi_headroom.errors import REASONS, StatsError
-from uwsgi_headroom.journal.events import KINDS
-from uwsgi_headroom.journal.recorder import Verdict
+from uwsgi_headroom.history.events import KINDS
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.metrics.subsystems import crontab_schedule
 from uwsgi_headroom.record import Options, ServerRecord, Setup, Waits, WorkerRecord
 from uwsgi_headroom.stats.raw import Cron
+from uwsgi_headroom.watch.recorder import Verdict
 
 GOLDEN = Path(__file__).with_name("golden")
 GOLDENS = {

@@ -9,9 +9,9 @@ from tests.support.observations import SLO, series, twice_the_share, up
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import Server
 from uwsgi_headroom.config.slo import Slo
+from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
-from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.watch.observation import Observation
 
 NAME = "uwsgi_response_time_seconds"

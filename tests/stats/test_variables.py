@@ -8,7 +8,7 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.errors import StatsError
 from uwsgi_headroom.routes import LONGEST_PATH, MOST_PATHS, OTHER, Shape, Templates
 from uwsgi_headroom.stats import decoder
-from uwsgi_headroom.stats.raw import Core, CoreWithVariables, Document, RawWorker, RequestInfo
+from uwsgi_headroom.stats.raw import Core, CoreWithVariables, RawDocument, RawWorker, RequestInfo
 
 SECRET = "hunter2swordfish"
 EXPORT = Shape("POST", ("export",))
@@ -133,7 +133,7 @@ def test_off_no_variable_is_decoded(monkeypatch):
     monkeypatch.setattr(decoder, "_route_decoder", None)
     body = with_variables(listed("REQUEST_METHOD=POST", "PATH_INFO=/export", f"HTTP_COOKIE={SECRET}"))
     assert worker_of(body, routes=False).shapes == {}
-    parts = (Document, RawWorker, Core, RequestInfo)
+    parts = (RawDocument, RawWorker, Core, RequestInfo)
     fields = {field for part in parts for field in part.__struct_encode_fields__}
     assert {"workers", "cores", "in_request", "request_start"} <= fields
     assert "vars" not in fields

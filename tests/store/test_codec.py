@@ -15,10 +15,10 @@ from tests.store.test_database import NOON, minute, opened
 from tests.support import windows
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
+from uwsgi_headroom.history.response_times.bins import EARLIER_BOUNDS, Bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import RouteWindow, WorkerWindow
-from uwsgi_headroom.response_times.bins import EARLIER_BOUNDS, Bins
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.store import database as database_module
+from uwsgi_headroom.store import writer as database_module
 from uwsgi_headroom.store.codec import MOST_NAMES, decode_record, encode_record
 from uwsgi_headroom.store.file import HistoryFile, open_to_write, refuse_foreign
 from uwsgi_headroom.store.record import DAY, TIERS, Levels, Record, RunningMerge, merge_records

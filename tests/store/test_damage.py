@@ -16,7 +16,7 @@ from tests.store.test_database import NOON, minute, opened, requests
 from tests.support import stored_days
 from uwsgi_headroom.documents.history import build_stored_history
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
-from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.selection import TimeRange
 from uwsgi_headroom.store import file as file_module

@@ -5,11 +5,11 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from tests.support import windows
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.history.window import RouteWindow
-from uwsgi_headroom.journal.events import Event
-from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import HistoryFile, open_to_write
 from uwsgi_headroom.store.record import DAY, LONGEST_SECONDS, MINUTES, Minute, Record
+from uwsgi_headroom.store.writer import Database
 
 NOON = 1_800_000_000 // 3600 * 3600
 

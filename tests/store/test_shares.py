@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from tests.store.test_database import NOON, opened
 from tests.support import windows
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.history.window import RouteWindow
-from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.store.file import HistoryFile
 from uwsgi_headroom.store.record import DAY, Minute, Record
 

@@ -13,9 +13,8 @@ from tests.store.test_database import NOON, minute, requests
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store import writer as writer_module
-from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import VERSION, HistoryFile, open_to_write
-from uwsgi_headroom.store.writer import HistoryWriter
+from uwsgi_headroom.store.writer import Database, HistoryWriter
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,9 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.objective import Burn, Objective
 from uwsgi_headroom.analysis.percentiles import Percentile, ResponseTimes
+from uwsgi_headroom.analysis.wait_states import Backend, WaitFigures, WaitState
 from uwsgi_headroom.documents.schema import ServerDocument, Unknown
-from uwsgi_headroom.documents.waits import Backend, CodeLine, CodeState, WaitSection, WaitState
+from uwsgi_headroom.documents.subjects import CodeLine, CodeState
 from uwsgi_headroom.record import State
 
 SHORT = Percentile(share=0.5, seconds=None, low=0.0, high=0.16, under=0.16)
@@ -57,13 +58,13 @@ def with_objective(server: ServerDocument, section: Objective) -> ServerDocument
 
 def waits(
     threads: Mapping[State, float], backends: Mapping[str, float] | None = None, throughput: float | None = 100.0
-) -> WaitSection:
+) -> WaitFigures:
     """The section with these mean threads, and with requests per second; None: no request was completed."""
 
     def per_request(number: float) -> float | None:
         return number / throughput if throughput else None
 
-    return WaitSection(
+    return WaitFigures(
         states=tuple(
             WaitState(state=state, threads=number, per_request=per_request(number)) for state, number in threads.items()
         ),
@@ -84,7 +85,7 @@ KNOWN_WAITS = waits(
 
 
 def with_waits(
-    server: ServerDocument, section: WaitSection = KNOWN_WAITS, lock_waiters: Sequence[float | None] = ()
+    server: ServerDocument, section: WaitFigures = KNOWN_WAITS, lock_waiters: Sequence[float | None] = ()
 ) -> ServerDocument:
     """A copy of a document with this section, and with these threads for the interpreter lock, by worker."""
     workers = [

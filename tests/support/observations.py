@@ -17,7 +17,6 @@ from uwsgi_headroom.errors import ReadError, Reason, SourceError
 from uwsgi_headroom.history.code_time import OTHER, OUTSIDE_OF_PYTHON, CodePlace, CodeTotals
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
-from uwsgi_headroom.journal.recorder import Verdict
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.cpus import CpuTimes, Throttling, UsableCpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memories
@@ -43,6 +42,7 @@ from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.uwsgi_log.log import LogTotals
 from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation, PatternServers
 from uwsgi_headroom.watch.pace import Pace
+from uwsgi_headroom.watch.recorder import Verdict
 
 WHEN = 1795250100.25
 """A time after every capture, in epoch seconds."""

@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.what_if.predict import PredictedLoad
-from uwsgi_headroom.documents.what_if import ModelCheck, PredictedSetting, WhatIf
+from uwsgi_headroom.analysis.what_if.predict import ModelCheck, PredictedLoad, PredictedSetting, WhatIf
 
 PEAK = 240.0
 PRESENT = (4, 8)

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from tests.support.windows import window, worker
 from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS
+from uwsgi_headroom.history.events import Event, Kind
+from uwsgi_headroom.history.response_times.bins import Bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import RouteWindow, WorkerWindow
-from uwsgi_headroom.journal.events import Event, Kind
 from uwsgi_headroom.record import State
-from uwsgi_headroom.response_times.bins import Bins
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
-from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
 from uwsgi_headroom.store.record import Levels, Minute, Record
+from uwsgi_headroom.store.writer import Database
 
 DAY = 86_400
 THREADS = 4

@@ -17,8 +17,8 @@ from uwsgi_headroom.documents.schema import ServerDocument, Servers
 from uwsgi_headroom.source import parse_address
 from uwsgi_headroom.source.address import Http
 from uwsgi_headroom.top.feeds import Feed, FeedError, LocalFeed, RemoteFeed
+from uwsgi_headroom.top.loop import Poller
 from uwsgi_headroom.top.navigation import Navigation
-from uwsgi_headroom.top.poll import Poller
 
 
 class FakeFeed:

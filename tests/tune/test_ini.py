@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.tune.command import MOST_PATHS, find_paths, is_path, read_access_log
 from uwsgi_headroom.tune.ini import Ini, edit_ini, is_kept, make_diff, read_ini
-from uwsgi_headroom.tune.paths import MOST_PATHS, find_paths, is_path, read_access_log
 
 EVERYTHING = """\
 # a comment

@@ -11,9 +11,9 @@ from uwsgi_headroom.tune import search as search_module
 from uwsgi_headroom.tune.search import (
     MOST_PROPOSED,
     MOST_RUNS,
-    Evidence,
     Result,
     Task,
+    Trials,
     make_model,
     predict,
     propose,
@@ -191,6 +191,6 @@ def test_equal_settings_are_rarely_called_different():
     for seed in range(300):
         server = Application(**CPU_BOUND, noise=search_module.USUAL / 2**0.5, seed=seed)
         runs = {setting: {number: server.measure(setting) for number in range(3)} for setting in (first, second)}
-        found = Evidence(task(2, 1), runs).compare(second, first)
+        found = Trials(task(2, 1), runs).compare(second, first)
         wrong += found.ratio > found.noise
     assert wrong <= 30

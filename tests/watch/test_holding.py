@@ -14,9 +14,9 @@ from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.findings import ROWS, SEVERITIES, Finding, collect_findings
 from uwsgi_headroom.analysis.findings.hold import HOLD_SECONDS, Hold
 from uwsgi_headroom.analysis.findings.kind import Kind
-from uwsgi_headroom.journal import recorder
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import State
+from uwsgi_headroom.watch import recorder
 
 
 def figures_of(waits: dict[State, float] | None = None, queued: float = 0.0, **more: float) -> Figures:

@@ -17,14 +17,14 @@ from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.objective import Objective
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.journal.recorder import Verdicts
+from uwsgi_headroom.history.response_times.bins import Bins
+from uwsgi_headroom.history.response_times.estimator import Division
+from uwsgi_headroom.history.response_times.totals import BatchHistory, Misses
 from uwsgi_headroom.record import Waits
-from uwsgi_headroom.response_times.bins import Bins
-from uwsgi_headroom.response_times.estimator import Division
-from uwsgi_headroom.response_times.totals import BatchHistory, Misses
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch import judging
 from uwsgi_headroom.watch.judging import LimitHour, ObjectiveWatch, OtherPrograms
+from uwsgi_headroom.watch.recorder import Verdicts
 from uwsgi_headroom.watch.watch import Watch
 
 
@@ -164,7 +164,7 @@ def test_proxy_is_found_after_some_minutes():
     assert cpu.others > 0
     assert cpu.others_follow is True
     factor = (cpu.own + cpu.others + cpu.idle) / (cpu.own + cpu.others)
-    assert abs(document.headroom.by_limit.cpu - factor) < 1e-9
+    assert abs(document.headroom.by_limit["cpu"] - factor) < 1e-9
     assert watch.history().headroom.cpu[-1] is not None
 
 

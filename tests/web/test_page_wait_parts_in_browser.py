@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.web.test_page_parts_in_browser import part
-from uwsgi_headroom.documents.waits import Code, CodeLine, CodeState, Route
+from uwsgi_headroom.documents.subjects import Code, CodeLine, CodeState, Route
 from uwsgi_headroom.record import STATES
 
 pytestmark = pytest.mark.integration

@@ -11,6 +11,7 @@ from playwright.sync_api import Route as Intercepted
 
 from tests.support.browser import Tab, tab
 from tests.web.test_page_in_browser import picture
+from uwsgi_headroom.analysis.wait_states import Backend, WaitFigures, WaitState
 from uwsgi_headroom.documents.history import (
     ConcurrencyColumns,
     HistoryDocument,
@@ -18,7 +19,7 @@ from uwsgi_headroom.documents.history import (
     ThreadColumns,
     WaitHistory,
 )
-from uwsgi_headroom.documents.waits import Backend, Route, WaitSection, WaitState
+from uwsgi_headroom.documents.subjects import Route
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.words.colours import contrast
 
@@ -78,9 +79,9 @@ def answer(intercepted: Intercepted, threads: int) -> None:
         intercepted.fulfill(json=document)
 
 
-def section() -> WaitSection:
+def section() -> WaitFigures:
     """Every state takes 10 ms of a request, the backends together 10 ms."""
-    return WaitSection(
+    return WaitFigures(
         states=tuple(WaitState(state=state, threads=EACH, per_request=0.01) for state in STATES),
         backends=tuple(Backend(name=name, address="", threads=NAMED, per_request=NAMED / 100) for name in NAMES),
         total=len(STATES) * EACH,

@@ -27,7 +27,7 @@ from uwsgi_headroom.source import File
 from uwsgi_headroom.stats import decode
 from uwsgi_headroom.stats.server import Snapshot
 from uwsgi_headroom.web import live_page, runbook_pages
-from uwsgi_headroom.web.runbook_text import (
+from uwsgi_headroom.web.runbook_pages import (
     MEANINGS,
     Target,
     UnknownMarkdownError,

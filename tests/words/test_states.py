@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.analysis.what_if.predict import Resource
 from uwsgi_headroom.documents import schema
 from uwsgi_headroom.errors import REASONS
-from uwsgi_headroom.journal.events import KINDS
+from uwsgi_headroom.history.events import KINDS
 from uwsgi_headroom.report.review.recommendations import Judgement
 from uwsgi_headroom.stats.server import STATES as EVERY_WORKER_STATE
 from uwsgi_headroom.words.colours import BACKENDS, PALETTE, contrast, ink_on

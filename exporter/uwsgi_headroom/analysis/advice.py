@@ -268,7 +268,7 @@ def _is_mapped_to_a_full_worker(figures: Figures) -> bool:
     threads = {worker.worker_id: worker.threads for worker in figures.server.workers}
     return any(
         (worker.concurrency or 0.0) >= WORKER_FULL * (threads.get(worker.worker_id) or math.inf)
-        for worker in figures.balance.workers
+        for worker in figures.workers
     )
 
 

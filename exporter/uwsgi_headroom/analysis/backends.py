@@ -142,14 +142,13 @@ def find_saturated(waits: WaitFigures | None, slices: BackendSlices | None) -> S
     """What shows that the backend for which the threads mostly wait is saturated in a window, if anything."""
     if waits is None or slices is None or waits.share("backend") < MOSTLY:
         return None
-    name = main_backend(waits)
-    found = slices.find_saturation(name or ALL)
-    each = waits.backends_per_request if name else waits.per_request
-    seconds = (each or {}).get(name or "backend", 0.0)  # type: ignore[call-overload]
+    named = main_backend(waits)
+    found = slices.find_saturation(named.name if named else ALL)
+    each = named or next(row for row in waits.states if row.state == "backend")
+    seconds = each.per_request or 0.0
     if found is None or seconds < SLOWER_NOW * found.few_seconds:
         return None
-    threads = waits.backends[name] if name else waits.threads["backend"]
-    return found if threads * (1 - found.few_seconds / seconds) >= WAITING_NOW else None
+    return found if each.threads * (1 - found.few_seconds / seconds) >= WAITING_NOW else None
 
 
 def judge_slices(name: str, slices: Sequence[_Slice]) -> Saturation | None:

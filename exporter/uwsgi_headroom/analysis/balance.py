@@ -6,6 +6,7 @@ its interpreter, distinguishes harm from chance.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import log, sqrt
 
 from msgspec import Struct
@@ -40,52 +41,44 @@ class WorkerFigures(Struct, frozen=True, gc=False):
     """Mean number of its threads that wait for the interpreter lock; None if unknown."""
 
 
-class Balance(Struct, frozen=True, gc=False):
-    """The balance of a server's workers in a window."""
+class Balance(Struct, frozen=True, gc=False, kw_only=True):
+    """How evenly the active workers share the requests. active: number of active workers; even_share: the part of
+    the requests that they served / active; hot_ratio: largest share / even share, among active workers; noise_floor:
+    the hot_ratio that chance alone explains; fairness: Jain's index, 1 is even; cost: the share of the response time
+    that balancing would save; calm_response_time: of the half of the workers with the smaller shares; hottest: id of
+    the worker with the largest share."""
 
-    workers: tuple[WorkerFigures, ...]
-    hot_ratio: float | None
-    """Workers x largest share, over the active workers only; 1 is even."""
-    noise_floor: float | None
-    """The hot ratio below which unevenness is chance."""
-    fairness: float | None
-    """Jain's index; 1 is even."""
-    calm_response_time: float | None
-    """The response time of the half of the workers with the smaller shares, in seconds."""
-    cost: float | None
-    """The fraction of the mean response time that balancing would save, 0 to 1."""
-    hottest: WorkerFigures | None
-    """The worker with the largest share."""
-
-    @property
-    def active(self) -> tuple[WorkerFigures, ...]:
-        """The workers that accepted requests for nearly the whole window."""
-        return tuple([worker for worker in self.workers if worker.active])
-
-    @property
-    def even_share(self) -> float | None:
-        """The share of each active worker, if they shared evenly what they served: others served the rest."""
-        active, requests = self.active, sum([worker.requests for worker in self.workers])
-        served = sum([worker.requests for worker in active]) / requests if requests else 1.0
-        return ratio(served, len(active))
+    active: int
+    even_share: float | None = None
+    hot_ratio: float | None = None
+    noise_floor: float | None = None
+    fairness: float | None = None
+    calm_response_time: float | None = None
+    cost: float | None = None
+    hottest: int | None = None
 
 
-def compute_balance(window: Window) -> Balance:
-    """Compare the active workers of a window."""
+def compute_workers(window: Window) -> tuple[WorkerFigures, ...]:
+    """The figures of the workers of a window."""
     requests = sum(worker.requests for worker in window.workers)
-    figures = tuple(compute_worker(window, worker, requests) for worker in window.workers)
-    active = [worker for worker in figures if worker.active]
-    counts = [worker.requests for worker in active]
+    return tuple([compute_worker(window, worker, requests) for worker in window.workers])
+
+
+def compute_balance(window: Window, workers: Sequence[WorkerFigures]) -> Balance:
+    """Compare the active ones of the workers of a window."""
+    active = [worker for worker in workers if worker.active]
+    counts, requests = [worker.requests for worker in active], sum(worker.requests for worker in workers)
     calm = _calm_response_time(window, active)
     mean = response_time(window.workers)
     return Balance(
-        workers=figures,
+        active=len(active),
+        even_share=ratio(sum(counts) / requests if requests else 1.0, len(active)),
         hot_ratio=ratio(len(active) * max(counts, default=0), sum(counts)),
         noise_floor=noise_floor(len(active), sum(counts)),
         fairness=fairness(counts),
         calm_response_time=calm,
         cost=max(0.0, 1 - calm / mean) if calm is not None and mean else None,
-        hottest=max(active, key=lambda worker: worker.requests) if any(counts) else None,
+        hottest=max(active, key=lambda worker: worker.requests).worker_id if any(counts) else None,
     )
 
 

@@ -27,15 +27,16 @@ Memory limits how many workers can be added; it stands last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import inf, sqrt
 from statistics import correlation, fmean, pstdev
-from typing import Literal, get_args
+from types import MappingProxyType
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.balance import Balance
+from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.demand import SocketDemand
 from uwsgi_headroom.analysis.littles_law import Flow, compute_flow, is_standing, ratio
 from uwsgi_headroom.analysis.locks import LockFigures
@@ -71,49 +72,43 @@ class OtherLimit(Struct, frozen=True, gc=False):
     why: str
 
 
-class Headroom(Struct, frozen=True, gc=False):
-    """The headroom of a server."""
+class Headroom(Struct, frozen=True, gc=False, kw_only=True):
+    """By how much load can grow. by_limit: the factor until each limit whose use is known and at least a hundredth, 1
+    if it is reached. factor: the least of these; first: the limit that comes first, which has that factor or causes
+    others to be reached; ceiling: the first of the limits that cap throughput, not only raise latency. All are null on
+    a nearly idle server. far: limits at more than 100 times today's load. idle: limits of known use that say nothing
+    about load. no_requests: the headroom is not known because no request came in the window. is_upper_bound: CPU or
+    busy threads are not visible, and may run out first. unknown: limits that were seen and whose factor is not known
+    yet. sleeps: threads come first, at least half of them are in use, and requests mostly sleep: if it is a rate limit
+    that makes them sleep, there is no headroom. other: what limits the server, if it is none of its resources; if
+    factor is then null, the headroom is not known. usable: by how much load can grow until requests wait noticeably, 1
+    or less if they do; usable_first: the limit that they wait for first."""
 
     by_limit: dict[Limit, float]
-    """The factor of each limit; 1 means that the limit is reached."""
+    factor: float | None
     first: Limit | None
-    """The limit with the smallest factor, or the one that causes the others if several are reached."""
     ceiling: Limit | None
-    """The same among the limits of throughput."""
     far: tuple[Limit, ...] = ()
-    """Limits beyond 100 times the present load; no other field includes them."""
     idle: tuple[Limit, ...] = ()
-    """Limits of known use that say nothing about load, so the headroom is not known. No other field includes them."""
+    is_upper_bound: bool = False
     no_requests: bool = False
-    """Whether the headroom is not known because no request was completed, and those in service use no limit."""
     unknown: tuple[Limit, ...] = ()
-    """Limits that were seen, and whose factor is not known, as of a lock that is used too little."""
     sleeps: bool = False
-    """Whether the threads come first, and are filled by requests that mostly sleep: a rate limit leaves no headroom."""
     other: OtherLimit | None = None
-    """None unless something else limits the server. Its factor is in `by_limit`; else the headroom is not known."""
-
-    @property
-    def factor(self) -> float | None:
-        """The headroom: the smallest factor."""
-        return min(self.by_limit.values(), default=None)
+    usable: float | None = None
+    usable_first: Limit | None = None
 
     @property
     def limited_by(self) -> str | None:
         """The code of what limits the server before each of its resources; None if a resource comes first."""
         return self.other.code if self.other and self.first in (None, "other") else None
 
-    @property
-    def is_upper_bound(self) -> bool:
-        """Whether the limit of the CPUs or of the threads is unknown, and may come first."""
-        return not {"cpu", "threads"} <= {*self.by_limit, *self.far, *self.idle}
-
 
 class ServerLoad(Struct, frozen=True, kw_only=True):
     """The load of a server in a window, and what it has to serve it. None: unknown."""
 
     flow: Flow
-    balance: Balance
+    workers: tuple[WorkerFigures, ...]
     threads: float | None
     """That can serve."""
     cpus: float | None
@@ -124,11 +119,15 @@ class ServerLoad(Struct, frozen=True, kw_only=True):
     lock: LockFigures | None = None
 
     @property
+    def active(self) -> list[WorkerFigures]:
+        return [worker for worker in self.workers if worker.active]
+
+    @property
     def cpu_use(self) -> float | None:
         """The part in use of the CPUs that the server, and the other programs that grow with it, can use."""
         cpu, cpus = self.cpu, self.cpus or 0.0
         if cpu is None:
-            return ratio(sum_if_all_known([worker.interpreter_load for worker in self.balance.active]), cpus)
+            return ratio(sum_if_all_known([worker.interpreter_load for worker in self.active]), cpus)
         used = cpu.own + ((cpu.own and cpu.others_follow and cpu.others) or 0.0)
         return ratio(used, usable_beside_others(used, cpu.idle, cpus)) or 0.0
 
@@ -136,7 +135,7 @@ class ServerLoad(Struct, frozen=True, kw_only=True):
 def compute_headroom(load: ServerLoad, *, lock_is_seen: bool = False, held_up: bool = False) -> Headroom:
     """The headroom of a server. lock_is_seen: whether requests wait for a lock; held_up: or for none of the limits."""
     flow, cpu, lock = load.flow, load.cpu, load.lock
-    loads = [worker.interpreter_load for worker in load.balance.active]
+    loads = [worker.interpreter_load for worker in load.active]
     of_threads = [ratio(flow.concurrency, load.threads or 0.0), *[socket.used for socket in load.by_socket]]
     uses: dict[Limit, float | None] = {
         "hottest_interpreter": _most(loads),
@@ -150,16 +149,15 @@ def compute_headroom(load: ServerLoad, *, lock_is_seen: bool = False, held_up: b
     # Threads that are free while requests wait do not serve: they are no headroom.
     is_free = known.get("threads", 0.0) < REACHED
     if is_free and (is_standing(flow) or (held_up and most < REACHED)):
-        return Headroom({}, None, None, idle=tuple(known))
+        return rank_limits(idle=tuple(known))
     if flow.requests == 0 and (not flow.concurrency or most < LEAST_LOAD):
-        return Headroom({}, None, None, idle=tuple(known), no_requests=True)
+        return rank_limits(idle=tuple(known), no_requests=True)
     used = sorted((1 / use, limit) for limit, use in known.items() if use >= LEAST_LOAD)
-    by_limit, causes = {limit: factor for factor, limit in used}, list_causes(cpu)
+    by_limit: dict[Limit, float] = {limit: factor for factor, limit in used}
     far, is_known = tuple([limit for limit in known if limit not in by_limit]), "threads" in known
-    return Headroom(
-        by_limit=by_limit,
-        first=find_first(by_limit, causes),
-        ceiling=find_ceiling(by_limit, causes),
+    return rank_limits(
+        by_limit,
+        list_causes(cpu),
         far=far * is_known,
         idle=far * (not is_known),  # requests that wait for something else take threads, and no CPU
         unknown=("lock",) if (lock or lock_is_seen) and "lock" not in known else (),
@@ -179,15 +177,28 @@ def list_causes(cpu: CpuShares | None) -> tuple[Limit, ...]:
     return _CAUSES if cpu is None or cpu.own >= cpu.idle + (cpu.others or 0.0) else _CAUSES[1:]
 
 
-def find_first(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit | None:
-    """The limit that comes first. `by_limit` is sorted, smallest factor first."""
-    reached = [limit for limit in causes if by_limit.get(limit, inf) <= 1 / REACHED]
-    return reached[0] if reached else next(iter(by_limit), None)
-
-
-def find_ceiling(by_limit: dict[Limit, float], causes: tuple[Limit, ...]) -> Limit | None:
-    """The same among the limits of throughput."""
-    return find_first({limit: by_limit[limit] for limit in by_limit if limit != "hottest_interpreter"}, causes)
+def rank_limits(
+    by_limit: Mapping[Limit, float] = MappingProxyType({}),
+    causes: Sequence[Limit] = (),
+    *,
+    far: tuple[Limit, ...] = (),
+    idle: tuple[Limit, ...] = (),
+    **others: Any,
+) -> Headroom:
+    """The headroom of these limits. causes: as of `list_causes`; others: further fields."""
+    factors = dict(sorted(by_limit.items(), key=lambda pair: pair[1]))
+    reached = [limit for limit in causes if factors.get(limit, inf) <= 1 / REACHED]
+    order = [*reached, *factors]
+    return Headroom(
+        by_limit=factors,
+        factor=min(factors.values(), default=None),
+        first=next(iter(order), None),
+        ceiling=next((limit for limit in order if limit != "hottest_interpreter"), None),
+        far=far,
+        idle=idle,
+        is_upper_bound=not {"cpu", "threads"} <= {*factors, *far, *idle},
+        **others,
+    )
 
 
 def usable_beside_others(own: float, idle: float, usable: float) -> float:

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.backends import BackendSlices, Saturation, find_saturated
-from uwsgi_headroom.analysis.balance import Balance, compute_balance
+from uwsgi_headroom.analysis.balance import Balance, WorkerFigures, compute_balance, compute_workers
 from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, ServerLoad, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.demand import Demand, compute_demand, count_refused, find_longest_wait
 from uwsgi_headroom.analysis.destinations import DestinationFigures, divide
@@ -26,13 +26,13 @@ from uwsgi_headroom.analysis.locks import LockFigures, compute_lock, compute_poo
 from uwsgi_headroom.analysis.objective import Objective
 from uwsgi_headroom.analysis.percentiles import ResponseTimes, Slow, compute_percentiles, find_slow
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
-from uwsgi_headroom.analysis.usable import Usable, compute_usable, variation
+from uwsgi_headroom.analysis.usable import add_usable, variation
 from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits, count_websockets
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.counts import sum_if_all_known
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import CodeWindow, RouteWindow, Window, WorkerWindow
 from uwsgi_headroom.record import WORKING, Destination, Outage, ServerRecord, State, Waits, WorkerRecord
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.same_fields import given
 
 GROWTH = 1.5
@@ -49,6 +49,7 @@ class Figures(Struct, frozen=True):
     server: ServerRecord
     """At the end of the window."""
     flow: Flow
+    workers: tuple[WorkerFigures, ...]
     balance: Balance
     headroom: Headroom
     demand: Demand
@@ -57,8 +58,6 @@ class Figures(Struct, frozen=True):
     ceiling: int | None
     """The most threads that can serve at the end of the window; those of a worker that is gone count in part."""
     cpu: CpuShares | None
-    usable: Usable | None = None
-    """How far load can grow until requests wait; None if that is not known."""
     waits: WaitFigures | None = None
     lock: LockFigures | None = None
     """Of the application's lock that is closest to its limit; None if none was seen."""
@@ -94,6 +93,11 @@ class Figures(Struct, frozen=True):
     def share(self, state: State) -> float:
         """The share of the threads' time in a state; 0 if it is not known what they wait for."""
         return (self.waits and self.waits.share(state)) or 0.0
+
+    @property
+    def active(self) -> list[WorkerFigures]:
+        """The workers that accepted requests for nearly the whole window."""
+        return [worker for worker in self.workers if worker.active]
 
     @property
     def destinations(self) -> tuple[DestinationFigures, ...]:
@@ -146,11 +150,12 @@ def compute_figures(known: Known) -> Figures:
     demand = compute_demand(window, server, flow, max(1, round(threads)) if threads else None)
     waiting = judge_waiting(find_longest_wait(flow, demand.by_socket)[0])
     flow = replace(flow, waiting=waiting, refused=count_refused(window, server.queues))
-    waits = compute_waits(window, flow, *_find_lasting(known))
+    waits = compute_waits(window, flow, *_find_lasting(known), sample)
     if waits:
-        of = waits.backends, sample.addresses, waits.threads, waits.per_request
+        named = {each.name: each.threads for each in waits.backends}
+        of = named, sample.addresses, waits.threads, waits.per_request
         own = [*server.queues, *(server.setup.options.http or ())]
-        waits = replace(waits, nap=sample.nap, destinations=divide(known.destinations or {}, *of, own))
+        waits = replace(waits, destinations=divide(known.destinations or {}, *of, own))
     present = [worker.threads and worker.threads * presence.get(worker.worker_id, 0.0) for worker in workers]
     is_seen = waits is not None and waits.share("lock") >= LOCK_SEEN
     lock = (is_seen and _find_pool(window, sample, waits)) or compute_lock(window)
@@ -159,7 +164,7 @@ def compute_figures(known: Known) -> Figures:
     available = sum_if_all_known([worker.available_threads for worker in workers])
     load = ServerLoad(
         flow=flow,
-        balance=compute_balance(window),
+        workers=compute_workers(window),
         threads=threads,
         cpus=server.cpu_count,
         cpu=compute_shares(window.cpu, known.others_follow),
@@ -175,9 +180,9 @@ def compute_figures(known: Known) -> Figures:
         window=window,
         server=server,
         flow=flow,
-        balance=load.balance,
-        headroom=headroom,
-        usable=compute_usable(load, headroom, variation(known.response_times), waits),
+        workers=load.workers,
+        balance=compute_balance(window, load.workers),
+        headroom=add_usable(load, headroom, variation(known.response_times), waits),
         demand=demand,
         configured=sum_if_all_known([worker.threads for worker in workers]),
         available=0 if reload_wait else available,

@@ -13,7 +13,7 @@ from typing import Literal
 from msgspec import Struct
 
 from uwsgi_headroom.config.slo import INTERVALS, Slo
-from uwsgi_headroom.response_times.totals import SlowRequests
+from uwsgi_headroom.history.response_times.totals import SlowRequests
 from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.words.template import fill
 

@@ -1,7 +1,7 @@
 """Computes percentiles of response times, with an interval each, from the requests by bin.
 
 The interval contains the true percentile of the requests that were completed in the window in 19 of 20 cases
-(`tests/response_times/test_accuracy.py`).
+(`tests/history/response_times/test_accuracy.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from uwsgi_headroom.response_times.bins import END
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+from uwsgi_headroom.history.response_times.bins import END
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 
 SHARES = (0.5, 0.9, 0.95, 0.99)
 """The percentiles, as shares of the requests that are not slower."""

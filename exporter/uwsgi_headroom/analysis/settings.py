@@ -54,7 +54,7 @@ _LONG_WITHOUT_LIMITS = 60
 """Seconds of `min-worker-lifetime` above which a worker may outgrow its limits."""
 
 
-class Evidence(Struct, frozen=True):
+class Seen(Struct, frozen=True):
     """What is seen of a uWSGI that runs; None where it is unknown, as for a file alone. threads: of each worker;
     mounted: how many applications it has; extensions: loaded modules in C that fail beside a second interpreter;
     descriptors: the limit of open files of the master; is_first: in its container; unit: of systemd."""
@@ -81,20 +81,20 @@ class Evidence(Struct, frozen=True):
         return self.version is None or self.version >= version
 
 
-def review(options: Options, seen: Evidence) -> list[Advice]:
+def review(options: Options, seen: Seen) -> list[SettingAdvice]:
     """All advice on these options, warnings first."""
     case = make_case(options, seen)
     placed = [_place(rule.fill(case), options) for rule in RULES if rule.when(case)]
     return sorted(placed, key=lambda advice: advice.severity == "info")
 
 
-def review_server(server: ServerRecord) -> Sequence[Advice] | None:
+def review_server(server: ServerRecord) -> Sequence[SettingAdvice] | None:
     """All advice on the settings of a uWSGI that runs, as far as an exporter knows; None if its options are unknown."""
     options = server.setup.options
     if not (options.complete or options.source):
         return None
     threads = {worker.threads for worker in server.workers}
-    seen = Evidence(
+    seen = Seen(
         version=parse_version(server.version),
         workers=len(server.workers) or None,
         threads=threads.pop() if len(threads) == 1 else None,
@@ -118,11 +118,11 @@ class _Same(Struct, frozen=True, eq=False):
 
 
 @lru_cache(maxsize=512)
-def _review_once(same: _Same, seen: Evidence) -> tuple[Advice, ...]:
+def _review_once(same: _Same, seen: Seen) -> tuple[SettingAdvice, ...]:
     return tuple(review(same.options, seen))
 
 
-def _place(advice: Advice, options: Options) -> Advice:
+def _place(advice: SettingAdvice, options: Options) -> SettingAdvice:
     sources = {name: options.source[name] for name in advice.sets if name in options.source}
     if not sources:
         return advice
@@ -137,7 +137,7 @@ class Case(Struct, frozen=True):
     length of the listen queue; reserve: the workers that cheaper mode can add; scales: whether it is on."""
 
     options: Options
-    seen: Evidence
+    seen: Seen
     workers: int | None
     threads: int | None
     least_life: int | None
@@ -174,7 +174,7 @@ class Case(Struct, frozen=True):
         return getattr(part, name) if part else _compute(self)[name]
 
 
-def make_case(options: Options, seen: Evidence) -> Case:
+def make_case(options: Options, seen: Seen) -> Case:
     """What follows from options: a default applies where one is known to be missing."""
 
     def default(value: int | None, default: int) -> int | None:
@@ -226,7 +226,7 @@ def _compute(case: Case) -> dict[str, Fact]:
     }
 
 
-class Advice(Struct, frozen=True, kw_only=True):
+class SettingAdvice(Struct, frozen=True, kw_only=True):
     """What will cause trouble, and how to prevent it. warning: it will, on what is known; info: it may. In a rule,
     texts are templates. when: whether it speaks; warns: whether it is a warning then; title: what hurts; lines: for the
     configuration; change: what else to do; needs: the first version that has the lines; unless: when it does not
@@ -246,7 +246,7 @@ class Advice(Struct, frozen=True, kw_only=True):
     seen: str = ""
     sets: tuple[str, ...] = ()
 
-    def fill(self, case: Case) -> Advice:
+    def fill(self, case: Case) -> SettingAdvice:
         """What a rule says of a case."""
 
         def say(text: str) -> str:
@@ -261,7 +261,7 @@ class Advice(Struct, frozen=True, kw_only=True):
         )
 
 
-_REQUESTS_TOGETHER = Advice(
+_REQUESTS_TOGETHER = SettingAdvice(
     rule="max_requests_delta",
     when=lambda case: case.reach_together("max_requests") and case.seen.knows(*MAX_REQUESTS_DELTA),
     severity="warning",
@@ -278,7 +278,7 @@ _REQUESTS_TOGETHER = Advice(
 _AGE_DELTA = (2, 0, 20)
 """The first version with `max-worker-lifetime-delta`."""
 
-_ROUTER_GIVES_UP = Advice(
+_ROUTER_GIVES_UP = SettingAdvice(
     rule="http_timeout",
     when=lambda case: case.has_router and case.options.harakiri is None,
     title="The `http` router gives up before the application does, which then works in vain.",
@@ -290,8 +290,8 @@ _ROUTER_GIVES_UP = Advice(
     sets=("http_timeout", "harakiri"),
 )
 
-RULES: tuple[Advice, ...] = (
-    Advice(
+RULES: tuple[SettingAdvice, ...] = (
+    SettingAdvice(
         rule="master",
         when=lambda case: not case.seen.is_running and case.lacks("master") and not case.options.stats,
         severity="warning",
@@ -301,7 +301,7 @@ RULES: tuple[Advice, ...] = (
         unless="uWSGI runs as a development server.",
         source=THINGS_TO_KNOW,
     ),
-    Advice(
+    SettingAdvice(
         rule="chmod_socket",
         when=lambda case: len(set(case.options.chmod_socket or ())) > 1,
         warns=lambda case: "/" in (case.options.stats or ""),  # it is meant for the stats
@@ -312,7 +312,7 @@ RULES: tuple[Advice, ...] = (
         seen="It is set {times_set:time}.",
         sets=("chmod_socket",),
     ),
-    Advice(
+    SettingAdvice(
         rule="stats_exposed",
         when=lambda case: case.options.stats and not _is_local(case.options.stats),
         severity="warning",
@@ -323,7 +323,7 @@ RULES: tuple[Advice, ...] = (
         seen="Other machines may reach this address.",
         sets=("stats",),
     ),
-    Advice(
+    SettingAdvice(
         rule="listen_above_somaxconn",
         when=lambda case: (case.queue or 0) > (case.seen.somaxconn or inf),
         severity="warning",
@@ -335,7 +335,7 @@ RULES: tuple[Advice, ...] = (
         seen="`listen` is {queue:plain}, and net.core.somaxconn is {somaxconn:plain} here.",
         sets=("listen",),
     ),
-    Advice(
+    SettingAdvice(
         rule="listen",
         when=lambda case: 0 < (case.queue or 0) <= min(DEFAULT_LISTEN, case.seen.somaxconn or inf),
         title="The listen queue is short: if it is full, further connections are refused.",
@@ -346,7 +346,7 @@ RULES: tuple[Advice, ...] = (
         seen="The queue holds {queue:plain} connections[somaxconn? ; net.core.somaxconn is {somaxconn:plain} here].",
         sets=("listen",),
     ),
-    Advice(
+    SettingAdvice(
         rule="cheaper_off",
         when=lambda case: case.lacks("cheaper") and case.name_set(*_CHEAPER_OPTIONS),
         severity="warning",
@@ -358,7 +358,7 @@ RULES: tuple[Advice, ...] = (
         seen="Set: {cheaper_options}.",
         sets=_CHEAPER_OPTIONS,
     ),
-    Advice(
+    SettingAdvice(
         rule="cheaper_too_large",
         when=lambda case: case.scales and case.reserve <= 0,
         severity="warning",
@@ -369,7 +369,7 @@ RULES: tuple[Advice, ...] = (
         seen="`cheaper` is {cheaper:plain}, and there are {most_workers:worker}.",
         sets=("cheaper", "processes"),
     ),
-    Advice(
+    SettingAdvice(
         rule="cheaper_initial",
         when=lambda case: case.reserve > 0 and case.is_initial_ignored,
         title="`cheaper-initial` is ignored: it is below `cheaper`, or above the number of workers.",
@@ -380,7 +380,7 @@ RULES: tuple[Advice, ...] = (
         "{most_workers:worker}.",
         sets=("cheaper_initial",),
     ),
-    Advice(
+    SettingAdvice(
         rule="cheaper_step",
         when=lambda case: case.scales and (case.options.cheaper_step or 1) > case.reserve > 0,
         title="One step of the cheaper mode starts all workers at once.",
@@ -391,7 +391,7 @@ RULES: tuple[Advice, ...] = (
         seen="`cheaper-step` is {cheaper_step:plain}, but only {reserve:worker} can be added.",
         sets=("cheaper_step",),
     ),
-    Advice(
+    SettingAdvice(
         rule="die_on_term",
         when=lambda case: case.lacks("die_on_term") and not case.seen.is_vassal,
         warns=lambda case: case.seen.is_first,
@@ -421,7 +421,7 @@ RULES: tuple[Advice, ...] = (
         needs="",
         change="Upgrade uWSGI: this version cannot spread the restarts.",
     ),
-    Advice(
+    SettingAdvice(
         rule="max_worker_lifetime_delta",
         when=lambda case: case.reach_together("max_worker_lifetime") and case.seen.knows(*_AGE_DELTA),
         severity="warning",
@@ -433,7 +433,7 @@ RULES: tuple[Advice, ...] = (
         seen="{size}",
         sets=("max_worker_lifetime",),
     ),
-    Advice(
+    SettingAdvice(
         rule="max_worker_lifetime",
         when=lambda case: (
             case.least_life is not None and 0 < (case.options.max_worker_lifetime or 0) <= case.least_life
@@ -446,7 +446,7 @@ RULES: tuple[Advice, ...] = (
         "{max_worker_lifetime:plain} s.",
         sets=("min_worker_lifetime", "max_worker_lifetime"),
     ),
-    Advice(
+    SettingAdvice(
         rule="min_worker_lifetime",
         when=lambda case: (
             any(getattr(case.options, name) for name in _LIMITS) and (case.least_life or 0) > _LONG_WITHOUT_LIMITS
@@ -458,7 +458,7 @@ RULES: tuple[Advice, ...] = (
         seen="`min-worker-lifetime` is {least_life:plain} s; limits: {set_limits}.",
         sets=("min_worker_lifetime",),
     ),
-    Advice(
+    SettingAdvice(
         rule="harakiri_with_threads",
         when=lambda case: case.options.harakiri and (case.threads or 1) > 1,
         severity="warning",
@@ -469,7 +469,7 @@ RULES: tuple[Advice, ...] = (
         seen="{size}",
         sets=("harakiri",),
     ),
-    Advice(
+    SettingAdvice(
         rule="harakiri",
         when=lambda case: case.lacks("harakiri") and case.threads == 1,
         title="A request that hangs occupies its worker until somebody notices.",
@@ -479,7 +479,7 @@ RULES: tuple[Advice, ...] = (
         source=PRODUCTION,
         seen="{size}",
     ),
-    Advice(
+    SettingAdvice(
         rule="worker_reload_mercy",
         when=lambda case: case.mercy is not None and (case.options.harakiri or 0) > case.mercy,
         severity="warning",
@@ -491,7 +491,7 @@ RULES: tuple[Advice, ...] = (
         seen="A worker gets {mercy:plain} s[mercy_is_default? , the default]; `harakiri` is {harakiri:plain} s.",
         sets=("harakiri", "worker_reload_mercy"),
     ),
-    Advice(
+    SettingAdvice(
         rule="worker_reload_mercy",
         when=lambda case: (
             (case.mercy or 0) > max(_LONG_MERCY, (case.options.harakiri or 0) - 1)
@@ -512,7 +512,7 @@ RULES: tuple[Advice, ...] = (
         seen="The router waits for {patience:plain} s, and a request may take {harakiri:plain} s.",
     ),
     _ROUTER_GIVES_UP,
-    Advice(
+    SettingAdvice(
         rule="evil_reload_on_rss",
         when=lambda case: case.options.evil_reload_on_rss,
         severity="warning",
@@ -524,7 +524,7 @@ RULES: tuple[Advice, ...] = (
         seen="It is set here.",
         sets=("evil_reload_on_rss",),
     ),
-    Advice(
+    SettingAdvice(
         rule="reload_on_as",
         when=lambda case: case.options.reload_on_as,
         severity="warning",
@@ -536,7 +536,7 @@ RULES: tuple[Advice, ...] = (
         seen="It is set here.",
         sets=("reload_on_as",),
     ),
-    Advice(
+    SettingAdvice(
         rule="max_fd",
         when=lambda case: case.has_router and case.lacks("max_fd") and (case.seen.descriptors or 0) > _MOST_DESCRIPTORS,
         severity="warning",
@@ -547,7 +547,7 @@ RULES: tuple[Advice, ...] = (
         source="https://github.com/unbit/uwsgi/issues/2299",
         seen="The master's limit of open files is {descriptors}, so each router reserves {gigabytes} GB of memory.",
     ),
-    Advice(
+    SettingAdvice(
         rule="enable_threads",
         when=lambda case: (
             case.lacks("enable_threads") and case.threads == 1 and not (case.seen.version and case.seen.knows(2, 0, 27))
@@ -560,7 +560,7 @@ RULES: tuple[Advice, ...] = (
         source=THINGS_TO_KNOW,
         seen="[version_name? This is uWSGI {version_name}, with one thread per worker.]",
     ),
-    Advice(
+    SettingAdvice(
         rule="single_interpreter",
         when=lambda case: case.lacks("single_interpreter") and (case.seen.mounted or 2) > 1,
         warns=lambda case: case.seen.extensions,
@@ -571,7 +571,7 @@ RULES: tuple[Advice, ...] = (
         source=PRODUCTION,
         seen="[mounted? {mounted:application} in a worker][modules? , with {modules} loaded][mounted? .]",
     ),
-    Advice(
+    SettingAdvice(
         rule="lazy_apps",
         when=lambda case: case.lacks("lazy_apps") and (case.workers or 1) > 1,
         title="Connections that the application opens while it is imported are shared by all workers.",
@@ -582,7 +582,7 @@ RULES: tuple[Advice, ...] = (
         source=THINGS_TO_KNOW,
         seen="[is_running? {size}]",
     ),
-    Advice(
+    SettingAdvice(
         rule="buffer_size",
         when=lambda case: case.options.complete and (case.options.buffer_size or 0) <= DEFAULT_BUFFER,
         title="uWSGI drops requests with large headers, and no counter shows them.",
@@ -593,7 +593,7 @@ RULES: tuple[Advice, ...] = (
         seen="The headers of a request may have {headers} bytes.",
         sets=("buffer_size",),
     ),
-    Advice(
+    SettingAdvice(
         rule="strict",
         when=lambda case: case.lacks("strict"),
         title="uWSGI ignores a misspelt option without a message.",
@@ -602,7 +602,7 @@ RULES: tuple[Advice, ...] = (
         unless="no option is misspelt. Write variables of your own as `set-placeholder = name=value` first.",
         source=PRODUCTION,
     ),
-    Advice(
+    SettingAdvice(
         rule="need_app",
         when=lambda case: case.lacks("need_app"),
         title="If the application cannot be imported, uWSGI still starts, and answers every request with an error.",
@@ -611,7 +611,7 @@ RULES: tuple[Advice, ...] = (
         unless="the proxy names an application for each request, and uWSGI loads it when the request arrives.",
         source=PRODUCTION,
     ),
-    Advice(
+    SettingAdvice(
         rule="vacuum",
         when=lambda case: case.lacks("vacuum"),
         title="uWSGI leaves its UNIX sockets behind when it exits.",
@@ -620,7 +620,7 @@ RULES: tuple[Advice, ...] = (
         unless="the sockets are TCP sockets, or are in a directory that the service manager empties.",
         source=PRODUCTION,
     ),
-    Advice(
+    SettingAdvice(
         rule="thunder_lock",
         when=lambda case: case.options.thunder_lock and (case.threads or 1) > 1,
         title="`thunder-lock` costs throughput with threads.",
@@ -632,7 +632,7 @@ RULES: tuple[Advice, ...] = (
         seen="{size}",
         sets=("thunder_lock",),
     ),
-    Advice(
+    SettingAdvice(
         rule="http_socket",
         when=lambda case: case.options.complete and not all(map(_is_local, case.options.http_socket or ())),
         title="Clients that send or read slowly hold the threads.",
@@ -644,7 +644,7 @@ RULES: tuple[Advice, ...] = (
         seen="Other machines may reach this address.",
         sets=("http_socket", "post_buffering"),
     ),
-    Advice(
+    SettingAdvice(
         rule="cpu_affinity",
         when=lambda case: case.options.cpu_affinity,
         title="Workers are pinned to CPUs, and wait for these CPUs while others are idle.",
@@ -654,7 +654,7 @@ RULES: tuple[Advice, ...] = (
         source=OPTIONS,
         sets=("cpu_affinity",),
     ),
-    Advice(
+    SettingAdvice(
         rule="one_request_at_a_time",
         when=lambda case: (
             (case.workers, case.threads) == (1, 1)
@@ -667,7 +667,7 @@ RULES: tuple[Advice, ...] = (
         source=OPTIONS,
         seen="{size}",
     ),
-    Advice(
+    SettingAdvice(
         rule="log_to_pipe",
         when=lambda case: case.seen.logs_to_pipe,
         title="If the program that reads uWSGI's log stops, every request stops with it.",
@@ -690,12 +690,12 @@ _EXAMPLE = make_case(
         cheaper=2,
         cheaper_initial=9,
     ),
-    Evidence(somaxconn=4096),
+    Seen(somaxconn=4096),
 )
 """The numbers in the lines of rules where none are known."""
 
 
-def list_rules() -> list[Advice]:
+def list_rules() -> list[SettingAdvice]:
     """What each rule says in general, with numbers as examples, by their names."""
     rows = {rule.rule: rule for rule in reversed(RULES)}
     return [rows[name].fill(_EXAMPLE) for name in sorted(rows)]

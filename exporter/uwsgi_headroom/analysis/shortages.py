@@ -30,7 +30,7 @@ def are_waits_known(figures: Figures) -> bool:
 
 def list_loads(figures: Figures) -> list[float]:
     """The known loads of the interpreters of active workers."""
-    workers = figures.balance.active or figures.balance.workers
+    workers = figures.active or figures.workers
     return [worker.interpreter_load for worker in workers if worker.interpreter_load is not None]
 
 

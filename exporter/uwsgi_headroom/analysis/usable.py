@@ -28,7 +28,7 @@ from math import exp, inf, log, sqrt
 from operator import mul
 from typing import NamedTuple
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import Headroom, Limit, ServerLoad, usable_beside_others
 from uwsgi_headroom.analysis.demand import find_longest_wait
@@ -36,7 +36,7 @@ from uwsgi_headroom.analysis.littles_law import judge_waiting, noticed_wait, rat
 from uwsgi_headroom.analysis.percentiles import RESOLUTION
 from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.history.counts import sum_if_all_known
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 
 LEAST_REQUESTS = 100
 """The fewest requests that show how much response times vary."""
@@ -44,15 +44,6 @@ LEAST_REQUESTS = 100
 MOST_VARIATION = 5.0
 """The largest squared coefficient of variation that is used. A few requests that take a hundred times the mean make
 any number; the wait behind them is not that of a mean request."""
-
-
-class Usable(Struct, frozen=True, gc=False):
-    """The usable headroom of a server."""
-
-    factor: float
-    """At most the headroom. 1 means that requests wait."""
-    first: Limit
-    """The limit for which requests wait first."""
 
 
 class Queue(NamedTuple):
@@ -65,11 +56,11 @@ class Queue(NamedTuple):
     variation: float = 1.0
 
 
-def compute_usable(load: ServerLoad, room: Headroom, wait_factor: float, waits: WaitFigures | None) -> Usable | None:
-    """The usable headroom; None if the headroom or the response time is not known. wait_factor: see `variation`."""
+def add_usable(load: ServerLoad, room: Headroom, wait_factor: float, waits: WaitFigures | None) -> Headroom:
+    """The headroom with the usable one, if both it and the response time are known. wait_factor: see `variation`."""
     flow, limits = load.flow, room.by_limit
     if room.factor is None or not flow.response_time or not flow.throughput:
-        return None
+        return room
     # The wait for a thread is beside the response time, and is compared with all of it; the others are in it.
     waiting = _wait_for_limits(waits, limits)
     in_service = noticed_wait(flow.response_time - (waiting or 0.0))
@@ -84,11 +75,11 @@ def compute_usable(load: ServerLoad, room: Headroom, wait_factor: float, waits: 
         factors[queue.limit] = min(max(least, used / queue.use), factors[queue.limit])
     first = min(factors, key=factors.__getitem__)
     if factors[first] > 1 and judged not in (None, "none"):
-        return Usable(1.0, "threads" if "threads" in factors else first)
+        return replace(room, usable=1.0, usable_first="threads" if "threads" in factors else first)
     waited_for = [limit for limit in factors if limit != "threads"]
     if factors[first] > 1 and waited_for and waiting is not None and waiting >= in_service:
-        return Usable(1.0, min(waited_for, key=factors.__getitem__))
-    return Usable(factors[first], first)
+        return replace(room, usable=1.0, usable_first=min(waited_for, key=factors.__getitem__))
+    return replace(room, usable=factors[first], usable_first=first)
 
 
 def _wait_for_limits(waits: WaitFigures | None, limits: Mapping[Limit, float]) -> float | None:
@@ -107,7 +98,7 @@ def _of_threads(load: ServerLoad, limits: Mapping[Limit, float], wait_factor: fl
     if load.threads and not load.by_socket:
         threads, use = max(1, round(load.threads)), 1 / limits["threads"]
         yield Queue("threads", threads, use, load.flow.response_time, wait_factor)
-    times = {worker.worker_id: (worker.requests, worker.response_time or 0.0) for worker in load.balance.workers}
+    times = {worker.worker_id: (worker.requests, worker.response_time or 0.0) for worker in load.workers}
     for socket in load.by_socket:
         served = [times[worker_id] for worker_id in socket.workers if worker_id in times]
         requests = sum(count for count, _ in served)
@@ -121,7 +112,7 @@ def _of_resources(load: ServerLoad, limits: Mapping[Limit, float], allowed: floa
     average."""
     if load.lock and "lock" in limits:
         yield Queue("lock", 1, 1 / limits["lock"], load.lock.seconds)
-    active, throughput = load.balance.active, load.flow.throughput
+    active, throughput = load.active, load.flow.throughput
     used, cpus = sum_if_all_known([worker.interpreter_load for worker in active]), load.cpus
     if not used or not throughput:
         return

@@ -7,7 +7,6 @@ from typing import Literal
 
 from uwsgi_headroom.analysis.capacity import Headroom, Limit
 from uwsgi_headroom.analysis.findings.kind import Finding
-from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.words.formats import factor
 from uwsgi_headroom.words.states import LIMITS
 from uwsgi_headroom.words.template import Facts, fill
@@ -44,28 +43,25 @@ def worst_status(findings: Sequence[Finding]) -> Status:
     return next((status for status in bad if status in severities), "ok")
 
 
-ROOM = "Headroom [most? at most ]{hard:factor}: {first} first{unseen}."
-ROOM_LEFT = "Headroom [most? at most ]{until}; {hard:factor} until {first}{unseen}."
-NO_ROOM_LEFT = "{begin}; headroom [most? at most ]{hard:factor} until {first}{unseen}."
+UNSEEN = "[most, cpu?  (busy threads are not visible from here)][most, not cpu?  (CPU is not visible from here)]."
+ROOM = "Headroom [most? at most ]{hard:factor}: {first} first" + UNSEEN
+ROOM_LEFT = "Headroom [most? at most ]{until}; {hard:factor} until {first}" + UNSEEN
+NO_ROOM_LEFT = "{begin}; headroom [most? at most ]{hard:factor} until {first}" + UNSEEN
 OTHER = "Headroom [known? {hard:factor}][not known? not known]: {why}."
 CPU_TAKEN = "No CPU is idle: other programs use the rest, and more load competes with them."
-IDLE = "Nearly idle: headroom over 100x{unseen}."
+IDLE = "Nearly idle: headroom over 100x" + UNSEEN
 NO_REQUESTS = "No requests yet: headroom not known."
 THREADS_HIDDEN = "Headroom not known: how many threads are busy is not visible from here."
 ALL_HIDDEN = "Headroom not known: neither threads nor CPU are visible from here."
 
 
-def verdict_sentence(
-    room: Headroom, findings: Sequence[Finding], slots: str = "threads", usable: Usable | None = None
-) -> str:
+def verdict_sentence(room: Headroom, findings: Sequence[Finding], slots: str = "threads") -> str:
     """The verdict in one sentence: the title of the worst finding, the first one, or the headroom. slots: their
     name."""
     if worst_status(findings) != "ok":
         return findings[0].title
-    unseen = " (busy threads are not visible from here)" * room.is_upper_bound
-    if "cpu" not in {*room.by_limit, *room.far, *room.idle}:
-        unseen = " (CPU is not visible from here)" * room.is_upper_bound
-    facts: Facts = {"hard": room.factor, "most": room.is_upper_bound, "unseen": unseen}
+    facts: Facts = {"hard": room.factor, "most": room.is_upper_bound}
+    facts |= {"cpu": "cpu" in {*room.by_limit, *room.far, *room.idle}}
     if room.other and room.first in (None, "other"):
         return fill(OTHER, facts | {"known": room.factor is not None, "why": room.other.why})
     if room.first is None or room.factor is None:
@@ -73,8 +69,7 @@ def verdict_sentence(
         return fill(next((text for holds, text in known if holds), ALL_HIDDEN), facts)
     if room.first == "cpu" and room.factor <= NO_ROOM:
         return CPU_TAKEN
-    left = (usable and usable.factor) or None
-    until = usable_clause(left, room.factor)
-    rows = (not until, ROOM), ((left or 0.0) > 1, ROOM_LEFT), (True, NO_ROOM_LEFT)
+    until = usable_clause(room.usable, room.factor)
+    rows = (not until, ROOM), ((room.usable or 0.0) > 1, ROOM_LEFT), (True, NO_ROOM_LEFT)
     facts |= {"first": gives_out(room.first, slots), "until": until, "begin": until.capitalize()}
     return fill(next(text for holds, text in rows if holds), facts)

@@ -9,43 +9,64 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.littles_law import Flow, ratio
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import ServerRecord, State
+from uwsgi_headroom.record import NO_WAITS, ServerRecord, State, Waits
 from uwsgi_headroom.words.formats import duration
 
 
-class WaitFigures(Struct, frozen=True):
-    """What requests spend their time on in a window."""
+class WaitState(Struct, frozen=True, kw_only=True):
+    """A state of threads with a request in service. threads: their mean number; per_request: seconds of a mean request
+    in this state, null without completed requests, and if it is not known."""
 
-    threads: Mapping[State, float]
-    """The mean number of threads in each state that was seen; their sum, `total`, is the concurrency."""
-    backends: Mapping[str, float]
-    """The same for configured backends, by name."""
-    per_request: Mapping[State, float] | None
-    """Seconds of a mean request in each state; None without completed requests, and where nearly all of the threads'
-    time is that of static files, or of requests that last. They add up to the mean response time, which is uWSGI's own,
-    divided by the shares of the threads' time, or else to L/λ (Little's law)."""
-    backends_per_request: Mapping[str, float] | None
+    state: State
+    threads: float
+    per_request: float | None
+
+
+class Backend(Struct, frozen=True, kw_only=True):
+    """A backend that is named in the configuration. address: `10.0.0.5:5432`, `*:5432` or the path of a UNIX socket;
+    threads: mean number of threads that wait for it; per_request: as in `WaitState`."""
+
+    name: str
+    address: str
+    threads: float
+    per_request: float | None
+
+
+class WaitFigures(Struct, frozen=True, kw_only=True):
+    """What requests spend their time on, over the window. states: those that were seen, most threads first; total: the
+    sum of their threads, which is the observed concurrency but for the disagreement; disagreement: mean difference, in
+    threads, between the kernel and uWSGI at one instant. backends: parts of the state `backend` that are named in the
+    configuration. destinations: all of the states `backend` and `dns`, by address, most threads first. stuck: mean
+    number of threads with stuck requests; lasting: the same of all requests that were not completed, such as
+    WebSockets. They are in `threads`, but not in `per_request`, whose sum over the states is the mean response time
+    (uWSGI's own, or else L/λ). shared: mean number of threads that wait over a connection that workers share; output:
+    for a pipe to take their output. nap: seconds that threads in `sleep` do so at a time; null if once, or unknown."""
+
+    states: tuple[WaitState, ...] = ()
+    backends: tuple[Backend, ...] = ()
     total: float
     disagreement: float
-    """Mean difference, in threads, between the kernel and uWSGI's document at one instant."""
     stuck: float = 0.0
-    """The mean number of threads with stuck requests, which are in `threads`, but not in a mean request."""
     lasting: float = 0.0
-    """The same of all requests that last: those that were not completed in the window, such as WebSockets."""
-    shared: float = 0.0
-    """The mean number of threads that wait for an answer over a connection that workers share."""
-    output: float = 0.0
-    """The mean number of threads that wait for a pipe to take their standard output or error."""
-    nap: float | None = None
-    """As in `record.Waits`."""
     destinations: tuple[DestinationFigures, ...] = ()
-    """What the threads in `backend` and `dns` wait for, most threads first."""
+    shared: float = 0.0
+    output: float = 0.0
+    nap: float | None = None
+
+    @property
+    def threads(self) -> dict[State, float]:
+        """The mean number of threads in each state that was seen."""
+        return {row.state: row.threads for row in self.states}
+
+    @property
+    def per_request(self) -> dict[State, float] | None:
+        """Seconds of a mean request in each state; None if unknown."""
+        return {row.state: row.per_request for row in self.states if row.per_request is not None} or None
 
     @property
     def outside(self) -> float:
@@ -75,20 +96,22 @@ def list_gaps(server: ServerRecord) -> tuple[str, ...]:
     return (*filter(None, [server.waits.off]), *server.waits.gaps)
 
 
-def main_backend(waits: WaitFigures) -> str | None:
+def main_backend(waits: WaitFigures) -> Backend | None:
     """The named backend for which most of the threads wait that wait for one; None if no name has as many."""
     least = MOSTLY * waits.threads.get("backend", 0.0)
-    return next((name for name, threads in waits.backends.items() if threads and threads >= least), None)
+    return next((each for each in waits.backends if each.threads and each.threads >= least), None)
 
 
-def compute_waits(window: Window, flow: Flow, stuck: float = 0.0, old: int = 0) -> WaitFigures | None:
+def compute_waits(
+    window: Window, flow: Flow, stuck: float = 0.0, old: int = 0, sample: Waits = NO_WAITS
+) -> WaitFigures | None:
     """The figures of a window; None unless the kernel said for all of it what the threads wait for. stuck: mean number
-    of threads with stuck requests. old: the threads whose requests last."""
+    of threads with stuck requests; old: the threads whose requests last; sample: at its end."""
     waits = window.waits
     if waits is None:
         return None
     seconds, requests = waits.observed_seconds, flow.completed
-    threads = {state: each / seconds for state, each in waits.seconds.items()}
+    threads = {state: area / seconds for state, area in waits.seconds.items()}
     total = sum(threads.values())
     stuck = lasting = min(stuck, total)
     # What the threads do may be mostly that of static files, which have no part in the mean response time.
@@ -100,28 +123,37 @@ def compute_waits(window: Window, flow: Flow, stuck: float = 0.0, old: int = 0) 
     moving = _without_lasting(threads, lasting)
     is_hidden = lasting > 0 and total - lasting <= _LEAST_MOVING * total
     loses_many = sum(worker.lost for worker in window.workers) >= MANY_LOST * requests
-    found = WaitFigures(
-        threads=threads,
-        backends={name: each / seconds for name, each in waits.backends.items()},
-        per_request=None,
-        backends_per_request=None,
+    each = within = None
+    if flow.throughput and not is_hidden and not are_files and not (lasting > stuck and loses_many):
+        each = ratio(flow.response_time, sum(moving.values()))
+        each = 1 / flow.throughput if each is None else each
+        # Of the backends, the same part is without stuck requests as of all threads that wait for one.
+        within = each * (ratio(moving.get("backend"), threads.get("backend", 0.0)) or 0.0)
+    return WaitFigures(
+        states=tuple(
+            [
+                WaitState(state=state, threads=number, per_request=None if each is None else moving[state] * each)
+                for state, number in sorted(threads.items(), key=lambda item: -item[1])
+            ]
+        ),
+        backends=tuple(
+            [
+                Backend(
+                    name=name,
+                    address=sample.addresses.get(name, ""),
+                    threads=area / seconds,
+                    per_request=None if within is None else area / seconds * within,
+                )
+                for name, area in sorted(waits.backends.items(), key=lambda item: -item[1])
+            ]
+        ),
         total=total,
         disagreement=ratio(waits.disagreement_seconds, seconds) or 0.0,
         stuck=stuck,
         lasting=lasting,
         shared=(window.shared_connection_seconds or 0.0) / seconds,
         output=(window.output_blocked_seconds or 0.0) / seconds,
-    )
-    if not flow.throughput or is_hidden or are_files or (lasting > stuck and loses_many):
-        return found
-    each = ratio(flow.response_time, sum(moving.values()))
-    each = 1 / flow.throughput if each is None else each
-    # Of the backends, the same part is without stuck requests as of all threads that wait for one.
-    unstuck = each * (ratio(moving.get("backend"), threads.get("backend", 0.0)) or 0.0)
-    return replace(
-        found,
-        per_request={state: number * each for state, number in moving.items()},
-        backends_per_request={name: number * unstuck for name, number in found.backends.items()},
+        nap=sample.nap,
     )
 
 

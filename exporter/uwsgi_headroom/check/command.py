@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from uwsgi_headroom import logs
 from uwsgi_headroom.analysis.findings.limits import find_change
 from uwsgi_headroom.analysis.what_if.measured import Setting, SettingError, parse_settings
+from uwsgi_headroom.analysis.what_if.predict import WhatIf
 from uwsgi_headroom.check import reports
 from uwsgi_headroom.check.exporter_client import (
     NOBODY_LISTENS,
@@ -53,7 +54,6 @@ from uwsgi_headroom.discover import discover_servers, find_everything
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Error, ServerDocument
-from uwsgi_headroom.documents.what_if import WhatIf
 from uwsgi_headroom.errors import ConfigError, ReadError
 from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.kernel.host import wait_until_ready

@@ -28,7 +28,7 @@ from uwsgi_headroom.config.servers import ServerConfig, default_name
 from uwsgi_headroom.discover import discover_servers
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import ServerDocument
-from uwsgi_headroom.documents.workers import WorkerSection
+from uwsgi_headroom.documents.subjects import WorkerSection
 from uwsgi_headroom.errors import ConfigError, HeadroomError, ReadError
 from uwsgi_headroom.source import HttpAccess
 from uwsgi_headroom.terminal_text import print_lines, wrap

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.findings import first_act
-from uwsgi_headroom.analysis.what_if.predict import PredictedLoad
+from uwsgi_headroom.analysis.what_if.predict import PredictedLoad, WhatIf
 from uwsgi_headroom.check.failure import Performance, render_label, render_line
 from uwsgi_headroom.check.request import WORST_FIRST, Thresholds, find_worst
 from uwsgi_headroom.check.tables import UNKNOWN, find_field, render_plain
@@ -36,8 +36,7 @@ from uwsgi_headroom.documents.sentences import (
     shorten_act,
     write_moment,
 )
-from uwsgi_headroom.documents.waits import Code, CodeLine
-from uwsgi_headroom.documents.what_if import WhatIf
+from uwsgi_headroom.documents.subjects import Code, CodeLine
 from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.words.formats import amount, byte_size, counted, factor, fit_duration, percent, rate

@@ -15,8 +15,9 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from uwsgi_headroom.documents.schema import BalanceSection, ServerDocument
-from uwsgi_headroom.documents.workers import WorkerSection
+from uwsgi_headroom.analysis.balance import Balance
+from uwsgi_headroom.documents.schema import ServerDocument
+from uwsgi_headroom.documents.subjects import WorkerSection
 from uwsgi_headroom.terminal_text import bar
 from uwsgi_headroom.words import formats
 from uwsgi_headroom.words.formats import mean_count
@@ -187,7 +188,7 @@ _HOT = {True: ("bold", "yellow"), False: ("", "cyan")}
 
 
 def _share(worker: WorkerSection, server: ServerDocument) -> Cells:
-    balance = server.balance or BalanceSection(active=0)
+    balance = server.balance or Balance(active=0)
     largest = max(balance.even_share or 0.0, *(other.share or 0.0 for other in server.workers))
     is_uneven = balance.noise_floor is not None and (balance.hot_ratio or 0.0) > balance.noise_floor
     style, colour = _HOT[is_uneven and balance.hottest == worker.worker_id]

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from uwsgi_headroom import source, stats
-from uwsgi_headroom.analysis.settings import GENERAL, NEVER, Advice, Evidence, parse_version, review
+from uwsgi_headroom.analysis.settings import GENERAL, NEVER, Seen, SettingAdvice, parse_version, review
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.discover.find import FoundMaster, ask_in_time, common_threads, find_masters
 from uwsgi_headroom.errors import HeadroomError, ReadError
@@ -57,7 +57,7 @@ class Subject(Struct, frozen=True):
 
     name: str
     options: Options
-    seen: Evidence
+    seen: Seen
     problem: str = ""
 
 
@@ -88,7 +88,7 @@ def _read_file(name: str) -> Subject:
     except OSError as error:
         raise HeadroomError(f"{name}: {error.strerror}") from None
     # Its workers will run with the limits of this machine, as far as they can be known before.
-    return Subject(name, read_file_options(name), Evidence(somaxconn=read_somaxconn(os.getpid())))
+    return Subject(name, read_file_options(name), Seen(somaxconn=read_somaxconn(os.getpid())))
 
 
 def _read_running(pid: int, masters: Sequence[FoundMaster], end: float) -> Subject:
@@ -111,7 +111,7 @@ def _read_stats(word: str) -> Subject:
     proof = prove_master_pid(snapshot.pid, peer_pid=answer.peer_pid, listener=answer.peer)
     if proof.pid is None:
         problem = proof.reason or "its master cannot be found on this machine"
-        return Subject(word, Options(), Evidence(), problem)
+        return Subject(word, Options(), Seen(), problem)
     return _subject(word, proof.pid, snapshot, time.monotonic() + _SECONDS)
 
 
@@ -127,7 +127,7 @@ def _subject(name: str, pid: int, snapshot: Snapshot | None, end: float) -> Subj
     try:
         options, seen = ask_in_time(end, _read_process, pid)
     except (OSError, ValueError) as error:
-        return Subject(name, Options(), Evidence(), problem=str(error))
+        return Subject(name, Options(), Seen(), problem=str(error))
     problem = "its options cannot be read: run this command as its user, or as root"
     if options.complete or options.source:
         problem = ""
@@ -143,9 +143,9 @@ def _subject(name: str, pid: int, snapshot: Snapshot | None, end: float) -> Subj
     return Subject(known, options, seen, problem)
 
 
-def _read_process(pid: int) -> tuple[Options, Evidence]:
+def _read_process(pid: int) -> tuple[Options, Seen]:
     """The options of a running uWSGI, and what else the kernel says of it. Its user can make this slow."""
-    return read_options(pid), Evidence(
+    return read_options(pid), Seen(
         somaxconn=read_somaxconn(pid),
         descriptors=_value(lambda: procfs.read_descriptor_limit(pid)),
         is_first=read_pid_numbers(pid)[-1:] == (1,),
@@ -189,7 +189,7 @@ def run(options: argparse.Namespace) -> int:
     return int(any(advice.severity == "warning" for _, found in reviews for advice in found))
 
 
-def _render_json(reviews: Sequence[tuple[Subject, Sequence[Advice]]]) -> list[str]:
+def _render_json(reviews: Sequence[tuple[Subject, Sequence[SettingAdvice]]]) -> list[str]:
     documents = [
         {
             "name": subject.name,
@@ -205,7 +205,7 @@ def _render_json(reviews: Sequence[tuple[Subject, Sequence[Advice]]]) -> list[st
     return json.dumps(documents, indent=2).splitlines()
 
 
-def _render_one(subject: Subject, found: Sequence[Advice]) -> list[str]:
+def _render_one(subject: Subject, found: Sequence[SettingAdvice]) -> list[str]:
     lines = [escape_text(f"{subject.name}: {_summarize(subject, found)}")]
     if not subject.problem and not subject.options.complete:
         lines += wrap(_PARTLY, _WIDTH, "  ", "  ")
@@ -222,7 +222,7 @@ def _render_one(subject: Subject, found: Sequence[Advice]) -> list[str]:
     return lines
 
 
-def _summarize(subject: Subject, found: Sequence[Advice]) -> str:
+def _summarize(subject: Subject, found: Sequence[SettingAdvice]) -> str:
     if subject.problem:
         return f"no review: {subject.problem.rstrip('.')}."
     if not found:

@@ -13,22 +13,22 @@ from msgspec.structs import replace
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding, collect_emperor_findings
+from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
 from uwsgi_headroom.analysis.wait_states import list_gaps
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, name_slots
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import printable_name
-from uwsgi_headroom.documents import emperor_router, schema, sections
+from uwsgi_headroom.documents import schema, sections
 from uwsgi_headroom.documents.deploys import build_deploy
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
-from uwsgi_headroom.documents.waits import build_code, build_routes, build_waits
-from uwsgi_headroom.documents.workers import build_workers
+from uwsgi_headroom.documents.subjects import build_code, build_emperor, build_router, build_routes, build_workers
 from uwsgi_headroom.errors import DamagedError, NoSocketError, ReadError, StillRunsError
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.history.window import SERVER, Window
-from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.same_fields import copy_fields, given
@@ -112,7 +112,41 @@ def _build_server(
     )
     if reading:
         document = _add_reading(document, watch, reading, figures, clock.monotonic())
-    return _add_figures(document, watch, figures) if figures else document
+    return _add_figures(document, figures) if figures else document
+
+
+def build_past(name: str, time: float, figures: Figures) -> schema.ServerDocument:
+    """Build the document of a server at the end of a time in the past (epoch seconds) of which only figures are known,
+    with its lines. What a reading shows, and findings, are absent."""
+    window, samples = figures.window, sum(figures.window.occupancy)
+    document = schema.ServerDocument(
+        name=name,
+        address="",
+        path="",
+        time=time,
+        state="up",
+        kind="server",
+        status="unknown",
+        verdict=verdict_sentence(figures.headroom, ()),
+        windows=(),
+        findings=(),
+        sampling=copy_fields(
+            schema.Sampling,
+            window,
+            interval=ratio(window.observed_seconds, samples) or 0.0,
+            samples=samples,
+            history_seconds=window.seconds,
+        ),
+        threads=schema.Threads(
+            configured=figures.configured, available=figures.available, busy=None, stuck=None, mean=figures.threads
+        ),
+        sockets=tuple(
+            schema.Socket(name=socket, measurable=True, mean_queue=ratio(area, window.observed_seconds))
+            for socket, area in window.queue_seconds.items()
+        ),
+    )
+    document = _add_figures(document, figures)
+    return replace(document, lines=list_lines(document))
 
 
 def _add_reading(
@@ -130,9 +164,9 @@ def _add_reading(
         identity=build_identity(reading),
     )
     if isinstance(snapshot, EmperorSnapshot):
-        return replace(document, emperor=emperor_router.build_emperor(snapshot, reading.time))
+        return replace(document, emperor=build_emperor(snapshot, reading.time))
     if isinstance(snapshot, RouterSnapshot):
-        return replace(document, router=emperor_router.build_router(snapshot))
+        return replace(document, router=build_router(snapshot))
     record = figures.server if figures else describe_server(reading)
     if record is None:
         return document
@@ -149,22 +183,21 @@ def _add_reading(
     )
 
 
-def _add_figures(document: schema.ServerDocument, watch: Watch, figures: Figures) -> schema.ServerDocument:
-    flow = figures.flow
+def _add_figures(document: schema.ServerDocument, figures: Figures) -> schema.ServerDocument:
     return replace(
         document,
         window=copy_fields(schema.WindowSection, figures.window, **_hide_uncounted(figures.window)),
-        headroom=sections.build_headroom(figures.headroom, figures.usable),
+        headroom=figures.headroom,
         flow=figures.flow,
         occupancy=sections.build_occupancy(figures.window),
-        balance=sections.build_balance(figures.balance),
+        balance=figures.balance,
         cpu=figures.cpu,
         routes=given(figures.routes, lambda routes: build_routes(routes, figures.server)),
-        waits=given(figures.waits, lambda waits: build_waits(waits, figures.server.waits)),
+        waits=figures.waits,
         response_times=figures.response_times,
         queue_waits=figures.queue_waits,
         objective=figures.objective,
-        code=given(figures.code, lambda code: build_code(code, flow.response_time)),
+        code=given(figures.code, lambda code: build_code(code, figures.flow.response_time)),
     )
 
 
@@ -205,7 +238,7 @@ def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> 
         return "unknown", trouble
     if figures:
         slots = name_slots(figures.server)
-        return worst_status(judged), verdict_sentence(figures.headroom, judged, slots, figures.usable)
+        return worst_status(judged), verdict_sentence(figures.headroom, judged, slots)
     match watch.reading and watch.reading.snapshot:
         case EmperorSnapshot() as emperor:
             return worst_status(judged), judged[0].title if judged else _describe_emperor(emperor)

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from time import localtime, strftime
+from typing import Any
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.deploys.explanation import DeployPart, Side, expect_time, list_parts, list_routes
+from uwsgi_headroom.analysis.deploys.explanation import (
+    DeployPart,
+    Side,
+    describe,
+    describe_usual,
+    expect_time,
+    list_parts,
+    list_routes,
+)
 from uwsgi_headroom.analysis.deploys.judgement import (
     DAYS,
     Batch,
@@ -20,7 +28,6 @@ from uwsgi_headroom.analysis.deploys.judgement import (
     is_usual,
     judge,
 )
-from uwsgi_headroom.analysis.deploys.sentence import describe, describe_usual
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.clock import Clock
@@ -85,43 +92,22 @@ def build_deploy(watch: Watch, now: float) -> Deploy | None:
         return None
     return _build(
         deploy.judgement,
-        deploy.time,
-        deploy.first,
-        deploy.reloads,
-        deploy.describe(now - deploy.time),
         (deploy.explains_before, deploy.explains_after),
-        (deploy.parts, deploy.routes),
+        time=deploy.time,
+        first=deploy.first,
+        reloads=deploy.reloads,
+        sentence=deploy.describe(now - deploy.time),
         is_over=deploy.is_over,
+        parts=tuple(deploy.parts[:_MOST_PARTS]),
+        routes=tuple(deploy.routes[:_MOST_PARTS]),
     )
 
 
-def _build(
-    judgement: Judgement,
-    time: float,
-    first: float,
-    reloads: int,
-    sentence: str,
-    sides: tuple[Side | None, Side | None],
-    parts: tuple[Sequence[DeployPart], Sequence[DeployPart]],
-    *,
-    is_over: bool,
-) -> Deploy:
+def _build(judgement: Judgement, sides: tuple[Side | None, Side | None], **others: Any) -> Deploy:
     before, after = (
         _build_side(side, judgement.requests[place], judgement.seconds[place]) for place, side in enumerate(sides)
     )
-    return copy_fields(
-        Deploy,
-        judgement,
-        time=time,
-        first=first,
-        reloads=reloads,
-        sentence=sentence,
-        before=before,
-        after=after,
-        is_over=is_over,
-        parts=tuple(parts[0][:_MOST_PARTS]),
-        routes=tuple(parts[1][:_MOST_PARTS]),
-    )
+    return copy_fields(Deploy, judgement, before=before, after=after, **others)
 
 
 def _build_side(side: Side | None, requests: int, seconds: float) -> DeploySide:
@@ -200,13 +186,14 @@ async def compare_times(watch: Watch, clock: Clock, times: ComparedTimes) -> Com
     judgement = judge(Sides(before), Sides(after), expected, overloaded=overloaded)
     deploy = _build(
         judgement,
-        times.around,
-        times.around,
-        0,
-        describe(judgement, strftime("%H:%M", localtime(times.around)), now - times.around, parts),
         (explains_before, explains_after),
-        (parts, routes),
+        time=times.around,
+        first=times.around,
+        reloads=0,
+        sentence=describe(judgement, strftime("%H:%M", localtime(times.around)), now - times.around, parts),
         is_over=end < now,
+        parts=parts[:_MOST_PARTS],
+        routes=routes[:_MOST_PARTS],
     )
     usual = await _find_usual(watch, now, times.around, end, judgement)
     return ComparisonDocument(name=watch.name, time=now, deploy=deploy, usual=usual)

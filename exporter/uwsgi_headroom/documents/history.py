@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.balance import compute_balance
+from uwsgi_headroom.analysis.balance import compute_balance, compute_workers
 from uwsgi_headroom.analysis.capacity import LIMITS, ServerLoad, compute_headroom, compute_shares
 from uwsgi_headroom.analysis.demand import SocketDemand, split_by_socket
 from uwsgi_headroom.analysis.littles_law import STEADY, Flow, compute_flow, ratio, waits_beside_free
@@ -24,10 +24,10 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS
 from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS
 from uwsgi_headroom.history.hour import ROW_SECONDS, finest_step
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.record import State as ThreadState
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.record import MINUTES, TIERS, Levels, Record, RunningMerge, Tier, merge_records
 from uwsgi_headroom.watch.turns import HISTORY_TURN_SECONDS, ThreadTurns, Turns
 from uwsgi_headroom.watch.watch import Watch
@@ -316,7 +316,8 @@ def _append(to: HistoryDocument, record: Record) -> None:
     """Append one value to every column, from the record of a slice."""
     window, levels = record.window, record.levels
     is_covered = window.observed_seconds >= window.seconds / 2
-    rates, shares = compute_flow(window), compute_balance(window)
+    rates, workers = compute_flow(window), compute_workers(window)
+    shares = compute_balance(window, workers)
 
     def put(column: Column, value: float | None) -> None:
         column.append(round(value, _DIGITS) if is_covered and value is not None else None)
@@ -332,7 +333,7 @@ def _append(to: HistoryDocument, record: Record) -> None:
     to.threads.available.append(window.available if is_covered else None)
     load = ServerLoad(
         flow=rates,
-        balance=shares,
+        workers=workers,
         threads=window.available,
         cpus=levels.cpus,
         cpu=compute_shares(window.cpu, levels.others_follow),
@@ -350,10 +351,12 @@ def _append(to: HistoryDocument, record: Record) -> None:
     for column, count in zip(to.occupancy.shares, window.occupancy, strict=False):
         put(column, ratio(count, samples))
     waits = compute_waits(window, rates)
+    states = dict.fromkeys(to.waits.states, 0.0) | waits.threads if waits else {}
     for state, column in zip(to.waits.states, to.waits.threads, strict=True):
-        put(column, waits.threads.get(state, 0.0) if waits else None)
+        put(column, states.get(state))
+    backends = {each.name: each.threads for each in waits.backends} if waits else {}
     for name, column in zip(to.waits.backend_names, to.waits.backends, strict=True):
-        put(column, waits.backends.get(name) if waits else None)
+        put(column, backends.get(name))
     to.events.reloads.append(window.reloads)
     for name in ("respawns", "exceptions", "harakiris"):
         getattr(to.events, name).append(getattr(window, name) if window.is_counted else None)
@@ -361,7 +364,7 @@ def _append(to: HistoryDocument, record: Record) -> None:
         area = window.queue_seconds.get(socket.name)
         put(socket.mean_queue, None if area is None else ratio(area, window.observed_seconds))
         put(socket.queue_wait, wait if area is not None and len(to.sockets) == 1 else None)
-    known = {each.worker_id: (each, times) for each, times in zip(shares.workers, window.workers, strict=True)}
+    known = {each.worker_id: (each, times) for each, times in zip(workers, window.workers, strict=True)}
     for worker in to.workers:
         figures, times = known.get(worker.worker_id, (None, None))
         put(worker.share, figures.share if figures else None)

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from uwsgi_headroom.analysis.capacity import LIMITS
+from uwsgi_headroom.analysis.capacity import LIMITS, Headroom
 from uwsgi_headroom.analysis.demand import write_at_once
 from uwsgi_headroom.analysis.littles_law import EMPTY, NOTICED
 from uwsgi_headroom.analysis.objective import FAST_BURN, NOT_YET, Burn
 from uwsgi_headroom.analysis.verdict import gives_out, usable_clause
 from uwsgi_headroom.analysis.worker_states import ASYNC
-from uwsgi_headroom.documents.request_time import describe_destinations, describe_stuck, split_request_time
-from uwsgi_headroom.documents.schema import HeadroomSection, ServerDocument, Socket, TextLine, Threads, Tone
+from uwsgi_headroom.documents.schema import ServerDocument, Socket, TextLine, Threads, Tone
 from uwsgi_headroom.documents.sentences import (
+    describe_destinations,
     describe_first_act,
     describe_since,
+    describe_stuck,
     describe_why_unjudged,
     is_judged,
     list_causes,
     list_percentiles,
     list_routes,
+    split_request_time,
     write_span,
 )
 from uwsgi_headroom.words.formats import (
@@ -277,7 +279,7 @@ def _headroom(server: ServerDocument) -> TextLine | None:
     return _line("headroom", "headroom", 3, [fill(part, facts) for part in parts])
 
 
-def _why_no_headroom(room: HeadroomSection) -> list[str]:
+def _why_no_headroom(room: Headroom) -> list[str]:
     if room.far and not room.no_requests:
         return ["over 100x", ": nearly idle"]
     return ["not known", fill("[none? : no requests yet]", {"none": room.no_requests})]
@@ -288,7 +290,7 @@ def _limits(server: ServerDocument) -> TextLine | None:
     room = server.headroom
     if room is None:
         return None
-    values = {limit: getattr(room.by_limit, limit) for limit in LIMITS}
+    values = {limit: room.by_limit.get(limit) for limit in LIMITS}
     known = sorted((value, limit) for limit, value in values.items() if value is not None)
     texts = [f"{LIMIT_WORDS[limit].name} {factor(value)}" for value, limit in known]
     texts += [f"{LIMIT_WORDS[limit].name} >100x" for limit in room.far]

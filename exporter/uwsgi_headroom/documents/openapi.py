@@ -8,12 +8,12 @@ import msgspec
 
 from uwsgi_headroom import documents
 from uwsgi_headroom.analysis.what_if.measured import MOST_SETTINGS
+from uwsgi_headroom.analysis.what_if.predict import WhatIf
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.documents.deploys import LONGEST_COMPARED, ComparisonDocument
 from uwsgi_headroom.documents.history import MOST_POINTS, HistoryDocument
 from uwsgi_headroom.documents.schema import Findings, JournalDocument, Problem, ServerDocument, Servers
-from uwsgi_headroom.documents.what_if import WhatIf
-from uwsgi_headroom.journal.events import MOST_EVENTS
+from uwsgi_headroom.history.events import MOST_EVENTS
 from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, BEFORE_SECONDS
 
 VERSION = "2.0.0"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from uwsgi_headroom.analysis.demand import compute_demand
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
@@ -16,10 +18,9 @@ from uwsgi_headroom.analysis.what_if.measured import (
     describe_flow,
     measure_server,
 )
-from uwsgi_headroom.analysis.what_if.predict import predict_settings
+from uwsgi_headroom.analysis.what_if.predict import WhatIf, predict_settings
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.documents import what_if
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.stats import Snapshot
@@ -30,9 +31,7 @@ PEAK_SECONDS = 60.0
 """Length of the slices of the last hour, of which the one with the most requests is the peak."""
 
 
-async def predict_what_if(
-    watch: Watch, clock: Clock, seconds: float, settings: Sequence[Setting] = ()
-) -> what_if.WhatIf:
+async def predict_what_if(watch: Watch, clock: Clock, seconds: float, settings: Sequence[Setting] = ()) -> WhatIf:
     """Predict settings, or those around the observed one, from the last `seconds` of a server. If that is impossible,
     the document says why."""
     try:
@@ -40,8 +39,8 @@ async def predict_what_if(
         wanted = settings or choose_settings(measured.setting, measured.cpus)
         result = await run_in_thread(lambda _turns: predict_settings(measured, wanted))
     except CannotPredictError as error:
-        return what_if.WhatIf(name=watch.name, time=clock.epoch(), refusal=str(error))
-    return what_if.build_what_if(watch.name, clock.epoch(), covered, result)
+        return WhatIf(name=watch.name, time=clock.epoch(), refusal=str(error))
+    return replace(result, name=watch.name, time=clock.epoch(), seconds=covered)
 
 
 async def _measure(watch: Watch, seconds: float) -> tuple[float, Measured]:

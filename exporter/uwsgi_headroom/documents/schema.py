@@ -6,19 +6,19 @@ from typing import Literal
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.capacity import CpuShares, Limit, OtherLimit
+from uwsgi_headroom.analysis.balance import Balance
+from uwsgi_headroom.analysis.capacity import CpuShares, Headroom, Limit
 from uwsgi_headroom.analysis.findings import Severity
 from uwsgi_headroom.analysis.littles_law import Flow, Waiting
 from uwsgi_headroom.analysis.objective import Objective
 from uwsgi_headroom.analysis.percentiles import Percentile, ResponseTimes
 from uwsgi_headroom.analysis.verdict import Status
+from uwsgi_headroom.analysis.wait_states import WaitFigures
+from uwsgi_headroom.analysis.what_if.predict import WhatIf
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.documents.deploys import Deploy
-from uwsgi_headroom.documents.emperor_router import Emperor, Router
-from uwsgi_headroom.documents.waits import Code, Route, WaitSection
-from uwsgi_headroom.documents.what_if import WhatIf
-from uwsgi_headroom.documents.workers import WorkerSection
-from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.documents.subjects import Code, Emperor, Route, Router, WorkerSection
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.record import ConcurrencyKind
 
 State = Literal["up", "stale", "down"]
@@ -75,42 +75,6 @@ class Covered(Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-class Limits(Struct, frozen=True, kw_only=True):
-    """The factor by which load can grow until each limit; null if its use is unknown or below a hundredth."""
-
-    hottest_interpreter: float | None
-    interpreters: float | None
-    threads: float | None
-    cpu: float | None
-    lock: float | None = None
-    other: float | None = None
-
-
-class HeadroomSection(Struct, frozen=True, kw_only=True):
-    """By how much load can grow. factor: the least of `by_limit`; first: the limit that comes first, which has that
-    factor or causes others to be reached; ceiling: the first of the limits that cap throughput, not only raise latency.
-    All are null on a nearly idle server. far: limits at more than 100 times today's load. no_requests: the headroom is
-    not known because no request came in the window. is_upper_bound: CPU or busy threads are not visible, and may run
-    out first. unknown: limits that were seen and whose factor is not known yet. sleeps: threads come first, at least
-    half of them are in use, and requests mostly sleep: if it is a rate limit that makes them sleep, there is no
-    headroom. other: what limits the server, if it is none of its resources; if factor is then null, the headroom is not
-    known. usable: by how much load can grow until requests wait noticeably, 1 or less if they do; usable_first: the
-    limit that they wait for first."""
-
-    factor: float | None
-    first: Limit | None
-    ceiling: Limit | None
-    by_limit: Limits
-    far: tuple[Limit, ...] = ()
-    is_upper_bound: bool = False
-    no_requests: bool = False
-    unknown: tuple[Limit, ...] = ()
-    sleeps: bool = False
-    other: OtherLimit | None = None
-    usable: float | None = None
-    usable_first: Limit | None = None
-
-
 class Threads(Struct, frozen=True, kw_only=True):
     """Numbers of threads. configured: in all worker slots; available: in workers that accept, and are not to end; busy:
     serving a request at the last reading; stuck: serving one for `stuck_seconds` or longer. mean: the mean number of
@@ -134,23 +98,6 @@ class Occupancy(Struct, frozen=True, kw_only=True):
     up_to: tuple[float, ...]
     shares: tuple[float, ...]
     full: float | None
-
-
-class BalanceSection(Struct, frozen=True, kw_only=True):
-    """How evenly the active workers share the requests. active: number of active workers; even_share: the part of
-    the requests that they served / active; hot_ratio: largest share / even share, among active workers; noise_floor:
-    the hot_ratio that chance alone explains; fairness: Jain's index, 1 is even; cost: the share of the response time
-    that balancing would save; calm_response_time: of the half of the workers with the smaller shares; hottest: id of
-    the worker with the largest share."""
-
-    active: int
-    even_share: float | None = None
-    hot_ratio: float | None = None
-    noise_floor: float | None = None
-    fairness: float | None = None
-    cost: float | None = None
-    calm_response_time: float | None = None
-    hottest: int | None = None
 
 
 class Socket(Struct, frozen=True, kw_only=True):
@@ -249,7 +196,7 @@ class Sampling(Struct, frozen=True, kw_only=True):
     read_seconds, document_bytes: of the last reading."""
 
     interval: float
-    duty: float
+    duty: float | None = None
     samples: int
     observed_seconds: float
     gap_seconds: float
@@ -350,11 +297,11 @@ class ServerDocument(Struct, frozen=True, kw_only=True):
     source: Literal["stats", "kernel"] = "stats"
     window: WindowSection | None = None
     windows: tuple[Covered, ...]
-    headroom: HeadroomSection | None = None
+    headroom: Headroom | None = None
     flow: Flow | None = None
     threads: Threads | None = None
     occupancy: Occupancy | None = None
-    balance: BalanceSection | None = None
+    balance: Balance | None = None
     workers: tuple[WorkerSection, ...] = ()
     sockets: tuple[Socket, ...] = ()
     host: HostSection | None = None
@@ -368,7 +315,7 @@ class ServerDocument(Struct, frozen=True, kw_only=True):
     cpu: CpuShares | None = None
     identity: Identity | None = None
     events: tuple[Event, ...] = ()
-    waits: WaitSection | None = None
+    waits: WaitFigures | None = None
     response_times: ResponseTimes | None = None
     queue_waits: ResponseTimes | None = None
     objective: Objective | None = None

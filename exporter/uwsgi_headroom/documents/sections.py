@@ -1,20 +1,17 @@
 """Builds sections of a server's document: figures of a window, what is known now, the server's identity and setup.
 
-Sections with a module of their own: `workers`, `waits` and `emperor_router`.
+Sections with types of their own are in `subjects`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import get_args
 
-from uwsgi_headroom.analysis import balance as evenness
-from uwsgi_headroom.analysis import capacity, littles_law
+from uwsgi_headroom.analysis import littles_law
 from uwsgi_headroom.analysis.advice import connections_hold_threads
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.demand import was_full
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.analysis.worker_states import count_harmful_now
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import schema
@@ -28,25 +25,6 @@ from uwsgi_headroom.record import Options, ServerRecord, Setup
 from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.watch import Watch
-
-
-def build_headroom(headroom: capacity.Headroom, usable: Usable | None) -> schema.HeadroomSection:
-    """Build the section about headroom: which limit comes first, and by how much load can grow until then, and until
-    requests wait."""
-    return copy_fields(
-        schema.HeadroomSection,
-        headroom,
-        by_limit=schema.Limits(**{limit: headroom.by_limit.get(limit) for limit in get_args(capacity.Limit)}),
-        usable=given(usable, lambda known: known.factor),
-        usable_first=given(usable, lambda known: known.first),
-    )
-
-
-def build_balance(balance: evenness.Balance) -> schema.BalanceSection:
-    """Build the section about how evenly the workers share the requests."""
-    active = sum(worker.active for worker in balance.workers)
-    hottest = given(balance.hottest, lambda worker: worker.worker_id)
-    return copy_fields(schema.BalanceSection, balance, active=active, hottest=hottest)
 
 
 def build_threads(

@@ -1,1 +1,1 @@
-"""Keeps readings in memory: totals that never decrease, and an hour of their history."""
+"""Keeps readings in memory: totals that never decrease, an hour of their history, and the events in it."""

@@ -30,6 +30,8 @@ from msgspec.structs import replace
 from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS, sum_if_all_known
 from uwsgi_headroom.history.derived import CpuUse, ServiceTime, Unanswered
 from uwsgi_headroom.history.named_hours import add_route_time
+from uwsgi_headroom.history.response_times.queue_waits import Left, QueueFollower
+from uwsgi_headroom.history.response_times.recorder import Completed, ResponseTimeRecorder
 from uwsgi_headroom.history.totals import Totals, WaitTotals, WorkerTotals
 from uwsgi_headroom.history.window import QUANTITIES, WORKER
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
@@ -38,8 +40,6 @@ from uwsgi_headroom.kernel.memory import OomKills
 from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import STATES, Backlog, LockUse, LoopUse, Setup, Waits, is_tcp
-from uwsgi_headroom.response_times.queue_waits import Left, QueueFollower
-from uwsgi_headroom.response_times.recorder import Completed, ResponseTimeRecorder
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import Worker
 

@@ -9,8 +9,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS, CpuCounts, ServerCounts, WorkerCounts
+from uwsgi_headroom.history.response_times.totals import ResponseTimeTotals
 from uwsgi_headroom.record import STATES
-from uwsgi_headroom.response_times.totals import ResponseTimeTotals
 
 INSTANT = 0.0005
 """Mean seconds up to which requests end at once. On uWSGI 2.0.31, 2,000 requests without a plugin took 65 us each, and

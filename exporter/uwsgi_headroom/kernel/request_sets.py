@@ -36,7 +36,7 @@ _MOST_BYTES = 4 << 20
 _LIST_SECONDS = 0.1
 
 
-class Found(Struct, frozen=True):
+class RequestSets(Struct, frozen=True):
     """What one process waits for and holds. It is sent between processes.
 
     sets: of each epoll set that holds a listening socket, its descriptor; waits: the inodes of these sockets; others:
@@ -56,7 +56,7 @@ class Found(Struct, frozen=True):
     """Why nothing is known, as a sentence; empty if it is."""
 
 
-def find_sets(pids: Sequence[int]) -> list[Found]:
+def find_sets(pids: Sequence[int]) -> list[RequestSets]:
     """What each of these processes waits for; nothing for one that has ended. A question for `aside`."""
     return [_find(pid) for pid in pids]
 
@@ -112,7 +112,7 @@ def _list_connections(names: Sequence[str]) -> frozenset[int]:
     return frozenset(inodes)
 
 
-def _find(pid: int) -> Found:
+def _find(pid: int) -> RequestSets:
     try:
         targets = dict(procfs.list_descriptors(pid, _MOST_DESCRIPTORS))
         sets = _read_sets(pid, [number for number, target in targets.items() if target == _EPOLL])
@@ -120,11 +120,11 @@ def _find(pid: int) -> Found:
         inodes = {inode for members in sets.values() for inode in members.values()} & {*sockets.values()}
         names = ask_in_network_of(pid, partial(_name_listening, inodes)) if inodes else {}
     except PermissionError:
-        return Found(why=DENIED.format(pid))
+        return RequestSets(why=DENIED.format(pid))
     except (FileNotFoundError, ProcessLookupError):
-        return Found()
+        return RequestSets()
     except OSError as error:
-        return Found(why=str(error))
+        return RequestSets(why=str(error))
     listening = {number for number, inode in sockets.items() if inode in names}
     first = min((number for members in sets.values() for number in members if number in listening), default=None)
     # uWSGI opens its sockets before anything else does: a set without the first one is the application's own.
@@ -132,7 +132,7 @@ def _find(pid: int) -> Found:
     waits = {inode for members in own.values() for number, inode in members.items() if number in listening}
     members = own[min(own)] if own else {}
     pipes = {inode for target in targets.values() if (inode := _pipe_inode(target))}
-    return Found(
+    return RequestSets(
         sets=tuple(sorted(own)),
         waits=frozenset(waits),
         others=frozenset({*members.values()} - waits),

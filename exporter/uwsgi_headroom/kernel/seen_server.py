@@ -26,7 +26,7 @@ from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Asks, NotYetError
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.proof import SEARCH_SECONDS, read_start_ticks
-from uwsgi_headroom.kernel.request_sets import DENIED, Found, find_listening, find_sets, list_accepted
+from uwsgi_headroom.kernel.request_sets import DENIED, RequestSets, find_listening, find_sets, list_accepted
 from uwsgi_headroom.kernel.waits.memory import Generation, read_generation
 from uwsgi_headroom.kernel.waits.thread_wait import Lock
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, SeenThread, WorkerThreads, list_threads
@@ -81,7 +81,7 @@ class _Slot(Struct):
 
     key: _Key
     started: float
-    found: Found
+    found: RequestSets
     away_since: float | None = None
     accepted: dict[int, float] | None = None
 
@@ -97,7 +97,7 @@ class SeenServer:
         self._root: _Key | None = None
         self._generation: Generation | None = None
         self._generations = 0
-        self._seen: dict[_Key, tuple[Found, bool]] = {}  # with whether a process has begun all of its threads
+        self._seen: dict[_Key, tuple[RequestSets, bool]] = {}  # with whether a process has begun all of its threads
         self._slots: list[_Slot] = []
         self._listed_at = float("-inf")
         self._is_uwsgi = False
@@ -239,12 +239,12 @@ class SeenServer:
             for slot in slots:
                 slot.accepted = None
 
-    def _note(self, key: _Key, found: Found) -> None:
+    def _note(self, key: _Key, found: RequestSets) -> None:
         before, started = self._seen.get(key), procfs.read_start(key.pid)
         is_old = started is not None and time.time() - started >= SETTLED_SECONDS
         self._seen[key] = found, is_old and before is not None and before[0].sets == found.sets
 
-    def _fill_slots(self, workers: Sequence[tuple[_Key, Found]], now: float) -> None:
+    def _fill_slots(self, workers: Sequence[tuple[_Key, RequestSets]], now: float) -> None:
         """Keep each worker in its slot, and put new ones into the slots of those that have ended."""
         living = dict(workers)
         for slot in self._slots:
@@ -350,19 +350,19 @@ class SeenServer:
         return likely[0] if len(likely) == 1 else None
 
 
-def _choose_workers(root: _Key, processes: Sequence[tuple[_Key, Found]]) -> list[tuple[_Key, Found]]:
+def _choose_workers(root: _Key, processes: Sequence[tuple[_Key, RequestSets]]) -> list[tuple[_Key, RequestSets]]:
     """Those of the processes of one uWSGI that are workers, the oldest first.
 
     In the sets of a master's workers is the socket of uWSGI's signals, which the master holds as well. A process beside
     them that waits on another socket is a router. Without a master, the first process is a worker, and the others wait
     on the same sockets.
     """
-    first = dict(processes).get(root) or Found()
+    first = dict(processes).get(root) or RequestSets()
     waiting = [(key, found) for key, found in processes if found.sets]
     workers = [(key, found) for key, found in waiting if key != root and (found.others - found.pipes) & first.held]
     if not workers and first.sets and not _holds_pair(first):
         workers = [(key, found) for key, found in waiting if found.waits & first.waits]
-    chosen: dict[_Key, Found] = {}
+    chosen: dict[_Key, RequestSets] = {}
     for key, found in sorted(workers, key=lambda each: each[0].start):
         # A process that was forked from a worker has its sets, but not its threads.
         if not found.others or all(found.others != other.others for other in chosen.values()):
@@ -370,7 +370,7 @@ def _choose_workers(root: _Key, processes: Sequence[tuple[_Key, Found]]) -> list
     return list(chosen.items())
 
 
-def _holds_pair(found: Found) -> bool:
+def _holds_pair(found: RequestSets) -> bool:
     """Whether a set holds one of two connected sockets that the process made, as the set of a master does."""
     return any({inode - 1, inode + 1} & found.held for inode in found.others & found.held - found.pipes)
 

@@ -14,12 +14,10 @@ from prometheus_client.process_collector import ProcessCollector
 from uwsgi_headroom.metrics import (
     exporter,
     host,
-    response_times,
     sampled_totals,
     server,
     subsystems,
     window_figures,
-    worker,
 )
 from uwsgi_headroom.metrics.family import (
     Table,
@@ -42,8 +40,8 @@ SECTIONS: Mapping[str, tuple[Table[Any], ...]] = {
         (server.each_alert, server.ALERT),
         (each_server, server.SERVER),
     ),
-    "Threads": ((each_server, worker.THREADS),),
-    "Worker": ((each_slot, worker.WORKER), (each_server, worker.CLIENTS)),
+    "Threads": ((each_server, server.THREADS),),
+    "Worker": ((each_slot, server.WORKER), (each_server, server.CLIENTS)),
     "Process": ((each_process, host.PROCESS), (each_slot, host.RESIDENT), (each_server, host.PROCESSES)),
     "Other process": ((host.each_role, host.ROLE),),
     "Memory": ((each_slot, host.UNIQUE), (each_server, host.MEMORY)),
@@ -69,8 +67,8 @@ SECTIONS: Mapping[str, tuple[Table[Any], ...]] = {
         (window_figures.each_worker_in_window, window_figures.WORKER_IN_WINDOW),
     ),
     "Response times": (
-        (response_times.each_timed, response_times.RESPONSE_TIMES),
-        (response_times.each_objective, response_times.OBJECTIVE),
+        (window_figures.each_timed, window_figures.RESPONSE_TIMES),
+        (window_figures.each_objective, window_figures.OBJECTIVE),
     ),
     "Application": ((each_server, server.APPLICATION), (server.each_slot_with_several, server.APPLICATIONS_OF_WORKER)),
     "uWSGI's log": ((server.each_log, server.LOG),),

@@ -12,7 +12,7 @@ from msgspec import Struct
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from uwsgi_headroom.analysis.settings import Advice, review_server
+from uwsgi_headroom.analysis.settings import SettingAdvice, review_server
 from uwsgi_headroom.history.counts import Quantity
 from uwsgi_headroom.history.totals import Totals, WorkerTotals
 from uwsgi_headroom.kernel.processes import WorkerProcess
@@ -233,7 +233,7 @@ class ObservedServer(Struct, frozen=True, dict=True):
         return self.observation.totals
 
     @cached_property
-    def advice(self) -> Sequence[Advice] | None:
+    def advice(self) -> Sequence[SettingAdvice] | None:
         """What the review of settings says; None if no options are known."""
         return review_server(self.record)
 

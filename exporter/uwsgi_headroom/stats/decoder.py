@@ -13,13 +13,13 @@ import msgspec
 from uwsgi_headroom.errors import DamagedError, StatsError
 from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.stats.bounds import QUOTES, begin_document
-from uwsgi_headroom.stats.raw import Document, DocumentWithVariables, EmperorSnapshot, RouterSnapshot
+from uwsgi_headroom.stats.raw import DocumentWithVariables, EmperorSnapshot, RawDocument, RouterSnapshot
 from uwsgi_headroom.stats.server import Snapshot, make_snapshot
 
 AnySnapshot = Snapshot | EmperorSnapshot | RouterSnapshot
 
-_decoder = msgspec.json.Decoder(Document)
-_route_decoder: msgspec.json.Decoder[Document] = msgspec.json.Decoder(DocumentWithVariables)
+_decoder = msgspec.json.Decoder(RawDocument)
+_route_decoder: msgspec.json.Decoder[RawDocument] = msgspec.json.Decoder(DocumentWithVariables)
 
 _STATS_DOCUMENT = re.compile(rb'\s*\{\s*"version"\s*:\s*"[^"]*"\s*,\s*"')
 """How each document of uWSGI begins: that of a server, an emperor or a router."""
@@ -57,7 +57,7 @@ def decode(body: bytes, templates: Templates | None = None) -> AnySnapshot:
         raise _not_json(body, error) from None
 
 
-def _make_snapshot(document: Document, templates: Templates | None) -> AnySnapshot:
+def _make_snapshot(document: RawDocument, templates: Templates | None) -> AnySnapshot:
     if document.workers is not None:
         return make_snapshot(document, templates)
     if document.vassals is not None:
@@ -75,7 +75,7 @@ def _make_snapshot(document: Document, templates: Templates | None) -> AnySnapsh
     )
 
 
-def _decode(body: bytes, decoder: msgspec.json.Decoder[Document]) -> Document:
+def _decode(body: bytes, decoder: msgspec.json.Decoder[RawDocument]) -> RawDocument:
     begin_document()
     if len(body) > _LARGE_BYTES:
         quotes = body.count(b'"')

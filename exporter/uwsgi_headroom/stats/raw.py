@@ -332,7 +332,7 @@ class RawSocket(Struct, frozen=True, gc=False):
         cut(self, "name")
 
 
-class Document(Struct, frozen=True):
+class RawDocument(Struct, frozen=True):
     """A document of any of the three kinds. Each kind has keys that the others lack."""
 
     version: str | None = None
@@ -361,7 +361,7 @@ class Document(Struct, frozen=True):
             cut(self, "version")
 
 
-class DocumentWithVariables(Document, frozen=True):
+class DocumentWithVariables(RawDocument, frozen=True):
     """A document that is decoded for routes."""
 
     workers: list[WorkerWithVariables] | None = None  # type: ignore[assignment]  # as above

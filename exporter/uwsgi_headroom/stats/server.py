@@ -23,8 +23,8 @@ from uwsgi_headroom.stats.raw import (
     CoreWithVariables,
     Cron,
     CustomMetric,
-    Document,
     Legion,
+    RawDocument,
     RawSocket,
     RawWorker,
     Spooler,
@@ -202,7 +202,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         return None if self.locks is None else "thunder" in self.locks
 
 
-def make_snapshot(document: Document, templates: Templates | None = None) -> Snapshot:
+def make_snapshot(document: RawDocument, templates: Templates | None = None) -> Snapshot:
     """Turn a decoded document that has workers into a Snapshot. templates: of routes, if it was decoded for them."""
     assert document.workers is not None
     shapes = None if templates is None else ShapeFinder(templates)

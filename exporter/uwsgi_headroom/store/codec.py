@@ -20,6 +20,8 @@ from msgspec.structs import replace
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.history.counts import Of, Quantity
+from uwsgi_headroom.history.response_times.bins import share_bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import (
     CPU,
     SERVER,
@@ -33,8 +35,6 @@ from uwsgi_headroom.history.window import (
     WorkerWindow,
 )
 from uwsgi_headroom.record import STATES
-from uwsgi_headroom.response_times.bins import share_bins
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.earlier import decode_earlier, is_earlier
 from uwsgi_headroom.store.record import MINUTES, Levels, Record
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS, Quantity
+from uwsgi_headroom.history.response_times.bins import EARLIER_BOUNDS, Bins, share_bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import CPU, SERVER, SOCKET, WAITS, WORKER
-from uwsgi_headroom.response_times.bins import EARLIER_BOUNDS, Bins, share_bins
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.record import Levels, rebin
 
 _SERVER, _WORKER = SERVER[:11], WORKER[:11]

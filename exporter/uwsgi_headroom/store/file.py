@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.store.codec import decode_in_slot
 from uwsgi_headroom.store.record import AHEAD_SECONDS, LONGEST_SECONDS, QUARTERS, TIERS, Record
 

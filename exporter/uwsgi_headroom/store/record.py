@@ -15,6 +15,9 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.counts import Quantity
+from uwsgi_headroom.history.events import Event
+from uwsgi_headroom.history.response_times.bins import Bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import (
     CPU,
     SERVER,
@@ -27,10 +30,7 @@ from uwsgi_headroom.history.window import (
     Window,
     WorkerWindow,
 )
-from uwsgi_headroom.journal.events import Event
 from uwsgi_headroom.record import SocketHolders
-from uwsgi_headroom.response_times.bins import Bins
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 
 
 class Levels(Struct, frozen=True, array_like=True):

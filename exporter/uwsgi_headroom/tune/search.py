@@ -62,7 +62,7 @@ class Comparison(NamedTuple):
     noise: float
 
 
-class Evidence(Struct, frozen=True):
+class Trials(Struct, frozen=True):
     """The runs so far, by setting and round; the present setting first."""
 
     task: Task
@@ -104,7 +104,7 @@ class Evidence(Struct, frozen=True):
 
 
 class Result(NamedTuple):
-    evidence: Evidence
+    evidence: Trials
     chosen: Setting | None  # None: the present setting stays
     sentences: tuple[str, ...]
 
@@ -114,7 +114,7 @@ def search(task: Task, measure: Callable[[Setting], Run], alone: Callable[[Setti
     and luck does not come back. alone: what one client sees. Raises HeadroomError if there is nothing to compare."""
     one, first = alone(task.present), measure(task.present)
     _refuse(first, task)
-    model, evidence = make_model(first, one, task.cpus), Evidence(task, {task.present: {0: first}})
+    model, evidence = make_model(first, one, task.cpus), Trials(task, {task.present: {0: first}})
     proposed = propose(task, model, first.memory)
     for number in range(ROUNDS):
         for setting in [task.present, *proposed]:
@@ -190,7 +190,7 @@ def _list_settings(task: Task, memory: int) -> list[Setting]:
     ]
 
 
-def pick(evidence: Evidence) -> Setting | None:
+def pick(evidence: Trials) -> Setting | None:
     """The setting to recommend; None for the present one. Of those that are worth a change and as good as the best, the
     smallest: with two processes or more if one of them has, since requests wait while a single one restarts."""
     within = [setting for setting in evidence.runs if not evidence.find_fault(setting)]
@@ -201,7 +201,7 @@ def pick(evidence: Evidence) -> Setting | None:
     return min(several or close, key=SIZE, default=None)
 
 
-def is_worth(evidence: Evidence, setting: Setting) -> bool:
+def is_worth(evidence: Trials, setting: Setting) -> bool:
     """Whether a setting is worth a change: it is better than the present one beyond the noise, also in the last round
     alone, or as good with clearly less memory. Any is, if the present one is out."""
     present = evidence.task.present
@@ -215,7 +215,7 @@ def is_worth(evidence: Evidence, setting: Setting) -> bool:
     return is_better or (found.ratio >= CLOSE and is_lean) or evidence.find_fault(present) is not None
 
 
-def _describe(evidence: Evidence, best: Setting | None, chosen: Setting | None, predicted: float) -> Iterator[str]:
+def _describe(evidence: Trials, best: Setting | None, chosen: Setting | None, predicted: float) -> Iterator[str]:
     """The result as sentences."""
     present, first = evidence.task.present, evidence.of(evidence.task.present)[0].tally.throughput
     fault = evidence.find_fault(present)

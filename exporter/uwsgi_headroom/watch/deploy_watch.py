@@ -18,16 +18,23 @@ from typing import NamedTuple
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from uwsgi_headroom.analysis.deploys.explanation import DeployPart, Side, expect_time, list_parts, list_routes
+from uwsgi_headroom.analysis.deploys.explanation import (
+    DeployPart,
+    Side,
+    describe,
+    describe_room,
+    expect_time,
+    list_parts,
+    list_routes,
+)
 from uwsgi_headroom.analysis.deploys.judgement import LEAST_AFTER, SUBJECTS, Batch, Judgement, Sides, Subject, judge
-from uwsgi_headroom.analysis.deploys.sentence import describe, describe_room
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.routes import compute_routes
 from uwsgi_headroom.history.counts import WorkerCounts, sum_if_all_known
+from uwsgi_headroom.history.events import Event, Journal
 from uwsgi_headroom.history.totals import Totals
 from uwsgi_headroom.history.window import CodeWindow, Window
-from uwsgi_headroom.journal.events import Event, Journal
 from uwsgi_headroom.store.record import Record, merge_records
 
 

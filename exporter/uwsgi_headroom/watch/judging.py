@@ -33,13 +33,13 @@ from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS, HISTORY_SECONDS
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.hour import History
+from uwsgi_headroom.history.response_times.totals import BatchHistory, SlowRequests
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.journal.recorder import JUDGE_SECONDS, Recorder
 from uwsgi_headroom.reading import Reading, describe_emperor
-from uwsgi_headroom.response_times.totals import BatchHistory, SlowRequests
 from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
 from uwsgi_headroom.watch.pace import Pace
 from uwsgi_headroom.watch.reader import Reader
+from uwsgi_headroom.watch.recorder import JUDGE_SECONDS, Recorder
 
 JUDGED_WINDOW = DEFAULT_WINDOWS[0]
 """Seconds of the window that alerts and journal are about, whatever other windows people look at."""
@@ -111,7 +111,7 @@ def judge_reading(recorder: Recorder, limits: LimitHour, reading: Reading, every
         limits.note(reading.at, figures.headroom.limited_by)
         found = collect_findings(figures)
         findings = recorder.hold.look(found, reading.at, reading.time, is_whole=is_whole(figures.window))
-        sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server), figures.usable)
+        sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server))
         seen = recorder.hold.since(findings[0].code) if findings else None
         recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings, seen)
     if isinstance(reading.snapshot, EmperorSnapshot):

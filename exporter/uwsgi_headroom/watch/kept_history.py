@@ -16,11 +16,10 @@ from msgspec.structs import replace
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
+from uwsgi_headroom.history.events import Event, Journal
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.named_hours import RouteHour
 from uwsgi_headroom.history.rows import Row, pack_row, shape_of, window_between
-from uwsgi_headroom.journal.events import Event, Journal
-from uwsgi_headroom.journal.workers import find_load
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.store.record import MINUTES, Levels, Minute, Record
 from uwsgi_headroom.watch.deploy_watch import (
@@ -31,6 +30,7 @@ from uwsgi_headroom.watch.deploy_watch import (
     STALE_SECONDS,
 )
 from uwsgi_headroom.watch.turns import ThreadTurns, run_in_thread
+from uwsgi_headroom.watch.worker_events import find_load
 
 if TYPE_CHECKING:
     from uwsgi_headroom.store.writer import HistoryWriter

@@ -14,13 +14,13 @@ from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.history.code_time import CodeTotals
+from uwsgi_headroom.history.events import Kind
 from uwsgi_headroom.history.totals import Totals
-from uwsgi_headroom.journal.events import Kind
-from uwsgi_headroom.journal.recorder import NO_VERDICT, Verdict
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.uwsgi_log.log import LogTotals
 from uwsgi_headroom.watch.pace import Pace
+from uwsgi_headroom.watch.recorder import NO_VERDICT, Verdict
 
 
 class HistoryHealth(Struct, frozen=True):

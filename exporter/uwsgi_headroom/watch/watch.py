@@ -28,14 +28,13 @@ from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.named_hours import DestinationHour, RouteHour
+from uwsgi_headroom.history.response_times.queue_waits import count_all
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.history.window import CodeWindow, Window
-from uwsgi_headroom.journal.recorder import Recorder
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import LogRecord, Outage, ServerRecord
-from uwsgi_headroom.response_times.queue_waits import count_all
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
@@ -57,6 +56,7 @@ from uwsgi_headroom.watch.kept_history import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
 from uwsgi_headroom.watch.reader import Reader, RouteNamer, WorkerPlaces
+from uwsgi_headroom.watch.recorder import Recorder
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
@@ -323,8 +323,8 @@ class Watch:
         if not (reading and server and window):
             return None
         figures = self._figures(server, reading, window)
-        usable = figures.usable.factor if figures.usable else None
-        return Side(window, figures.response_times, figures.routes, None, figures.headroom.factor, usable)
+        room = figures.headroom
+        return Side(window, figures.response_times, figures.routes, None, room.factor, room.usable)
 
     def outage_within(self, window: Window) -> Outage | None:
         """Return the last outage, if it ended in the time that was asked for."""

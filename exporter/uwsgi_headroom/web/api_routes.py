@@ -17,7 +17,7 @@ from uwsgi_headroom.documents.deploys import LONGEST_COMPARED, ComparedTimes, co
 from uwsgi_headroom.documents.history import MOST_POINTS, build_history, build_stored_history, slice_seconds
 from uwsgi_headroom.documents.predict import PEAK_SECONDS, predict_what_if
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.journal.events import MOST_EVENTS, Event
+from uwsgi_headroom.history.events import MOST_EVENTS, Event
 from uwsgi_headroom.store.record import LONGEST_SECONDS, MINUTES
 from uwsgi_headroom.watch.deploy_watch import AFTER_SECONDS, BEFORE_SECONDS
 from uwsgi_headroom.watch.fleet import Fleet

@@ -10,31 +10,258 @@ wheels and source distributions contain the files.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from functools import cache
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from html import escape
 from importlib import resources
+from unicodedata import bidirectional
+from urllib.parse import urlencode
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from uwsgi_headroom.analysis.findings import RUNBOOKS
+from uwsgi_headroom.kernel.facts import HostFacts
+from uwsgi_headroom.kernel.setup import find_systemd_unit
+from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats.server import Worker
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds, live_page
 from uwsgi_headroom.web.request_values import read_parameter
-from uwsgi_headroom.web.runbook_text import (
-    MEANINGS,
-    PIDS,
-    Runbook,
-    Target,
-    describe_target,
-    render_blocks,
-    render_inline,
-    split_runbook,
-    used_placeholders,
-)
 from uwsgi_headroom.web.shared_builds import BuildKind, SharedBuilds
+
+MEANINGS = {
+    "SERVER": "the name of the uWSGI server (the label `server`)",
+    "STATS": "the address of its stats server",
+    "EXPORTER": "the exporter's address, `http://HOST:9238`",
+    "MASTER_PID": "the PID of uWSGI's master",
+    "WORKER_PID": "the PID of a worker",
+    "WORKER_PIDS": "the PIDs of all workers",
+    "UNIT": "uWSGI's systemd unit; `ps -o unit= -p PID` prints it for a PID of uWSGI",
+}
+"""The meaning of each placeholder."""
+
+PIDS = {"MASTER_PID", "WORKER_PID", "WORKER_PIDS"}
+
+PLACEHOLDER = re.compile(rf"(?<![\w$])(?:{'|'.join(sorted(MEANINGS, key=len, reverse=True))})(?!\w)")
+
+Values = Mapping[str, str]
+"""Values by placeholder. WORKER_PIDS is several words of digits; every other value is one word."""
+
+
+def is_typeable(value: str) -> bool:
+    """Whether a person who copies a value into a terminal sees its effect."""
+    return value != "" and value.isprintable() and {"R", "AL"}.isdisjoint(map(bidirectional, value))
+
+
+def fill_code(code: str, language: str, values: Values) -> str:
+    """Write the HTML of a command or a query, with placeholders filled in, or marked if they have no value."""
+    html, end = [], 0
+    for match in PLACEHOLDER.finditer(code):
+        html += [escape(code[end : match.start()]), _fill(match, language, values)]
+        end = match.end()
+    return "".join([*html, escape(code[end:])])
+
+
+def _fill(match: re.Match[str], language: str, values: Values) -> str:
+    name, value = match[0], values.get(match[0])
+    if value is None:
+        return f"<mark>{name}</mark>"
+    in_string = match.string[match.start() - 1 : match.start()] == '"'
+    if in_string or language == "promql":
+        text = value.replace("\\", "\\\\").replace('"', '\\"')
+    else:
+        text = value if name == "WORKER_PIDS" else shlex.quote(value)
+    return f"<b>{escape(text)}</b>"
+
+
+def used_placeholders(text: str) -> set[str]:
+    return set(PLACEHOLDER.findall(text))
+
+
+class Target(Struct, frozen=True):
+    """The server for which a runbook is filled in; without a name, for none. workers: those with a process; chosen: the
+    one that the commands mean, None if none is chosen; doubt: why the kernel does not prove its PIDs, if they are not
+    known for that."""
+
+    name: str = ""
+    values: Values = {}
+    workers: tuple[Worker, ...] = ()
+    chosen: Worker | None = None
+    doubt: str | None = None
+
+    def address(self, runbook: str, worker: Worker | None = None) -> str:
+        """The URL of a runbook, or of the list if the name is empty, for the same server and worker, or for another
+        worker."""
+        if not self.name:
+            return f"/runbooks/{runbook}"
+        query = {"server": self.name}
+        if chosen := worker or self.chosen:
+            query["worker"] = str(chosen.worker_id)
+        return f"/runbooks/{runbook}?{urlencode(query)}"
+
+
+def describe_target(watch: Watch, exporter: str | None, chosen: str) -> Target:
+    """Collect the values of a server. exporter: the exporter's URL, if it is known; chosen: the id of a worker as in
+    the request, or any other text for none."""
+    reading = watch.reading
+    address = str(watch.address)
+    values = {"SERVER": watch.name}
+    if "?" not in address:  # a query may contain a token
+        values["STATS"] = address
+    if exporter:
+        values["EXPORTER"] = exporter
+    workers: list[Worker] = []
+    if reading and isinstance(reading.snapshot, Snapshot) and watch.state == "up":
+        workers = [each for each in reading.snapshot.workers if each.pid and not reading.process_is_missing(each)]
+    only = workers[0] if len(workers) == 1 else None
+    worker = next((worker for worker in workers if str(worker.worker_id) == chosen), only)
+    doubt = None
+    if reading:
+        values |= collect_pids(reading.host, workers, worker)
+        doubt = reading.host.off
+    typeable = {name: value for name, value in values.items() if is_typeable(value)}
+    return Target(watch.name, typeable, tuple(workers), worker, doubt)
+
+
+def collect_pids(host: HostFacts, workers: Sequence[Worker], chosen: Worker | None) -> dict[str, str]:
+    """Collect the PIDs on this host that the kernel proves, and the unit of systemd. The others are left out: a stats
+    document can name any process."""
+    pids = {worker.worker_id: str(pid) for worker in workers if (pid := host.local_pid(worker.pid or 0))}
+    if host.master_pid is None:
+        return {}
+    found = {"MASTER_PID": str(host.master_pid)}
+    if pids and len(pids) == len(workers):
+        found["WORKER_PIDS"] = " ".join(pids.values())
+    if chosen and chosen.worker_id in pids:
+        found["WORKER_PID"] = pids[chosen.worker_id]
+    if host.processes and (unit := find_systemd_unit(host.master_pid)):
+        found["UNIT"] = unit
+    return found
+
+
+_FENCE = re.compile(r"```(sh|promql)")
+_ITEM = {"ul": re.compile(r"\* +"), "ol": re.compile(r"[1-9][0-9]?\. +")}
+_INLINE = re.compile(r"`([^`]+)`|\[([^]\[`]+)\]\((Uwsgi\w+)\.md\)")
+_NOT_TEXT = re.compile(r"[*`\[\]<>\\]|__|\b_|_\b|https?://")
+"""Markup of other Markdown dialects, which is refused."""
+
+
+class UnknownMarkdownError(ValueError):
+    """A runbook contains Markdown that this renderer does not know."""
+
+
+class Runbook(Struct, frozen=True):
+    """A runbook and its parts. summary: what is wrong, and the effect on users."""
+
+    text: str
+    title: str
+    summary: str
+    body: str
+
+
+def split_runbook(text: str) -> Runbook:
+    """Split a runbook into its title, its opening paragraph, and the rest. Raises UnknownMarkdownError."""
+    title, summary, body = text.split("\n\n", 2)
+    if not title.startswith("# ") or not body.startswith("## "):
+        raise UnknownMarkdownError(f"not a runbook: {title!r}")
+    return Runbook(text, title.removeprefix("# "), summary, body)
+
+
+def render_blocks(text: str, target: Target) -> str:
+    """Render a part of a runbook to HTML. Raises UnknownMarkdownError."""
+    lines = text.splitlines()
+    html = []
+    while lines:
+        html.append(_take_block(lines, target))
+    return "".join(html)
+
+
+def render_inline(text: str, target: Target) -> str:
+    """Render text without blocks to HTML. Raises UnknownMarkdownError."""
+    html, end = [], 0
+    for match in _INLINE.finditer(text):
+        html.append(_plain(text[end : match.start()]))
+        code, label, name = match.groups()
+        if name:
+            html.append(f'<a href="{escape(target.address(name))}">{_plain(label)}</a>')
+        else:
+            html.append(f"<code>{fill_code(code, '', target.values)}</code>")
+        end = match.end()
+    return "".join([*html, _plain(text[end:])])
+
+
+def _plain(text: str) -> str:
+    if found := _NOT_TEXT.search(text):
+        raise UnknownMarkdownError(f"{found[0]!r} in {text!r}")
+    return escape(text)
+
+
+def _take_block(lines: list[str], target: Target) -> str:
+    """Remove the first block from the lines, and render it."""
+    first = lines[0]
+    if not first.strip():
+        del lines[0]
+        return ""
+    if fence := _FENCE.fullmatch(first):
+        return _take_code(lines, fence[1], target)
+    if first.startswith("## "):
+        return f"<h2>{render_inline(lines.pop(0)[3:], target)}</h2>"
+    if first.startswith("| "):
+        return _take_table(lines, target)
+    for tag, mark in _ITEM.items():
+        if mark.match(first):
+            return _take_list(lines, tag, mark, target)
+    if not first[0].isalnum() and first[0] not in "`[":
+        raise UnknownMarkdownError(f"a line that begins with {first[0]!r}: {first!r}")
+    return f"<p>{render_inline(' '.join(_take_while(lines, lambda line: bool(line.strip()))), target)}</p>"
+
+
+def _take_while(lines: list[str], wanted: Callable[[str], bool]) -> list[str]:
+    count = next((place for place, line in enumerate(lines) if not wanted(line)), len(lines))
+    taken = lines[:count]
+    del lines[:count]
+    return taken
+
+
+def _take_code(lines: list[str], language: str, target: Target) -> str:
+    del lines[0]
+    code = _take_while(lines, lambda line: line != "```")
+    if not lines:
+        raise UnknownMarkdownError("code that does not end")
+    del lines[0]
+    rows = "\n".join(f"<code>{fill_code(row, language, target.values)}</code>" for row in code)
+    return f'<pre class="{language}">{rows}</pre>'
+
+
+def _take_table(lines: list[str], target: Target) -> str:
+    taken = _take_while(lines, lambda line: line.startswith("|"))
+    head, *rows = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in (taken[0], *taken[2:])]
+    if not taken[1:] or set(taken[1]) != set("|-") or any(len(row) != len(head) for row in rows):
+        raise UnknownMarkdownError(f"a table that is not regular: {head}")
+    cells = ["".join(f"<td>{render_inline(cell, target)}" for cell in row) for row in rows]
+    heads = "".join(f"<th>{render_inline(cell, target)}" for cell in head)
+    return f"<table><thead><tr>{heads}<tbody>{''.join(f'<tr>{row}' for row in cells)}</table>"
+
+
+def _is_indented(width: int, line: str) -> bool:
+    return not line.strip() or line.startswith(" " * width)
+
+
+def _take_list(lines: list[str], tag: str, mark: re.Pattern[str], target: Target) -> str:
+    """Take a list: items with the blocks indented below them. An item's text is one paragraph."""
+    items = []
+    while lines and (found := mark.match(lines[0])):
+        width = found.end()
+        first = lines.pop(0)[width:]
+        below = _take_while(lines, partial(_is_indented, width))
+        items.append(f"<li>{render_blocks(chr(10).join([first, *(line[width:] for line in below)]), target)}")
+    return f"<{tag}>{''.join(items)}</{tag}>"
+
 
 _RUNBOOKS = BuildKind("runbooks", rest=1.0, most=bounds.MOST_RUNBOOKS, seconds=1.0)
 """Apart from documents: a request may name any server and worker, so requests with many names would take the places of

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from tests.analysis.request_simulation import Outcome, Simulation, System, Work, exponential_factors
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.balance import compute_balance
+from uwsgi_headroom.analysis.balance import compute_balance, compute_workers
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if.measured import (
     MOST_IN_ALL,
@@ -23,8 +23,7 @@ from uwsgi_headroom.analysis.what_if.measured import (
     parse_setting,
     parse_settings,
 )
-from uwsgi_headroom.analysis.what_if.predict import Predictions, calibrate, predict_settings
-from uwsgi_headroom.documents.what_if import build_what_if, describe_memory
+from uwsgi_headroom.analysis.what_if.predict import WhatIf, calibrate, predict_settings
 from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.record import Memory
 
@@ -83,7 +82,7 @@ PLAIN = Measured(
 )
 
 
-def _predict(measured: Measured, *settings: Setting, load: float = 1.0) -> Predictions:
+def _predict(measured: Measured, *settings: Setting, load: float = 1.0) -> WhatIf:
     return predict_settings(measured, settings, loads=(load,))
 
 
@@ -125,7 +124,7 @@ def test_a_fitted_model_claims_no_error():
     peak = replace(measured.window, throughput=90.0, response_time=0.2, p95=0.3)
     check = _predict(replace(measured, peak=peak), Setting(8, 2)).check
     truth = fmean(_real(WORK, Setting(4, 4), 90.0).service)
-    assert check.observed == peak
+    assert (check.throughput, check.response_time) == (90.0, 0.2)
     assert check.response_time_error == pytest.approx(truth / 0.2 - 1, abs=0.1)
 
 
@@ -174,7 +173,7 @@ def test_memory(available, processes, fits, words, *, exact):
     measured = replace(_measured(), memory=memory)
     (prediction,) = _predict(measured, Setting(processes, 1)).predictions
     assert (prediction.memory, prediction.fits) == (processes * 1e8, fits)
-    assert describe_memory(prediction, measured) == words
+    assert prediction.memory_sentence == words
 
 
 def test_cheaper():
@@ -300,7 +299,7 @@ def _locked(*, shared: bool = False) -> Measured:
 def test_a_lock_of_each_process():
     """More threads serve nothing more, more processes do in proportion, and single threads do best."""
     found = _predict(_locked(), Setting(4, 16), Setting(8, 4), Setting(32, 1))
-    most = {str(each.setting): each.most_throughput for each in found.predictions}
+    most = {each.setting: each.most_throughput for each in found.predictions}
     assert most["4x16"] == pytest.approx(4 / 0.048, rel=0.03)
     assert most["8x4"] == pytest.approx(8 / 0.048, rel=0.06)
     assert most["32x1"] == pytest.approx(32 / 0.057, rel=0.03)
@@ -348,6 +347,12 @@ def test_the_present_setting_has_its_shares():
     assert said == [False, True]
 
 
+def uneven_shares(*workers):
+    of = window(60.0, *workers)
+    figures = compute_workers(of)
+    return find_uneven_shares(compute_balance(of, figures), figures)
+
+
 @pytest.mark.parametrize(
     ("requests", "shares"),
     [
@@ -359,13 +364,13 @@ def test_the_present_setting_has_its_shares():
 def test_only_shares_beyond_chance_count(requests, shares):
     """Differences that chance explains are none."""
     workers = [worker(number, count) for number, count in enumerate(requests, 1)]
-    assert find_uneven_shares(compute_balance(window(60.0, *workers))) == pytest.approx(shares)
+    assert uneven_shares(*workers) == pytest.approx(shares)
 
 
 def test_shares_of_workers_that_come_and_go():
     """With cheaper mode, workers have small shares because they were up for a part of the time."""
     workers = [worker(1, 4000, up=60.0), worker(2, 4000, up=60.0), worker(3, 500, up=10.0)]
-    assert find_uneven_shares(compute_balance(window(60.0, *workers))) == ()
+    assert uneven_shares(*workers) == ()
 
 
 CUT_OFF = Observed(throughput=40.0, response_time=0.2, concurrency=8.0, offered_at_least=48.9, requests=2400)
@@ -391,7 +396,7 @@ def test_no_time_is_promised_at_a_load_that_was_cut_off(window, peak):
         assert (at.sustained, *times) == (True, *[None for _ in times])
         assert at.total_time == (None if is_floor else pytest.approx(0.2, rel=0.05))
     assert any("at least 49 requests at once" in caution for caution in result.cautions) == is_floor
-    assert build_what_if("shop", 0.0, 60.0, result).peak_is_floor is is_floor
+    assert result.peak_is_floor is is_floor
 
 
 def test_a_load_beyond_the_most_is_still_not_sustained():

@@ -17,15 +17,15 @@ from tests.report.changes import (
 from tests.support import windows
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import Service
-from uwsgi_headroom.analysis.balance import compute_balance
+from uwsgi_headroom.analysis.balance import compute_balance, compute_workers
 from uwsgi_headroom.analysis.capacity import CpuShares, ServerLoad, compute_headroom
 from uwsgi_headroom.analysis.findings import collect_findings
 from uwsgi_headroom.analysis.littles_law import compute_flow
+from uwsgi_headroom.history.response_times.bins import share_bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.report.quarters import ReviewData, judge, mean_busy
 from uwsgi_headroom.report.review import build_review
 from uwsgi_headroom.report.review.utilization import Utilization
-from uwsgi_headroom.response_times.bins import share_bins
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.record import Record
 
 PLAIN = Service(name="plain", peak=8.0, contention=False, weekdays=(1.0,) * 7, noise=0.01)
@@ -60,10 +60,11 @@ def test_a_quarter_hour_is_judged_as_check_would():
         for each in record.window.workers
     ]
     window = windows.window(900.0, *workers)
-    balance, flow = compute_balance(window), compute_flow(window)
+    workers, flow = compute_workers(window), compute_flow(window)
+    balance = compute_balance(window, workers)
     cpu = record.window.cpu
     shares = CpuShares(cpu.own_seconds / 900, cpu.idle_seconds / 900, 0.3)
-    expected = compute_headroom(ServerLoad(flow=flow, balance=balance, threads=32, cpus=4.0, cpu=shares))
+    expected = compute_headroom(ServerLoad(flow=flow, workers=workers, threads=32, cpus=4.0, cpu=shares))
     assert figures.headroom.first == expected.first == "hottest_interpreter"
     assert figures.headroom.by_limit == pytest.approx(expected.by_limit, rel=1e-3)
     assert figures.balance.hot_ratio == pytest.approx(balance.hot_ratio, rel=1e-3)
@@ -134,7 +135,7 @@ def test_usable_headroom_follows_how_much_response_times_vary():
         for seconds, part in parts.items():
             counts[bins.find(seconds)] = part * 10_000
         times = ResponseTimeWindow(bins, 0.2, 10_000, counts, [0.0] * len(bins)) if parts else None
-        return judge([replace(record, response_times=times)]).usable.factor
+        return judge([replace(record, response_times=times)]).headroom.usable
 
     regular, varied, unknown = usable({0.2: 1}), usable({0.2: 0.95, 9.0: 0.05}), usable({})
     assert regular > unknown > varied

@@ -2,6 +2,8 @@
 
 import pytest
 
+from uwsgi_headroom.words.formats import factor
+
 
 def test_83_of_192_threads_are_in_service(story):
     """Those of all six machines together, in the quarter hour that counts."""
@@ -15,9 +17,9 @@ def test_the_hottest_interpreters_are_the_first_limit(story):
     used = story.services[0].utilization
     assert used.first == "hottest_interpreter"
     assert " Over 85 % of that limit is in use. " in story.services[0].verdict.sentence
-    hottest = {server.balance.hottest.worker_id for server in used.servers}
+    hottest = {server.balance.hottest for server in used.servers}
     assert hottest == {1}
-    assert used.servers[0].balance.workers[0].share == pytest.approx(0.43, abs=0.001)
+    assert used.servers[0].workers[0].share == pytest.approx(0.43, abs=0.001)
 
 
 def test_the_cost_is_in_milliseconds_and_in_servers(story):
@@ -55,3 +57,11 @@ def test_a_limit_is_missed_only_with_a_server_lost(story):
     used = story.services[0].utilization
     assert used.one_lost == pytest.approx(used.headroom * 5 / 6, rel=1e-6)
     assert used.one_lost < 1 < used.headroom
+
+
+def test_the_first_page_has_the_lines_of_check(story):
+    """Those of the server with the least headroom, as `check` prints them of a window."""
+    lines = {line.code: line.text for line in story.services[0].lines}
+    assert lines["server"] == story.services[0].utilization.server
+    assert list(lines) == ["server", "users_wait", "served", "time", "outside", "headroom"]
+    assert lines["headroom"].startswith(factor(story.services[0].utilization.headroom))

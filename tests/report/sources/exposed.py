@@ -6,7 +6,7 @@ from msgspec import Struct, field
 
 from tests.support.synthetic.plan import DAY, History, Service
 from tests.support.synthetic.server import QUEUE, make_records
-from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
+from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.store.record import Record
 
 MINUTE = 60.0

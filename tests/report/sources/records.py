@@ -8,9 +8,9 @@ from msgspec.structs import replace
 from tests.report.sources.exposed import MINUTE
 from tests.support.synthetic.plan import History, Service
 from tests.support.synthetic.server import make_records
-from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
 from uwsgi_headroom.store.record import Minute
+from uwsgi_headroom.store.writer import Database
 
 CUT_LATE = 0.13
 """Seconds from the end of a minute to the first read after it, at which its record ends."""

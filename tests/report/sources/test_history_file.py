@@ -17,9 +17,9 @@ from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.report.quarters import ReviewData, ServerHistory, count_requests, mean_busy
 from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.selection import TimeRange, find_range
-from uwsgi_headroom.store.database import Database
 from uwsgi_headroom.store.file import open_to_write
 from uwsgi_headroom.store.record import Minute
+from uwsgi_headroom.store.writer import Database
 
 HISTORY = History(services=(replace(stories.STORY, servers=1, peak=83 / 6),), days=3 / 24)
 SPAN = TimeRange(HISTORY.since, HISTORY.until, "UTC")

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from tests.support.synthetic.plan import DAY, History, Service
 from uwsgi_headroom.config.slo import Slo
+from uwsgi_headroom.history.response_times.bins import share_bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.record import State
 from uwsgi_headroom.report.quarters import STEP, ReviewData, ServerHistory
-from uwsgi_headroom.response_times.bins import share_bins
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.record import Levels, Record
 
 _HOLIDAY = 0.2

@@ -12,8 +12,8 @@ from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
 from uwsgi_headroom.documents.history import ConcurrencyColumns, Headrooms, HistoryDocument, ThreadColumns
 from uwsgi_headroom.documents.schema import ServerDocument
-from uwsgi_headroom.documents.waits import Code, Route
-from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.documents.subjects import Code, Route
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.top.feeds import NO_TREND
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.view.pages import code_page, event_page, plot_lines, route_page

@@ -21,23 +21,22 @@ from tests.support.documents_with_times import (
 )
 from tests.support.simulated_server import EPOCH
 from tests.support.top_screen import hot, lines, screen_model
+from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.documents.history import HistoryDocument, ResponseTimeHistory
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import ServerDocument, TextLine
-from uwsgi_headroom.documents.waits import WaitSection
 from uwsgi_headroom.record import STATES
 from uwsgi_headroom.top.feeds import NO_TREND
 from uwsgi_headroom.top.navigation import Navigation
 from uwsgi_headroom.top.terminal import Painter
-from uwsgi_headroom.top.view.headline import fit_line, head_parts, time_bar
 from uwsgi_headroom.top.view.pages import plot_lines
-from uwsgi_headroom.top.view.screen import draw_plain
+from uwsgi_headroom.top.view.screen import draw_plain, fit_line, head_parts, time_bar
 
 AT_IT = Navigation(view="workers", server=(0, "shop"))
 WHY = "no permission to see what uWSGI's threads wait for: give the exporter CAP_SYS_PTRACE"
 
 
-def drawn(section: WaitSection, width: int) -> tuple[str, str]:
+def drawn(section: WaitFigures, width: int) -> tuple[str, str]:
     server = with_waits(hot(), section)
     (line,) = [line for line in list_lines(server) if line.code == "time"]
     return fit_line(line, width).plain, time_bar(server, width).plain

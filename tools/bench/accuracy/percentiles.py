@@ -17,8 +17,8 @@ from tests.support.real_uwsgi import uwsgi
 from tools.bench.accuracy.generator import APP, Case, Load, Record, generator
 from tools.bench.accuracy.scrapes import Scrape, exporting, first_reading
 from tools.bench.table import Line, within
+from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.numbers import percentile
-from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 
 RATES = (10, 5)
 """Samples per second."""

@@ -1,20 +1,33 @@
-"""Explains a deploy: in which parts of a request time was spent before and after, and what the load explains."""
+"""Explains a deploy, and writes the sentence: in which parts of a request time was spent before and after, and what the
+load explains.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import copysign
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil, copysign
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from uwsgi_headroom.analysis.deploys.judgement import (
+    DAYS,
+    DeployChange,
+    Judgement,
+    Outcome,
+    Subject,
+    UsualTime,
+    is_usual,
+)
 from uwsgi_headroom.analysis.littles_law import compute_flow, ratio
 from uwsgi_headroom.analysis.percentiles import ResponseTimes
 from uwsgi_headroom.analysis.routes import RouteFigures
 from uwsgi_headroom.analysis.wait_states import compute_waits
 from uwsgi_headroom.history.window import CodeWindow, Window
 from uwsgi_headroom.record import State
+from uwsgi_headroom.words.formats import duration, factor, percent, short_function, signed_duration
 from uwsgi_headroom.words.states import WAITS
+from uwsgi_headroom.words.template import Facts, fill
 
 FULL = 0.2
 """The share of the time with every thread busy from which on a side is overloaded."""
@@ -88,7 +101,7 @@ def _find_parts(window: Window) -> dict[str, float]:
     if waits is None or waits.per_request is None:
         return {}
     parts = {WAITS[state].name: seconds for state, seconds in waits.per_request.items()}
-    backends = waits.backends_per_request or {}
+    backends = {each.name: each.per_request or 0.0 for each in waits.backends}
     rest = WAITS["backend"].name
     if rest in parts:
         parts[rest] = max(0.0, parts[rest] - sum(backends.values()))
@@ -152,3 +165,136 @@ def expect_time(before: Window, after: Window) -> float:
 def name_growth(parts: Sequence[DeployPart], change: float, most: int = 3) -> list[DeployPart]:
     """The parts that make up a change of so many seconds, most first: those that are at least a tenth of it."""
     return [part for part in parts if part.growth * change > 0 and abs(part.growth) >= 0.1 * abs(change)][:most]
+
+
+_NOTED = 0.01
+"""The least part of a request's time by which the load alone is said to change it."""
+
+_NOTED_ROOM = 0.1
+"""The least change of the headroom that is named. Longer requests may also wait longer, so it need not shrink."""
+
+_BOUNDS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.5)
+
+SINCE = "Since {since}[ago?  ({ago} ago)] "
+UNKNOWN = "nothing can be said: {reason}."
+SAME = "there is no change above {bound:percent} in the time or CPU time of a request."
+EARLY = "it is too early: {early}."
+NONE = (
+    "[seconds? no request was completed since then]"
+    "[not seconds? the first minute and the first 100 requests are not compared]"
+)
+NOT_KNOWN = (
+    "[ever? so far, {done:request} differ too much from each other]"
+    "[not ever? the requests before it differ too much from each other to compare {done:request}]"
+)
+OF_ABOUT = "{done} of about {needed} requests"
+ROOM = "[changed?  Headroom {changed}.]"
+MEMORY = "memory grows {growth:bytes} a minute in a mean worker"
+ERRORS = "{after:fine_percent} of the requests fail or lose their answer, and {before:fine_percent} did before"
+SPENT = (
+    "a request takes {size:percent} {word} (likely {low} to {high:percent}; {before:duration} → {after:duration})"
+    "[why? : {why}]"
+)
+PART = "{name} {growth}[function?  (`{function}` {of_function})]"
+USUAL = (
+    "At this hour of [whole? the last {days:plain} days][some? {days:plain} of the last {DAYS:plain} days] a request "
+    "took {mean:duration} (between {low:duration} and {high:duration}).[usual?  The change is as on other days.]"
+)
+
+_PLAIN: Mapping[Subject, str] = {"memory": MEMORY, "errors": ERRORS}
+_WORDS: Mapping[tuple[Outcome, Subject], str] = {
+    ("worse", "time"): "longer",
+    ("worse", "cpu"): "more CPU time",
+    ("better", "time"): "less",
+    ("better", "cpu"): "less CPU time",
+}
+
+
+def describe(judgement: Judgement, since: str, ago: float | None, parts: Sequence[DeployPart] = ()) -> str:
+    """What a deploy changed. since: such as `the reload at 14:02`; ago: seconds since then, or None."""
+    opening = fill(SINCE, {"since": since, "ago": ago is not None and duration(max(1.0, ago))})
+    if judgement.status == "unknown":
+        return opening + fill(UNKNOWN, {"reason": judgement.reason})
+    if judgement.status == "early":
+        return opening + fill(EARLY, {"early": _too_early(judgement)})
+    if judgement.status == "same":
+        bound = judgement.bound or 0.0
+        return opening + fill(SAME, {"bound": next((each for each in _BOUNDS if bound <= each), bound)})
+    found = [change for change in judgement.changes if change.state == judgement.status]
+    first, *rest = [_describe_change(change, judgement, parts) for change in found]
+    return f"{opening}{first}." + "".join(f" {text[:1].upper()}{text[1:]}." for text in rest)
+
+
+def describe_room(judgement: Judgement, before: Side | None, after: Side | None) -> str:
+    """How the headroom changed with what was judged, as a sentence that begins with a space; empty if it did not."""
+    if judgement.status not in ("worse", "better") or before is None or after is None:
+        return ""
+    rooms = ("until requests wait", before.usable, after.usable), ("until a limit", before.headroom, after.headroom)
+    sign = {"worse": -1, "better": 1}[judgement.status]
+    changed = [
+        f"{factor(then)} → {factor(now)} {name}"
+        for name, then, now in rooms
+        if then and now and sign * (now / then - 1) >= _NOTED_ROOM
+    ]
+    return fill(ROOM, {"changed": ", ".join(changed)})
+
+
+def _too_early(judgement: Judgement) -> str:
+    done, needed = judgement.requests[1], judgement.needed
+    if not done:
+        return fill(NONE, {"seconds": judgement.seconds[1] > 0})
+    if needed is None or done >= needed:
+        return fill(NOT_KNOWN, {"done": done, "ever": needed is not None})
+    unit = int(10.0 ** max(0, len(str(needed)) - 2))  # to two digits
+    return fill(OF_ABOUT, {"done": done, "needed": ceil(needed / unit) * unit})
+
+
+def _describe_change(change: DeployChange, judgement: Judgement, parts: Sequence[DeployPart]) -> str:
+    facts: Facts = {"before": change.before, "after": change.after, "growth": 60 * change.after}
+    if change.subject in _PLAIN:
+        return fill(_PLAIN[change.subject], facts)
+    low, high = sorted((abs(change.low), abs(change.high)))
+    return fill(
+        SPENT,
+        {
+            **facts,
+            "size": abs(change.after / change.before - 1),
+            "word": _WORDS[change.state, change.subject],
+            "low": percent(low).removesuffix(" %"),
+            "high": high,
+            "why": _REASONS[change.subject](change, judgement, parts),
+        },
+    )
+
+
+def _explain_time(change: DeployChange, judgement: Judgement, parts: Sequence[DeployPart]) -> str:
+    reasons = [", ".join(fill(PART, _describe(part)) for part in name_growth(parts, change.after - change.before))]
+    if abs(judgement.expected - 1) >= _NOTED:
+        reasons.append(f"load alone would make {signed_duration((judgement.expected - 1) * change.before)}")
+    return "; ".join(filter(None, reasons))
+
+
+def _describe(part: DeployPart) -> Facts:
+    growths = {"growth": signed_duration(part.growth), "of_function": signed_duration(part.function_growth)}
+    return {"name": part.name, "function": short_function(part.function), **growths}
+
+
+def _name_cpu(change: DeployChange, judgement: Judgement, parts: Sequence[DeployPart]) -> str:
+    """The function in which the CPU time changed; empty if it is not known, or the parts of the time name it."""
+    if any(each.subject == "time" and each.state == change.state for each in judgement.changes):
+        return ""
+    grown = (part for part in parts if part.name == WAITS["cpu"].name and part.function)
+    found = (part for part in grown if part.growth * (change.after - change.before) > 0)
+    return "".join(fill("`{function}` {of_function}", _describe(part)) for part in found)
+
+
+_REASONS: Mapping[Subject, Callable[[DeployChange, Judgement, Sequence[DeployPart]], str]] = {
+    "time": _explain_time,
+    "cpu": _name_cpu,
+}
+
+
+def describe_usual(usual: UsualTime, judgement: Judgement) -> str:
+    """What is usual at this hour, and whether that explains the change, as a sentence or two."""
+    days = {"whole": usual.whole, "some": not usual.whole, "DAYS": DAYS}
+    return fill(USUAL, {**usual._asdict(), **days, "usual": is_usual(usual, judgement)})

@@ -81,7 +81,7 @@ LIKE_LOAD = 2.0
 ENOUGH = 0.2
 """The smallest change that has to be excluded before a deploy counts as without one."""
 
-State = Literal["worse", "better", "unclear"]
+Outcome = Literal["worse", "better", "unclear"]
 
 Status = Literal["worse", "better", "same", "early", "unknown"]
 """same: changes above `Judgement.bound` are excluded. early: more requests are needed. unknown: see `reason`."""
@@ -97,7 +97,7 @@ class DeployChange(Struct, frozen=True):
     after: float
     low: float
     high: float
-    state: State
+    state: Outcome
 
 
 class Judgement(Struct, frozen=True):
@@ -254,7 +254,7 @@ def _judge_subject(subject: Subject, before: Sides, after: Sides, expected: floa
     boundary = find_boundary(difference.information, _TUNED_REQUESTS, ERRORS[subject])
     margin = from_normal(boundary, difference.freedom) * difference.error  # of the estimate, at all looks together
     low, high = difference.estimate - margin, difference.estimate + margin
-    state: State = "unclear"
+    state: Outcome = "unclear"
     if subject == "errors":
         least = max(SMALLEST[subject], (_MORE_ERRORS - 1) * one.ratio)
         if low > 0 and difference.estimate >= least:

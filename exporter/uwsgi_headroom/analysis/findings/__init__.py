@@ -14,7 +14,7 @@ from math import inf
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.advice import fills_threads
-from uwsgi_headroom.analysis.capacity import REACHED, Headroom, Limit, OtherLimit, find_ceiling, find_first, list_causes
+from uwsgi_headroom.analysis.capacity import REACHED, Limit, OtherLimit, list_causes, rank_limits
 from uwsgi_headroom.analysis.destinations import is_one_at_a_time, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import (
@@ -39,7 +39,6 @@ from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Kind, Sev
 from uwsgi_headroom.analysis.findings.queue import WAITED
 from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.shortages import mostly_sleeps
-from uwsgi_headroom.analysis.usable import Usable
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import find_without_application
 from uwsgi_headroom.record import EmperorRecord
@@ -141,18 +140,16 @@ def correct_headroom(figures: Figures) -> Figures:
         return replace(figures, headroom=replace(room, sleeps=sleeps))
     factor = min(known, default=None)
     if factor is None or (is_standing(figures.flow) and factor > 1 / REACHED):
-        idle = (*room.by_limit, *room.far, *room.idle)
-        return replace(figures, headroom=Headroom({}, None, None, idle=idle, other=other), usable=None)
+        return replace(figures, headroom=rank_limits(idle=(*room.by_limit, *room.far, *room.idle), other=other))
     name: Limit = "other"
     if cause and cause.kind.limits == "lock":
         name = "lock"
-    by_limit = dict(sorted([*room.by_limit.items(), (name, factor)], key=lambda pair: pair[1]))
-    first, usable = find_first(by_limit, order), figures.usable
-    if first == name and usable is not None:
-        usable = Usable(min(factor, usable.factor), name)
-    far, ceiling = tuple(limit for limit in room.far if limit != name), find_ceiling(by_limit, order)
-    room = replace(room, by_limit=by_limit, first=first, ceiling=ceiling, far=far, unknown=(), other=other)
-    return replace(figures, headroom=room, usable=usable)
+    far = tuple(limit for limit in room.far if limit != name)
+    left = rank_limits({**room.by_limit, name: factor}, order, far=far, idle=room.idle, other=other)
+    usable, usable_first = room.usable, room.usable_first
+    if left.first == name and usable is not None:
+        usable, usable_first = min(factor, usable), name
+    return replace(figures, headroom=replace(left, usable=usable, usable_first=usable_first))
 
 
 def _find_cause(figures: Figures) -> Finding | None:

@@ -113,9 +113,10 @@ HARMLESS = replace(
 
 def find(figures: Figures) -> Iterator[Finding]:
     balance = figures.balance
-    if len(balance.active) < 2 or balance.hottest is None or balance.noise_floor is None or balance.hot_ratio is None:
+    if balance.active < 2 or balance.hottest is None or balance.noise_floor is None or balance.hot_ratio is None:
         return
-    known = [worker for worker in balance.active if worker.interpreter_load is not None]
+    hottest = next(worker for worker in figures.active if worker.worker_id == balance.hottest)
+    known = [worker for worker in figures.active if worker.interpreter_load is not None]
     loaded, calm = max(known, key=lambda worker: worker.interpreter_load or 0, default=None), balance.calm_response_time
     if balance.hot_ratio < max(UNEVEN, balance.noise_floor):
         return
@@ -125,13 +126,13 @@ def find(figures: Figures) -> Iterator[Finding]:
     if loaded and is_slower and is_costly and (loaded.interpreter_load or 0) >= LOADED[0]:
         yield _hurts(figures, loaded)
     elif not any(worker.ending for worker in figures.server.workers):  # that is why they take none
-        yield _explain(figures, balance.hottest, loaded)
+        yield _explain(figures, hottest, loaded)
 
 
 def _explain(figures: Figures, hottest: WorkerFigures, loaded: WorkerFigures | None) -> Finding:
     cost, mapped = figures.balance.cost, bool(figures.server.setup.mapped)
     load = getattr(loaded, "interpreter_load", None)
-    others = [worker.share or 0.0 for worker in figures.balance.active if worker.worker_id != hottest.worker_id]
+    others = [worker.share or 0.0 for worker in figures.active if worker.worker_id != hottest.worker_id]
     facts: Facts = {
         "hottest": hottest.worker_id,
         "share": hottest.share or 0.0,
@@ -158,8 +159,8 @@ def _hurts(figures: Figures, hot: WorkerFigures) -> Finding:
     load, slow, cpus = hot.interpreter_load or 0.0, hot.response_time or 0.0, figures.server.cpus
     is_noticed = slow >= SLOWER[1] * calm and slow - calm >= noticed_wait(calm)
     is_slow = cpus and lacks_cpu(figures, cpus.count)  # all workers are, for that reason, and balancing helps little
-    others = [worker for worker in figures.balance.active if worker.worker_id != hot.worker_id]
-    each = ratio(figures.available or 0, len(figures.balance.active))
+    others = [worker for worker in figures.active if worker.worker_id != hot.worker_id]
+    each = ratio(figures.available or 0, figures.balance.active)
     idle = each and each * len(others) - sum(worker.concurrency or 0.0 for worker in others)
     return HURTS.found(
         figures,
@@ -185,7 +186,7 @@ def even_out(figures: Figures) -> str:
 
 
 def _split(figures: Figures) -> Facts:
-    active, mapped = len(figures.balance.active), figures.server.setup.mapped
+    active, mapped = figures.balance.active, figures.server.setup.mapped
     threads = round(ratio(figures.available or 0, active) or 0.0)
     splits = not mapped and threads >= 2
     return {
@@ -210,10 +211,10 @@ def _slow_worker(figures: Figures) -> tuple[WorkerFigures, float] | None:
 
     times = {
         worker.worker_id: worker.response_time or 0.0
-        for worker in figures.balance.active
+        for worker in figures.active
         if worker.requests >= MUCH_SLOWER[1] or (worker.requests and is_held(worker))
     }
-    slowest = max(figures.balance.active, key=lambda worker: times.get(worker.worker_id, -1.0))
+    slowest = max(figures.active, key=lambda worker: times.get(worker.worker_id, -1.0))
     rest = rest_of(slowest)
     return (slowest, rest) if rest and times.get(slowest.worker_id, 0.0) >= MUCH_SLOWER[0] * rest else None
 

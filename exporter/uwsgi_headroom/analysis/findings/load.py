@@ -185,7 +185,7 @@ USED_BY_OTHERS = Kind(
 
 
 def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
-    active = [worker for worker in figures.balance.active if worker.interpreter_load is not None]
+    active = [worker for worker in figures.active if worker.interpreter_load is not None]
     full = [
         worker
         for worker in active
@@ -222,7 +222,7 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
     waits = waits_for_cpu(figures, CPU_WAIT, is_throttled=True) if are_waits_known(figures) else part >= alone
     waiting = (figures.waits.threads.get("cpu_wait", 0.0) if figures.waits else 0.0) * window.observed_seconds
     is_small = (window.throttled_seconds or 0.0) < OF_WAIT * waiting
-    used = sum(worker.interpreter_load or 0 for worker in figures.balance.active)
+    used = sum(worker.interpreter_load or 0 for worker in figures.active)
     is_full = used >= CPU_FULL * cpus.count and cpus.limited_by == "quota"  # `find_full_cpus` reports that
     if part < seen or throttled < LEAST_THROTTLED or is_small or is_full or not waits:
         return
@@ -241,7 +241,7 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
 
 def _most(figures: Figures, quota: Quota) -> float | None:
     """The CPUs to which a quota is raised: no more than there are workers. None if it permits as many."""
-    most = min(quota.most, max(1, len(figures.balance.active)))
+    most = min(quota.most, max(1, figures.balance.active))
     return most if most > quota.cpus else None
 
 
@@ -254,7 +254,7 @@ def is_full_host(figures: Figures) -> bool:
 
 
 def find_full_cpus(figures: Figures) -> Iterator[Finding]:
-    cpus, left, active = figures.server.cpus, figures.cpu, figures.balance.active
+    cpus, left, active = figures.server.cpus, figures.cpu, figures.active
     if cpus is None:
         return
     used = sum(worker.interpreter_load or 0 for worker in active)
@@ -296,7 +296,7 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
 def _full(figures: Figures, cpus: Cpus, used: float, *, is_severe: bool, alone: bool) -> Finding:
     left = None if alone else figures.cpu  # so that the figures add up
     facts: Facts = {
-        "workers": len(figures.balance.active or figures.window.workers),
+        "workers": figures.balance.active or len(figures.window.workers),
         "used": getattr(left, "own", used),
         "cpus": cpus.count,
         "beside": getattr(left, "others", None),

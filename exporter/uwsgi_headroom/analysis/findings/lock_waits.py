@@ -291,7 +291,7 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     is_long = share >= MOSTLY and (waits.each("interpreter_lock") or 0.0) >= MOST_WAIT
     held = [
         worker
-        for worker in figures.balance.active
+        for worker in figures.active
         if worker.lock_waiters is not None and queues_for_lock(worker)
         if worker.interpreter_load is not None and worker.interpreter_load < (REACHED if is_long else LITTLE)
     ]
@@ -325,7 +325,7 @@ def _may_compute(figures: Figures, worker: WorkerFigures) -> bool:
 
 
 def _disagreement(figures: Figures) -> Iterator[Finding]:
-    loads = {worker: worker.interpreter_load or 0.0 for worker in figures.balance.active}
+    loads = {worker: worker.interpreter_load or 0.0 for worker in figures.active}
     free = [worker for worker, load in loads.items() if load >= REACHED and is_contended(worker) is False]
     for worst in sorted(free, key=lambda worker: -loads[worker])[:1]:
         facts: Facts = {"worker": worst.worker_id, "load": loads[worst], "waiters": worst.lock_waiters}

@@ -449,7 +449,7 @@ def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
 def find_setup(figures: Figures) -> Iterator[Finding]:
     server = figures.server
     if sharing := count_workers_sharing_one_cpu(server):
-        is_busy = any((worker.interpreter_load or 0.0) >= BUSY for worker in figures.balance.workers)
+        is_busy = any((worker.interpreter_load or 0.0) >= BUSY for worker in figures.workers)
         yield SHARE_ONE_CPU.found(figures, sharing=sharing, worse=is_busy)
     if server.document_bytes > UNIX_SOCKET_ROOM:
         yield LARGE_DOCUMENT.found(kilobytes=server.document_bytes // 1000, room=UNIX_SOCKET_ROOM // 1000)

@@ -286,7 +286,7 @@ def blocks(figures: Figures, waits: WaitFigures, threads: float) -> bool:
     """Whether requests mostly wait for one thing, in which this mean number of threads is, or for the lock of these."""
     if threads < LEAST_BLOCKED or not waits.total:
         return False
-    of_most = threads >= OF_MOST * len(figures.balance.active)
+    of_most = threads >= OF_MOST * figures.balance.active
     behind = waits.threads.get("lock", 0.0) + waits.threads.get("interpreter_lock", 0.0)
     return threads + behind * of_most >= MOSTLY * waits.total
 

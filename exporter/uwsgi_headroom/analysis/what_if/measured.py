@@ -9,7 +9,7 @@ from math import ceil, inf
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.balance import Balance
+from uwsgi_headroom.analysis.balance import Balance, WorkerFigures
 from uwsgi_headroom.analysis.demand import Demand
 from uwsgi_headroom.analysis.destinations import find_own
 from uwsgi_headroom.analysis.figures import Figures
@@ -189,7 +189,7 @@ def measure_server(figures: Figures, *, others_follow: bool | None = None, peak:
         memory=server.memory,
         cheaper=bool(server.setup.options.cheaper),
         mapped=bool(server.setup.mapped),
-        shares=find_uneven_shares(figures.balance),
+        shares=find_uneven_shares(figures.balance, figures.workers),
     )
 
 
@@ -226,12 +226,12 @@ def _find_unknown(figures: Figures) -> str:
     return next((fill(NOT_KNOWN, {"what": what}) for holds, what in rows if holds), "")
 
 
-def find_uneven_shares(balance: Balance) -> tuple[float, ...]:
+def find_uneven_shares(balance: Balance, workers: tuple[WorkerFigures, ...]) -> tuple[float, ...]:
     """The share of each worker, if all were active and the largest is more than chance explains; else none."""
-    shares = [worker.share or 0.0 for worker in balance.workers]
+    shares = [worker.share or 0.0 for worker in workers]
     hot, floor = balance.hot_ratio, balance.noise_floor
     is_uneven = hot is not None and floor is not None and hot > max(floor, UNEVEN)
-    return tuple(shares) if is_uneven and all(worker.active for worker in balance.workers) else ()
+    return tuple(shares) if is_uneven and all(worker.active for worker in workers) else ()
 
 
 def describe_flow(flow: Flow, response_times: ResponseTimes | None, demand: Demand) -> Observed:

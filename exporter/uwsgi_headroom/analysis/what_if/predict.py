@@ -18,8 +18,10 @@ from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.repairman import Model, Times, find_times, flow_equivalent
 from uwsgi_headroom.analysis.what_if.cautions import list_cautions
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, Measured, Observed, Setting
-from uwsgi_headroom.record import State
+from uwsgi_headroom.record import Memory, State
 from uwsgi_headroom.same_fields import given
+from uwsgi_headroom.words.formats import amount, duration
+from uwsgi_headroom.words.template import Facts, fill
 
 Resource = Literal["threads", "interpreters", "cpu", "lock"]
 
@@ -44,60 +46,77 @@ class PredictedLoad(Struct, frozen=True, kw_only=True):
     lock: float = 0.0
 
 
-class Prediction(Struct, frozen=True, kw_only=True):
-    """The prediction for one setting."""
+class PredictedSetting(Struct, frozen=True, kw_only=True):
+    """The prediction for a setting. setting: as in `8x4`, 8 processes with 4 threads each; most_throughput: requests
+    per second at which `limit` is used up; loads: one entry for each load; memory: bytes of all workers together; fits:
+    whether they fit into the memory available now, null if unknown; memory_sentence: the same in words, null if they
+    fit."""
 
-    setting: Setting
+    setting: str
+    processes: int
+    threads: int
+    is_observed: bool
     most_throughput: float
-    """Requests per second, at which `limit` is used up."""
     limit: Resource
     loads: tuple[PredictedLoad, ...]
-    """In the order of the loads that were asked for."""
     memory: int | None
-    """Bytes that all workers take together; None if unknown."""
     fits: bool | None
-    """Whether the memory available now is enough; None if unknown."""
+    memory_sentence: str | None
 
 
-class Check(Struct, frozen=True):
-    """The model against what was observed. Errors are relative: 0.1 is 10 % above; None: not observed, or fitted."""
+class ModelCheck(Struct, frozen=True, kw_only=True):
+    """The model of the observed setting against what was observed at an observed load. predicted_throughput,
+    predicted_response_time: by the model. Errors are relative: 0.1 means that the model is 10 % above what was
+    observed; null if that was not observed, or if the model was fitted to it. sentence: the same in words."""
 
-    observed: Observed
     throughput: float
-    response_time: float
+    response_time: float | None
+    predicted_throughput: float
+    predicted_response_time: float
     throughput_error: float | None
     response_time_error: float | None
+    sentence: str = ""
 
 
-class Predictions(Struct, frozen=True, kw_only=True):
-    """Predictions of settings, and how far to trust them."""
+class WhatIf(Struct, frozen=True, kw_only=True):
+    """What other settings of processes and threads would do, predicted from the setting that was observed.
 
-    measured: Measured
-    today: Prediction
-    """The prediction of the observed setting, at the same loads."""
-    check: Check
-    """That setting at the load it was observed at: at the peak if its response time is known, else in the window."""
-    predictions: tuple[Prediction, ...]
-    demands_measured: bool
-    """Whether the demands of a request come from wait states, not only from CPU and response time."""
-    cautions: tuple[str, ...]
-    """Sentences about what the model cannot know here."""
+    refusal: why nothing can be predicted, as a sentence; then only `name` and `time` are set besides. setting: the
+    observed one; seconds: the length of the window from which the demands of a request are taken; peak: requests per
+    second at the load 1; peak_is_floor: whether more requests came than `peak` says, as a full listen queue shows, or
+    threads that were all busy while requests waited: then no times are predicted. demands_measured: whether wait states
+    gave the demands, not only CPU and response time. check: how far the model is from what was observed. today: the
+    prediction for the observed setting. predictions: in the order of the request, or sorted. cautions: sentences about
+    what the model cannot know here."""
+
+    name: str = ""
+    time: float = 0.0
+    refusal: str | None = None
+    setting: str | None = None
+    seconds: float | None = None
+    peak: float | None = None
+    peak_is_floor: bool = False
+    demands_measured: bool | None = None
+    check: ModelCheck | None = None
+    today: PredictedSetting | None = None
+    predictions: tuple[PredictedSetting, ...] = ()
+    cautions: tuple[str, ...] = ()
 
 
-def predict_settings(
-    measured: Measured, settings: Sequence[Setting], loads: Sequence[float] = (1.0, 1.5)
-) -> Predictions:
+def predict_settings(measured: Measured, settings: Sequence[Setting], loads: Sequence[float] = (1.0, 1.5)) -> WhatIf:
     """Predict these settings at these multiples of the peak load. Raises CannotPredictError."""
     server, highest = calibrate(measured), max(loads, default=0.0) * measured.busiest.throughput
     predicted = {each: predict_setting(server, each, loads) for each in dict.fromkeys((measured.setting, *settings))}
     wait = server.find_lock_wait() if server.from_waits else None
     cautions = list_cautions(measured, server.model, settings, lock_wait=wait, highest=highest)
-    return Predictions(
-        measured=measured,
-        today=predicted[measured.setting],
-        check=_check(server),
-        predictions=tuple(predicted[setting] for setting in settings),
+    return WhatIf(
+        setting=str(measured.setting),
+        peak=measured.busiest.throughput,
+        peak_is_floor=measured.offered_at_least is not None,
         demands_measured=server.from_waits,
+        check=_check(server),
+        today=predicted[measured.setting],
+        predictions=tuple([predicted[setting] for setting in settings]),
         cautions=tuple(cautions),
     )
 
@@ -284,19 +303,36 @@ USED_UP = {"cpu": 0.95, "interpreters": 0.9, "lock": 0.9}
 """Utilization at the most throughput from which on a resource limits it, the first of these; else the threads do."""
 
 
-def predict_setting(server: CalibratedServer, setting: Setting, loads: Sequence[float]) -> Prediction:
+def predict_setting(server: CalibratedServer, setting: Setting, loads: Sequence[float]) -> PredictedSetting:
     """Predict one setting at these multiples of the peak load."""
     most, measured = server.find_most(setting), server.measured
     full = _describe_use(server, setting, most, Times(setting.in_all / most, 0.0, server.chain(setting, most)[-1][1]))
     memory, more = measured.memory, setting.processes - measured.running.processes
-    return Prediction(
-        setting=setting,
+    fits = given(memory, lambda memory: memory.has_room(more))
+    return PredictedSetting(
+        setting=str(setting),
+        processes=setting.processes,
+        threads=setting.threads,
+        is_observed=setting == measured.setting,
         most_throughput=most,
         limit=next((name for name, least in USED_UP.items() if full[name] >= least), "threads"),  # type: ignore[misc]
         loads=tuple(_describe_load(server, setting, load, most, full) for load in loads),
         memory=given(memory, lambda memory: setting.processes * memory.per_worker),
-        fits=given(memory, lambda memory: memory.has_room(more)),
+        fits=fits,
+        memory_sentence=None if memory is None or fits else _describe_memory(memory, setting, more),
     )
+
+
+NO_ROOM = (
+    "{setting}: {more:more worker} of [bound? at most ]{size:bytes} [bound? may][not bound? do] not fit into the "
+    "{available:bytes} available."
+)
+
+
+def _describe_memory(memory: Memory, setting: Setting, more: int) -> str:
+    """Why so many more workers do not fit into memory, or may not."""
+    facts: Facts = {"setting": str(setting), "more": more, "bound": not memory.is_exact}
+    return fill(NO_ROOM, {**facts, "size": memory.per_worker, "available": memory.available})
 
 
 def _describe_load(
@@ -325,15 +361,49 @@ def _describe_use(server: CalibratedServer, setting: Setting, rate: float, times
     return {name: min(1.0, use) for name, use in uses.items()}
 
 
-def _check(server: CalibratedServer) -> Check:
+def _check(server: CalibratedServer) -> ModelCheck:
     """The model of the observed setting at the observed load: at the peak if its response time is known."""
     measured, setting = server.measured, server.measured.running
     is_peak = measured.peak is not None and measured.peak.response_time is not None
     observed = measured.busiest if is_peak else measured.window
     most, time = server.find_most(setting), server.observe(observed).service
-    check = Check(observed, min(most, observed.throughput), time, None, None)
-    if is_full(setting, observed) or most < observed.throughput:
-        check = replace(check, throughput=most, throughput_error=most / observed.throughput - 1)
-    if (is_peak or server.from_waits) and observed.response_time:
-        check = replace(check, response_time_error=time / observed.response_time - 1)
-    return check
+    is_most = is_full(setting, observed) or most < observed.throughput
+    is_timed = is_peak or server.from_waits
+    check = ModelCheck(
+        throughput=observed.throughput,
+        response_time=observed.response_time,
+        predicted_throughput=most if is_most else observed.throughput,
+        predicted_response_time=time,
+        throughput_error=most / observed.throughput - 1 if is_most else None,
+        response_time_error=time / observed.response_time - 1 if is_timed and observed.response_time else None,
+    )
+    return replace(check, sentence=describe_check(check))
+
+
+def describe_check(check: ModelCheck) -> str:
+    """The model's error on the observed setting, as one or two sentences."""
+    at, parts, seen_time = f"At {amount(check.throughput)} requests/s", [], check.response_time
+    if check.response_time_error is not None and seen_time is not None:
+        times = duration(check.predicted_response_time), duration(seen_time)
+        parts.append(_compare("response time", *times, check.response_time_error))
+    if check.throughput_error is not None:
+        most, seen = (f"{amount(each)} requests/s" for each in (check.predicted_throughput, check.throughput))
+        parts.append(_compare("most throughput", most, seen, check.throughput_error))
+    if parts:
+        return f"{at} the model of the observed setting has {', and '.join(parts)}."
+    return (
+        f"{at} the model agrees with the observation because it was fitted to it: its error is not known. With wait "
+        "states, or a peak in the history, it would be."
+    )
+
+
+COMPARED = (
+    "a {what} of {predicted}, [not differs? as observed][differs? {differs:percent} ][above? above][below? below]"
+    "[differs?  the {observed} observed]"
+)
+
+
+def _compare(what: str, predicted: str, observed: str, error: float) -> str:
+    differs = abs(error) >= 0.005
+    facts: Facts = {"what": what, "predicted": predicted, "observed": observed, "differs": differs and abs(error)}
+    return fill(COMPARED, {**facts, "above": differs and error > 0, "below": differs and error < 0})

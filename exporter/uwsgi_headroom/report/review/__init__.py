@@ -12,6 +12,9 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.capacity import REACHED
+from uwsgi_headroom.analysis.findings import correct_headroom
+from uwsgi_headroom.documents.build import build_past
+from uwsgi_headroom.documents.schema import TextLine
 from uwsgi_headroom.report.quarters import STEP, Absent, ReviewData, ServerHistory, running_seconds
 from uwsgi_headroom.report.render import document as doc
 from uwsgi_headroom.report.render.document import (
@@ -37,7 +40,7 @@ from uwsgi_headroom.report.review.recommendations import (
 from uwsgi_headroom.report.review.trend import Trend, review_trend
 from uwsgi_headroom.report.review.users import Users, review_users
 from uwsgi_headroom.report.review.utilization import Utilization, review_utilization
-from uwsgi_headroom.report.review.verdict import Verdict, judge_service, unknown_verdict
+from uwsgi_headroom.report.review.verdict import ServiceVerdict, judge_service, unknown_verdict
 from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.store.record import Record
 from uwsgi_headroom.words.formats import counted, listed, percent
@@ -53,7 +56,9 @@ NO_PEAK = Absent(reason="The range has no quarter hour in which its threads in s
 class ServiceReview(Struct, frozen=True, kw_only=True):
     service: str
     servers: tuple[str, ...]
-    verdict: Verdict
+    verdict: ServiceVerdict
+    lines: tuple[TextLine, ...] = ()
+    """The server with the least headroom, and what `check` prints of its figures at peak."""
     utilization: Utilization | Absent = NO_PEAK
     users: Users | Absent = NO_PEAK
     trend: Trend | Absent = NO_PEAK
@@ -162,9 +167,20 @@ def _review(service: Service, data: ReviewData) -> ServiceReview:
     sections = review_utilization(peaks), review_users(peaks), review_trend(peaks)
     evidence = Evidence(peaks, *sections, covered, data.partial)
     advice = recommend(evidence)
-    verdict = judge_service(evidence, advice)
+    tightest = evidence.utilization.server or next(iter(peaks.present))
+    past = build_past(tightest, peaks.until, correct_headroom(peaks.present[tightest]))
+    codes = {"users_wait", "served", "time", "stuck", "outside", "headroom" * bool(evidence.utilization.headroom)}
     return copy_fields(
-        ServiceReview, evidence, service=service.name, servers=names, verdict=verdict, recommendations=advice
+        ServiceReview,
+        evidence,
+        service=service.name,
+        servers=names,
+        verdict=judge_service(evidence, advice),
+        lines=(
+            TextLine(code="server", label="at peak", parts=(tightest,), tone=None, rank=0),
+            *[line for line in past.lines if line.code in codes],
+        ),
+        recommendations=advice,
     )
 
 
@@ -200,6 +216,7 @@ def _write_verdict(review: Review) -> Iterator[Block]:
         chip = JUDGEMENTS[verdict.judgement].service
         yield Heading(f"{service.service} ({counted(len(service.servers), 'server')})", chip, verdict.judgement)
         yield Text(verdict.sentence, "sentence")
+        yield Items([(line.label or line.code, line.text) for line in service.lines])
         answers = (
             ("What do users feel?", verdict.users),
             ("What to do?", verdict.action),

@@ -106,7 +106,7 @@ class Evidence(Struct, frozen=True):
         return None if isinstance(self.trend, Absent) else self.trend.forecast
 
 
-class Found(Struct, frozen=True):
+class ServerFinding(Struct, frozen=True):
     """A finding with its harms, on one server. when: in which quarter hours, as the start of a sentence."""
 
     finding: Finding
@@ -128,7 +128,7 @@ AT_PEAK, IN_RANGE = "In the quarter hour that counts", "In the period of this re
 def recommend(evidence: Evidence) -> tuple[Recommendation, ...]:
     """What to do about a service, most urgent first."""
     found = [*_find_ended(evidence.peaks), *_find_refused(evidence), *_find_missed(evidence), *_at_peak(evidence.peaks)]
-    by_code: dict[str, list[Found]] = {}
+    by_code: dict[str, list[ServerFinding]] = {}
     for each in sorted(found, key=lambda each: SEVERITIES.index(each.finding.severity)):
         by_code.setdefault(each.finding.code, []).append(each)
     made = [_combine(evidence, alike) for alike in by_code.values()]
@@ -168,20 +168,20 @@ def _rank(found: Recommendation) -> int:
     return MOST_URGENT_FIRST.index(found.judgement)
 
 
-def _at_peak(peaks: Peaks) -> Iterator[Found]:
+def _at_peak(peaks: Peaks) -> Iterator[ServerFinding]:
     """The findings about each server that have advice or hurt, in the quarter hour that counts."""
     for server, figures in peaks.present.items():
         for finding in collect_findings(correct_headroom(figures)):
             if finding.change or finding.severity != "info":
-                yield Found(finding, server, AT_PEAK)
+                yield ServerFinding(finding, server, AT_PEAK)
 
 
-def _find_ended(peaks: Peaks) -> Iterator[Found]:
+def _find_ended(peaks: Peaks) -> Iterator[ServerFinding]:
     for server in peaks.service.servers:
         if any(each.window.harakiris or any(worker.lost for worker in each.window.workers) for each in server.records):
             for finding in workers.find(judge(server.records)):
                 if finding.severity != "info":
-                    yield Found(finding, server.server, IN_RANGE)
+                    yield ServerFinding(finding, server.server, IN_RANGE)
 
 
 REFUSED = (
@@ -190,7 +190,7 @@ REFUSED = (
 )
 
 
-def _find_refused(evidence: Evidence) -> Iterator[Found]:
+def _find_refused(evidence: Evidence) -> Iterator[ServerFinding]:
     """Full listen queues, and what caused it while they were full, on the server with most."""
     users, servers = evidence.users, evidence.peaks.service.servers
     full = {server.server: share for server in servers if (share := find_full_share(server))}
@@ -216,7 +216,7 @@ MISSED_TITLE = (
 MISSED = "{missed:amount} of {requests:amount} requests missed the objective: {budget:factor} the error budget."
 
 
-def _find_missed(evidence: Evidence) -> Iterator[Found]:
+def _find_missed(evidence: Evidence) -> Iterator[ServerFinding]:
     """An objective that was missed, and what caused it while the budget burned too fast, on the server with most."""
     objective, servers = evidence.users.objective, evidence.peaks.service.servers
     if isinstance(objective, Absent) or objective.budget <= 1:
@@ -234,7 +234,7 @@ def _find_missed(evidence: Evidence) -> Iterator[Found]:
     )
     worst = max(servers, key=lambda server: sum((count_missed(each) or (0, 0))[1] for each in server.records))
     if evidence.users.lost > missed / 2:  # workers that end explain it, and no waiting
-        yield Found(harm, worst.server, IN_RANGE)
+        yield ServerFinding(harm, worst.server, IN_RANGE)
         return
 
     def burns(record: Record) -> bool:
@@ -244,12 +244,13 @@ def _find_missed(evidence: Evidence) -> Iterator[Found]:
     yield _join(harm, worst, burns, "While the error budget burned too fast")
 
 
-def _join(harm: Finding, server: ServerHistory, felt: Callable[[Record], bool], when: str) -> Found:
+def _join(harm: Finding, server: ServerHistory, felt: Callable[[Record], bool], when: str) -> ServerFinding:
     """A harm, or the cause that has it among its harms, by the quarter hours in which it was felt."""
     records = [record for record in server.records if felt(record)]
     if not records:
-        return Found(harm, server.server, when)
-    causes = [Found(each, server.server, when) for each in collect_findings(correct_headroom(judge(records)), [harm])]
+        return ServerFinding(harm, server.server, when)
+    judged = collect_findings(correct_headroom(judge(records)), [harm])
+    causes = [ServerFinding(each, server.server, when) for each in judged]
     return next(found for found in causes if harm.code in found.codes)
 
 
@@ -258,7 +259,7 @@ _NOT_KNOWN = (
 )
 
 
-def _combine(evidence: Evidence, alike: Sequence[Found]) -> Recommendation:
+def _combine(evidence: Evidence, alike: Sequence[ServerFinding]) -> Recommendation:
     """One recommendation for findings of the same cause, the worst first, with each harm once."""
     worst = alike[0]
     harms: dict[str, str] = {}

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from uwsgi_headroom.analysis.balance import Balance
+from uwsgi_headroom.analysis.balance import Balance, WorkerFigures
 from uwsgi_headroom.analysis.capacity import (
     LIMITS,
     REACHED,
@@ -57,6 +57,7 @@ class ServerPeak(Struct, frozen=True, kw_only=True):
 
     server: str
     flow: Flow
+    workers: tuple[WorkerFigures, ...]
     balance: Balance
     available: int | None
     cpu: CpuShares | None
@@ -153,7 +154,7 @@ OTHER = "the verdict of the exporter was then that something else limits {server
 
 def _describe(name: str, figures: Figures, peaks: Peaks) -> ServerPeak:
     judged, memory = correct_headroom(figures), figures.server.memory
-    other, usable = judged.headroom.other, judged.usable
+    other = judged.headroom.other
     unknown = ""
     if other and judged.headroom.factor is None:
         unknown = other.why
@@ -163,12 +164,13 @@ def _describe(name: str, figures: Figures, peaks: Peaks) -> ServerPeak:
     return ServerPeak(
         server=name,
         flow=figures.flow,
+        workers=figures.workers,
         balance=figures.balance,
         available=figures.window.available,
         cpu=figures.cpu,
         more_workers=given(memory, count_more_workers),
         headroom=judged.headroom,
-        usable=usable.factor if usable and not unknown else None,
+        usable=None if unknown else judged.headroom.usable,
         unknown=unknown,
     )
 
@@ -210,7 +212,7 @@ def _review_balance(peaks: Peaks) -> BalanceReview:
     ]
     seconds = ratio(sum(each * requests for each, requests in saved), sum(requests for _, requests in saved))
     worst = max(peaks.present, key=lambda name: (costs[name] or 0.0, peaks.present[name].balance.hot_ratio or 0.0))
-    summary = _summarize(worst, peaks.present[worst].balance)
+    summary = _summarize(worst, peaks.present[worst])
     return BalanceReview(cost_seconds=seconds, cost_servers=sum_known(costs.values()), summary=summary)
 
 
@@ -238,14 +240,15 @@ SUMMARY = (
 )
 
 
-def _summarize(server: str, balance: Balance) -> str:
-    hot = balance.hottest
+def _summarize(server: str, figures: Figures) -> str:
+    balance = figures.balance
+    hot = next((worker for worker in figures.workers if worker.worker_id == balance.hottest), None)
     if hot is None or not hot.share:
         return "No requests at peak, so there is nothing to share."
     if _is_chance(balance):
         return "The workers share the requests evenly, but for chance."
     facts: Facts = {"server": server, "worker": hot.worker_id, "share": hot.share, "load": hot.interpreter_load}
-    return fill(SUMMARY, {**facts, "even": 1 / len(balance.workers)})
+    return fill(SUMMARY, {**facts, "even": 1 / len(figures.workers)})
 
 
 INTRODUCTION = f"How full each limit is. At a headroom of 1x, all of it is in use; from {percent(REACHED)} on, act."
@@ -309,10 +312,10 @@ MOST_WORKERS = 16
 
 
 def _row(server: ServerPeak) -> tuple[str, ...]:
-    room, shown = server.headroom, server.balance.workers[:MOST_WORKERS]
+    room, shown = server.headroom, server.workers[:MOST_WORKERS]
     shares = [doc.show(lambda share: f"{100 * share:.0f}", each.share) for each in shown]
     loads = [doc.show("{:.2f}".format, each.interpreter_load) for each in shown]
-    more = ["..."] * (len(server.balance.workers) > MOST_WORKERS)
+    more = ["..."] * (len(server.workers) > MOST_WORKERS)
     known = None if server.unknown else room.factor
     return (
         server.server,

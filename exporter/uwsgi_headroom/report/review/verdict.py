@@ -36,7 +36,7 @@ WELL_COVERED, HALF_COVERED = 0.9, 0.5
 """Share of the range with data: from the first on, confidence may be high; below the second, it is low."""
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class ServiceVerdict(Struct, frozen=True, kw_only=True):
     judgement: Judgement
     sentence: str
     """What runs out, and when."""
@@ -50,18 +50,22 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """The same in a word."""
 
 
-def judge_service(evidence: Evidence, recommendations: Sequence[Recommendation]) -> Verdict:
+def judge_service(evidence: Evidence, recommendations: Sequence[Recommendation]) -> ServiceVerdict:
     confidence, reasons = _find_confidence(evidence)
     judgement, used = _judge(evidence, recommendations), evidence.utilization
     felt = (each for each in recommendations if each.judgement != "ok" and (each.harms or each.code in _HARMS))
     harm = next((each.title for each in felt), "")
-    early = EARLY * (_is_too_early(evidence) and judgement == "unknown")
-    full = f" Over {percent(REACHED)} of that limit is in use." * used.is_nearly_full
-    room = _say_room(used, is_said=bool(harm) or used.is_nearly_full)
-    peak = f" Peak: {doc.quarter(used.until, evidence.peaks.zone)}."
-    return Verdict(
+    facts: Facts = {
+        "room": _say_room(used, is_said=bool(harm) or used.is_nearly_full),
+        "full": used.is_nearly_full and percent(REACHED),
+        "date": _say_date(evidence.trend),
+        "peak": doc.quarter(used.until, evidence.peaks.zone),
+        "loss": _say_loss(evidence),
+        "early": _is_too_early(evidence) and judgement == "unknown",
+    }
+    return ServiceVerdict(
         judgement=judgement,
-        sentence=f"{room}.{full} {_say_date(evidence.trend)}{peak}{_say_loss(evidence)}{early}",
+        sentence=fill(SENTENCE, facts),
         users=f"{harm} {_say_users(evidence.users)}".strip(),
         action=_say_action(evidence, recommendations),
         certainty=f"{confidence.capitalize()}: {'; '.join(reasons)}.",
@@ -69,15 +73,18 @@ def judge_service(evidence: Evidence, recommendations: Sequence[Recommendation])
     )
 
 
-EARLY = " Too early to say more: a week is needed, since another day may be busier."
+SENTENCE = (
+    "{room}.[full?  Over {full} of that limit is in use.] {date} Peak: {peak}.{loss}[early?  Too early to say more: a "
+    "week is needed, since another day may be busier.]"
+)
 
 
 def _is_too_early(evidence: Evidence) -> bool:
     return evidence.utilization.days < FEW_DAYS
 
 
-def unknown_verdict(reason: str) -> Verdict:
-    return Verdict(
+def unknown_verdict(reason: str) -> ServiceVerdict:
+    return ServiceVerdict(
         judgement="unknown",
         sentence=f"No verdict. {reason}",
         users="Unknown.",
@@ -103,9 +110,9 @@ def _judge(evidence: Evidence, recommendations: Sequence[Recommendation]) -> Jud
 NOT_KNOWN = "Headroom at peak is not known"
 IDLE = "Nearly idle at peak: headroom over 100x"
 THREADS = "[busy? , with {busy:threads} of {threads} threads in service]"
-WAITS = "Requests begin to wait at peak; headroom {most}{hard:factor} until {outcome}"
-UNTIL = "Headroom {most}{until} at peak; {hard:factor} until {outcome}"
-FIRST = "Headroom {most}{hard:factor} at peak: {outcome} first"
+WAITS = "Requests begin to wait at peak; headroom [most? at most ]{hard:factor} until {outcome}"
+UNTIL = "Headroom [most? at most ]{until} at peak; {hard:factor} until {outcome}"
+FIRST = "Headroom [most? at most ]{hard:factor} at peak: {outcome} first"
 
 
 def _say_room(used: Utilization, *, is_said: bool) -> str:
@@ -116,7 +123,7 @@ def _say_room(used: Utilization, *, is_said: bool) -> str:
     threads = fill(THREADS, {"busy": used.in_service, "threads": used.available})
     if used.headroom is None or used.first is None:
         return (IDLE if used.limits else NOT_KNOWN) + threads
-    facts: Facts = {"most": "at most " * used.upper_bound, "hard": used.headroom, "outcome": gives_out(used.first)}
+    facts: Facts = {"most": used.upper_bound, "hard": used.headroom, "outcome": gives_out(used.first)}
     until = usable_clause(used.usable, used.headroom) * (not is_said)
     template = {"": FIRST, WITH_MORE: WAITS}.get(until, UNTIL)
     return fill(template, {**facts, "until": until}) + threads

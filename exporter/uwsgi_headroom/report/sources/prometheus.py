@@ -26,6 +26,8 @@ from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.history.counts import OCCUPANCY_BOUNDS
+from uwsgi_headroom.history.response_times.bins import Bins, share_bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import CpuWindow, RouteWindow, WaitWindow, Window, WorkerWindow
 from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.record import STATES, SocketHolders
@@ -38,8 +40,6 @@ from uwsgi_headroom.report.sources.selection import (
     list_problems,
     select_servers,
 )
-from uwsgi_headroom.response_times.bins import Bins, share_bins
-from uwsgi_headroom.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.store.record import Levels, Record
 
 OBSERVED = "uwsgi_exporter_observed_seconds_total"

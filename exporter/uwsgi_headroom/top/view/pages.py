@@ -10,19 +10,17 @@ from rich.text import Text
 
 from uwsgi_headroom.check.reports import CODE_AT, write_code_lines, write_finding
 from uwsgi_headroom.check.tables import age, alarm, busy_bar, number, percent, rate, size, sort_workers, stuck_age
-from uwsgi_headroom.documents.emperor_router import Emperor, Router, Vassal
 from uwsgi_headroom.documents.history import HistoryDocument
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.documents.sentences import describe_code_rest
-from uwsgi_headroom.documents.waits import Route
-from uwsgi_headroom.documents.workers import WorkerSection
-from uwsgi_headroom.journal.events import Event
+from uwsgi_headroom.documents.subjects import Emperor, Route, Router, Vassal, WorkerSection
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.terminal_text import bar, downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.view.tables import Page, column_of, cut_middle, title_line, use_of
 from uwsgi_headroom.words.formats import duration, factor, mean_count
 from uwsgi_headroom.words.states import EVENTS, STATUSES
-from uwsgi_headroom.words.template import fill
+from uwsgi_headroom.words.template import Facts, fill
 
 _THREADS_AT, _THREAD = 17, 15  # first column of the threads, columns of each thread
 
@@ -72,6 +70,7 @@ def finding_lines(server: ServerDocument, width: int) -> Iterator[Text]:
 
 
 _EVENT_INDENT = " " * 17
+EVENT = "{title}[often?  ({often:plain} times since {since})]"
 
 
 def event_page(events: Sequence[Event], text: str, width: int, now: float) -> Page:
@@ -98,9 +97,9 @@ def _event_rows(event: Event, width: int, now: float) -> Iterator[Text]:
     today = local[:3] == time.localtime(now)[:3]
     moment = _clock(event.time) if today else time.strftime("%d %b %Hh", local)
     first = f"{moment:11}{age(max(0.0, now - event.time)):>4}  "
-    often = f" ({event.count} times since {_clock(event.since)})" * (event.count > 1)
+    facts: Facts = {"title": event.title, "often": event.count > 1 and event.count, "since": _clock(event.since)}
     style = EVENTS[event.kind].terminal if event.kind in EVENTS else ""
-    for place, line in enumerate(wrap(event.title + often, width, first, _EVENT_INDENT)):
+    for place, line in enumerate(wrap(fill(EVENT, facts), width, first, _EVENT_INDENT)):
         row = Text(line)
         row.stylize("dim", 0, len(first) * (place == 0))
         row.stylize(style, len(first))

@@ -7,20 +7,159 @@ useful keys and the window of the figures.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from uwsgi_headroom.check.tables import SORTS, find_field
-from uwsgi_headroom.documents.schema import ServerDocument
-from uwsgi_headroom.terminal_text import escape_text, wrap
+from uwsgi_headroom.check.tables import SORTS, age, find_field
+from uwsgi_headroom.documents.history import HistoryDocument
+from uwsgi_headroom.documents.lines import list_lines
+from uwsgi_headroom.documents.schema import ServerDocument, TextLine
+from uwsgi_headroom.documents.sentences import split_request_time
+from uwsgi_headroom.terminal_text import cut_lines, downsample, escape_text, sparkline, wrap
 from uwsgi_headroom.top.navigation import LIST, SERVER_SORTS, Key, Navigation, ScreenModel, ServerEntry, arrange_entries
-from uwsgi_headroom.top.view import headline, pages
-from uwsgi_headroom.top.view.tables import Page, count_servers, detail_lines, fit_page, server_table, worker_page
+from uwsgi_headroom.top.view import pages
+from uwsgi_headroom.top.view.tables import (
+    Page,
+    column_of,
+    count_servers,
+    cut_middle,
+    detail_lines,
+    fit_page,
+    server_table,
+    status_style,
+    status_word,
+    use_of,
+    worker_page,
+)
 from uwsgi_headroom.words.formats import chosen
+from uwsgi_headroom.words.states import STATUSES, WAITS
 from uwsgi_headroom.words.template import Facts, fill
+
+_LABEL = 13  # columns of the name of a line
+
+_LEAST_SINCE = 60  # columns of a terminal with room for since when
+
+
+_NOTHING = TextLine(code="", label="", parts=(), tone=None, rank=0)
+
+
+def _list_lines(server: ServerDocument) -> tuple[TextLine, ...]:
+    """The lines of a document; an exporter of an earlier version sends none."""
+    return server.lines or list_lines(server)
+
+
+def verdict_block(server: ServerDocument, troubles: Sequence[str], width: int, lines: int) -> list[Text]:
+    """Build exactly `lines` lines, so that a changed sentence moves nothing below: reasons why the figures are not
+    current, the verdict, and the advice."""
+    verdict, act, *_ = (*_list_lines(server), _NOTHING)
+    block = [stale_line(trouble, width) for trouble in troubles[: max(1, lines - 1)]]
+    advice = wrap(act.text * (act.code == "act"), width, f"{act.label:{_LABEL}}", " " * _LABEL)
+    room = max(lines - len(block) - min(len(advice), 1 + (lines > 3)), 1)
+    text = verdict.text if width >= _LEAST_SINCE else verdict.parts[0]
+    word = status_word(server).upper()
+    block += _begin_styled(cut_lines(wrap(f"{word}  {text}", width), room), status_style(server), len(word))
+    left = lines - len(block)
+    if advice and left > 0:
+        block += _begin_styled(cut_lines(advice, left), "bold", _LABEL)
+    return [*block, *[Text()] * left][:lines]
+
+
+def stale_line(trouble: str, width: int) -> Text:
+    return Text(cut_lines(wrap(f"STALE  {trouble}", width), 1)[0], "bold red")
+
+
+def _begin_styled(lines: Sequence[str], style: str, columns: int) -> list[Text]:
+    """Lines whose first columns have a style."""
+    first, *rest = map(Text, lines)
+    first.stylize(style, 0, columns)
+    return [first, *rest]
+
+
+Part = tuple[int, Text]
+"""A rank, and a line of the head: lines with a larger rank are left out first."""
+
+_ELSEWHERE = ("verdict", "act", "unknown")
+"""Lines that stand above the head, or on the page of advice."""
+
+
+def head_parts(server: ServerDocument, trend: HistoryDocument, width: int) -> list[Part]:
+    """Build the lines below the verdict, with a bar and sparklines."""
+    rows: list[Part] = []
+    for line in _list_lines(server):
+        if line.code in _ELSEWHERE:
+            continue
+        rows.append((line.rank, _with_spark(fit_line(line, width), line, server, trend, width)))
+        if line.code == "time" and (bar := time_bar(server, width)):
+            rows.append((8, bar))
+    before = Text()
+    if server.state == "down":
+        before.append(f"{'workers':{_LABEL}}", "bold").append("their last figures, before the server went down:")
+    return [*rows, (6, before)]
+
+
+def fit_line(line: TextLine, width: int) -> Text:
+    """Write as many parts of a line as fit; an ellipsis replaces the others."""
+    first, *rest = map(escape_text, line.parts)
+    style = STATUSES[line.tone].terminal if line.tone in ("warning", "critical") else "bold" * bool(line.label)
+    fitted = Text().append(f"{line.label:{_LABEL}}", "bold")
+    fitted.append(cut_middle(first, max(0, width - _LABEL)), style)
+    for place, part in enumerate(rest, 1):
+        is_last = place == len(rest)
+        if fitted.cell_len + cell_len(part) + len(_CUT) * (not is_last) > width:
+            fitted.append(_CUT).truncate(width)
+            break
+        fitted.append(part)
+    return fitted
+
+
+_CUT = " …"
+
+_BAR_EDGE = "│"
+
+
+def time_bar(server: ServerDocument, width: int) -> Text | None:
+    """Draw the parts in the order of the line above, each as long as its share, with its name if that fits; None if the
+    time of a request is not known."""
+    time = split_request_time(server.waits, server.flow) if server.waits else None
+    if time is None:
+        return None
+    room = max(0, width - _LABEL - len(_BAR_EDGE))
+    line = Text(" " * _LABEL)
+    start, so_far = 0, 0.0
+    for part in time.parts:
+        so_far += part.threads
+        end = round(room * so_far / time.whole.threads)
+        words = WAITS[part.state]
+        name = _BAR_EDGE + escape_text(part.backend or words.short)
+        fitting = name if cell_len(name) <= end - start else _BAR_EDGE
+        line.append(set_cell_size(fitting, end - start), words.terminal)
+        start = end
+    return line.append(_BAR_EDGE)
+
+
+_SPARK_OF, _LEAST_SPARK = 5, 5  # columns of the screen per column of a sparkline; least columns of a sparkline
+
+
+def _with_spark(fitted: Text, line: TextLine, server: ServerDocument, trend: HistoryDocument, width: int) -> Text:
+    """Append a sparkline of a line's figure, if there is room."""
+    available = find_field(server, "threads.available")
+    factors = [None if value is None else use_of(value) for value in trend.headroom.factor]
+    values, of = {
+        "headroom": (factors, 1.0),
+        "in_service": (trend.concurrency.observed, available),
+        "response": (column_of(trend, 0.95), None),
+    }.get(line.code, ([], None))
+    room = min(width - fitted.cell_len - 6, width // _SPARK_OF)  # a gap of two columns, and four for the time span
+    if room < _LEAST_SPARK or not any(value is not None for value in values):
+        return fitted
+    drawn = sparkline(downsample(values, room), of)
+    span = f" {age(len(values) * trend.step)}"
+    fitted.append(" " * (width - fitted.cell_len - len(drawn) - len(span)))
+    return fitted.append(drawn, "cyan").append(span, "dim")
 
 
 class Binding(NamedTuple):
@@ -58,8 +197,8 @@ BINDINGS = (
 SERVER_SORT_LABEL = ", ".join(f"{key} {name}" for key, name in SERVER_SORTS.items())
 WORKER_SORT_LABEL = ", ".join(f"{key} {name}" for key, name in SORTS.items())
 
-_LABEL = 12  # columns of the keys themselves
-_ENTRY = _LABEL + 24  # columns of one entry
+_KEYS = 12  # columns of the keys themselves
+_ENTRY = _KEYS + 24  # columns of one entry
 
 _GLOSSARY = (
     ("HEADROOM", "factor by which load can grow until the first limit"),
@@ -80,7 +219,7 @@ def help_lines(width: int) -> list[Text]:
     for row in range(down):
         line = Text()
         for binding in BINDINGS[row::down]:
-            line.append(f"{binding.label:{_LABEL}}", "bold").append(f"{binding.meaning:{_ENTRY - _LABEL}}")
+            line.append(f"{binding.label:{_KEYS}}", "bold").append(f"{binding.meaning:{_ENTRY - _KEYS}}")
         line.rstrip()
         lines.append(line)
     lines += _entry("Sort servers", SERVER_SORT_LABEL, width)
@@ -91,7 +230,7 @@ def help_lines(width: int) -> list[Text]:
 
 
 def _entry(term: str, meaning: str, width: int) -> list[Text]:
-    first, rest = f"{term:{_LABEL}} ", " " * (_LABEL + 1)
+    first, rest = f"{term:{_KEYS}} ", " " * (_KEYS + 1)
     lines = [Text(line) for line in wrap(meaning, width, first, rest)]
     lines[0].stylize("bold", 0, len(term))
     return lines
@@ -221,13 +360,13 @@ def _head(scene: Scene, height: int, body: int) -> list[Text]:
     if navigation.view == "help":
         return [title]
     if navigation.view == LIST or server is None:
-        return [title, *(headline.stale_line(trouble, width) for trouble in troubles[:_MOST_TROUBLES])]
-    must = [title, *headline.verdict_block(server, troubles, width, _block_lines(height))]
+        return [title, *(stale_line(trouble, width) for trouble in troubles[:_MOST_TROUBLES])]
+    must = [title, *verdict_block(server, troubles, width, _block_lines(height))]
     if navigation.view in _SERVER_PAGES:
         return must
     above = height - 1 - len(must)
     room = max(1, above - min(max(int(_BODY * height), above - LEAST_HEAD), body))
-    parts = headline.head_parts(server, model.trend, width)
+    parts = head_parts(server, model.trend, width)
     kept = sorted(range(len(parts)), key=lambda place: parts[place][0])[:room]
     rest = [parts[place][1] for place in sorted(kept)]
     if server.state == "down":

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from tests.response_times.simulated_requests import NOTHING, worker
+from tests.history.response_times.simulated_requests import NOTHING, worker
 from tests.support.simulated_server import EPOCH, reading
+from uwsgi_headroom.history.response_times.sightings import UNSEEN, Observer, Sighting, Sightings
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.response_times.sightings import UNSEEN, Kind, Observer, Sightings
 
 GAP = 0.25
 IDLE = {}
@@ -49,7 +49,7 @@ def only(seen):
 def test_seen_by_some_samples(samples):
     """It took the time between the first and the last of them, and at most a gap more on each side."""
     seen = observe([worker((0,), IDLE), *[worker((0,), busy())] * samples, worker((1,), IDLE)])
-    assert only(seen) == Kind((samples - 1) * GAP, GAP)
+    assert only(seen) == Sighting((samples - 1) * GAP, GAP)
     assert only(seen).sampled_seconds == samples * GAP
 
 
@@ -61,21 +61,21 @@ LOST = [worker((4,), busy())] * 2
 CASES = {
     "the thread's count tells a request from the next one": (
         [FREE, *[BUSY] * 3, *[worker((1,), busy())] * 2, worker((2,), IDLE)],
-        {Kind(2 * GAP, GAP): 1, Kind(GAP, GAP): 1},
+        {Sighting(2 * GAP, GAP): 1, Sighting(GAP, GAP): 1},
     ),
     "requests between two samples are only counted": (
         [worker((0, 0), IDLE), worker((3, 2), IDLE)],
-        {Kind(UNSEEN, GAP): 5},
+        {Sighting(UNSEEN, GAP): 5},
     ),
     "also on a thread that was busy before": (
         [FREE, BUSY, worker((3,), IDLE)],
-        {Kind(0.0, GAP): 1, Kind(UNSEEN, GAP): 2},
+        {Sighting(0.0, GAP): 1, Sighting(UNSEEN, GAP): 2},
     ),
     "requests of one time are of one kind": (
         [worker((0, 0), IDLE), worker((0, 0), BOTH), worker((1, 1), IDLE)],
-        {Kind(0.0, GAP): 2},
+        {Sighting(0.0, GAP): 2},
     ),
-    "an unchanged document has the same objects": ([FREE, BUSY, BUSY, BUSY, DONE], {Kind(2 * GAP, GAP): 1}),
+    "an unchanged document has the same objects": ([FREE, BUSY, BUSY, BUSY, DONE], {Sighting(2 * GAP, GAP): 1}),
     # The growth of its worker's running time is the response time of the only request.
     "the only one is exact, unseen": (
         [worker((0, 5), IDLE, running_time=2.0), worker((0, 6), IDLE, running_time=2.125)],
@@ -100,24 +100,24 @@ CASES = {
     "a thread that was held before, alone": ([*HELD, worker((1, 0), IDLE, running_time=2.001)], {}, 0.001),
     "a thread that was held before, short": (
         [*HELD, worker((1, 7), IDLE, running_time=2.3)],
-        {Kind(UNSEEN, 5 * GAP): 1, Kind(UNSEEN, GAP): 7},
+        {Sighting(UNSEEN, 5 * GAP): 1, Sighting(UNSEEN, GAP): 7},
     ),
     "a thread that was held before, long": (
         [*HELD, worker((1, 7), IDLE, running_time=2.9)],
-        {Kind(3 * GAP, GAP): 1, Kind(UNSEEN, GAP): 7},
+        {Sighting(3 * GAP, GAP): 1, Sighting(UNSEEN, GAP): 7},
     ),
     "a running time is unknown after uWSGI's clock was set back": (
         [worker((0,), IDLE, running_time=2.0), worker((1,), IDLE), worker((2,), IDLE)],
-        {Kind(UNSEEN, GAP): 2},
+        {Sighting(UNSEEN, GAP): 2},
     ),
     "static requests are left out": ([FREE, worker((1,), IDLE, static=1)], {}),
     "the request that was seen longest is not static": (
         [worker((0, 0), IDLE), worker((0, 0), busy()), worker((1, 2), IDLE, static=2)],
-        {Kind(0.0, GAP): 1},
+        {Sighting(0.0, GAP): 1},
     ),
     "of two that were seen, the longer is not static": (
         [worker((0, 0), IDLE), *[worker((0, 0), busy())] * 2, worker((0, 0), BOTH), worker((1, 1), IDLE, static=1)],
-        {Kind(2 * GAP, GAP): 1},
+        {Sighting(2 * GAP, GAP): 1},
     ),
     # The running time is that of another request, which is counted later.
     "a static request is not exact": (
@@ -126,19 +126,19 @@ CASES = {
     ),
     "a killed worker's requests are lost": (
         [*LOST, worker((4,), IDLE, pid=None), worker((4,), IDLE, pid=8), worker((5,), IDLE, pid=8, since_spawn=1)],
-        {Kind(UNSEEN, GAP): 1},
+        {Sighting(UNSEEN, GAP): 1},
     ),
     "the request of a successor on the same thread is another one": (
         [*LOST, worker((4,), busy(), pid=8), worker((5,), IDLE, pid=8, since_spawn=1)],
-        {Kind(0.0, GAP): 1},
+        {Sighting(0.0, GAP): 1},
     ),
     "a successor that completes one at once": (
         [*LOST, worker((5,), IDLE, pid=8, since_spawn=1)],
-        {Kind(UNSEEN, GAP): 1},
+        {Sighting(UNSEEN, GAP): 1},
     ),
     "a worker that ends after a request has completed it": (
         [worker((4,), IDLE), worker((4,), busy()), worker((5,), IDLE, pid=8, since_spawn=0)],
-        {Kind(0.0, GAP): 1},
+        {Sighting(0.0, GAP): 1},
     ),
     "a worker of cheaper mode that is stopped and spawned again adds nothing": (
         [
@@ -147,21 +147,21 @@ CASES = {
             worker((4, 2), IDLE, pid=9),
             worker((5, 2), IDLE, pid=9, since_spawn=1),
         ],
-        {Kind(UNSEEN, GAP): 1},
+        {Sighting(UNSEEN, GAP): 1},
     ),
     "without starts, before uWSGI 2.0.14, counts suffice": (
         [FREE, *[worker((0,), busy(None))] * 2, DONE],
-        {Kind(GAP, GAP): 1},
+        {Sighting(GAP, GAP): 1},
     ),
     # uWSGI counts a request before it writes the log.
     "a thread that still writes the log serves no second request": (
         [FREE, BUSY, worker((1,), busy()), DONE],
-        {Kind(0.0, GAP): 1},
+        {Sighting(0.0, GAP): 1},
     ),
     "a client that sends nothing is no request": ([FREE, *[BUSY] * 9, FREE], {}),
     "the time of a client that sends nothing is not that of the next request": (
         [FREE, *[BUSY] * 9, worker((0,), busy(EPOCH + 12)), DONE],
-        {Kind(0.0, GAP): 1},
+        {Sighting(0.0, GAP): 1},
     ),
     "gevent takes a slot before a request arrives": (
         [worker((0,) * 4, IDLE), worker((0,) * 4, {3: None}), worker((0,) * 4, IDLE)],
@@ -174,7 +174,7 @@ CASES = {
             worker((0, 0, 0, 1), {2: EPOCH}),
             worker((0, 0, 1, 9), IDLE),
         ],
-        {Kind(0.0, GAP): 1, Kind(GAP, GAP): 1, Kind(UNSEEN, GAP): 8},
+        {Sighting(0.0, GAP): 1, Sighting(GAP, GAP): 1, Sighting(UNSEEN, GAP): 8},
     ),
 }
 """By behaviour: the samples, the requests of each kind, and the response times that are exact."""
@@ -196,7 +196,7 @@ def test_a_running_time_that_samples_contradict(grown):
             worker((1,), IDLE, running_time=2.0 + grown),
         ]
     )
-    assert only(seen) == Kind(2 * GAP, GAP)
+    assert only(seen) == Sighting(2 * GAP, GAP)
 
 
 def test_a_gap_forgets_nothing_that_uwsgi_says():
@@ -205,12 +205,13 @@ def test_a_gap_forgets_nothing_that_uwsgi_says():
     observer.restart(sample(10.0), (worker((0,), IDLE),))
     observer.restart(sample(20.0), (worker((7,), busy(EPOCH + 13)),))
     observer.follow(sample(20.25), (worker((8,), IDLE),), seen)
-    assert only(seen) == Kind(20 - 14, (1 + GAP) / 2).rounded()
+    assert only(seen) == Sighting(20 - 14, (1 + GAP) / 2).rounded()
 
 
 def test_in_service_at_the_first_sample():
     """It began within the second that uWSGI names, and at the latest at the sample."""
-    assert only(observe([worker((0,), busy(EPOCH + 4)), worker((1,), IDLE)])) == Kind(5.0, (1 + GAP) / 2).rounded()
+    seen = only(observe([worker((0,), busy(EPOCH + 4)), worker((1,), IDLE)]))
+    assert seen == Sighting(5.0, (1 + GAP) / 2).rounded()
     assert only(observe([worker((0,), busy(EPOCH + 10)), worker((1,), IDLE)])).between == 0
 
 
@@ -225,7 +226,7 @@ def test_a_start_that_is_not_known(start, ahead):
 def test_a_slow_master():
     """A document may have been written at any time in a second: requests are on average as long."""
     seen = observe([worker((0,), IDLE), *[worker((0,), busy())] * 9, worker((1,), IDLE)], read_seconds=1.0)
-    assert only(seen) == Kind(8 * GAP - 1.0, GAP + 1.0).rounded()
+    assert only(seen) == Sighting(8 * GAP - 1.0, GAP + 1.0).rounded()
     assert only(seen).sampled_seconds == 9 * GAP
 
 
@@ -255,7 +256,7 @@ def test_rounding():
     chance = random.Random(1)
     for coarseness in (1.0, 2.0, 4.0):
         for _ in range(500):
-            kind = Kind(
+            kind = Sighting(
                 chance.choice((UNSEEN, chance.uniform(0, 0.5), chance.lognormvariate(1, 2))), 0.2 * chance.random()
             )
             rounded = kind.rounded(coarseness)

@@ -9,9 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.support.simulated_server import EPOCH, Slot, read_worker, reading
+from uwsgi_headroom.history.response_times.recorder import Completed, ResponseTimeRecorder
+from uwsgi_headroom.history.response_times.totals import ResponseTimeTotals, ResponseTimeWindow
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.response_times.recorder import Completed, ResponseTimeRecorder
-from uwsgi_headroom.response_times.totals import ResponseTimeTotals, ResponseTimeWindow
 from uwsgi_headroom.stats import EmperorSnapshot
 
 Draw = Callable[[random.Random], float]

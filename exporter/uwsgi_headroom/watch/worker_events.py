@@ -11,8 +11,9 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from uwsgi_headroom.analysis.worker_states import RECYCLED
+from uwsgi_headroom.history.events import Cause, Journal, Kind
 from uwsgi_headroom.history.integrals import is_reloaded
-from uwsgi_headroom.journal.events import Cause, Journal, Kind
 from uwsgi_headroom.kernel.memory import OomKills, read_oom_kills
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Options
@@ -33,9 +34,6 @@ AT_ONCE_SECONDS = 3.0
 
 REACHED = 0.9
 """A limit counts as reached at or above this fraction of it, at the last sample before the end."""
-
-REACHED_REQUESTS = 0.7
-"""The same for `max-requests`, which `max-requests-delta` and the worker's id modify."""
 
 _ENDS: Mapping[Cause, tuple[str, str]] = {
     "harakiri": ("was ended by `harakiri`", "A request took longer than `harakiri`[limit?  ({limit:plain} s)]."),
@@ -259,7 +257,7 @@ def find_cause(ended: EndedProcess, now: Worker, options: Options | None, kills:
     reached: tuple[tuple[Cause, object, int | None], ...] = (
         ("harakiri", (now.harakiris or 0) > (then.harakiris or 0), limits.harakiri),
         ("out_of_memory", killed, None),
-        ("max_requests", most and (served or 0) >= REACHED_REQUESTS * most, most),
+        ("max_requests", most and (served or 0) >= RECYCLED * most, most),
         ("max_worker_lifetime", oldest and age >= REACHED * oldest, oldest),
         ("reload_on_rss", largest and size >= REACHED * largest * 2**20, largest),
         ("unknown", True, None),

@@ -1,7 +1,7 @@
 """A journal: its order, its bounds, and events that are joined."""
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.journal.events import JOIN_SECONDS, KINDS, MOST_EVENTS, Journal
+from uwsgi_headroom.history.events import JOIN_SECONDS, KINDS, MOST_EVENTS, Journal
 
 
 def titles(journal):

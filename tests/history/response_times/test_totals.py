@@ -5,9 +5,9 @@ import tracemalloc
 
 import pytest
 
-from uwsgi_headroom.response_times.bins import Bins
-from uwsgi_headroom.response_times.estimator import Division
-from uwsgi_headroom.response_times.totals import BatchHistory, MissCounter, Misses
+from uwsgi_headroom.history.response_times.bins import Bins
+from uwsgi_headroom.history.response_times.estimator import Division
+from uwsgi_headroom.history.response_times.totals import BatchHistory, MissCounter, Misses
 
 BINS = Bins()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.response_times import timed_app
+from tests.history.response_times import timed_app
 from tests.support.exporter import exporter
 from tests.support.real_uwsgi import uwsgi, wait_until
 

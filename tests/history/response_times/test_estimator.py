@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from uwsgi_headroom.response_times import estimator as module
-from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS, END, LONGEST, SHORTEST, Bins
-from uwsgi_headroom.response_times.estimator import Estimator, make_group
-from uwsgi_headroom.response_times.sightings import UNSEEN, Kind, Sightings
+from uwsgi_headroom.history.response_times import estimator as module
+from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS, END, LONGEST, SHORTEST, Bins
+from uwsgi_headroom.history.response_times.estimator import Estimator, make_group
+from uwsgi_headroom.history.response_times.sightings import UNSEEN, Sighting, Sightings
 
 BINS = Bins()
 GAP = 0.2
@@ -17,7 +17,7 @@ GAP = 0.2
 
 def kinds(*pairs, gap=GAP):
     """Requests by the time between the first and the last sample that saw them."""
-    return Sightings([], Counter({Kind(between, gap): number for between, number in pairs}))
+    return Sightings([], Counter({Sighting(between, gap): number for between, number in pairs}))
 
 
 def add(estimator, seen, seconds=None, requests=None):
@@ -172,7 +172,7 @@ def test_work_is_bounded(monkeypatch):
         seen = Sightings()
         for _ in range(4000):
             gap = chance.choice((0.2, 0.25, 0.3, 1.2))
-            seen.kinds[Kind(math.exp(chance.uniform(-4, 8)), gap).rounded()] += 1
+            seen.kinds[Sighting(math.exp(chance.uniform(-4, 8)), gap).rounded()] += 1
         before = len(iterations)
         add(estimator, seen)
         assert len(iterations) - before == module._ITERATIONS[0]
@@ -230,7 +230,7 @@ def test_the_first_and_the_last_bin():
 @pytest.mark.parametrize("gap", [0.05, 0.2, 1.0, 4.0])
 def test_likelihoods_are_those_of_a_simulation(between, gap):
     """They are proportional to how often requests of each bin, at random times, are seen so by samples at even gaps."""
-    group = make_group(Kind(between, gap), OBJECTIVE_BINS)
+    group = make_group(Sighting(between, gap), OBJECTIVE_BINS)
     chance, samples = random.Random(1), round(between / gap) + 1 if between != UNSEEN else 0
     for place, likelihood in enumerate(group.likelihoods):
         low, high = OBJECTIVE_BINS.edges_of(group.first + place)
@@ -246,7 +246,7 @@ def test_likelihoods_are_those_of_a_simulation(between, gap):
 @pytest.mark.parametrize("gap", [0.001, 0.2, 5.0])
 def test_every_group_has_a_likely_bin(between, gap):
     """Some bin is possible, whatever the length; and means are within the group's interval."""
-    group = make_group(Kind(between, gap), OBJECTIVE_BINS)
+    group = make_group(Sighting(between, gap), OBJECTIVE_BINS)
     assert all(likelihood >= 0 for likelihood in group.likelihoods)
     assert sum(group.likelihoods) > 0
     assert len(group.likelihoods) == len(group.means)

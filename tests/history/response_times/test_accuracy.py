@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.response_times.simulated_requests import Load, simulate
+from tests.history.response_times.simulated_requests import Load, simulate
 from tests.support.promql import histogram_quantile
 from tests.support.windows import by_share
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
-from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS, SHORTEST
+from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS, SHORTEST
 
 INTERVAL = 0.2
 SEEDS = range(3)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # `analysis` takes windows of response times, and loads nothi
 UNSEEN = -1.0
 
 
-class Kind(NamedTuple):
+class Sighting(NamedTuple):
     """What samples saw of a request, rounded, in seconds."""
 
     between: float
@@ -41,7 +41,7 @@ class Kind(NamedTuple):
         """The number of samples that saw the request, times the gap between them: on average, its response time."""
         return 0.0 if self.between == UNSEEN else self.between + self.gap
 
-    def rounded(self, coarseness: float = 1.0) -> Kind:
+    def rounded(self, coarseness: float = 1.0) -> Sighting:
         """This kind with lengths rounded to an eighth of the gap, or to a sixteenth of a long time, times the
         coarseness. The gap is first rounded down to a power of two, so that equal gaps round alike."""
         grain = coarseness * 2.0 ** (math.frexp(self.gap)[1] - 4)
@@ -49,7 +49,7 @@ class Kind(NamedTuple):
         while self.between > 16 * step:
             step *= 2
         between = self.between if self.between == UNSEEN else round(self.between / step) * step
-        return Kind(between, max(1, round(self.gap / grain)) * grain)
+        return Sighting(between, max(1, round(self.gap / grain)) * grain)
 
 
 class Sightings(Struct):
@@ -57,7 +57,7 @@ class Sightings(Struct):
 
     exact: list[float] = field(default_factory=list)
     """Response times in seconds."""
-    kinds: Counter[Kind] = field(default_factory=Counter)
+    kinds: Counter[Sighting] = field(default_factory=Counter)
     """The number of those that are known to within an interval."""
 
 
@@ -125,7 +125,7 @@ class Observer:
         for began, number in ended.items():
             between, began_within = max(0.0, after - began.before), began.before - began.after
             if began_within < math.inf:  # otherwise it is divided like requests without a sighting
-                into.kinds[Kind(between, (began_within + gap) / 2).rounded()] += number
+                into.kinds[Sighting(between, (began_within + gap) / 2).rounded()] += number
 
     def _note(self, reading: Reading, workers: tuple[Worker, ...]) -> None:
         self._workers = workers
@@ -205,10 +205,10 @@ def _add_completed(
     for began in held:
         longest = since.before - began.after
         if unseen > 0 and longest < math.inf:
-            into.kinds[Kind(UNSEEN, longest).rounded()] += 1
+            into.kinds[Sighting(UNSEEN, longest).rounded()] += 1
             unseen -= 1
     if unseen > 0:
-        into.kinds[Kind(UNSEEN, gap).rounded()] += unseen
+        into.kinds[Sighting(UNSEEN, gap).rounded()] += unseen
     into_ended.update(contained)
 
 

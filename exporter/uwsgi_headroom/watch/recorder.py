@@ -16,13 +16,13 @@ from uwsgi_headroom.analysis.verdict import Status
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.counts import sum_if_all_known
+from uwsgi_headroom.history.events import Journal, Kind
 from uwsgi_headroom.history.totals import Totals
-from uwsgi_headroom.journal.events import Journal, Kind
-from uwsgi_headroom.journal.workers import WorkerEvents, compare_masters, find_start
 from uwsgi_headroom.kernel.options import NAMES
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import Options
 from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.watch.worker_events import WorkerEvents, compare_masters, find_start
 from uwsgi_headroom.words.formats import duration
 from uwsgi_headroom.words.template import Facts, fill
 

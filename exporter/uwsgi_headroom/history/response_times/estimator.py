@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from uwsgi_headroom.response_times.bins import Bins
-from uwsgi_headroom.response_times.sightings import UNSEEN, Kind, Sightings
+from uwsgi_headroom.history.response_times.bins import Bins
+from uwsgi_headroom.history.response_times.sightings import UNSEEN, Sighting, Sightings
 
 MEMORY_SECONDS = 120.0
 """After this time, a request counts less in the estimate by a factor of e."""
@@ -73,7 +73,7 @@ class Division(Struct):
 class _Memory(Struct):
     """Requests of the last minutes, the earlier ones with less weight."""
 
-    groups: dict[Kind, tuple[float, Group]]
+    groups: dict[Sighting, tuple[float, Group]]
     exact: list[float]
     """By bin, those whose response time is known exactly."""
     exact_seconds: float = 0.0
@@ -121,7 +121,7 @@ class Estimator:
         self._estimate(interval)
         return self._divide(kinds, exact, requests, None if running is None else running - exact_seconds)
 
-    def _round(self, kinds: Mapping[Kind, float]) -> dict[Kind, float]:
+    def _round(self, kinds: Mapping[Sighting, float]) -> dict[Sighting, float]:
         """Round new kinds as those in memory: as finely as possible with few, more coarsely with too many."""
         weights = {kind: weight for kind, (weight, _) in self._memory.groups.items()}
         if len(weights) < _MOST_GROUPS // 8:
@@ -133,14 +133,14 @@ class Estimator:
             self._regroup(weights)
         return rounded
 
-    def _remember(self, kinds: dict[Kind, float], kept: float) -> None:
+    def _remember(self, kinds: dict[Sighting, float], kept: float) -> None:
         groups = self._memory.groups.items()
         weights = {kind: weight * kept for kind, (weight, _) in groups if weight > _FORGOTTEN}
         for kind, number in kinds.items():
             weights[kind] = weights.get(kind, 0.0) + number
         self._regroup(weights)
 
-    def _regroup(self, weights: Mapping[Kind, float]) -> None:
+    def _regroup(self, weights: Mapping[Sighting, float]) -> None:
         """Remember the groups of these kinds, with these numbers of requests."""
         groups = self._memory.groups
         self._memory.groups = {
@@ -204,7 +204,7 @@ class Estimator:
         self.shares = list(map(mul, self.shares, factors))
 
     def _divide(
-        self, kinds: dict[Kind, float], exact: Sequence[float], requests: int, seconds: float | None
+        self, kinds: dict[Sighting, float], exact: Sequence[float], requests: int, seconds: float | None
     ) -> Division:
         """Divide the requests of a batch. exact: those whose response time is known, by bin; seconds: the sum of the
         response times of the others, None if unknown."""
@@ -304,7 +304,7 @@ class Group(NamedTuple):
     means: Sequence[float]
 
 
-def make_group(kind: Kind, bins: Bins) -> Group:
+def make_group(kind: Sighting, bins: Bins) -> Group:
     """The group of this kind.
 
     Samples are taken at times that do not depend on the requests. A request of length d that was first seen within a
@@ -329,8 +329,8 @@ def make_group(kind: Kind, bins: Bins) -> Group:
     )
 
 
-def _round_kinds(kinds: Mapping[Kind, float], coarseness: float) -> dict[Kind, float]:
-    rounded: dict[Kind, float] = {}
+def _round_kinds(kinds: Mapping[Sighting, float], coarseness: float) -> dict[Sighting, float]:
+    rounded: dict[Sighting, float] = {}
     for kind, number in kinds.items():
         coarse = kind.rounded(coarseness)
         rounded[coarse] = rounded.get(coarse, 0.0) + number

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.errors import SourceError
-from uwsgi_headroom.journal.workers import EndedProcess, find_cause
 from uwsgi_headroom.kernel.memory import OomKills
 from uwsgi_headroom.kernel.setup import read_identity
 from uwsgi_headroom.record import Options, Setup
+from uwsgi_headroom.watch.worker_events import EndedProcess, find_cause
 
 
 class Watched:

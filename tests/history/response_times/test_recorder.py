@@ -8,14 +8,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.response_times.simulated_requests import worker
+from tests.history.response_times.simulated_requests import worker
 from tests.support.simulated_server import EPOCH, Server, reading
 from tests.support.windows import by_share
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.history.integrals import Integrals
+from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.kernel.facts import HostFacts
-from uwsgi_headroom.response_times.bins import BUCKET_BOUNDS
 from uwsgi_headroom.stats import Snapshot
 
 STEP = 0.25

@@ -24,10 +24,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from uwsgi_headroom.history.response_times.bins import Bins
+from uwsgi_headroom.history.response_times.estimator import Division, add_parts
+from uwsgi_headroom.history.response_times.totals import BatchHistory, ResponseTimeWindow
 from uwsgi_headroom.record import Backlog, Waiting
-from uwsgi_headroom.response_times.bins import Bins
-from uwsgi_headroom.response_times.estimator import Division, add_parts
-from uwsgi_headroom.response_times.totals import BatchHistory, ResponseTimeWindow
 
 MOST_FOLLOWED = 10_000
 """Most requests in the queues of a server that are followed: uWSGI's document may have any number."""

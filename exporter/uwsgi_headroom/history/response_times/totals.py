@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
-from uwsgi_headroom.response_times.bins import Bins
-from uwsgi_headroom.response_times.estimator import Division
+from uwsgi_headroom.history.response_times.bins import Bins
+from uwsgi_headroom.history.response_times.estimator import Division
 
 _LEAST = 1e-4
 """The first and the last bins of a batch are not kept in the history if they have fewer requests."""
@@ -151,7 +151,7 @@ class ResponseTimeTotals(Struct):
         return replace(self)
 
 
-class Batch(NamedTuple):
+class RequestBatch(NamedTuple):
     """The requests of a batch, which ended at the monotonic time `at`."""
 
     at: float
@@ -183,7 +183,7 @@ class ResponseTimeWindow(Struct, frozen=True):
     doubt: Sequence[float]
     """The variance of the number of requests in that bin and all below it."""
     running: float | None = None
-    """As in `Batch`."""
+    """As in `RequestBatch`."""
 
 
 class SlowRequests(NamedTuple):
@@ -207,7 +207,7 @@ class BatchHistory:
 
     def __init__(self, bins: Bins) -> None:
         self.bins = bins
-        self._batches: list[Batch] = []
+        self._batches: list[RequestBatch] = []
         self._ends: list[float] = []
 
     def add(
@@ -225,7 +225,7 @@ class BatchHistory:
         places = [place for place, count in enumerate(division.counts) if count >= _LEAST] or [0]
         first, end = places[0], places[-1] + 1
         values = array("f", [*division.counts[first:end], *division.doubt[first:end]])
-        self._batches.append(Batch(at, seconds, interval, requests, lost, first, values, misses, running))
+        self._batches.append(RequestBatch(at, seconds, interval, requests, lost, first, values, misses, running))
         self._ends.append(at)
         if at - self._ends[0] > HISTORY_SECONDS + _SPARE_SECONDS:
             old = bisect_left(self._ends, at - HISTORY_SECONDS)
@@ -277,5 +277,5 @@ class BatchHistory:
             refused=refused,
         )
 
-    def _between(self, start: float, until: float) -> list[Batch]:
+    def _between(self, start: float, until: float) -> list[RequestBatch]:
         return self._batches[bisect_right(self._ends, start) : bisect_right(self._ends, until)]

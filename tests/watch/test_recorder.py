@@ -12,10 +12,10 @@ from tests.support.simulated_server import EPOCH, Server, emperor
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.findings import Finding, queue
 from uwsgi_headroom.errors import ReadError
-from uwsgi_headroom.journal.events import Journal
-from uwsgi_headroom.journal.recorder import NO_VERDICT, Verdict, Verdicts
+from uwsgi_headroom.history.events import Journal
 from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source import Unix
+from uwsgi_headroom.watch.recorder import NO_VERDICT, Verdict, Verdicts
 from uwsgi_headroom.watch.watch import Watch
 
 REFUSED = ReadError("refused", "connection refused: nothing listens here")

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from uwsgi_headroom.history.response_times.bins import share_bins
+from uwsgi_headroom.history.response_times.estimator import Division, Estimator
+from uwsgi_headroom.history.response_times.queue_waits import BatchWaits, Left
+from uwsgi_headroom.history.response_times.sightings import Observer, Sightings
+from uwsgi_headroom.history.response_times.totals import BatchHistory, MissCounter, Misses, ResponseTimeTotals
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.response_times.bins import share_bins
-from uwsgi_headroom.response_times.estimator import Division, Estimator
-from uwsgi_headroom.response_times.queue_waits import BatchWaits, Left
-from uwsgi_headroom.response_times.sightings import Observer, Sightings
-from uwsgi_headroom.response_times.totals import BatchHistory, MissCounter, Misses, ResponseTimeTotals
 from uwsgi_headroom.stats.server import Worker
 
 BATCH_SECONDS = 5.0
