@@ -12,12 +12,13 @@ wait for a CPU, or for response times.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +26,12 @@ from pathlib import Path
 from tools import commands, debian_root
 from tools.commands import show_step
 from tools.debian_root import UnavailableError, expect, machine
+from tools.environments import ROOT
 
 TRIALS = Path(__file__).parent / "trials"
 
 BOOT = ("systemd-sysv", "dbus", "udev", "initramfs-tools", "ca-certificates", "python3", "python3-venv", "curl")
-USED = ("uwsgi", "uwsgi-plugin-python3", "procps", "iproute2", "logrotate")
+USED = ("uwsgi", "uwsgi-plugin-python3", "procps", "iproute2", "logrotate", "podman", "crun")
 
 _DISK_MB, _MEMORY_MB = 3000, 1500
 
@@ -53,7 +55,8 @@ UNIT = """[Unit]
 After=multi-user.target
 [Service]
 Type=oneshot
-ExecStart=/bin/bash /srv/source/tools/machine/trials/TRIAL.sh
+ExecStartPre=/bin/mount -t 9p -o trans=virtio,version=9p2000.L,ro trials /mnt
+ExecStart=/bin/bash -c 'exec bash "/mnt/$(sed "s/.*trial=//" /proc/cmdline)"'
 ExecStopPost=/bin/sh -c 'echo "# the trial has ended" >/dev/console; systemctl poweroff --force'
 StandardOutput=file:/dev/console
 StandardError=inherit
@@ -71,52 +74,59 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--arch", choices=sorted(ARCHES), default="amd64", help="(default %(default)s)")
     parser.add_argument("--minutes", type=float, default=20.0, help="the longest time of the trial (default 20)")
     given = parser.parse_args(argv)
-    return debian_root.run_check(
-        "machine", lambda: check(given.trial, given.suite, ARCHES[given.arch], given.arch, 60 * given.minutes)
-    )
+    return debian_root.run_check("machine", lambda: check(given.trial, given.suite, given.arch, 60 * given.minutes))
 
 
-def check(trial: str, suite: str, arch: Arch, name: str, seconds: float) -> None:
+def check(trial: str, suite: str, name: str, seconds: float) -> None:
     """Raises FailedError if the trial fails, UnavailableError if there is no machine."""
+    arch = ARCHES[name]
     if missing := [each for each in (arch.program, "qemu-img", "mkfs.ext4") if not shutil.which(each)]:
         raise UnavailableError(f"this machine has no {', '.join(missing)}: apt-get install qemu-system qemu-utils")
-    with tempfile.TemporaryDirectory(prefix="headroom-machine-", dir="/var/tmp") as place:
-        disk = Path(place) / "disk.img"
-        kernel = make_disk(disk, trial, suite, arch, name)
-        print(f"booting {suite} on {name} for the trial {trial}:", flush=True)
-        results = judge(boot(disk, kernel, arch, seconds))
-    print(f"machine: {results} expectations of the trial {trial} hold on {suite}, {name}")
+    place = find_disk(suite, arch, name)
+    began = time.monotonic()
+    print(f"booting {suite} on {name} for the trial {trial}:", flush=True)
+    results = judge(boot(place, trial, arch, seconds))
+    took = time.monotonic() - began
+    print(f"machine: {results} expectations of the trial {trial} hold on {suite}, {name}, after {took:.0f} s")
 
 
-def make_disk(disk: Path, trial: str, suite: str, arch: Arch, name: str) -> Path:
-    """A disk with HEAD, its virtual environment and the trial; returns the directory of the kernel beside it."""
-    packages = (*BOOT, arch.kernel, *USED)
-    with debian_root.copied(suite, debian_root.cache(), packages, name) as root:
+def find_disk(suite: str, arch: Arch, name: str) -> Path:
+    """The directory with a disk that has HEAD and its virtual environment, and with its kernel; made once for HEAD."""
+    trees = ["git", "-c", "safe.directory=*", "rev-parse", "HEAD:exporter", "HEAD:deploy"]
+    key = hashlib.sha256(subprocess.check_output(trees, cwd=ROOT)).hexdigest()[:12]
+    place = debian_root.cache() / f"disk-{suite}-{name}-{key}"
+    if place.exists():
+        return place
+    for old in place.parent.glob(f"disk-{suite}-{name}-*"):
+        shutil.rmtree(old)
+    with debian_root.copied(suite, debian_root.cache(), (*BOOT, arch.kernel, *USED), name) as root:
         with machine(root) as inside, show_step("pip install of HEAD"):
             debian_root.copy_source(root)
             inside.run("python3", "-m", "venv", "/opt/uwsgi-headroom")
             inside.run("/opt/uwsgi-headroom/bin/pip", "install", "-q", "/srv/source")
-        (root / "etc/systemd/system/trial.service").write_text(UNIT.replace("TRIAL", trial))
+        (root / "etc/systemd/system/trial.service").write_text(UNIT)
         (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
         commands.run_command(["chroot", root, "systemctl", "--quiet", "enable", "trial"])
         commands.run_command(["chroot", root, "systemctl", "--quiet", "mask", f"serial-getty@{arch.console}"])
         (root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
-        kernel = disk.parent / "boot"
-        shutil.copytree(root / "boot", kernel)
+        part = place.with_name(f"disk-{suite}-{name}-part")
+        shutil.copytree(root / "boot", part)
         with show_step("making the disk"):
-            commands.run_command(["qemu-img", "create", "-q", disk, f"{_DISK_MB}M"])
-            commands.run_command(["mkfs.ext4", "-q", "-d", root, disk])
-    return kernel
+            commands.run_command(["qemu-img", "create", "-q", part / "disk.img", f"{_DISK_MB}M"])
+            commands.run_command(["mkfs.ext4", "-q", "-d", root, part / "disk.img"])
+    part.rename(place)
+    return place
 
 
-def boot(disk: Path, kernel: Path, arch: Arch, seconds: float) -> Iterator[str]:
-    """The lines of the serial console, until the machine is off."""
-    image, ram = next(kernel.glob("vmlinuz-*")), next(kernel.glob("initrd.img-*"))
+def boot(place: Path, trial: str, arch: Arch, seconds: float) -> Iterator[str]:
+    """The lines of the serial console, until the machine is off. The disk stays as it is."""
+    image, ram = next(place.glob("vmlinuz-*")), next(place.glob("initrd.img-*"))
+    options = f"root=/dev/vda rw console={arch.console} quiet systemd.show_status=false trial={trial}.sh"
     command = [
-        *(arch.program, *arch.options, "-accel", "tcg,thread=multi", "-smp", "2", "-m", str(_MEMORY_MB)),
+        *("nice", arch.program, *arch.options, "-accel", "tcg,thread=multi", "-smp", "2", "-m", str(_MEMORY_MB)),
         *("-nographic", "-nodefaults", "-serial", "stdio", "-kernel", str(image), "-initrd", str(ram)),
-        *("-append", f"root=/dev/vda rw console={arch.console} quiet systemd.show_status=false"),
-        *("-drive", f"file={disk},if=virtio,format=raw,cache=unsafe"),
+        *("-append", options, "-drive", f"file={place}/disk.img,if=virtio,format=raw,cache=unsafe", "-snapshot"),
+        *("-virtfs", f"local,path={TRIALS},mount_tag=trials,security_model=none,readonly=on"),
     ]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as qemu:
         timer = threading.Timer(seconds, qemu.kill)
