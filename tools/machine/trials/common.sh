@@ -1,6 +1,6 @@
 # Sourced by each trial, which runs as root in the booted machine. A line "ok - ..." or "not ok - ..." is a result.
 export PATH=/opt/uwsgi-headroom/bin:$PATH HOME=/root LANG=C.UTF-8
-here=$(dirname "$0")
+export here=$(dirname "$0")
 
 # expect SENTENCE SECONDS COMMAND: the command succeeds within so many seconds
 expect() {
@@ -49,3 +49,13 @@ stop_load() {
     kill $(jobs -p) 2>/dev/null
     wait 2>/dev/null
 }
+
+# look [COMMAND...]: what check says about shop, as lines (look.py); the command, such as setpriv, runs it
+look() {
+    "$@" /opt/uwsgi-headroom/bin/uwsgi-headroom check --seconds "${seconds:-10}" --format json /run/shop/stats |
+        tee /run/said | python3 "$here/look.py" 2>&1
+}
+export -f look
+
+# says PATTERN: a command that succeeds if a line of look matches
+says() { echo "look | tee /dev/stderr | grep -Eq '$1'"; }
