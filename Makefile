@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-deploys bench-cost bench-many bench-hostile scenarios scenarios-all scenarios-apply lab bare-machine machine mutants clean
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-deploys bench-cost bench-many bench-hostile scenarios scenarios-all scenarios-apply lab machine mutants clean
 .PHONY: kubernetes-rules lock dist deb try-deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
@@ -98,10 +98,7 @@ lab:  ## run the published experiments again, for 25 minutes, and print a report
 	@$(PYTHON) -m tools.prepare lab
 	@.venv/bin/python -m app.lab $(ARGS)
 
-bare-machine:  ## check `make demo` on a minimal Debian, as root (SUITE=trixie)
-	@exec $(PYTHON) -m tools.bare_machine $(SUITE)
-
-machine:  ## boot a Debian in an emulator, as root, and run a trial in it (TRIAL=cgroup ARGS='--suite bookworm')
+machine:  ## run a trial on a Debian of its own, most in an emulator, as root (TRIAL=cgroup ARGS='--suite bookworm')
 	@exec $(PYTHON) -m tools.machine $(TRIAL) $(ARGS)
 
 mutants:  ## change 60 small things in the source, one at a time, and see which the tests notice, for 15 minutes or more (ARGS="--list")

@@ -9,46 +9,46 @@ limit() {
     printf '[Slice]\n%b' "$2" >/etc/systemd/system/web.slice
     systemctl daemon-reload
     systemctl restart shop
-    expect "shop answers with: $1 $2" 60 'curl -sf 127.0.0.1:8000/'
+    expect "shop answers with: $1 $2" 60 'ask /'
 }
 
 expect "the machine has cgroups of version 2" 0 '[ "$(stat -fc %T /sys/fs/cgroup)" = cgroup2fs ]'
 app shop "http-socket = 127.0.0.1:8000" "stats = /run/shop/stats" "memory-report = true"
 limit ''
-load 127.0.0.1:8000/sleep?20 2
+load /sleep?20 2
 expect "healthy: OK" 60 "$(says '^status ok')"
 stop_load
 
 limit 'CPUQuota=50%%\n'
-load 127.0.0.1:8000/burn?1000 4
+load /burn?1000 4
 expect "a quota of the unit is used up, and named" 120 "$(says '^cpu_(bound|throttled) .*/system.slice/shop.service')"
 stop_load
 limit '' 'CPUQuota=50%%\n'
-load 127.0.0.1:8000/burn?1000 4
+load /burn?1000 4
 expect "a quota of the slice above it, by name" 120 "$(says '^cpu_(bound|throttled) .*/web.slice( |$)')"
 stop_load
 limit 'CPUQuota=50%%\n'
-while :; do curl -s -o /dev/null 127.0.0.1:8000/burn?200; sleep 0.5; done &
+load /burn?200 1 0.5
 expect "a quota that is not used up on average stops requests" 120 "$(says '^cpu_throttled .*/system.slice/shop.service')"
 stop_load
 
 for part in 'MemoryMax=150M\nOOMPolicy=continue\n|' 'OOMPolicy=continue\n|MemoryMax=150M\n'; do
     limit "${part%|*}" "${part#*|}"
     expect "its limit is what is left of memory" 60 "$(says '^memory cgroup')"
-    (for _ in 1 2 3; do sleep 6; curl -s --max-time 20 127.0.0.1:8000/grow?400; done) &
-    load 127.0.0.1:8000/sleep?20 2
+    (for _ in 1 2 3; do sleep 6; ask /grow?400 20; done) &
+    load /sleep?20 2
     expect "a worker that was killed for its memory" 120 "$(says '^out_of_memory .*memory limit of the cgroup')"
     stop_load
 done
 
 limit 'MemoryHigh=90M\n'
-load 127.0.0.1:8000/grow?5 2
+load /grow?5 2
 expect "processes wait above memory.high" 180 "$(says '^memory_stalls ')"
 stop_load
 
 limit 'CPUWeight=1\n'
 systemd-run --quiet --unit=hog --property=CPUWeight=10000 bash -c 'for _ in 1 2 3 4; do while :; do :; done & done; wait'
-load 127.0.0.1:8000/burn?200 4
+load /burn?200 4
 expect "a neighbour of a higher weight takes the CPUs" 120 "$(says '^cpu_(wait|bound|used_by_others) ')"
 systemctl stop hog
 stop_load

@@ -37,10 +37,15 @@ UNIT
     systemctl daemon-reload
 }
 
-# load URL CLIENTS: so many clients, each with one request at a time, until `kill $(jobs -p)`
+# ask PATH [SECONDS]: one request to shop; starts no program, as that takes an emulator long
+ask() {
+    { printf 'GET %s HTTP/1.0\r\n\r\n' "$1" >&3 && read -r -t "${2:-60}" <&3; } 2>/dev/null 3<>/dev/tcp/127.0.0.1/8000
+}
+
+# load PATH CLIENTS [PAUSE]: so many clients, each with one request at a time, until stop_load
 load() {
     for _ in $(seq "$2"); do
-        while :; do curl -s -o /dev/null --max-time 60 "$1" || sleep 0.2; done &
+        while :; do ask "$1" && [ -z "$3" ] || sleep "${3:-0.2}"; done &
     done
 }
 
@@ -55,7 +60,7 @@ look() {
     "$@" /opt/uwsgi-headroom/bin/uwsgi-headroom check --seconds "${seconds:-10}" --format json /run/shop/stats |
         tee /run/said | python3 "$here/look.py" 2>&1
 }
-export -f look
+export -f look ask
 
 # says PATTERN: a command that succeeds if a line of look matches
 says() { echo "look | tee /dev/stderr | grep -Eq '$1'"; }

@@ -15,8 +15,8 @@ sees() {
 
 app shop "http-socket = 127.0.0.1:8000" "stats = /run/shop/stats" "chmod-socket = 666"
 systemctl start shop
-expect "shop answers" 60 'curl -sf 127.0.0.1:8000/'
-load 127.0.0.1:8000/sleep?3000 4
+expect "shop answers" 60 'ask /'
+load /sleep?3000 4
 expect "requests wait" 60 "$(says '^waits sleep')"
 
 all="busy cpu queue waits" most="busy cpu queue" least="busy"

@@ -27,13 +27,15 @@ head -c 40000 /dev/zero >/tmp/body
 
 app shop "http-socket = 127.0.0.1:8000" "stats = /run/shop/stats" "enable-threads = true"
 systemctl start shop
-expect "shop answers" 60 'curl -sf 127.0.0.1:8000/'
+expect "shop answers" 60 'ask /'
 while read -r path state least; do
-    upload=
-    [ "$path" = "/read?0" ] && upload="--limit-rate 4k --data-binary @/tmp/body -H Expect:"
-    for _ in 1 2 3 4 5 6; do
-        while :; do curl -s -o /dev/null $upload "127.0.0.1:8000$path" || sleep 0.2; done &
-    done
+    if [ "$path" = "/read?0" ]; then
+        for _ in 1 2 3 4 5 6; do
+            while :; do curl -s -o /dev/null --limit-rate 4k --data-binary @/tmp/body -H Expect: "127.0.0.1:8000$path"; done &
+        done
+    else
+        load "$path" 6
+    fi
     expect "$path: at least $least % of the busy threads are in $state" 120 "mostly '$state' $least"
     stop_load
     sleep 12
@@ -48,5 +50,5 @@ done <<ROWS
 /burn?2000 interpreter_lock 25
 ROWS
 expect "lines of code of the threads that sleep" 180 \
-    "curl -s '127.0.0.1:8000/sleep?20000' & uwsgi-headroom check --code --all --seconds 10 /run/shop/stats | grep -q 'app.py'"
+    "ask /sleep?20000 & uwsgi-headroom check --code --all --seconds 10 /run/shop/stats | grep -q 'app.py'"
 stop_load
