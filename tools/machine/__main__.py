@@ -33,7 +33,7 @@ TRIALS = Path(__file__).parent / "trials"
 BOOT = ("systemd-sysv", "dbus", "udev", "initramfs-tools", "ca-certificates", "python3", "python3-venv", "curl")
 USED = ("uwsgi", "uwsgi-plugin-python3", "procps", "iproute2", "logrotate", "podman", "crun")
 
-WITHOUT_BOOT = ("demo",)
+WITHOUT_BOOT = ("demo", "package")
 """Trials of a root in namespaces of their own, which need a network and no kernel."""
 
 ENDED = "# the trial has ended"
@@ -149,6 +149,8 @@ def enter(suite: str, trial: str) -> Iterator[str]:
         clone = ["git", "clone", "--quiet", "--bare", "--depth=1", "--upload-pack=git -c safe.directory=* upload-pack"]
         commands.run_command([*clone, f"file://{ROOT}", root / "srv/source.git"])
         inside.run("chown", "--recursive", debian_root.USER, "/srv/source.git")
+        if (ROOT / "dist").is_dir():
+            shutil.copytree(ROOT / "dist", root / "srv/dist")
         yield from _read(inside.command(["bash", f"/srv/source/tools/machine/trials/{trial}.sh"]))
         yield ENDED
 
