@@ -19,15 +19,15 @@ load /sleep?20 2
 expect "healthy: OK" 60 "$(says '^status ok')"
 stop_load
 
-limit 'CPUQuota=50%%\n'
+limit 'CPUQuota=50%\n'
 load /burn?1000 4
 expect "a quota of the unit is used up, and named" 120 "$(says '^cpu_(bound|throttled) .*/system.slice/shop.service')"
 stop_load
-limit '' 'CPUQuota=50%%\n'
+limit '' 'CPUQuota=50%\n'
 load /burn?1000 4
 expect "a quota of the slice above it, by name" 120 "$(says '^cpu_(bound|throttled) .*/web.slice( |$)')"
 stop_load
-limit 'CPUQuota=50%%\n'
+limit 'CPUQuota=50%\n'
 load /burn?200 1 0.5
 expect "a quota that is not used up on average stops requests" 120 "$(says '^cpu_throttled .*/system.slice/shop.service')"
 stop_load
