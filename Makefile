@@ -3,7 +3,7 @@ PYTHON ?= python3
 PORT ?= 9238
 
 .PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-model bench-ramp bench-days bench-deploys bench-cost bench-many bench-hostile scenarios scenarios-all scenarios-apply lab machine mutants clean
-.PHONY: kubernetes-rules lock dist deb try-deb standalone try-standalone release release-twice
+.PHONY: kubernetes-rules lock dist deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -113,9 +113,6 @@ dist:  ## build the wheel and the source distribution of the last commit into di
 
 deb:  ## build the Debian package of the last commit into dist/ (ARCHITECTURE=arm64)
 	@$(PYTHON) -m tools.release --only deb --architecture $(or $(ARCHITECTURE),amd64)
-
-try-deb:  ## install, upgrade, remove and purge that package on minimal Debians, as root (SUITE=trixie)
-	@exec $(PYTHON) -m tools.release.try_deb $(SUITE)
 
 standalone:  ## build one file that needs no Python on its host, on an old Debian, as root
 	@exec $(PYTHON) -m tools.release.standalone

@@ -125,14 +125,6 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "/var/tmp") / "uwsgi-headroom-bare-machine"
 
 
-def forbid_services(root: Path) -> Path:
-    """Keeps packages that are installed in a root from starting services. Returns the file that does so."""
-    policy = root / "usr/sbin/policy-rc.d"
-    policy.write_text("#!/bin/sh\nexit 101\n")
-    policy.chmod(0o755)
-    return policy
-
-
 @contextlib.contextmanager
 def copied(suite: str, directory: Path, packages: Sequence[str] = (), arch: str = "") -> Iterator[Path]:
     """Yields a copy of the root of `suite`, removed with the block; also removes copies that killed runs have left.
@@ -232,7 +224,6 @@ mount -t tmpfs tmpfs "$1/dev/shm"
 echo ready
 exec cat"""
 
-APT = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y")
 _ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "TERM=xterm")
 _NETWORK = re.compile(r"(https?|no)_proxy|PIP_(INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST|CERT)", re.IGNORECASE)
 
@@ -258,23 +249,6 @@ class Machine:
     def run(self, *words: str) -> None:
         """Runs a command to its end. Raises `CommandError` if it fails."""
         commands.run_command(self.command(words))
-
-    def output(self, *words: str) -> str:
-        """The output of a command. Raises `FailedError` if it fails."""
-        command = self.command(words)
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-        said = ran.stderr.strip() or ran.stdout.strip()
-        expect(not ran.returncode, f"{' '.join(words)}: status {ran.returncode}: {said}")
-        return ran.stdout
-
-    def install(self, *packages: str) -> None:
-        """Installs Debian's packages. Raises `UnavailableError` if there is no archive."""
-        with show_step(f"apt-get install {' '.join(packages)}"):
-            try:
-                self.run(*APT, "update")
-            except CommandError as error:
-                raise UnavailableError(f"no archive: {error.last_line}") from error
-            self.run(*APT, "install", "--no-install-recommends", *packages)
 
 
 @contextlib.contextmanager

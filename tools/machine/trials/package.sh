@@ -2,7 +2,7 @@
 # In a root, without a boot: the README's installation, as an ordinary user; then the Debian package in dist/, which is
 # installed over an older one with another configuration, serves, is removed and purged.
 . "$(dirname "$0")/common.sh"
-lines=$(sed -n '/^python3 -m venv/,/^uwsgi-headroom --version/s/ *#.*//p' /srv/source/README.md)
+lines=$(sed -n '/^python3 -m venv/,/^uwsgi-headroom --version/{s/ *#.*//;p}' /srv/source/README.md)
 deb=$(find /srv/dist -name 'uwsgi-headroom_*_amd64.deb' | sort | tail -n 1)
 version=$(dpkg-deb -f "$deb" Version)
 modules=/usr/lib/uwsgi-headroom config=/etc/uwsgi-headroom/uwsgi-headroom.yml state=/var/lib/private/uwsgi-headroom
