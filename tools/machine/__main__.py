@@ -19,7 +19,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,7 +31,9 @@ from tools.environments import ROOT
 TRIALS = Path(__file__).parent / "trials"
 
 BOOT = ("systemd-sysv", "dbus", "udev", "initramfs-tools", "ca-certificates", "python3", "python3-venv", "curl")
-USED = ("uwsgi", "uwsgi-plugin-python3", "procps", "iproute2", "logrotate", "podman", "crun")
+USED = ("uwsgi", "uwsgi-plugin-python3", "procps", "iproute2", "logrotate")
+BESIDES = {"container": ("podman", "crun")}
+"""What a trial needs besides; debootstrap cannot order these packages."""
 
 WITHOUT_BOOT = ("demo", "package")
 """Trials of a root in namespaces of their own, which need a network and no kernel."""
@@ -92,32 +94,36 @@ def check(given: argparse.Namespace) -> None:
         raise UnavailableError(f"this machine has no {', '.join(missing)}: apt-get install qemu-system qemu-utils")
     if given.cached and not (debian_root.cache() / (f"{suite}-{given.arch}" if boots else suite)).exists():
         raise UnavailableError(f"no root of {suite} was made here yet: make machine TRIAL={trial}")
-    run = boot(find_disk(suite, arch, given.arch), trial, arch) if boots else enter(suite, trial)
+    run = boot(find_disk(suite, given.arch, BESIDES.get(trial, ())), trial, arch) if boots else enter(suite, trial)
     held = judge(run, 60 * given.minutes)
     took = time.monotonic() - began
     print(f"machine: {held} expectations of the trial {trial} hold on {suite}, {given.arch}, after {took:.0f} s")
 
 
-def find_disk(suite: str, arch: Arch, name: str) -> Path:
+def find_disk(suite: str, name: str, besides: Sequence[str]) -> Path:
     """The directory with a disk that has HEAD and its virtual environment, and with its kernel; made once for HEAD."""
+    arch, disk = ARCHES[name], "-".join(("disk", suite, name, *besides))
     trees = ["git", "-c", "safe.directory=*", "rev-parse", "HEAD:exporter", "HEAD:deploy"]
     key = hashlib.sha256(subprocess.check_output(trees, cwd=ROOT)).hexdigest()[:12]
-    place = debian_root.cache() / f"disk-{suite}-{name}-{key}"
+    place = debian_root.cache() / f"{disk}-{key}"
     if place.exists():
         return place
-    for old in place.parent.glob(f"disk-{suite}-{name}-*"):
+    for old in place.parent.glob(f"{disk}-{'?' * len(key)}"):
         shutil.rmtree(old)
     with debian_root.copied(suite, debian_root.cache(), (*BOOT, arch.kernel, *USED), name) as root:
         with machine(root) as inside, show_step("pip install of HEAD"):
             debian_root.copy_source(root)
             inside.run("python3", "-m", "venv", "/opt/uwsgi-headroom")
             inside.run("/opt/uwsgi-headroom/bin/pip", "install", "-q", "/srv/source")
+            if besides:
+                inside.run("apt-get", "-qq", "update")
+                inside.run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "install", *besides)
         (root / "etc/systemd/system/trial.service").write_text(UNIT.replace("ENDED", ENDED))
         (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
         commands.run_command(["chroot", root, "systemctl", "--quiet", "enable", "trial"])
         commands.run_command(["chroot", root, "systemctl", "--quiet", "mask", f"serial-getty@{arch.console}"])
         (root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
-        part = place.with_name(f"disk-{suite}-{name}-part")
+        part = place.with_name(f"{disk}-incomplete--")  # as long as a key: goes with the old ones after an interruption
         shutil.copytree(root / "boot", part)
         with show_step("making the disk"):
             commands.run_command(["qemu-img", "create", "-q", part / "disk.img", f"{_DISK_MB}M"])

@@ -35,7 +35,7 @@ stop_load
 for part in 'MemoryMax=150M\nOOMPolicy=continue\n|' 'OOMPolicy=continue\n|MemoryMax=150M\n'; do
     limit "${part%|*}" "${part#*|}"
     expect "its limit is what is left of memory" 60 "$(says '^memory cgroup')"
-    (for _ in 1 2 3; do sleep 6; ask /grow?400 20; done) &
+    load /grow?400 1 6
     load /sleep?20 2
     expect "a worker that was killed for its memory" 120 "$(says '^out_of_memory .*memory limit of the cgroup')"
     stop_load
@@ -47,8 +47,9 @@ expect "processes wait above memory.high" 180 "$(says '^memory_stalls ')"
 stop_load
 
 limit 'CPUWeight=1\n'
-systemd-run --quiet --unit=hog --property=CPUWeight=10000 bash -c 'for _ in 1 2 3 4; do while :; do :; done & done; wait'
+systemctl set-property --runtime trial.service CPUWeight=10000 # check and the clients run
+systemd-run --quiet --unit=hog bash -c 'for _ in 1 2 3 4; do while :; do :; done & done; wait'
 load /burn?200 4
-expect "a neighbour of a higher weight takes the CPUs" 120 "$(says '^cpu_(wait|bound|used_by_others) ')"
+expect "a neighbour of a higher weight takes the CPUs" 180 "$(says '^cpu_(wait|bound|used_by_others) ')"
 systemctl stop hog
 stop_load

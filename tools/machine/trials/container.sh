@@ -49,7 +49,7 @@ expect "without the network namespace: processes" 60 "$(of_beside '--network non
 in_container exporter -d $pod -- /opt/uwsgi-headroom/bin/uwsgi-headroom --stats shop=/run/shop/stats
 expect "an exporter with a read-only root serves metrics" 60 \
     "$client curl -s 127.0.0.1:9238/metrics | grep -q '^uwsgi_up{server=\"shop\"} 1'"
-(for _ in 1 2 3; do sleep 6; $client ask /grow?400 20; done) &
+while sleep 6; do $client curl -s --max-time 20 127.0.0.1:8000/grow?400; done &
 expect "a worker that was killed for its memory" 120 "$(says '^out_of_memory .*memory limit of the cgroup')"
 stop_load
 podman rm -f --time 2 sidecar exporter shop >/dev/null
