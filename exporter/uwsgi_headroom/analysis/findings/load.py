@@ -234,14 +234,9 @@ def find_throttled(figures: Figures) -> Iterator[Finding]:
         periods=periods,
         used=used,
         permitted=quota.cpus,
-        cgroup=_name(quota),
+        cgroup=quota.cgroup != "/" and Private(quota.cgroup),
         most=_most(figures, quota),
     )
-
-
-def _name(quota: Quota) -> Private | None:
-    """The cgroup with the quota: that of uWSGI, or a slice above it. None for a container's own, which has no name."""
-    return Private(quota.cgroup) if quota.cgroup != "/" else None
 
 
 def _most(figures: Figures, quota: Quota) -> float | None:
@@ -324,7 +319,7 @@ def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
         "own": own and see_own_threads(figures),
         "affinity": by == "affinity",
         "quota": by == "quota" and getattr(quota, "cpus", cpus.count),
-        "cgroup": by == "quota" and quota and _name(quota),
+        "cgroup": by == "quota" and quota and quota.cgroup != "/" and Private(quota.cgroup),
         "most": by == "quota" and quota and _most(figures, quota),
         "host": by == "host",
     }
