@@ -37,7 +37,7 @@ for part in 'MemoryMax=150M\nOOMPolicy=continue\n|' 'OOMPolicy=continue\n|Memory
     expect "its limit is what is left of memory" 60 "$(says '^memory cgroup')"
     load /grow?400 1 6
     load /sleep?20 2
-    expect "a worker that was killed for its memory" 120 "$(says '^out_of_memory .*memory limit of the cgroup')"
+    expect "a worker that was killed for its memory" 240 "$(says '^out_of_memory .*memory limit of the cgroup')"
     stop_load
 done
 
