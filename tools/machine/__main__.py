@@ -2,8 +2,8 @@
 
 Needs root and qemu-system (packages qemu-system-x86 or qemu-system-arm, qemu-utils). Makes a Debian root, once; copies
 HEAD into it with a virtual environment; makes a disk of it, boots that without KVM, and prints what the trial says on
-the serial console. A trial is a script in tools/machine/trials/. The status is 0 if each of its expectations holds, and
-75 if no machine can be booted here.
+the serial console. A trial is a script in tools/machine/trials/; two run in a copy of a root, without a boot.
+The status is 0 if each of its expectations holds, and 75 if the trial cannot run here.
 
 What an emulated machine shows is true for states, system calls, sockets, cgroups and rights, and not for cost, for the
 wait for a CPU, or for response times.
@@ -184,12 +184,14 @@ def judge(lines: Iterator[str], seconds: float) -> int:
     held, failed, ended = 0, [], False
     signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
-    for line in lines:
-        print(f"  {line}", flush=True)
-        held += line.startswith("ok - ")
-        failed += [line] if line.startswith("not ok - ") else []
-        ended |= line.startswith(ENDED)
-    signal.setitimer(signal.ITIMER_REAL, 0)
+    try:
+        for line in lines:
+            print(f"  {line}", flush=True)
+            held += line.startswith("ok - ")
+            failed += [line] if line.startswith("not ok - ") else []
+            ended |= line.startswith(ENDED)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     expect(not failed, "\n".join(failed))
     expect(ended and held, "the trial did not end")
     return held
