@@ -19,7 +19,7 @@ expect "shop answers" 60 'ask /'
 load /sleep?3000 4
 expect "requests wait" 60 "$(says '^waits sleep')"
 
-all="busy cpu queue waits" most="busy cpu queue" least="busy"
+all="busy cpu queue waits" most="busy cpu queue" least="busy queue"
 while read -r user scope hidepid known; do
     seen=$(sees "$user" "$scope" "$hidepid")
     [ "$seen" = "${!known}" ] || seen=$(sees "$user" "$scope" "$hidepid") # a busy emulator may be too slow for one look
