@@ -2,8 +2,8 @@
 PYTHON ?= python3
 PORT ?= 9238
 
-.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-cost bench-many scenarios scenarios-all scenarios-apply lab bare-machine machine mutants clean
-.PHONY: kubernetes-rules lock dist deb try-deb standalone try-standalone release release-twice
+.PHONY: help demo test test-all lint generate bench bench-accuracy bench-waits bench-cost bench-many scenarios scenarios-all scenarios-apply lab machine mutants clean
+.PHONY: kubernetes-rules lock dist deb standalone try-standalone release release-twice
 .DEFAULT_GOAL := help
 
 help:  ## print this list
@@ -78,10 +78,7 @@ lab:  ## run the published experiments again, for 25 minutes, and print a report
 	@$(PYTHON) -m tools.prepare lab
 	@.venv/bin/python -m app.lab $(ARGS)
 
-bare-machine:  ## check `make demo` on a minimal Debian, as root (SUITE=trixie)
-	@exec $(PYTHON) -m tools.bare_machine $(SUITE)
-
-machine:  ## boot a Debian in an emulator, as root, and run a trial in it (TRIAL=cgroup ARGS='--suite bookworm')
+machine:  ## run a trial on a Debian of its own, most in an emulator, as root (TRIAL=cgroup ARGS='--suite bookworm')
 	@exec $(PYTHON) -m tools.machine $(TRIAL) $(ARGS)
 
 mutants:  ## change 60 small things in the source, one at a time, and see which the tests notice, for 15 minutes or more (ARGS="--list")
@@ -96,9 +93,6 @@ dist:  ## build the wheel and the source distribution of the last commit into di
 
 deb:  ## build the Debian package of the last commit into dist/ (ARCHITECTURE=arm64)
 	@$(PYTHON) -m tools.release --only deb --architecture $(or $(ARCHITECTURE),amd64)
-
-try-deb:  ## install, upgrade, remove and purge that package on minimal Debians, as root (SUITE=trixie)
-	@exec $(PYTHON) -m tools.release.try_deb $(SUITE)
 
 standalone:  ## build one file that needs no Python on its host, on an old Debian, as root
 	@exec $(PYTHON) -m tools.release.standalone

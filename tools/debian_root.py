@@ -6,22 +6,16 @@ pip's index) goes into each copy, so it is always current.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import fcntl
 import os
-import pty
 import re
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-import termios
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tools import commands
@@ -76,15 +70,6 @@ def run_check(name: str, check: Callable[[], object]) -> int:
     return 0
 
 
-def check_suite(name: str, about: str | None, check: Callable[[str], object], argv: Sequence[str] | None) -> int:
-    """Runs the check of a module on the suite that its command line names, else on that of this machine. Returns the
-    exit status, as `run_check`."""
-    parser = argparse.ArgumentParser(prog=f"python3 -m tools.{name}", description=about)
-    parser.add_argument("suite", nargs="?", help="Debian suite, such as trixie (default: this machine's)")
-    suite = parser.parse_args(argv).suite
-    return run_check(name.replace("_", "-"), lambda: check(suite or suite_of(_os_release())))
-
-
 def expect(true: object, sentence: str) -> None:
     """Raises `FailedError` with the sentence unless true."""
     if not true:
@@ -121,14 +106,6 @@ def unavailable(os_release: str) -> str | None:
     return None
 
 
-def suite_of(os_release: str) -> str:
-    """The suite of this machine, such as `bookworm`. Raises `UnavailableError` if it has no name."""
-    names = _values(os_release, "VERSION_CODENAME")
-    if not names:
-        raise UnavailableError("/etc/os-release names no suite (VERSION_CODENAME): give one, such as bookworm")
-    return names[0]
-
-
 def archive(targets: str, suite: str) -> tuple[str, list[str]]:
     """The URL of the archive of `suite` and the components in use, from `apt-get indextargets`.
 
@@ -146,14 +123,6 @@ def archive(targets: str, suite: str) -> tuple[str, list[str]]:
 
 def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "/var/tmp") / "uwsgi-headroom-bare-machine"
-
-
-def forbid_services(root: Path) -> Path:
-    """Keeps packages that are installed in a root from starting services. Returns the file that does so."""
-    policy = root / "usr/sbin/policy-rc.d"
-    policy.write_text("#!/bin/sh\nexit 101\n")
-    policy.chmod(0o755)
-    return policy
 
 
 @contextlib.contextmanager
@@ -255,10 +224,8 @@ mount -t tmpfs tmpfs "$1/dev/shm"
 echo ready
 exec cat"""
 
-APT = ("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y")
 _ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "TERM=xterm")
 _NETWORK = re.compile(r"(https?|no)_proxy|PIP_(INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST|CERT)", re.IGNORECASE)
-_CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()]B")
 
 
 @dataclass(frozen=True)
@@ -268,54 +235,20 @@ class Machine:
     root: Path
     first: subprocess.Popen[str]
 
-    def command(
-        self, words: Sequence[str], user: str = "root", directory: str = "/", terminal: bool = False
-    ) -> list[str]:
-        """The command line that runs `words` in the machine. terminal: standard input is its terminal."""
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The command line that runs `words` in the machine, as root."""
         network = [f"{name}={value}" for name, value in os.environ.items() if _NETWORK.fullmatch(name)]
-        home = "/root" if user == "root" else f"/home/{user}"
-        who = [f"HOME={home}", f"USER={user}", f"LOGNAME={user}"]
         return [
             "nsenter",
             f"--mount=/proc/{self.first.pid}/ns/mnt",
             f"--pid=/proc/{self.first.pid}/ns/pid_for_children",
-            *("chroot", f"--userspec={user}:{user}", str(self.root)),
-            *(["setsid", "--ctty"] if terminal else []),
-            *("env", "--ignore-environment", f"--chdir={directory}", *_ENVIRONMENT, *network, *who),
+            *("chroot", str(self.root), "env", "--ignore-environment", *_ENVIRONMENT, *network, "HOME=/root"),
             *words,
         ]
 
-    def run(self, *words: str, user: str = "root", directory: str = "/") -> None:
+    def run(self, *words: str) -> None:
         """Runs a command to its end. Raises `CommandError` if it fails."""
-        commands.run_command(self.command(words, user, directory))
-
-    def output(self, *words: str) -> str:
-        """The output of a command. Raises `FailedError` if it fails."""
-        command = self.command(words)
-        ran = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
-        said = ran.stderr.strip() or ran.stdout.strip()
-        expect(not ran.returncode, f"{' '.join(words)}: status {ran.returncode}: {said}")
-        return ran.stdout
-
-    def install(self, *packages: str) -> None:
-        """Installs Debian's packages. Raises `UnavailableError` if there is no archive."""
-        with show_step(f"apt-get install {' '.join(packages)}"):
-            try:
-                self.run(*APT, "update")
-            except CommandError as error:
-                raise UnavailableError(f"no archive: {error.last_line}") from error
-            self.run(*APT, "install", "--no-install-recommends", *packages)
-
-    def programs(self) -> list[str]:
-        """The paths, within the machine, of its running programs."""
-        own = os.readlink(f"/proc/{self.first.pid}/ns/pid_for_children")
-        running = []
-        for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it has ended
-                if os.readlink(process / "ns/pid") == own:
-                    running.append(os.readlink(process / "exe"))
-        inside = f"{self.root}/"  # excludes the first process
-        return sorted(path.removeprefix(str(self.root)) for path in running if path.startswith(inside))
+        commands.run_command(self.command(words))
 
 
 @contextlib.contextmanager
@@ -344,51 +277,3 @@ def machine(root: Path) -> Iterator[Machine]:
         first.wait()
         first.stdout.close()
         first.stderr.close()
-
-
-@dataclass
-class Terminal:
-    """A command in a terminal."""
-
-    process: subprocess.Popen[bytes]
-    keyboard: int
-    _written: bytearray = field(default_factory=bytearray)
-    _last: float = field(default_factory=time.monotonic)
-    _longest: float = 0.0
-
-    def silence(self) -> float:
-        """The longest time without output so far, in seconds."""
-        return max(self._longest, time.monotonic() - self._last)
-
-    def text(self) -> str:
-        """The output as lines; a line that overwrote another is a line of its own."""
-        text = _CONTROLS.sub("", self._written.decode(errors="replace")).replace("\r\n", "\n").replace("\r", "\n")
-        return "\n".join(line.rstrip() for line in text.splitlines())
-
-    def interrupt(self) -> None:
-        """Types Ctrl-C: the kernel sends SIGINT to the foreground process group."""
-        os.write(self.keyboard, b"\x03")
-
-    def receive(self) -> None:
-        """Reads the output until no process has the terminal open."""
-        with contextlib.suppress(OSError):
-            while received := os.read(self.keyboard, 65536):
-                now = time.monotonic()
-                self._longest = max(self._longest, now - self._last)
-                self._last = now
-                self._written += received
-
-
-@contextlib.contextmanager
-def in_terminal(command: Sequence[str]) -> Iterator[Terminal]:
-    """Runs `command` in its own terminal, 100 x 30; the command ends with the machine."""
-    keyboard, screen = pty.openpty()
-    fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
-    modes = termios.tcgetattr(screen)
-    modes[3] |= termios.NOFLSH  # otherwise Ctrl-C discards what the command has just written
-    termios.tcsetattr(screen, termios.TCSANOW, modes)
-    process = subprocess.Popen(command, stdin=screen, stdout=screen, stderr=screen, start_new_session=True)
-    os.close(screen)
-    terminal = Terminal(process, keyboard)
-    threading.Thread(target=terminal.receive, daemon=True).start()
-    yield terminal

@@ -128,6 +128,15 @@ def test_a_quota_is_named_with_what_to_set(quota, words):
     assert "uwsgi.service" not in "".join(finding.public)
 
 
+def test_a_quota_that_is_used_up_is_named():
+    """It may be that of a slice above the unit, which the advice would else not lead to."""
+    rows = [worker(number, 600, cpu=14.9, busy=60.0) for number in (1, 2)]
+    cpus, quota = UsableCpus(0.5, "quota", 2, 2, 0.5), Throttling(Quota("/web.slice", 0.5, 2), 10, 9, 1.0)
+    finding = findings_by_code(window(60, *rows), cpus=cpus, throttling=quota)["cpu_bound"]
+    assert finding.change.startswith("Raise the CPU quota of the cgroup /web.slice from 0.5 CPUs to 2 CPUs. ")
+    assert "web.slice" not in "".join(finding.public)
+
+
 @pytest.mark.parametrize(
     ("waits", "found"),
     [

@@ -19,7 +19,7 @@ from tools.release import bundle, deb, distributions
 from tools.release.__main__ import add_checksum, checksums
 from tools.release.bundle import EXTRAS, HEADER, LOCK, MACHINES, PYTHONS
 from tools.release.source import Source, rewrite_tar_gz, version_of, write_tar_gz
-from tools.release.try_deb import command_of, total
+from tools.release.try_standalone import total
 from uwsgi_headroom import __version__
 from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config import precedence
@@ -156,7 +156,8 @@ UNIT = (ROOT / "deploy/systemd/uwsgi-headroom.service").read_text()
 
 def test_the_package_fits_its_unit():
     """Its program and its configuration are those of the unit, and valid. Only a purge deletes the history."""
-    words = command_of(deb.unit_for_package(UNIT))
+    (command,) = re.findall(r"^ExecStart=(.+)$", deb.unit_for_package(UNIT), re.MULTILINE)
+    words = command.split()
     assert words[0] == "/usr/bin/uwsgi-headroom"
     assert words[words.index("--config") + 1] == "/etc/uwsgi-headroom/uwsgi-headroom.yml"
     options = make_command_line().parse(["serve", "--config", str(DEBIAN / "uwsgi-headroom.yml")])

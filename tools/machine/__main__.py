@@ -2,8 +2,8 @@
 
 Needs root and qemu-system (packages qemu-system-x86 or qemu-system-arm, qemu-utils). Makes a Debian root, once; copies
 HEAD into it with a virtual environment; makes a disk of it, boots that without KVM, and prints what the trial says on
-the serial console. A trial is a script in tools/machine/trials/. The status is 0 if each of its expectations holds, and
-75 if no machine can be booted here.
+the serial console. A trial is a script in tools/machine/trials/; two run in a copy of a root, without a boot.
+The status is 0 if each of its expectations holds, and 75 if the trial cannot run here.
 
 What an emulated machine shows is true for states, system calls, sockets, cgroups and rights, and not for cost, for the
 wait for a CPU, or for response times.
@@ -12,24 +12,33 @@ wait for a CPU, or for response times.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
-import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tools import commands, debian_root
 from tools.commands import show_step
 from tools.debian_root import UnavailableError, expect, machine
+from tools.environments import ROOT
 
 TRIALS = Path(__file__).parent / "trials"
 
 BOOT = ("systemd-sysv", "dbus", "udev", "initramfs-tools", "ca-certificates", "python3", "python3-venv", "curl")
 USED = ("uwsgi", "uwsgi-plugin-python3", "procps", "iproute2", "logrotate")
+BESIDES = {"container": ("podman", "crun")}
+"""What a trial needs besides; debootstrap cannot order these packages."""
+
+WITHOUT_BOOT = ("demo", "package")
+"""Trials of a root in namespaces of their own, which need a network and no kernel."""
+
+ENDED = "# the trial has ended"
 
 _DISK_MB, _MEMORY_MB = 3000, 1500
 
@@ -53,8 +62,9 @@ UNIT = """[Unit]
 After=multi-user.target
 [Service]
 Type=oneshot
-ExecStart=/bin/bash /srv/source/tools/machine/trials/TRIAL.sh
-ExecStopPost=/bin/sh -c 'echo "# the trial has ended" >/dev/console; systemctl poweroff --force'
+ExecStartPre=/bin/tar -x -C /mnt -f /dev/vdb
+ExecStart=/bin/bash -c 'exec bash "/mnt/$(sed "s/.*trial=//" /proc/cmdline)"'
+ExecStopPost=/bin/sh -c 'echo "ENDED" >/dev/console; systemctl poweroff --force'
 StandardOutput=file:/dev/console
 StandardError=inherit
 TimeoutStartSec=infinity
@@ -70,79 +80,120 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--suite", default="trixie", help="of Debian (default %(default)s)")
     parser.add_argument("--arch", choices=sorted(ARCHES), default="amd64", help="(default %(default)s)")
     parser.add_argument("--minutes", type=float, default=20.0, help="the longest time of the trial (default 20)")
+    parser.add_argument("--cached", action="store_true", help="do not make a root of Debian, which takes minutes")
     given = parser.parse_args(argv)
-    return debian_root.run_check(
-        "machine", lambda: check(given.trial, given.suite, ARCHES[given.arch], given.arch, 60 * given.minutes)
-    )
+    return debian_root.run_check("machine", lambda: check(given))
 
 
-def check(trial: str, suite: str, arch: Arch, name: str, seconds: float) -> None:
-    """Raises FailedError if the trial fails, UnavailableError if there is no machine."""
-    if missing := [each for each in (arch.program, "qemu-img", "mkfs.ext4") if not shutil.which(each)]:
+def check(given: argparse.Namespace) -> None:
+    """Raises FailedError if the trial fails, UnavailableError if it cannot run here."""
+    trial, suite, arch, began = given.trial, given.suite, ARCHES[given.arch], time.monotonic()
+    boots = trial not in WITHOUT_BOOT
+    needed = (arch.program, "qemu-img", "mkfs.ext4") if boots else ()
+    if missing := [each for each in needed if not shutil.which(each)]:
         raise UnavailableError(f"this machine has no {', '.join(missing)}: apt-get install qemu-system qemu-utils")
-    with tempfile.TemporaryDirectory(prefix="headroom-machine-", dir="/var/tmp") as place:
-        disk = Path(place) / "disk.img"
-        kernel = make_disk(disk, trial, suite, arch, name)
-        print(f"booting {suite} on {name} for the trial {trial}:", flush=True)
-        results = judge(boot(disk, kernel, arch, seconds))
-    print(f"machine: {results} expectations of the trial {trial} hold on {suite}, {name}")
+    if given.cached and not (debian_root.cache() / (f"{suite}-{given.arch}" if boots else suite)).exists():
+        raise UnavailableError(f"no root of {suite} was made here yet: make machine TRIAL={trial}")
+    run = boot(find_disk(suite, given.arch, BESIDES.get(trial, ())), trial, arch) if boots else enter(suite, trial)
+    held = judge(run, 60 * given.minutes)
+    took = time.monotonic() - began
+    print(f"machine: {held} expectations of the trial {trial} hold on {suite}, {given.arch}, after {took:.0f} s")
 
 
-def make_disk(disk: Path, trial: str, suite: str, arch: Arch, name: str) -> Path:
-    """A disk with HEAD, its virtual environment and the trial; returns the directory of the kernel beside it."""
-    packages = (*BOOT, arch.kernel, *USED)
-    with debian_root.copied(suite, debian_root.cache(), packages, name) as root:
+def find_disk(suite: str, name: str, besides: Sequence[str]) -> Path:
+    """The directory with a disk that has HEAD and its virtual environment, and with its kernel; made once for HEAD."""
+    arch, disk = ARCHES[name], "-".join(("disk", suite, name, *besides))
+    trees = ["git", "-c", "safe.directory=*", "rev-parse", "HEAD:exporter", "HEAD:deploy"]
+    key = hashlib.sha256(subprocess.check_output(trees, cwd=ROOT)).hexdigest()[:12]
+    place = debian_root.cache() / f"{disk}-{key}"
+    if place.exists():
+        return place
+    for old in place.parent.glob(f"{disk}-{'?' * len(key)}"):
+        shutil.rmtree(old)
+    with debian_root.copied(suite, debian_root.cache(), (*BOOT, arch.kernel, *USED), name) as root:
         with machine(root) as inside, show_step("pip install of HEAD"):
             debian_root.copy_source(root)
             inside.run("python3", "-m", "venv", "/opt/uwsgi-headroom")
             inside.run("/opt/uwsgi-headroom/bin/pip", "install", "-q", "/srv/source")
-        (root / "etc/systemd/system/trial.service").write_text(UNIT.replace("TRIAL", trial))
+            if besides:
+                inside.run("apt-get", "-qq", "update")
+                inside.run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "install", *besides)
+        (root / "etc/systemd/system/trial.service").write_text(UNIT.replace("ENDED", ENDED))
         (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
         commands.run_command(["chroot", root, "systemctl", "--quiet", "enable", "trial"])
         commands.run_command(["chroot", root, "systemctl", "--quiet", "mask", f"serial-getty@{arch.console}"])
         (root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
-        kernel = disk.parent / "boot"
-        shutil.copytree(root / "boot", kernel)
+        part = place.with_name(f"{disk}-incomplete--")  # as long as a key: goes with the old ones after an interruption
+        shutil.copytree(root / "boot", part)
         with show_step("making the disk"):
-            commands.run_command(["qemu-img", "create", "-q", disk, f"{_DISK_MB}M"])
-            commands.run_command(["mkfs.ext4", "-q", "-d", root, disk])
-    return kernel
+            commands.run_command(["qemu-img", "create", "-q", part / "disk.img", f"{_DISK_MB}M"])
+            commands.run_command(["mkfs.ext4", "-q", "-d", root, part / "disk.img"])
+    part.rename(place)
+    return place
 
 
-def boot(disk: Path, kernel: Path, arch: Arch, seconds: float) -> Iterator[str]:
-    """The lines of the serial console, until the machine is off."""
-    image, ram = next(kernel.glob("vmlinuz-*")), next(kernel.glob("initrd.img-*"))
+def boot(place: Path, trial: str, arch: Arch) -> Iterator[str]:
+    """The lines of the serial console, until the machine is off. The disk stays as it is; a second one is an archive of
+    the trials."""
+    commands.run_command(["tar", "-c", "-C", TRIALS, "-f", place / "trials.tar", "."])
+    image, ram = next(place.glob("vmlinuz-*")), next(place.glob("initrd.img-*"))
+    options = f"root=/dev/vda rw console={arch.console} quiet no_timer_check systemd.show_status=false trial={trial}.sh"
     command = [
-        *(arch.program, *arch.options, "-accel", "tcg,thread=multi", "-smp", "2", "-m", str(_MEMORY_MB)),
+        *("nice", arch.program, *arch.options, "-accel", "tcg,thread=multi", "-smp", "2", "-m", str(_MEMORY_MB)),
         *("-nographic", "-nodefaults", "-serial", "stdio", "-kernel", str(image), "-initrd", str(ram)),
-        *("-append", f"root=/dev/vda rw console={arch.console} quiet systemd.show_status=false"),
-        *("-drive", f"file={disk},if=virtio,format=raw,cache=unsafe"),
+        *("-append", options, "-snapshot"),
     ]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as qemu:
-        timer = threading.Timer(seconds, qemu.kill)
-        timer.start()
+    for disk in ("disk.img", "trials.tar"):
+        command += ["-drive", f"file={place}/{disk},if=virtio,format=raw,cache=unsafe"]
+    return _read(command)
+
+
+def enter(suite: str, trial: str) -> Iterator[str]:
+    """The lines of a trial in a root of a suite: as root, in namespaces of its own, with this machine's network."""
+    with debian_root.copied(suite, debian_root.cache()) as root, machine(root) as inside:
+        debian_root.copy_source(root)
+        clone = ["git", "clone", "--quiet", "--bare", "--depth=1", "--upload-pack=git -c safe.directory=* upload-pack"]
+        commands.run_command([*clone, f"file://{ROOT}", root / "srv/source.git"])
+        inside.run("chown", "--recursive", debian_root.USER, "/srv/source.git")
+        if (ROOT / "dist").is_dir():
+            shutil.copytree(ROOT / "dist", root / "srv/dist")
+        yield from _read(inside.command(["bash", f"/srv/source/tools/machine/trials/{trial}.sh"]))
+        yield ENDED
+
+
+def _read(command: list[str]) -> Iterator[str]:
+    """The lines that a command prints, until it ends; or the iterator, and with it the command."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as ran:
         try:
-            for line in qemu.stdout or ():
+            for line in ran.stdout or ():
                 yield _CONTROLS.sub("", line.decode(errors="replace")).rstrip()
         finally:
-            timer.cancel()
-            qemu.kill()
+            ran.kill()
 
 
 _CONTROLS = re.compile(r"\x1b\[[0-9;?!]*[A-Za-z]|[\r\x07]|\x1b\][^\x07]*\x07|\x1bc")
 
 
-def judge(lines: Iterator[str]) -> int:
+def judge(lines: Iterator[str], seconds: float) -> int:
     """Prints what a trial says; returns how many expectations hold. Raises FailedError if one does not, or if the trial
-    did not end."""
+    did not end; UnavailableError after these seconds."""
+
+    def stop(*_: object) -> None:
+        raise UnavailableError(f"the trial did not end within {seconds / 60:g} minutes")
+
     held, failed, ended = 0, [], False
-    for line in lines:
-        print(f"  {line}", flush=True)
-        held += line.startswith("ok - ")
-        failed += [line] if line.startswith("not ok - ") else []
-        ended |= line.startswith("# the trial has ended")
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        for line in lines:
+            print(f"  {line}", flush=True)
+            held += line.startswith("ok - ")
+            failed += [line] if line.startswith("not ok - ") else []
+            ended |= line.startswith(ENDED)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
     expect(not failed, "\n".join(failed))
-    expect(ended and held, "the trial did not end in its time")
+    expect(ended and held, "the trial did not end")
     return held
 
 

@@ -75,7 +75,7 @@ def _build(source: Source, root: Path, target: Path) -> Path:
     (wheel,) = source.scratch.glob("*.whl")
     shutil.copyfile(wheel, folder / wheel.name)
     with machine(root) as old, show_step(f"one file, on {SUITE}"):
-        old.run("./build", str(source.epoch), directory="/srv/standalone")
+        old.run("env", "--chdir=/srv/standalone", "./build", str(source.epoch))
     made = target / file_name(source.version)
     shutil.copyfile(folder / "dist/uwsgi-headroom", made)
     made.chmod(0o755)

@@ -6,6 +6,7 @@ not, and 75 if there is no program.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import time
@@ -17,9 +18,9 @@ from tools.debian_root import UNAVAILABLE, FailedError, expect, wait_for
 from tools.environments import ROOT, uwsgi_for_tests
 from tools.release.source import version_of
 from tools.release.standalone import file_name
-from tools.release.try_deb import READY_SECONDS, counted, total
 
 REQUESTS = 40
+READY_SECONDS = 60.0
 ONE = ("uwsgi_up", "uwsgi_socket_queue_measurable", "uwsgi_host_facts_available")
 
 
@@ -61,6 +62,14 @@ def _try(program: str) -> None:
         finally:
             exporter.terminate()
             exporter.wait(READY_SECONDS)
+
+
+def total(metrics: str, name: str) -> float:
+    return sum(float(value) for value in re.findall(rf"^{name}(?:{{[^}}]*}})? (\S+)$", metrics, re.MULTILINE))
+
+
+def counted(port: int) -> float:
+    return total(get(port, "/metrics") or "", "uwsgi_worker_requests_total")
 
 
 def _seconds(command: list[str]) -> float:

@@ -1,6 +1,6 @@
 # Sourced by each trial, which runs as root in the booted machine. A line "ok - ..." or "not ok - ..." is a result.
 export PATH=/opt/uwsgi-headroom/bin:$PATH HOME=/root LANG=C.UTF-8
-here=$(dirname "$0")
+export here=$(dirname "$0")
 
 # expect SENTENCE SECONDS COMMAND: the command succeeds within so many seconds
 expect() {
@@ -37,10 +37,23 @@ UNIT
     systemctl daemon-reload
 }
 
-# load URL CLIENTS: so many clients, each with one request at a time, until `kill $(jobs -p)`
+# ask PATH [SECONDS], get PORT PATH: one request to shop; what a port answers. They start no program of their own, as that
+# takes an emulator long, and there is no curl in a bare root.
+ask() {
+    { printf 'GET %s HTTP/1.0\r\n\r\n' "$1" >&3 && read -r -t "${2:-60}" <&3; } 2>/dev/null 3<>/dev/tcp/127.0.0.1/8000
+}
+get() { { printf 'GET %s HTTP/1.0\r\n\r\n' "$2" >&3 && cat <&3; } 3<>"/dev/tcp/127.0.0.1/$1"; }
+
+# counted PORT: the requests that an exporter has counted
+counted() { get "$1" /metrics | awk '/^uwsgi_worker_requests_total/ {n += $2} END {print n + 0}'; }
+
+# as_visitor COMMAND: as the ordinary user of a bare root
+as_visitor() { runuser -u visitor -- env HOME=/home/visitor bash -c "cd; $1"; }
+
+# load PATH CLIENTS [PAUSE]: so many clients, each with one request at a time, until stop_load
 load() {
     for _ in $(seq "$2"); do
-        while :; do curl -s -o /dev/null --max-time 60 "$1" || sleep 0.2; done &
+        while :; do ask "$1" && [ -z "$3" ] || sleep "${3:-0.2}"; done &
     done
 }
 
@@ -49,3 +62,13 @@ stop_load() {
     kill $(jobs -p) 2>/dev/null
     wait 2>/dev/null
 }
+
+# look [COMMAND...]: what check says about shop, as lines (look.py); the command, such as setpriv, runs it
+look() {
+    "$@" /opt/uwsgi-headroom/bin/uwsgi-headroom check --seconds "${seconds:-10}" --format json /run/shop/stats |
+        tee /run/said | python3 "$here/look.py" 2>&1
+}
+export -f look ask get counted as_visitor
+
+# says PATTERN: a command that succeeds if a line of look matches
+says() { echo "look | tee /dev/stderr | grep -Eq '$1'"; }

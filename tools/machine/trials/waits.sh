@@ -2,18 +2,11 @@
 # What threads wait for, as the application makes them: each wait alone, by the system calls of this architecture.
 . "$(dirname "$0")/common.sh"
 
-# part STATE: prints which percentage of the busy threads are in a state, over ten seconds
-cat >/usr/local/bin/part <<'PY'
-#!/opt/uwsgi-headroom/bin/python
-import json, subprocess, sys
-check = "/opt/uwsgi-headroom/bin/uwsgi-headroom", "check", "--seconds", "10", "--format", "json", "/run/shop/stats"
-server = json.loads(subprocess.run(check, capture_output=True).stdout)
-waits = (server.get("servers") or [server])[0]["waits"]
-states = {each["state"]: each["threads"] for each in waits["states"]}
-print({name: round(threads, 2) for name, threads in states.items() if threads}, waits.get("unknown"), file=sys.stderr)
-print(round(100 * sum(states.get(name, 0) for name in sys.argv[1].split("|")) / max(sum(states.values()), 0.1)))
-PY
-chmod +x /usr/local/bin/part
+# mostly STATES PERCENT: this part of the busy threads is in these states
+mostly() {
+    look | tee /dev/stderr | awk -v "least=$2" "\$1 == \"waits\" && \$2 ~ /^($1)\$/ {n += \$3} END {exit n < least}"
+}
+export -f mostly
 
 # A backend that answers each line after 400 ms.
 cat >/usr/local/bin/backend <<'PY'
@@ -34,14 +27,16 @@ head -c 40000 /dev/zero >/tmp/body
 
 app shop "http-socket = 127.0.0.1:8000" "stats = /run/shop/stats" "enable-threads = true"
 systemctl start shop
-expect "shop answers" 60 'curl -sf 127.0.0.1:8000/'
+expect "shop answers" 60 'ask /'
 while read -r path state least; do
-    upload=
-    [ "$path" = "/read?0" ] && upload="--limit-rate 4k --data-binary @/tmp/body -H Expect:"
-    for _ in 1 2 3 4 5 6; do
-        while :; do curl -s -o /dev/null $upload "127.0.0.1:8000$path" || sleep 0.2; done &
-    done
-    expect "$path: at least $least % of the busy threads are in $state" 120 "[ \$(part '$state') -ge $least ]"
+    if [ "$path" = "/read?0" ]; then
+        for _ in 1 2 3 4 5 6; do
+            while :; do curl -s -o /dev/null --limit-rate 4k --data-binary @/tmp/body -H Expect: "127.0.0.1:8000$path"; done &
+        done
+    else
+        load "$path" 6
+    fi
+    expect "$path: at least $least % of the busy threads are in $state" 120 "mostly '$state' $least"
     stop_load
     sleep 12
 done <<ROWS
@@ -55,5 +50,5 @@ done <<ROWS
 /burn?2000 interpreter_lock 25
 ROWS
 expect "lines of code of the threads that sleep" 180 \
-    "curl -s '127.0.0.1:8000/sleep?20000' & uwsgi-headroom check --code --all --seconds 10 /run/shop/stats | grep -q 'app.py'"
+    "ask /sleep?20000 & uwsgi-headroom check --code --all --seconds 10 /run/shop/stats | grep -q 'app.py'"
 stop_load

@@ -139,8 +139,8 @@ WORKERS_USE_ALL = replace(
     severity="critical or warning",
     title="The workers use all the CPU that they can get.",
     act="[own? Run `top -H -p {own}` to find the threads that serve no request.][affinity? Widen `cpu-affinity`, or "
-    "the affinity mask that the service manager sets.][quota? Raise the CPU quota of uWSGI's cgroup from {quota:cpus}]"
-    "[most?  to {most:cpus}][quota? .][host? Add CPUs, or move load to another host.]",
+    "the affinity mask that the service manager sets.][quota? Raise the CPU quota][cgroup?  of the cgroup {cgroup}]"
+    "[quota?  from {quota:cpus}][most?  to {most:cpus}][quota? .][host? Add CPUs, or move load to another host.]",
     then="[own? Move the work of these threads into a mule or the spooler; if a library computes in threads, limit "
     "their number (`OMP_NUM_THREADS`).][quota? The quota is CPUQuota of a unit, --cpus of Docker, "
     "resources.limits.cpu of a pod.]",
@@ -319,6 +319,7 @@ def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
         "own": own and see_own_threads(figures),
         "affinity": by == "affinity",
         "quota": by == "quota" and getattr(quota, "cpus", cpus.count),
+        "cgroup": by == "quota" and quota and quota.cgroup != "/" and Private(quota.cgroup),
         "most": by == "quota" and quota and _most(figures, quota),
         "host": by == "host",
     }
