@@ -79,6 +79,7 @@ def test_a_switch_leaves_the_next_word_alone():
         (("--read-locks", "/a"), (True, ["/a"])),
         (("--read-locks", "true", "/a"), (True, ["/a"])),
         (("/a", "--read-locks=false"), (False, ["/a"])),
+        (("--code", "--read-locks=true", "/a"), (True, ["/a"])),
     ):
         options = make_command_line().parse(["check", *words])
         assert (options.read_locks, options.addresses) == expected

@@ -1,5 +1,6 @@
 """Discovery beside processes of a hostile local user. Each part was an attack that succeeded."""
 
+import argparse
 import json
 import os
 import re
@@ -27,14 +28,15 @@ from uwsgi_headroom.kernel import aside, procfs
 
 pytestmark = pytest.mark.integration
 
+ANY_USER = argparse.Namespace(user=None)
 GIGABYTES = 2 << 30
 MOST_MEGABYTES = 100
 
 DISCOVER = """
-import re, resource, sys
+import argparse, re, resource, sys
 from uwsgi_headroom.discover.report import run
 
-run()
+run(argparse.Namespace(user=None))
 own = int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
 print("PEAK", own + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 """
@@ -121,7 +123,7 @@ def test_a_master_that_hangs_is_named(monkeypatch, capsys):
 
     with uwsgi() as good, hostile() as hanging, hostile() as broken:
         monkeypatch.setattr(aside, "ask", answer)
-        run()
+        run(ANY_USER)
     printed = " ".join(capsys.readouterr().out.split())
     assert f"master {good.pid} of user" in printed
     assert re.search(rf"Cannot be read: its files in /proc were not readable within 1 s[^C]* PID {hanging} of", printed)
@@ -139,7 +141,7 @@ def test_a_fault_in_one_plan_is_its_own(monkeypatch, capsys):
 
     monkeypatch.setattr(report, "plan", fail)
     with hostile() as first, hostile() as second:
-        run()
+        run(ANY_USER)
     printed = " ".join(capsys.readouterr().out.split())
     assert f"master {second} of user" in printed
     assert "No steps are proposed: it could not be looked at (ValueError('a fault'))." in printed
@@ -165,7 +167,7 @@ def test_a_set_user_id_program_is_no_master(ids, capsys):
     with hostile(ids=ids) as pid:
         with pytest.raises(LaunchError, match="differ, as those of a set-user-ID program do"):
             read_ids(pid)
-        run()
+        run(ANY_USER)
     printed = capsys.readouterr().out
     assert "No steps are proposed: its real, effective and saved users" in printed
     assert "usermod" not in printed

@@ -1,5 +1,6 @@
 """The steps that turn on stats, followed to the letter on a real uWSGI; and what keeps discovery from proposing any."""
 
+import argparse
 import asyncio
 import grp
 import os
@@ -141,7 +142,7 @@ def test_two_names_of_one_file(link, tmp_path, capsys):
     first.write_text(INI.format(directory=tmp_path).replace("/app", "/%n"))
     link(first, second)
     with without_stats("", "--stats", f"{tmp_path}/own", "--ini", str(first)), without_stats("", "--ini", str(second)):
-        run()
+        run(argparse.Namespace(user=None))
         blocks = [" ".join(block.split()) for block in re.split(r"\n(?=\S)", capsys.readouterr().out)]
     # Others may run, too, for which it proposes a directory in this test's home.
     printed = " ".join(block for block in blocks if str(first) in block or str(second) in block)

@@ -1,5 +1,6 @@
 """Retirements are lines of a file beside the history, which the command writes and an exporter reads."""
 
+import argparse
 import os
 import stat
 import time
@@ -106,9 +107,13 @@ def written(tmp_path):
     database.close()
 
 
+def run_for(names, path, *, force=False):
+    return run(argparse.Namespace(names=names, history=str(path), config=None, force=force))
+
+
 def test_a_server_of_the_history_is_retired(written):
     """It needs no --force."""
-    assert run(["shop"], str(written), None, force=False) == 0
+    assert run_for(["shop"], written) == 0
     assert set(read_retired(written)) == {"shop"}
 
 
@@ -116,8 +121,8 @@ def test_a_server_of_the_history_is_retired(written):
 def test_a_name_that_the_history_does_not_know_is_refused(written, name, hint):
     """None of the names is noted then, so that the command can be repeated; with --force all are."""
     with pytest.raises(HeadroomError, match=f"has no server '{name}'") as refused:
-        run(["shop", name], str(written), None, force=False)
+        run_for(["shop", name], written)
     assert hint in str(refused.value)
     assert set(read_retired(written)) == set()
-    assert run(["shop", name], str(written), None, force=True) == 0
+    assert run_for(["shop", name], written, force=True) == 0
     assert set(read_retired(written)) == {"shop", name}

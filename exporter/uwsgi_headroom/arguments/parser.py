@@ -161,12 +161,14 @@ class Parser(argparse.ArgumentParser):
         these."""
         written: list[str] = []
         for word in words:
-            is_value = bool(written) and written[-1] in self._switches
-            name, equals, value = (written.pop(), "=", word) if is_value else word.partition("=")
-            if equals and name in self._switches and value.lower() in ("true", "false"):
-                written.append(name if value.lower() == "true" else f"--no-{name[2:]}")
-            else:
-                written += [name, value] if is_value else [word]
+            name, equals, value = word.rpartition("=")
+            name = name if equals or not written else written[-1]
+            if name not in self._switches or value.lower() not in ("true", "false"):
+                written.append(word)
+                continue
+            if not equals:
+                written.pop()
+            written.append(name if value.lower() == "true" else f"--no-{name[2:]}")
         return written
 
     def write_help(self, *, is_short: bool) -> list[str]:
