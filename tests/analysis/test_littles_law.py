@@ -5,6 +5,7 @@ from bisect import bisect_right
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.littles_law import STEADY, compute_flow, queue_wait, waiting_clause
@@ -119,3 +120,27 @@ def test_a_queue_that_moves(requests, area, queues, wait):
     """A standing queue that is passed on many times in the window has no doubt."""
     flow = compute_flow(window(20.0, worker(1, requests, busy=160.0), socket=area), queues)
     assert (flow.queue_wait, flow.wait_is_floor) == (wait and pytest.approx(wait), False)
+
+
+@pytest.mark.parametrize(
+    ("lists", "left", "timed", "seconds", "expected"),
+    [
+        (300, 100, 100, 40.0, (0.4, False)),
+        (300, 100, 50, 20.0, (0.4, False)),  # since when the others waited is not known
+        (100, 100, 100, 40.0, (None, False)),  # a list in 0.6 s: the wait may be any shorter one
+        (300, 2, 2, 0.8, (40.0, True)),  # nearly all still wait
+        (None, None, None, None, (None, False)),  # the queue cannot be listed
+    ],
+)
+def test_without_counts_the_wait_is_that_of_requests_seen_in_the_queue(lists, left, timed, seconds, expected):
+    """Without uWSGI's stats, no rate is known: the wait of those that were seen to leave a queue is."""
+    of = replace(
+        window(60, worker(1, 0, busy=240.0), socket=240.0),
+        is_counted=False,
+        queue_lists=lists,
+        queue_left=left,
+        queue_left_timed=timed,
+        queue_left_seconds=seconds,
+    )
+    flow = compute_flow(of, {"socket": Backlog(4, 100, None)})
+    assert (flow.queue_wait, flow.wait_is_floor) == (pytest.approx(expected[0]) if expected[0] else None, expected[1])

@@ -62,14 +62,16 @@ def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) ->
     busy = sum_if_all_known([worker.busy_seconds for worker in window.workers])
     observed = ratio(busy, window.observed_seconds)
     waiting = sum([each.queue or 0 for name, each in (queues or {}).items() if name in window.queue_seconds])
-    floor, length, passed, serving = None, queue_length(window), requests, observed or 0.0
-    if requests is None and (length or 0.0) >= STANDING:  # those that were seen in the queue are nearly all
-        passed, serving = window.queue_left, 0.0
+    floor, length, serving = None, queue_length(window), observed or 0.0
+    passed: float | None = requests
+    waited = queue_wait(window, requests or 0)
+    if requests is None and (length or 0.0) >= STANDING:
+        passed, serving, waited = window.queue_left, 0.0, _wait_of_seen(window)
     if (passed or requests is None) and passed is not None and passed < STEADY * waiting:
         # The wait up to now of those that were completed, are served or wait.
         seconds = sum(window.queue_seconds.values()) / (passed + serving + waiting)
-        floor = min(seconds, window.observed_seconds)  # more if most of those left without being counted
-    served, waited = response_time(window.workers), queue_wait(window, passed or 0) if floor is None else floor
+        waited = floor = min(seconds, window.observed_seconds)  # more if most of those left without being counted
+    served = response_time(window.workers)
     return Flow(
         requests=requests,
         throughput=None if requests is None else ratio(requests, window.seconds),
@@ -82,6 +84,17 @@ def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) ->
         wait_is_floor=floor is not None,
     )
 
+
+def _wait_of_seen(window: Window) -> float | None:
+    """The mean wait of the requests that were seen in a queue and left it; None if it is too short for the time between
+    two lists of the queue, which says by how much each may be wrong."""
+    waited = ratio(window.queue_left_seconds, window.queue_left_timed or 0)
+    apart = window.observed_seconds / max(1, window.queue_lists or 0)
+    return waited if (waited or 0.0) >= SURE_LISTS * apart else None
+
+
+SURE_LISTS = 2.0
+"""A wait that lasts for so many lists of a queue is known to within a quarter."""
 
 STEADY = 2.0
 """Little's law holds for a queue of which at least so many times as many requests were completed in the window as wait

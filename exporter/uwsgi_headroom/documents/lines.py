@@ -148,7 +148,7 @@ def _list_untimed(server: ServerDocument) -> list[str]:
         facts: Facts = {"floor": flow.wait_is_floor, "wait": flow.queue_wait}
         return [
             fill("[floor? at least ]{wait:duration} in the listen queue", facts),
-            "; their time in service is unknown",
+            ", those that wait there; the time in service is unknown",
         ]
     if flow.requests and flow.littles_law is not None:
         is_empty = flow.queue_wait is not None and flow.queue_wait < EMPTY

@@ -292,6 +292,12 @@ class ServerCounts(Struct):
     or a cron job: it serves no request meanwhile."""
     queue_left: Annotated[int | None, _REPORTED] = None
     """Without uWSGI's stats: the requests that were seen in a listen queue, and left it."""
+    queue_left_timed: Annotated[int | None, _REPORTED] = None
+    """Those of them of which is known since when they waited."""
+    queue_left_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
+    """How long these waited, added up."""
+    queue_lists: Annotated[int | None, _REPORTED] = None
+    """Without uWSGI's stats: samples that listed every request in the queues."""
 
 
 def rows_of(counts: type[Struct], of: Of) -> tuple[Quantity, ...]:

@@ -66,6 +66,7 @@ class Integrals:
         self._waits_beside_free = False  # whether, at the last sample, a request waited although a thread was free
         self._unanswered = Unanswered()
         self._follower = QueueFollower()
+        self._unlisted = 0.0  # seconds since the last sample that listed all connections
         self._accepted = 0  # requests that were accepted until the last sample
         self._taken: list[int] = []  # the same by worker
         self._queued: float | None = None  # the integral of the length of all queues, also of those that are gone
@@ -220,16 +221,33 @@ class Integrals:
         self, reading: Reading, levels: _Levels, step: float, *, reloaded: bool
     ) -> tuple[list[Left], int]:
         """Return the requests that left a listen queue in the step, and how many were accepted in all."""
+        if not self.totals.is_counted:
+            return self._follow_listed(reading, step), 0
         taken = self._completed.with_static + self._completed.lost + levels.busy
-        accepted = max(0, taken - self._accepted) * self.totals.is_counted
+        accepted = max(0, taken - self._accepted)
         # What ended without being counted, such as a client that sent nothing, was accepted, too: it is not taken back.
         self._accepted = taken if reloaded else self._accepted + accepted
         own = self._count_by_socket(reading, levels, reloaded=reloaded)
         left = self._follower.follow(reading.at, step, self._queues, reading.host.waiting, accepted, own)
         self.totals.oldest_waits = self._follower.oldest()
-        if not self.totals.is_counted:
-            self.totals.queue_left = (self.totals.queue_left or 0) + round(sum([each.number for each in left]))
         return left, accepted
+
+    def _follow_listed(self, reading: Reading, step: float) -> list[Left]:
+        """The requests that left a listen queue since the last sample that listed all of them: without uWSGI's count,
+        the length of a queue does not say who left it."""
+        totals, listed = self.totals, reading.host.waiting
+        self._unlisted = step and self._unlisted + step
+        lists = [listed.get(name) for name, backlog in self._queues.items() if backlog.queue]
+        if not all(each and each.is_complete for each in lists):
+            return []
+        left = self._follower.follow(reading.at, self._unlisted, self._queues, listed, 0)
+        self._unlisted, totals.oldest_waits = 0.0, self._follower.oldest()
+        waits = [each.seconds for each in left if each.seconds is not None]
+        totals.queue_lists = (totals.queue_lists or 0) + 1
+        totals.queue_left = (totals.queue_left or 0) + len(left)
+        totals.queue_left_timed = (totals.queue_left_timed or 0) + len(waits)
+        totals.queue_left_seconds = (totals.queue_left_seconds or 0.0) + sum(waits)
+        return left
 
     def _count_by_socket(self, reading: Reading, levels: _Levels, *, reloaded: bool) -> dict[str, int]:
         """How many requests were accepted in the step from each socket whose workers serve no other (`map-socket`)."""
