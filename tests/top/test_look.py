@@ -135,7 +135,7 @@ def test_check_without_an_address_prints_the_same():
     assert {each.name for each in found.servers} == found.users.keys()
     assert "All figures:   " in ran.stdout
     assert ran.returncode in (0, 1, 2, 3)
-    assert "Nothing is there. These servers are here:\n" in nowhere.stdout
+    assert "which run here:\n" in nowhere.stdout
     assert f"  unix://{server.stats}\n" in nowhere.stdout
 
 

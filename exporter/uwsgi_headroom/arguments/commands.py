@@ -110,8 +110,9 @@ CHECK_FORMATS = (
 CHECK_FLAGS = (
     Flag(
         "addresses ADDRESS",
-        "the address of a stats server, or a glob, as for `serve --stats`; or the URL of a running exporter, or "
-        "of one server's page on it: the exporter then answers at once, from its history",
+        "the address of a stats server, a glob, or `app:SOCKET` or `pid:PID` of a uWSGI without stats (default: every "
+        "uWSGI of this machine, for 10 s); or the URL of an exporter, or of one server's page on it: the exporter "
+        "then answers at once, from its history",
         is_repeatable=True,
     ),
     HTTP_CONFIG,
@@ -339,9 +340,9 @@ def make_command_line() -> CommandLine:
         flags=(HELP, _VERSION),
         summary="how much more load a uWSGI server can take",
         description="Show how much more load a uWSGI server can take, which limit comes first, and what to change.",
-        epilog=f"commands:\n{listed}\n\n`{PROGRAM}` alone, in a terminal, looks at every uWSGI of this machine for "
-        f"ten seconds. `{PROGRAM} --stats ADDRESS` is short for `{PROGRAM} serve --stats ADDRESS`, and "
-        f"`{PROGRAM} help COMMAND` for `{PROGRAM} COMMAND --help`.",
+        epilog=f"`sudo {PROGRAM}` alone, in a terminal, looks at every uWSGI of this machine for ten seconds, and says "
+        f"what is wrong.\n\ncommands:\n{listed}\n\n`{PROGRAM} --stats ADDRESS` is short for "
+        f"`{PROGRAM} serve --stats ADDRESS`, and `{PROGRAM} help COMMAND` for `{PROGRAM} COMMAND --help`.",
     )
     return CommandLine(program, commands)
 

@@ -175,7 +175,8 @@ class Parser(argparse.ArgumentParser):
         """Write the help in lines. is_short: only the usual options, each in a line."""
         width = max(40, min(shutil.get_terminal_size().columns, _WIDEST)) - 2
         values = [f"[{flag.value}]..." if flag.is_repeatable else flag.value for flag in self.flags if not flag.names]
-        blocks = [wrap(" ".join((f"usage: {self.prog} [OPTION]...", *values)), width)]
+        command = " [COMMAND]" * (" " not in self.prog)
+        blocks = [wrap(" ".join((f"usage: {self.prog}{command} [OPTION]...", *values)), width)]
         blocks += [wrap(self.description or self.summary, width)] * (not is_short)
         title, groups = "options", dict[str, list[str]]()
         rare = RARE.split() if is_short and " " in self.prog else ()

@@ -391,7 +391,9 @@ def _list_those_here() -> list[str]:
     servers = find_everything().servers
     if not servers:
         return ["", "Nothing is there, and no uWSGI runs on this machine that you may look at."]
-    return ["", "Nothing is there. These servers are here:", *(f"  {each.name}  {each.address}" for each in servers)]
+    width = max(len(each.name) for each in servers)
+    lines = (f"  {each.name:{width}}  {each.address}" for each in servers)
+    return ["", "Nothing is there. `check` can look at these servers, which run here:", *lines]
 
 
 def _parse_settings(request: Request) -> tuple[Setting, ...]:
