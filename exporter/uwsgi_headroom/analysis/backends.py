@@ -132,7 +132,7 @@ class BackendSlices:
 
     def restore(self, rows: Sequence[tuple[float, float, float]]) -> BackendSlices:
         """Take such rows in the place of those that there are, and return this object."""
-        self._seconds, self._requests, waiting = (array("f", column) for column in zip(*rows, strict=True))
+        self._seconds, self._requests, waiting = (array("f", [row[place] for row in rows]) for place in range(3))
         self._waiting, self._judged = {ALL: waiting}, {}
         return self
 

@@ -124,14 +124,17 @@ def saving(path: str | None) -> Iterator[list[Look] | None]:
         raise ConfigError(f"--save: cannot create {path}, and overwrites nothing: {error}") from None
     looks: list[Look] = []
     try:
-        with file:
-            yield looks
-            file.write(encode(looks))
-    except OSError as error:
-        raise OutputError(f"--save: {path} cannot be written: {error.strerror or error}") from None
+        yield looks
     finally:
-        if not looks:
-            os.unlink(path)
+        try:
+            with file:
+                file.write(encode(looks) if looks else b"")
+        except OSError as error:
+            looks.clear()
+            raise OutputError(f"--save: {path} cannot be written: {error.strerror or error}") from None
+        finally:
+            if not looks:
+                os.unlink(path)
 
 
 def encode(looks: Sequence[Look]) -> bytes:
@@ -192,14 +195,17 @@ def _replay(look: Look) -> ServerDocument:
     return judge_again(document, *_judge(known))
 
 
-_INFINITY, _LARGEST = float_info.max, 1e15
-"""The number that stands for infinity, which JSON lacks, and the largest other one in a file."""
+_INFINITY = float_info.max
+"""Stands for infinity, which JSON lacks."""
+
+_LARGEST_FLOAT, _LARGEST_WHOLE = 1e15, 2**64
+"""The largest other numbers in a file: times and bytes, and what a stats document may have, such as a false PID."""
 
 
 def _check(value: Any, _field: str) -> Any:
     if isinstance(value, str):
         return escape_text(value)
-    if abs(value) > _LARGEST and value != _INFINITY:
+    if abs(value) > (_LARGEST_FLOAT if isinstance(value, float) else _LARGEST_WHOLE) and value != _INFINITY:
         raise ValueError("too large a number")
     return inf if value == _INFINITY else value
 
@@ -212,7 +218,7 @@ def _change(value: Any, change: Callable[[Any, str], Any], field: str = "", is_f
     if isinstance(value, int | float):
         return change(value, field)
     if names := getattr(value, "__struct_fields__", None) or getattr(value, "_fields", None):
-        free = _list_free(type(value))
+        free = _list_free(value.__class__)
         return type(value)(**{name: _change(getattr(value, name), change, name, name in free) for name in names})
     if isinstance(value, Mapping):
         keys = [_change(key, change, field, is_free and field not in _WORDS_ARE_KEYS) for key in value]

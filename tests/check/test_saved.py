@@ -1,0 +1,276 @@
+"""`check --save` keeps what was judged, without names, and `check FILE` judges it again."""
+
+import asyncio
+import json
+import os
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from tests.check.test_check import clients
+from tests.frozen.judgement import WINDOWS, decode_given, read_lines
+from tests.support.exporter import run
+from tests.support.real_uwsgi import uwsgi
+from uwsgi_headroom.analysis.figures import Known, compute_figures
+from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom
+from uwsgi_headroom.check import saved
+from uwsgi_headroom.check.command import judge, share_samples
+from uwsgi_headroom.check.reports import render_lines
+from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.documents.build import build_past
+from uwsgi_headroom.documents.schema import ServerDocument
+from uwsgi_headroom.errors import ConfigError
+from uwsgi_headroom.kernel.host import wait_until_ready
+from uwsgi_headroom.routes import Templates
+from uwsgi_headroom.source import Unix
+from uwsgi_headroom.watch.code_watch import CHECK
+from uwsgi_headroom.watch.reader import RouteNamer
+from uwsgi_headroom.watch.watch import Watch
+
+_APP = """
+import time
+
+def hidden_function():
+    time.sleep(0.1)
+
+def application(environ, start_response):
+    hidden_function()
+    start_response("200 OK", [])
+    return [b"ok"]
+"""
+_STAND_IN = re.compile(r"/path-\d+|name-\d+|4000\d")
+
+
+def _write_app(directory: Path) -> Path:
+    app = directory / "hidden_directory" / "hidden_app.py"
+    app.parent.mkdir()
+    app.write_text(_APP)
+    return app
+
+
+def _mask(value, pattern):
+    """A document with names masked, in any order of its keys."""
+    if isinstance(value, dict):
+        return {pattern.sub("X", key): _mask(each, pattern) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_mask(each, pattern) for each in value]
+    return " ".join(pattern.sub("X", value).split()) if isinstance(value, str) else value
+
+
+def _planted(server, app):
+    names = [
+        *(str(app), f"{app.parent.name}/{app.name}", server.stats, server.socket, str(server.directory)),
+        *("hidden_function", "hiddenshop", os.uname().nodename, str(server.http)),
+    ]
+    return re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, sorted(names, key=len, reverse=True)))})(?!\w)")
+
+
+@pytest.mark.integration
+def test_the_file_of_a_check_gives_the_same_report(tmp_path):
+    """The document is the same but for names, of which the text is made, too; the file, which only its owner may read,
+    has none."""
+    app, path = _write_app(tmp_path), tmp_path / "saved"
+    with (
+        uwsgi("--processes", "2", "--threads", "2", app=app) as server,
+        clients(*[server.http] * 5, path="/hidden-path?hidden=1"),
+    ):
+        given = ("check", f"hiddenshop={server.stats}", "--seconds", "4", "--code")
+        first = run(*given, "--json", "--save", str(path))
+        names = _planted(server, app)
+        again = run(*given, "--save", str(path))
+    assert again.returncode == 3
+    assert "overwrites nothing" in again.stderr
+    assert path.stat().st_mode & 0o777 == 0o600
+    replayed = run("check", str(path), "--json")
+    assert (first.returncode, first.stderr) == (replayed.returncode, replayed.stderr)
+    assert first.returncode in (1, 2)
+    document = json.loads(first.stdout)
+    assert document["code"]["lines"]
+    assert _mask(document, names) == _mask(json.loads(replayed.stdout), _STAND_IN)
+    text = run("check", str(path), "--all").stdout.splitlines()
+    assert text == list(render_lines(msgspec.json.decode(replayed.stdout, type=ServerDocument), everything=True))
+    assert _find_secrets(path.read_bytes(), server, app) == []
+
+
+def _find_secrets(data, server, app):
+    """Those of a run that the bytes of its file have."""
+    secrets = [b"hidden", server.directory.name.encode(), app.name.encode(), str(server.http).encode(), b"/tmp"]
+    return [each for each in [*secrets, os.uname().nodename.encode()] if re.search(rb"(?<!\w)" + re.escape(each), data)]
+
+
+@pytest.mark.integration
+def test_the_file_has_no_routes(tmp_path):
+    """With routes on, too, no path of a request is in the file; the routes have stand-ins."""
+    app = _write_app(tmp_path)
+    with (
+        uwsgi("--processes", "2", app=app) as server,
+        clients(*[server.http] * 3, path="/hidden-path?hidden=1"),
+    ):
+        wait_until_ready()
+        watch = Watch("hiddenshop", Unix(server.stats), routes=RouteNamer(Templates([])), code=CHECK)
+        share_samples([watch])
+        document = asyncio.run(judge(watch, Clock(), 4.0))
+    assert [each.route for each in document.routes if "hidden-path" in each.route]
+    path = tmp_path / "saved"
+    path.write_bytes(saved.encode([saved.take(watch, document)]))
+    assert _find_secrets(path.read_bytes(), server, app) == []
+    (again,) = saved.replay(str(path))
+    assert [each.threads for each in again.routes] == [each.threads for each in document.routes]
+    assert any(re.fullmatch(r"GET /route-\d+", each.route) for each in again.routes)
+
+
+def _make_look(known: Known, name: str = "shop") -> saved.Look:
+    figures = correct_headroom(compute_figures(known))
+    document = build_past(name, 1.0, figures)
+    kept = replace(document, lines=(), verdict="", **dict.fromkeys(saved._JUDGED))
+    pairs = tuple((known.destinations or {}).items())
+    known = replace(known, destinations=None, server=saved._leave_out_destinations(known))
+    return saved.Look(kept, (known,), (pairs,))
+
+
+def test_no_judgement_depends_on_a_name(tmp_path):
+    """Each frozen judgement is the same after it was saved: findings, their settings, and the headroom."""
+    path, lines = tmp_path / "saved", list(read_lines(WINDOWS))
+    for line in lines:
+        taken = decode_given(line["given"])
+        taken.pop("objective", None)
+        figures = correct_headroom(compute_figures(Known(**taken)))
+        path.write_bytes(saved.encode([_make_look(Known(**taken))]))
+        (again,) = saved.replay(str(path))
+        before = [(each.code, each.severity, dict(each.settings)) for each in collect_findings(figures)]
+        assert [(each.code, each.severity, each.settings) for each in again.findings] == before, line["name"]
+        assert again.headroom.by_limit == figures.headroom.by_limit, line["name"]
+
+
+def _first_known() -> Known:
+    taken = decode_given(next(iter(read_lines(WINDOWS)))["given"])
+    taken.pop("objective", None)
+    return Known(**taken)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("/srv/shop/app.sock", r"/path-\d+"),
+        ("/run/acme/redis-acme.sock", r"/path-\d+/redis\.sock"),
+        ("/run/acme/.s.PGSQL.5432", r"/path-\d+/postgres\.sock"),
+        ("/usr/share/acme.ini", r"/usr/share/path-\d+"),
+        ("unix:///run/acme", r"unix:///path-\d+"),
+        ("10.1.2.3:5432", r"name-\d+:5432"),
+        ("db.acme.example:43210", r"name-\d+:4\d{4}"),
+        ("127.0.0.1:43210", r"127\.0\.0\.1:4000\d"),
+        ("[2001:db8::7]:6379", r"name-\d+:6379"),
+        ("GET /orders/{id}", r"GET /route-\d+"),
+        ("@acme", r"@name-\d+"),
+        ("journal:acme.service", r"journal:name-\d+"),
+        ("acme", r"name-\d+"),
+        ("command line", "command line"),
+        ("pid:123", "pid:123"),
+    ],
+)
+def test_stand_ins(text, kept):
+    """A stand-in has the form of what it replaces, and keeps the service; one text has one stand-in."""
+    names = saved._StandIns()
+    assert re.fullmatch(kept, names.replace(text, "address"))
+    assert names.replace(text, "name") == names.replace(text, "address")
+
+
+def test_names_in_sentences_are_replaced():
+    names = saved._StandIns()
+    known = names.replace("acme shop", "name")
+    names.seen = names.list_seen()
+    sentence = "acme shop at 10.1.2.3 cannot read /srv/acme/x.log; /proc hides 2.0.31"
+    assert re.fullmatch(
+        rf"{known} at name-\d+ cannot read /path-\d+; /proc hides 2\.0\.31", names.replace(sentence, "why")
+    )
+
+
+def _change_file(data: bytes, path: str, value) -> bytes:
+    tree = json.loads(data)
+    place = tree
+    *parts, last = [int(part) if part.isdecimal() else part for part in path.split(".")]
+    for part in parts:
+        place = place[part]
+    place[last] = value
+    return json.dumps(tree, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("looks.0.document.time", 1e300),
+        ("looks.0.document.time", float("nan")),
+        ("looks.0.document.time", float("inf")),
+        ("looks.0.known.0.server.workers.0.threads", 10**9),
+        ("looks.0.known.0.server.workers.0.threads", "4"),
+        ("looks.0.known.0.server.workers.0.state", "asleep"),
+        ("looks.0.known.0.window.until", 10**400),
+        ("looks.0.known.0.window", None),
+        ("looks.0.known.0.backends", [[1, 2]]),
+        ("looks.0.destinations", []),
+        ("looks", {}),
+        ("looks.0.known.0.server.address", "\ud800"),
+    ],
+)
+def test_a_file_that_makes_no_sense_is_refused(path, value, tmp_path):
+    file = tmp_path / "saved"
+    file.write_bytes(_change_file(saved.encode([_make_look(_first_known())]), path, value))
+    with pytest.raises(ConfigError, match="is damaged"):
+        saved.replay(str(file))
+
+
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (saved._BEGINNING + b"1," + b" " * saved.MOST_BYTES, "is damaged"),
+        (saved._BEGINNING + b'1,"version":' + b"[" * 1_000_000, "is damaged"),
+        (saved._BEGINNING + b'2,"version":"9.1.0","looks":"new"}', "was saved by uwsgi-headroom 9.1.0"),
+        (saved._BEGINNING, "is damaged"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(data, problem, tmp_path):
+    """In one sentence, by the command as well."""
+    path = tmp_path / "saved"
+    path.write_bytes(data)
+    with pytest.raises(ConfigError, match=problem):
+        saved.replay(str(path))
+    ran = run("check", str(path))
+    assert (ran.returncode, ran.stdout) == (3, "")
+    assert problem in " ".join(ran.stderr.split())
+    assert len(ran.stderr) < 500
+
+
+def test_a_name_that_a_terminal_would_obey_is_escaped(tmp_path):
+    path = tmp_path / "saved"
+    path.write_bytes(_change_file(saved.encode([_make_look(_first_known())]), "looks.0.document.name", "\x1b[2Jshop"))
+    ran = run("check", str(path))
+    assert "\\x1b[2Jshop" in ran.stdout
+    assert "\x1b" not in ran.stdout
+
+
+def test_a_file_is_judged_alone_and_as_it_is(tmp_path):
+    """No other address, and no flag that would need the server, goes with a file."""
+    path = tmp_path / "saved"
+    path.write_bytes(saved.encode([_make_look(_first_known())]))
+    for more in (["--code"], ["--what-if", "8x4"], ["--seconds", "9"], ["--save", f"{path}2"], ["/run/other"]):
+        ran = run("check", str(path), *more)
+        assert ran.returncode == 3
+        assert "is judged alone" in " ".join(ran.stderr.split())
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_without_anything_to_save_no_file_stays(tmp_path):
+    path = tmp_path / "saved"
+    with pytest.raises(KeyError), saved.saving(str(path)):
+        raise KeyError
+    assert not path.exists()
+    with pytest.raises(ConfigError, match="cannot create"), saved.saving(str(tmp_path / "none" / "saved")):
+        pass
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    with pytest.raises(ConfigError, match="cannot create"), saved.saving(str(link)):
+        pass
+    assert not path.exists()
