@@ -384,13 +384,12 @@ def run(
     servers = parse_targets(request.addresses) if request.addresses else servers or discover_servers()
     try:
         with saved.saving(request.save) as keep:
-            judged, single = _replay(servers, request) or asyncio.run(
-                _judge(servers, request, settings, stuck_seconds, show, keep)
-            )
+            replayed = _replay(servers, request)
+            judged, single = replayed or asyncio.run(_judge(servers, request, settings, stuck_seconds, show, keep))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     lines = write(judged) if write and request.format == "text" else _render(judged, request, single=single)
-    print_lines([*lines, *(_list_those_here() if _leads_nowhere(judged, request) else ())])
+    print_lines([*lines, *(_list_those_here() if not replayed and _leads_nowhere(judged, request) else ())])
     return EXIT_STATUS[find_worst(server.status for server in judged)]
 
 
@@ -415,8 +414,7 @@ def _leads_nowhere(judged: Sequence[ServerDocument], request: Request) -> bool:
     """Whether a person named paths at which there is nothing."""
     errors = [server.error for server in judged if server.address.startswith("unix:")]
     missing = [error for error in errors if error and error.reason == "not_found"]
-    is_here = not any(server.address.startswith("unix:///path-") for server in judged)
-    return is_here and request.format == "text" and bool(request.addresses) and len(missing) == len(judged)
+    return request.format == "text" and bool(request.addresses) and len(missing) == len(judged)
 
 
 def _list_those_here() -> list[str]:

@@ -27,7 +27,7 @@ from uwsgi_headroom.analysis.destinations import PORTS, name_service
 from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, correct_headroom
 from uwsgi_headroom.analysis.findings.limits import find_change
-from uwsgi_headroom.documents.build import judge_again, server_path
+from uwsgi_headroom.documents.build import judge_again, runbook_path, server_path
 from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.errors import ConfigError, OutputError
@@ -43,7 +43,7 @@ FORM = 1
 MOST_BYTES = 4 << 20
 """Of a file. A server of two workers with two threads each, and code, takes 14 kB."""
 
-MOST_THREADS = 10_000
+MOST_THREADS = 50_000
 """Of a server: the time that a judgement takes grows with them."""
 
 _BEGINNING = b'{"uwsgi_headroom_check":'
@@ -187,6 +187,8 @@ def replay(path: str) -> list[ServerDocument]:
 def _replay(look: Look) -> ServerDocument:
     document = replace(look.document, path=server_path(look.document.name))
     if not look.known:
+        findings = [replace(each, runbook=runbook_path(each.code, document.name)) for each in document.findings]
+        document = replace(document, findings=tuple(findings))
         return replace(document, lines=list_lines(document))
     pairs = zip(look.known, look.destinations, strict=True)
     known = [replace(each, destinations=dict(destinations)) for each, destinations in pairs]
@@ -247,7 +249,10 @@ _SENTENCES = (
 
 _KEPT = re.compile(
     r"|command line|other|/|pid:\d+|\*|localhost|0\.0\.0\.0|\[::1?\]|127\.[\d.]+|\d{1,4}(:\d{1,3})?(,\d{1,3})*"
+    r"|app|application|emperor|master|socket|stats|uwsgi|worker|<module>"
 )
+"""What tells nothing of anybody: numbers, this machine, and words that sentences have anyway."""
+
 _SCHEME = re.compile(r"((?:unix|tcp|https?|file)://|unix:|app:|journal:)(.+)")
 _ROUTE = re.compile(r"([A-Z]+) /.*")
 _PLACE = re.compile(r"([^/@]*):(\d{1,5})")

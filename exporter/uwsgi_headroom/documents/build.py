@@ -375,15 +375,14 @@ async def build_journal(
 
 
 def judge_again(document: schema.ServerDocument, figures: Figures, judged: Sequence[Finding]) -> schema.ServerDocument:
-    """Judge a document anew by the figures of its window and their findings, worst first. Of its own findings, each
-    gives the new one of its code what an exporter remembered: its beginning, and the end of its evidence."""
+    """Judge a document anew by the figures of its window and their findings, worst first. A finding that it has gives
+    the new one of its code what a watch remembered: since when, the event, and, as its evidence, how it began."""
     before = {finding.code: finding for finding in document.findings}
     findings = []
     for finding in judged:
         kept = before.get(finding.code)
-        beginning = kept.evidence if kept else ""
-        since, event = (kept.since, kept.event) if kept else (None, None)
-        findings.append(_describe_finding(finding, document.name, beginning, since, event))
+        remembered = (kept.evidence, kept.since, kept.event) if kept else ("", None, None)
+        findings.append(_describe_finding(finding, document.name, *remembered))
     document = replace(
         _add_figures(document, figures),
         status=worst_status(judged),
