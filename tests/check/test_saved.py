@@ -1,9 +1,12 @@
 """`check --save` keeps what was judged, without names, and `check FILE` judges it again."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
+import socket
+import threading
 from pathlib import Path
 
 import msgspec
@@ -31,23 +34,34 @@ from uwsgi_headroom.watch.reader import RouteNamer
 from uwsgi_headroom.watch.watch import Watch
 
 _APP = """
-import time
+import socket, time
+
+class HiddenError(Exception):
+    pass
 
 def hidden_function():
     time.sleep(0.1)
 
+def hidden_query():
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect("BACKEND")
+        client.recv(1)
+
 def application(environ, start_response):
-    hidden_function()
+    if "fail" in environ["PATH_INFO"]:
+        raise HiddenError("hidden text")
+    hidden_query() if "query" in environ["PATH_INFO"] else hidden_function()
     start_response("200 OK", [])
     return [b"ok"]
 """
+_BACKEND = "hidden-redis.sock"
 _STAND_IN = re.compile(r"/path-\d+|name-\d+|4000\d")
 
 
 def _write_app(directory: Path) -> Path:
     app = directory / "hidden_directory" / "hidden_app.py"
     app.parent.mkdir()
-    app.write_text(_APP)
+    app.write_text(_APP.replace("BACKEND", str(directory / _BACKEND)))
     return app
 
 
@@ -70,8 +84,8 @@ def _planted(server, app):
 
 @pytest.mark.integration
 def test_the_file_of_a_check_gives_the_same_report(tmp_path):
-    """The document is the same but for names, of which the text is made, too; the file, which only its owner may read,
-    has none."""
+    """The document is the same but for names, and the text is made of it. Only the owner may read the file, and it is
+    not overwritten."""
     app, path = _write_app(tmp_path), tmp_path / "saved"
     with (
         uwsgi("--processes", "2", "--threads", "2", app=app) as server,
@@ -92,13 +106,68 @@ def test_the_file_of_a_check_gives_the_same_report(tmp_path):
     assert _mask(document, names) == _mask(json.loads(replayed.stdout), _STAND_IN)
     text = run("check", str(path), "--all").stdout.splitlines()
     assert text == list(render_lines(msgspec.json.decode(replayed.stdout, type=ServerDocument), everything=True))
-    assert _find_secrets(path.read_bytes(), server, app) == []
 
 
-def _find_secrets(data, server, app):
+@contextlib.contextmanager
+def _slow_backend(path):
+    """A UNIX socket that answers each client after a fifth of a second."""
+    stop = threading.Event()
+
+    def answer(client):
+        with client, contextlib.suppress(OSError):
+            stop.wait(0.2)
+            client.send(b"x")
+
+    def serve():
+        while not stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                threading.Thread(target=answer, args=(listener.accept()[0],)).start()
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen(100)
+        listener.settimeout(0.2)
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+
+def _list_codes(document):
+    return [(each["code"], each["severity"], [harm["code"] for harm in each["harms"]]) for each in document["findings"]]
+
+
+@pytest.mark.integration
+def test_the_file_has_no_names(tmp_path):
+    """No name is in the bytes of the file: of a path, a backend, a cache, the log, an exception, a function. The
+    findings are those of the run, and name the service."""
+    app, path, log, spool = _write_app(tmp_path), tmp_path / "saved", tmp_path / "hidden.log", tmp_path / "hidden_spool"
+    spool.mkdir()
+    given = ("--cache2", "name=hiddencache,items=10", "--spooler", str(spool), "--logto", str(log), "--mule")
+    with (
+        _slow_backend(str(tmp_path / _BACKEND)),
+        uwsgi("--processes", "2", "--threads", "2", *given, app=app) as server,
+        clients(*[server.http] * 8, path="/hidden/query?hidden=1"),
+        clients(server.http, path="/hidden/fail?hidden=1"),
+    ):
+        options = ("--code", "--uwsgi-log", str(log), "--seconds", "8", "--save", str(path))
+        first = json.loads(run("check", f"hiddenshop={server.stats}", "--json", *options).stdout)
+    again = json.loads(run("check", str(path), "--json").stdout)
+    assert _list_codes(first) == _list_codes(again) != []
+    before, after = ([{**each, "address": ""} for each in it["waits"]["destinations"]] for it in (first, again))
+    assert before == after
+    assert {each["name"] for each in after} == {"redis"}
+    assert re.search("redis at /path-[0-9]+/redis.sock", json.dumps(again))
+    assert _find_secrets(path.read_bytes(), server) == []
+
+
+def _find_secrets(data, server):
     """Those of a run that the bytes of its file have."""
-    secrets = [b"hidden", server.directory.name.encode(), app.name.encode(), str(server.http).encode(), b"/tmp"]
-    return [each for each in [*secrets, os.uname().nodename.encode()] if re.search(rb"(?<!\w)" + re.escape(each), data)]
+    secrets = ["[Hh]idden", server.directory.name, f":{server.http}", "/tmp", rf"\b{os.uname().nodename}\b"]
+    return [each for each in secrets if re.search(each, data.decode())]
 
 
 @pytest.mark.integration
@@ -116,7 +185,7 @@ def test_the_file_has_no_routes(tmp_path):
     assert [each.route for each in document.routes if "hidden-path" in each.route]
     path = tmp_path / "saved"
     path.write_bytes(saved.encode([saved.take(watch, document)]))
-    assert _find_secrets(path.read_bytes(), server, app) == []
+    assert _find_secrets(path.read_bytes(), server) == []
     (again,) = saved.replay(str(path))
     assert [each.threads for each in again.routes] == [each.threads for each in document.routes]
     assert any(re.fullmatch(r"GET /route-\d+", each.route) for each in again.routes)

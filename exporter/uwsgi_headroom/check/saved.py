@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
@@ -126,15 +125,13 @@ def saving(path: str | None) -> Iterator[list[Look] | None]:
     try:
         yield looks
     finally:
+        if not looks:
+            os.unlink(path)
         try:
             with file:
-                file.write(encode(looks) if looks else b"")
+                file.write(encode(looks))
         except OSError as error:
-            looks.clear()
             raise OutputError(f"--save: {path} cannot be written: {error.strerror or error}") from None
-        finally:
-            if not looks:
-                os.unlink(path)
 
 
 def encode(looks: Sequence[Look]) -> bytes:
@@ -158,8 +155,8 @@ def _decode_object(kind: type, value: Any) -> Any:
 def is_saved(path: str) -> bool:
     """Whether there is such a file at a path."""
     try:
-        return stat.S_ISREG(os.stat(path).st_mode) and _read(path, len(_BEGINNING)) == _BEGINNING
-    except (OSError, ValueError):
+        return os.path.isfile(path) and _read(path, len(_BEGINNING)) == _BEGINNING
+    except OSError:
         return False
 
 
