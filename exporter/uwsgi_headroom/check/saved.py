@@ -39,8 +39,8 @@ from uwsgi_headroom.watch.watch import Watch
 FORM = 1
 """The version of a file: raise it when an older file could be read as something else."""
 
-MOST_BYTES = 4 << 20
-"""Of a file. A server of two workers with two threads each, and code, takes 14 kB."""
+MOST_BYTES = 16 << 20
+"""Of a file. A server of two workers with two threads each, and code, takes 16 kB."""
 
 MOST_THREADS = 50_000
 """Of a server: the time that a judgement takes grows with them."""
@@ -250,12 +250,19 @@ _KEPT = re.compile(
 )
 """What tells nothing of anybody: numbers, this machine, and words that sentences have anyway."""
 
-_SCHEME = re.compile(r"((?:unix|tcp|https?|file)://|unix:|app:|journal:)(.+)")
+_SCHEME = re.compile(r"((?:unix|tcp|file)://|unix:|app:|journal:)(.+)")
+_URL = re.compile(r"(https?://)([^/]+)(/.*)?")
 _ROUTE = re.compile(r"([A-Z]+) /.*")
 _PLACE = re.compile(r"([^/@]*):(\d{1,5})")
 _PORTS = {*PORTS, 53, 80, 443}
-_QUOTED = r"(?<![\w./-])/(?!proc\b|sys\b)[\w.@%+:~/-]+|\b(?!127\.)\d+\.\d+\.\d+\.\d+\b"
-"""Paths and addresses in sentences, but for those of the kernel's files."""
+_QUOTED = "|".join(
+    (
+        r"(?<![\w./-])/(?!proc\b|sys\b)[\w.@%+:~/-]*[\w/~]",
+        r"\b(?!127\.)\d+\.\d+\.\d+\.\d+\b",
+        r"(?<!\w)(?!::1\b)(?:(?:[0-9a-f]{1,4}:){4,}|(?:[0-9a-f]{1,4}:)*:)[0-9a-f:.]+",
+    )
+)
+"""Paths and addresses in sentences, but for those of the kernel's files, and of this machine."""
 _SHORTEST = 3
 """Characters of a name that is looked for in sentences."""
 
@@ -284,13 +291,14 @@ class _StandIns:
 
     def _find(self, text: str) -> str:
         if text not in self._by_text:
-            self._by_text[text] = ""  # it has a number from here on
-            self._by_text[text] = self._make(text, len(self._by_text))
+            self._by_text[text] = text  # it has a number from here on
+            if not _KEPT.fullmatch(text):
+                self._by_text[text] = self._make(text, len(self._by_text))
         return self._by_text[text]
 
     def _make(self, text: str, number: int) -> str:
-        if _KEPT.fullmatch(text):
-            return text
+        if match := _URL.fullmatch(text):
+            return f"{match[1]}{self._find(match[2])}{'/path' * bool(match[3])}"
         if match := _SCHEME.fullmatch(text):
             return match[1] + self._find(match[2])
         if match := _ROUTE.fullmatch(text):
