@@ -237,7 +237,7 @@ def _is_free(hint: Any) -> bool:
 
 
 _WORDS_ARE_KEYS = ("messages", "options", "source")
-_WORDS = ("version", "code", "cheaper_algo", "ends_workers")
+_WORDS = ("version", "code", "ends_workers")
 _SENTENCES = (
     *("why", "reason", "off", "gaps", "message", "harm", "change", "title", "evidence", "verdict", "meaning"),
     *("processes_off", "why_unknown", "turn_on"),
@@ -246,7 +246,7 @@ _SENTENCES = (
 
 _KEPT = re.compile(
     r"|command line|other|/|pid:\d+|\*|localhost|0\.0\.0\.0|\[::1?\]|127\.[\d.]+|\d{1,4}(:\d{1,3})?(,\d{1,3})*"
-    r"|app|application|emperor|master|socket|stats|uwsgi|worker|<module>"
+    r"|app|application|emperor|master|socket|stats|uwsgi|worker|<module>|spare2?|backlog|busyness|manual"
 )
 """What tells nothing of anybody: numbers, this machine, and words that sentences have anyway."""
 
@@ -274,8 +274,8 @@ class _StandIns:
     def __init__(self) -> None:
         self.seen: re.Pattern[str] | None = None
         self._by_text: dict[str, str] = {}
-        self._find(os.uname().nodename)
         self._ports: dict[str, str] = {}
+        self._find(os.uname().nodename)
 
     def replace(self, value: Any, field: str) -> Any:
         if not isinstance(value, str):
