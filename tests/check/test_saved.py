@@ -17,8 +17,10 @@ from tests.check.test_check import clients
 from tests.frozen.judgement import WINDOWS, decode_given, read_lines
 from tests.support.exporter import run
 from tests.support.real_uwsgi import uwsgi
+from uwsgi_headroom.analysis.backends import BackendSlices
 from uwsgi_headroom.analysis.figures import Known, compute_figures
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom
+from uwsgi_headroom.analysis.findings.limits import find_change
 from uwsgi_headroom.check import saved
 from uwsgi_headroom.check.command import judge, share_samples
 from uwsgi_headroom.check.reports import render_lines
@@ -352,3 +354,27 @@ def test_without_anything_to_save_no_file_stays(tmp_path):
     with pytest.raises(ConfigError, match="cannot create"), saved.saving(str(link)):
         pass
     assert not path.exists()
+
+
+def test_a_server_that_became_slower_is_judged_by_both_windows(tmp_path):
+    """The last part of the time is compared with the whole of it, as in the run; slices of backends are kept."""
+    slices = BackendSlices().restore([(2.0, 10.0, 1.5), (2.0, 12.0, 1.25)])
+    for line in read_lines(WINDOWS):
+        taken = {**decode_given(line["given"]), "backends": slices}
+        taken.pop("objective", None)
+        whole = Known(**taken)
+        few = [replace(each, requests=each.requests // 9) for each in whole.window.workers]
+        late = replace(whole, window=replace(whole.window, workers=tuple(few)))
+        figures = [correct_headroom(compute_figures(each)) for each in (whole, late)]
+        if find_change(*figures):
+            break
+    looks = [_make_look(each) for each in (whole, late)]
+    known, pairs = [look.known[0] for look in looks], [look.destinations[0] for look in looks]
+    data = saved.encode([replace(looks[1], known=tuple(known), destinations=tuple(pairs))])
+    path = tmp_path / "saved"
+    path.write_bytes(data)
+    (again,) = saved.replay(str(path))
+    assert "became_slower" in [each.code for each in again.findings]
+    assert again.window.observed_seconds == late.window.observed_seconds
+    assert json.loads(data)["looks"][0]["known"][0]["backends"] == [list(row) for row in slices.list_rows()]
+    assert BackendSlices().restore(slices.list_rows()).list_rows() == slices.list_rows() != []
