@@ -126,6 +126,16 @@ class BackendSlices:
             for column in (self._seconds, self._requests, *self._waiting.values()):
                 del column[: len(column) // 10]
 
+    def list_rows(self) -> list[tuple[float, ...]]:
+        """Return the seconds, the requests and the waiting of each slice, of all backends together."""
+        return list(zip(self._seconds, self._requests, self._waiting.get(ALL, ()), strict=False))
+
+    def restore(self, rows: Sequence[tuple[float, float, float]]) -> BackendSlices:
+        """Take such rows in the place of those that there are, and return this object."""
+        self._seconds, self._requests, waiting = (array("f", [row[place] for row in rows]) for place in range(3))
+        self._waiting, self._judged = {ALL: waiting}, {}
+        return self
+
     def find_saturation(self, name: str = ALL) -> Saturation | None:
         """What shows that this backend was saturated in the last hour; None if unknown."""
         if name not in self._waiting:

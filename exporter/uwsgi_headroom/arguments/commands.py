@@ -126,6 +126,11 @@ CHECK_FLAGS = (
     ),
     *CHECK_FORMATS,
     Flag(
+        "--save FILE",
+        "also write what the servers are judged by to a new file, for a bug report: without paths, addresses, names of "
+        "users, hosts or applications, and code. `check FILE` judges it again",
+    ),
+    Flag(
         "--stuck AGE",
         f"count a request as stuck once it has been in service for this long, from 1s to 24h (default "
         f"{STUCK_SECONDS:g}s)",

@@ -22,7 +22,7 @@ from uwsgi_headroom import logs
 from uwsgi_headroom.analysis.findings.limits import find_change
 from uwsgi_headroom.analysis.what_if.measured import Setting, SettingError, parse_settings
 from uwsgi_headroom.analysis.what_if.predict import WhatIf
-from uwsgi_headroom.check import reports
+from uwsgi_headroom.check import reports, saved
 from uwsgi_headroom.check.exporter_client import (
     NOBODY_LISTENS,
     ApiError,
@@ -246,10 +246,12 @@ async def judge_targets(
     settings: Sequence[Setting] = (),
     stuck_seconds: float = STUCK_SECONDS,
     show: Show | None = None,
+    keep: list[saved.Look] | None = None,
 ) -> list[ServerDocument]:
     """Judge all targets: returns a document with a verdict for each server, and predictions for these settings.
     stuck_seconds: the age from which on a request counts as stuck, where `check` watches the server itself; show: in
-    the place of a line with the seconds left. Raises ConfigError if a log is no server's.
+    the place of a line with the seconds left; keep: gets what each watched server was judged by. Raises ConfigError if
+    a log is no server's.
 
     Ctrl-C ends watching; servers are then judged by the samples so far. Raises asyncio.CancelledError on Ctrl-C if all
     targets are exporters and have not answered.
@@ -272,7 +274,9 @@ async def judge_targets(
             watch.set_code(replace(CHECK, prefixes=request.code, kept_seconds=length))
     log_task = asyncio.create_task(fleet.read_logs(), name="read logs")
     progress = (lambda _left: None) if show else partial(_show_progress, len(watches))
-    watching = [asyncio.create_task(_judge_and_predict(watch, fleet, length, settings, progress)) for watch in watches]
+    watching = [
+        asyncio.create_task(_judge_and_predict(watch, fleet, length, settings, progress, keep)) for watch in watches
+    ]
     reading = [asyncio.create_task(read_page(page, request.seconds, settings)) for page in targets.exporters]
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _cancel, watching or reading)
     suspend.between_reads(fleet.pause, fleet.resume)
@@ -324,9 +328,16 @@ def _set_logs(watches: Sequence[Watch], logs: Sequence[str]) -> None:
 
 
 async def _judge_and_predict(
-    watch: Watch, fleet: Fleet, seconds: float, settings: Sequence[Setting], progress: Callable[[float], None]
+    watch: Watch,
+    fleet: Fleet,
+    seconds: float,
+    settings: Sequence[Setting],
+    progress: Callable[[float], None],
+    keep: list[saved.Look] | None,
 ) -> ServerDocument:
     document = await judge(watch, fleet.clock, seconds, progress)
+    if keep is not None:
+        keep.append(saved.take(watch, document))
     if not settings:
         return document
     try:
@@ -372,12 +383,31 @@ def run(
     stuck_seconds = find_setting("--stuck").parse(request.stuck or f"{STUCK_SECONDS:g}s", "--stuck")
     servers = parse_targets(request.addresses) if request.addresses else servers or discover_servers()
     try:
-        judged, single = asyncio.run(_judge(servers, request, settings, stuck_seconds, show))
+        with saved.saving(request.save) as keep:
+            replayed = _replay(servers, request)
+            judged, single = replayed or asyncio.run(_judge(servers, request, settings, stuck_seconds, show, keep))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
     lines = write(judged) if write and request.format == "text" else _render(judged, request, single=single)
-    print_lines([*lines, *(_list_those_here() if _leads_nowhere(judged, request) else ())])
+    print_lines([*lines, *(_list_those_here() if not replayed and _leads_nowhere(judged, request) else ())])
     return EXIT_STATUS[find_worst(server.status for server in judged)]
+
+
+def _replay(servers: Sequence[ServerConfig], request: Request) -> tuple[list[ServerDocument], bool] | None:
+    """Judge again what a file of `--save` has; None if the request names none. Raises ConfigError."""
+    paths = [
+        each.address.path for each in servers if isinstance(each.address, Unix) and saved.is_saved(each.address.path)
+    ]
+    if not paths:
+        return None
+    others = [request.save, request.seconds, request.what_if, request.since_reload, *_list_watching(request).values()]
+    if len(servers) > 1 or any(others):
+        raise ConfigError(
+            f"{paths[0]}: a file of --save is judged alone, and by what it has: give no other address, and "
+            "no flag but --all, --format and thresholds"
+        )
+    documents = [apply_thresholds(document, request.thresholds) for document in saved.replay(paths[0])]
+    return sorted(documents, key=_gravity), len(documents) == 1
 
 
 def _leads_nowhere(judged: Sequence[ServerDocument], request: Request) -> bool:
@@ -412,6 +442,7 @@ async def _judge(
     settings: Sequence[Setting],
     stuck_seconds: float,
     show: Show | None = None,
+    keep: list[saved.Look] | None = None,
 ) -> tuple[list[ServerDocument], bool]:
     """Return the documents, worst first, and whether the request names a single server. Raises ConfigError if a
     threshold cannot be judged, or if an option cannot be applied to these servers."""
@@ -422,7 +453,7 @@ async def _judge(
     loop = asyncio.get_running_loop()
     end = loop.time() + request.wait
     while True:
-        documents = await judge_targets(targets, request, settings, stuck_seconds, show)
+        documents = await judge_targets(targets, request, settings, stuck_seconds, show, keep)
         judged = [apply_thresholds(document, request.thresholds) for document in documents]
         if not request.since_reload:
             break
@@ -440,18 +471,24 @@ def _refuse_what_does_not_apply(request: Request, targets: Targets) -> None:
     """Raises ConfigError."""
     if targets.watched:
         refuse_too_short(request.thresholds, SAMPLES_PER_SECOND)
-    options = {
+    given = next((why for why, value in _list_watching(request).items() if value), None)
+    if targets.exporters and given:
+        raise ConfigError(f"{given} own setting of that name; set it there")
+    if targets.exporters and request.save:
+        raise ConfigError("--save: an exporter keeps what it judged by; save from the address of the stats server")
+    if request.since_reload and (targets.watched or targets.silent):
+        raise ConfigError("--since-reload: only an exporter knows what was before a reload; give the URL of its page")
+
+
+def _list_watching(request: Request) -> dict[str, object]:
+    """The options that apply only where `check` watches a server, and why not to an exporter; each with its value."""
+    return {
         "--stuck: an exporter judges by its": request.stuck,
         "--uwsgi-log: an exporter reads the logs of its": request.logs,
         "--read-locks: an exporter reads by its": request.read_locks,
         "--read-pollfds: an exporter reads by its": request.read_pollfds is not None,
         "--code: an exporter looks at code by its": request.code is not None,
     }
-    given = next((option for option, value in options.items() if value), None)
-    if targets.exporters and given:
-        raise ConfigError(f"{given} own setting of that name; set it there")
-    if request.since_reload and (targets.watched or targets.silent):
-        raise ConfigError("--since-reload: only an exporter knows what was before a reload; give the URL of its page")
 
 
 def _gravity(server: ServerDocument) -> tuple[int, float, str]:

@@ -109,6 +109,7 @@ class Request:
     not_before: float | None = None
     """Epoch seconds."""
     all: bool = False
+    save: str | None = None
 
 
 Status = Literal["ok", "warning", "critical", "unknown"]

@@ -374,17 +374,42 @@ async def build_journal(
     )
 
 
+def judge_again(document: schema.ServerDocument, figures: Figures, judged: Sequence[Finding]) -> schema.ServerDocument:
+    """Judge a document anew by the figures of its window and their findings, worst first. A finding that it has gives
+    the new one of its code what a watch remembered: since when, the event, and, as its evidence, how it began."""
+    before = {finding.code: finding for finding in document.findings}
+    findings = []
+    for finding in judged:
+        kept = before.get(finding.code)
+        remembered = (kept.evidence, kept.since, kept.event) if kept else ("", None, None)
+        findings.append(_describe_finding(finding, document.name, *remembered))
+    document = replace(
+        _add_figures(document, figures),
+        status=worst_status(judged),
+        verdict=verdict_sentence(figures.headroom, judged, name_slots(figures.server)),
+        findings=tuple(findings),
+    )
+    return replace(document, lines=list_lines(document))
+
+
 def _build_finding(finding: Finding, watch: Watch) -> schema.FindingSection:
     recorder, kind = watch.recorder, finding.kind.event
+    beginning, since = recorder.describe_beginning(finding), recorder.hold.since(finding.code)
+    return _describe_finding(finding, watch.name, beginning, since, recorder.journal.latest_of(kind) if kind else None)
+
+
+def _describe_finding(
+    finding: Finding, server: str, beginning: str, since: float | None, event: Event | None
+) -> schema.FindingSection:
     return copy_fields(
         schema.FindingSection,
         finding,
-        evidence=finding.evidence + recorder.describe_beginning(finding),
+        evidence=finding.evidence + beginning,
         settings=dict(finding.settings),
         harms=tuple(schema.Harm(harm.code, harm.severity, harm.title, harm.evidence) for harm in finding.harms),
-        runbook=runbook_path(finding.code, watch.name),
-        since=recorder.hold.since(finding.code),
-        event=recorder.journal.latest_of(kind) if kind else None,
+        runbook=runbook_path(finding.code, server),
+        since=since,
+        event=event,
     )
 
 

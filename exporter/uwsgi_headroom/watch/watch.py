@@ -253,24 +253,25 @@ class Watch:
             return []
         return [self._figures(server, reading, window) for window in map(self.history.window, windows) if window]
 
-    def _figures(self, server: ServerRecord, reading: Reading, window: Window) -> Figures:
+    def know(self, server: ServerRecord, reading: Reading, window: Window) -> Known:
+        """Return what the judge is given of a window that ends with this reading. server: the reading, described."""
         times = self.response_times(window)
-        figures = compute_figures(
-            Known(
-                window,
-                self._with_log(server, reading, window),
-                self.other_programs.others_follow,
-                times,
-                self.routes.of(window),
-                self.stuck_seconds,
-                self.outage_within(window),
-                self.backends.slices,
-                self.destinations.of(window),
-                self._queue_waits(window, times),
-                self._code_of(window),
-            )
+        return Known(
+            window,
+            self._with_log(server, reading, window),
+            self.other_programs.others_follow,
+            times,
+            self.routes.of(window),
+            self.stuck_seconds,
+            self.outage_within(window),
+            self.backends.slices,
+            self.destinations.of(window),
+            self._queue_waits(window, times),
+            self._code_of(window),
         )
-        figures = correct_headroom(figures)
+
+    def _figures(self, server: ServerRecord, reading: Reading, window: Window) -> Figures:
+        figures = correct_headroom(compute_figures(self.know(server, reading, window)))
         if not self._objective:
             return figures
         threads_known = figures.configured is not None
