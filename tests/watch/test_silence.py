@@ -214,7 +214,8 @@ async def test_a_master_that_is_stopped():
                 assert f"`kill -CONT {server.pid}`" in held.finding.change
                 observation = watch.observe([60.0])
                 assert (observation.is_silent, observation.reading.snapshot.source) == (True, "kernel")
-                assert not [family.name for family in families([observation]) if "requests" in family.name]
+                lines = [line.name for family in families([observation]) for line in family.samples]
+                assert not [name for name in lines if "requests" in name]
                 assert build_server(watch, fleet.clock, 60.0, (60.0,)).source == "kernel"
                 os.kill(server.pid, signal.SIGCONT)
                 await until(lambda: watch.state == "up")
