@@ -552,6 +552,19 @@ class LogRecord(Struct, frozen=True):
     """By the code of the message (`uwsgi_log.messages`); only those that were seen."""
 
 
+class Silence(Struct, frozen=True):
+    """Stats that do not answer although the master runs: the figures are the kernel's. since: when they last answered
+    (epoch seconds); pid: of the master, here; is_stopped: whether a signal has stopped it; reason: one of
+    `errors.REASONS`; why: the same in words; changes: how often threads became idle or busy in the last minute."""
+
+    since: float
+    pid: int
+    is_stopped: bool
+    reason: str
+    why: str
+    changes: int
+
+
 class ServerRecord(Struct, frozen=True):
     """A server at one instant: the end of a window. None where it is not known."""
 
@@ -598,6 +611,8 @@ class ServerRecord(Struct, frozen=True):
     """None without a limit, or if unknown."""
     log: LogRecord | None = None
     """Of the window that ends at this instant; None if nothing is known of a log."""
+    silence: Silence | None = None
+    """None while its stats answer, and for a server without stats."""
 
     @property
     def cpu_count(self) -> float | None:

@@ -119,6 +119,7 @@ SAY_IT_ALL = {
     "memory_stalls",
     "workers_respawned",
     "workers_stopped",
+    "master_silent",
     "accept_blocked",
     "cache_full",
     "connections_tracked",

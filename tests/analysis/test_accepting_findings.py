@@ -3,11 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import findings_by_code, idle, judge, severity
+from tests.analysis.judging import AT, describe, findings_by_code, idle, judge, said, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import causes
 from uwsgi_headroom.history.window import Window
+from uwsgi_headroom.record import Silence
 
 
 def waiting(idle: float | None = 30.0) -> Window:
@@ -58,6 +59,21 @@ def test_a_stopped_worker_while_nobody_waits():
     (finding,) = judge(replace(waiting(0.0), queue_seconds={"app": 0.0}), server).values()
     assert (finding.kind, finding.worker_id) == (causes.WORKERS_STOPPED, 1)
     assert "`kill -CONT 101`" in finding.change
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_stopped", "act"),
+    [("timeout", True, "`kill -CONT 7`"), ("truncated", False, "`/proc/7/wchan`"), ("empty", True, "health check")],
+)
+def test_a_master_that_does_not_answer(reason, is_stopped, act):
+    """A ticket with what to do for each reason; none while its stats answer."""
+    record = describe(prefork())
+    silence = Silence(AT, 7, is_stopped, reason, "no answer", 3)
+    found = judge(waiting(0.0), replace(record, silence=silence))
+    assert said(found, "master_silent") == (causes.MASTER_SILENT, "warning")
+    assert act in found["master_silent"].change
+    assert " 7" not in found["master_silent"].public.act
+    assert "master_silent" not in judge(waiting(0.0), record)
 
 
 def paused(*worker_ids: int, reserve: tuple[int, ...] = ()) -> Server:

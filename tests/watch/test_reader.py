@@ -461,4 +461,4 @@ def test_a_master_that_is_stopped_after_it_was_read():
             assert f"process {process.pid}, which serves the stats, is stopped" in str(second)
         finally:
             process.kill()
-    assert reader._find_master() is None
+    assert reader.find_master() is None

@@ -68,7 +68,11 @@ def build_server(
     If a bug in this package raises an error, the document shows it as a failed read.
     """
     try:
-        server = _build_server(watch, watch.reading, clock, window, windows, also)
+        shown = watch.shown
+        server = _build_server(shown, shown.reading, clock, window, windows, also)
+        if shown is not watch:
+            events = watch.recorder.journal.latest(LATEST_EVENTS)
+            server = replace(server, address=printable_name(str(watch.address)), events=events)
         return replace(server, lines=list_lines(server)) if with_lines else server
     except Exception as error:  # noqa: BLE001 - one server's failure must not affect others
         fault = watch.reader.fault(error)
@@ -174,6 +178,7 @@ def _add_reading(
     return replace(
         document,
         source=snapshot.source,
+        silent_since=given(record.silence, lambda silence: silence.since),
         threads=sections.build_threads(reading, record, watch.stuck_seconds, figures),
         workers=tuple(build_workers(reading, record, figures, totals)),
         sockets=tuple(sections.build_sockets(record, figures, totals)),

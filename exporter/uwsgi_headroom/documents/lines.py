@@ -7,6 +7,7 @@ themselves where there is no room for all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from time import localtime, strftime
 
 from uwsgi_headroom.analysis.capacity import LIMITS, Headroom
 from uwsgi_headroom.analysis.demand import write_at_once
@@ -75,7 +76,7 @@ def _list_lines(server: ServerDocument) -> Iterator[TextLine | None]:
     if server.state != "down" and server.kind == "server" and server.flow:
         yield from _list_figures(server)
     yield from _throttled(server)
-    yield _line("source", "source", 4, _NO_STATS) if server.source == "kernel" else None
+    yield _line("source", "source", 4, _describe_source(server)) if server.source == "kernel" else None
     yield _identity(server)
     for unknown in server.unknown:
         text = fill("{what}[socket?  of {socket}]", {"what": unknown.what, "socket": unknown.socket})
@@ -87,6 +88,12 @@ _NO_STATS = (
     "; only uWSGI's stats count requests, their time, errors and lost workers",
     ": `uwsgi-headroom discover` prints how to turn them on",
 )
+
+
+def _describe_source(server: ServerDocument) -> Sequence[str]:
+    if server.silent_since is None:
+        return _NO_STATS
+    return "the kernel", f": stats have not answered since {strftime('%H:%M:%S', localtime(server.silent_since))}"
 
 
 def _list_figures(server: ServerDocument) -> Iterator[TextLine | None]:

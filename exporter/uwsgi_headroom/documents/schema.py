@@ -279,7 +279,8 @@ class ServerDocument(Struct, frozen=True, kw_only=True):
     routes: most busy threads first; null while they are off. kept_history: null without a history file. what_if: only
     in the output of `check` with a what-if; the API has a path of its own. code: null while it is off. deploy: what the
     last reload or restart changed; null if the exporter saw none. lines: what `check`, `top` and the page say in words,
-    in their order; empty in lists, and from exporters of earlier versions.
+    in their order; empty in lists, and from exporters of earlier versions. silent_since: when the stats last answered
+    (epoch seconds), while the kernel's figures stand for them.
     """
 
     name: str
@@ -295,6 +296,7 @@ class ServerDocument(Struct, frozen=True, kw_only=True):
     status: Status
     verdict: str
     source: Literal["stats", "kernel"] = "stats"
+    silent_since: float | None = None
     window: WindowSection | None = None
     windows: tuple[Covered, ...]
     headroom: Headroom | None = None

@@ -252,6 +252,12 @@ class Scrape(Struct, frozen=True):
     servers: list[tuple[LabelSet, ObservedServer]]
     slots: list[tuple[LabelSet, Slot]]
 
+    @property
+    def summed(self) -> list[tuple[LabelSet, ObservedServer]]:
+        """The servers whose totals have series: not those of the kernel while stats do not answer, which would be less
+        than before, and whose end would look like growth."""
+        return [pair for pair in self.servers if not pair[1].observation.is_silent]
+
 
 def group_by_kind(observations: Sequence[Observation], health: ExporterHealth = WELL) -> Scrape:
     """Label the observations, and group them. Call this once at the beginning of a scrape."""
@@ -300,7 +306,7 @@ def each_server_with(find: Callable[[ObservedServer], object]) -> Callable[[Scra
 
 
 def each_totals(scrape: Scrape) -> Subjects[Totals]:
-    return [(labels, server.totals) for labels, server in scrape.servers]
+    return [(labels, server.totals) for labels, server in scrape.summed]
 
 
 def each_slot(scrape: Scrape) -> Subjects[Slot]:

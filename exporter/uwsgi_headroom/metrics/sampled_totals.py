@@ -36,7 +36,7 @@ WORKER_TOTALS: Rows[WorkerTotals] = {
 
 
 def each_cpu(scrape: Scrape) -> Subjects[CpuTotals]:
-    return [(labels, cpu) for labels, server in scrape.servers if (cpu := server.totals.cpu) and cpu.since is not None]
+    return [(labels, cpu) for labels, server in scrape.summed if (cpu := server.totals.cpu) and cpu.since is not None]
 
 
 CPU_TOTALS: Rows[CpuTotals] = tabulate_counts(CPU)
@@ -60,7 +60,7 @@ SERVER_TOTALS: Rows[Totals] = {
 
 def each_occupied(scrape: Scrape) -> Subjects[Totals]:
     """The totals of servers whose threads uWSGI lists."""
-    return [(labels, server.totals) for labels, server in scrape.servers if any(server.totals.occupancy)]
+    return [(labels, server.totals) for labels, server in scrape.summed if any(server.totals.occupancy)]
 
 
 _BOUNDS = (*map(str, OCCUPANCY_BOUNDS), "+Inf")
@@ -97,7 +97,7 @@ def each_waits(scrape: Scrape) -> Subjects[WaitTotals]:
     """What the threads of servers wait for, where the kernel permits the exporter to see it."""
     return [
         (labels, waits)
-        for labels, server in scrape.servers
+        for labels, server in scrape.summed
         if (waits := server.totals.waits) and waits.since is not None
     ]
 
@@ -138,7 +138,7 @@ CONNECTIONS: Rows[ObservedServer] = {
 
 
 def each_routed(scrape: Scrape) -> Subjects[RouteTotals]:
-    return [(labels, routes) for labels, server in scrape.servers if (routes := server.totals.routes)]
+    return [(labels, routes) for labels, server in scrape.summed if (routes := server.totals.routes)]
 
 
 ROUTES: Rows[RouteTotals] = {

@@ -48,7 +48,7 @@ OBSERVATION: Rows[Observation] = {
     "uwsgi_up": (
         "Whether the stats server was read in the last 5 s (or in three sampling intervals, if longer); 0 at once if "
         "nothing listens there. The exporter's page and its log give the reason for a 0.",
-        lambda server: server.reading is not None,
+        lambda server: server.reading is not None and not server.is_silent,
     ),
     "uwsgi_verdict_info{verdict,cause,harm}": (
         "The verdict (ok, warning, critical, unknown or down) of the last minute, as alerts have it. cause is the code "

@@ -154,7 +154,7 @@ def _list_bounds(threshold: float | None) -> tuple[tuple[float, ...], tuple[str,
 def each_timed(scrape: Scrape) -> Subjects[Histogram]:
     return [
         (labels, _spread_times(times, server.observation.slo))
-        for labels, server in scrape.servers
+        for labels, server in scrape.summed
         if (times := server.totals.response_times)
     ]
 
@@ -174,7 +174,7 @@ RESPONSE_TIMES: Rows[Histogram] = {
 
 
 def each_objective(scrape: Scrape) -> Subjects[tuple[Slo, Totals]]:
-    return [(labels, (slo, server.totals)) for labels, server in scrape.servers if (slo := server.observation.slo)]
+    return [(labels, (slo, server.totals)) for labels, server in scrape.summed if (slo := server.observation.slo)]
 
 
 OBJECTIVE: Rows[tuple[Slo, Totals]] = {

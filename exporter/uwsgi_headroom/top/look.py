@@ -135,6 +135,7 @@ class _Look:
                 break
 
     def _make_row(self, watch: Watch) -> Row:
+        watch = watch.shown
         source = "kernel" if isinstance(watch.address, ProcessOfApp) else "stats"
         verdict = self._verdicts.get(watch.name, ())
         figures = _count(watch.reading) if watch.reading and watch.state == "up" else (None, None, None)

@@ -292,8 +292,11 @@ class Fleet:
             budget=self._budget,
             room=self._room,
             places=None if config.address else self._places,
-            log=find_log(config, name, settings),
+            log=""
+            if isinstance(address, ProcessOfApp)
+            else find_log(config, name, settings),  # it ends with the process
             code=find_code(config, settings),
+            make_other=lambda process: self._make(name, process, ServerConfig(name, process), None),
         )
 
 

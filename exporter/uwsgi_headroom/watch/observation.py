@@ -73,7 +73,8 @@ class Observation(Struct, frozen=True, dict=True):
     history, longest last; others_follow: whether CPU use by others grows with the requests, None if unknown; events:
     their number by kind; slo: its objective, None if it has none; stuck_seconds: from which age on a request counts as
     stuck; log: the counters of its log, None if it is not configured; code: those of its code, None while it is off;
-    verdict: the present one; loaded_at, down_since: as in `Recorder`;
+    verdict: the present one; loaded_at, down_since: as in `Recorder`; is_silent: whether the stats do not answer, and
+    the reading is of the kernel;
     alerts: its problems, and whether each is a page; judged_at: when it was last judged (epoch seconds);
     deploy_worse: what became worse with the last reload, None if there was none in the last day."""
 
@@ -95,6 +96,7 @@ class Observation(Struct, frozen=True, dict=True):
     judged_at: float | None = None
     loaded_at: float | None = None
     down_since: float | None = None
+    is_silent: bool = False
     deploy_worse: Mapping[Subject, bool] | None = None
 
     @property

@@ -213,7 +213,7 @@ class Reader:
                 self.address,
                 timeout=self.timeout,
                 size_cap=self.size_cap,
-                find_master=self._find_master,
+                find_master=self.find_master,
                 is_uwsgi=self._whole is not None,
                 share=self._share,
             )
@@ -253,7 +253,7 @@ class Reader:
         self._whole = Reading(at, epoch, at - start, 0.0, 0, snapshot, facts, address=self._printed_address)
         return self._whole
 
-    def _find_master(self) -> int | None:
+    def find_master(self) -> int | None:
         """The process here that served the last reading, if it still runs."""
         if self._whole is None:
             return None

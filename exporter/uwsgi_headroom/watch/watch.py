@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -35,7 +35,7 @@ from uwsgi_headroom.history.window import CodeWindow, Window
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import LogRecord, Outage, ServerRecord
-from uwsgi_headroom.source import Address
+from uwsgi_headroom.source import Address, ProcessOfApp
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
@@ -57,6 +57,7 @@ from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
 from uwsgi_headroom.watch.reader import Reader, RouteNamer, WorkerPlaces
 from uwsgi_headroom.watch.recorder import Recorder
+from uwsgi_headroom.watch.silence import SILENT, SilentServer
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
@@ -102,6 +103,7 @@ class Watch:
         places: WorkerPlaces | None = None,
         log: str = "",
         code: CodeSetting | None = None,
+        make_other: Callable[[ProcessOfApp], Watch] | None = None,
     ) -> None:
         self.name = name
         self.address = address
@@ -150,6 +152,8 @@ class Watch:
         self._looking: asyncio.Task[NoReturn] | None = None
         self.code: CodeWatch | None = None
         self.set_code(code)
+        self._make_other = make_other
+        self.silent: SilentServer | None = None  # the same in the watch of the kernel's figures
 
     def set_log(self, path: str) -> None:
         """Read uWSGI's log at this path from here on; "" for none."""
@@ -180,6 +184,7 @@ class Watch:
             self._is_sampled = False
             judging.cancel()
             self._end_looking()
+            self._end_silence()
 
     def _begin_looking(self) -> None:
         if self.code and self._is_sampled:
@@ -207,11 +212,27 @@ class Watch:
         """Why the server is down; None while it is not."""
         return self.reader.error if self.state == "down" else None
 
+    @property
+    def shown(self) -> Watch:
+        """The watch whose figures people see: while the stats do not answer but requests are served, the kernel's."""
+        return self.silent.watch if self.silent and self.silent.is_serving else self
+
     def observe(self, windows: Sequence[float]) -> Observation:
         """Return the current observation, with figures of these windows (in seconds). Does no I/O.
 
         An internal error becomes a failed observation.
         """
+        if self.shown is not self:
+            return replace(
+                self.shown.observe(windows),
+                address=str(self.address),
+                read_errors=self.reader.errors,
+                totals=copy_totals(self.integrals.totals),
+                pace=self.pace,
+                events=dict(self.recorder.journal.counts),
+                down_since=self.recorder.down_since,
+                is_silent=True,
+            )
         if self.reading is None or self.state != "up":
             return self.failed_observation(self.error or ReadError("timeout", "not read for a while"))
         try:
@@ -258,7 +279,7 @@ class Watch:
         times = self.response_times(window)
         return Known(
             window,
-            self._with_log(server, reading, window),
+            replace(self._with_log(server, reading, window), silence=self.silent and self.silent.record),
             self.other_programs.others_follow,
             times,
             self.routes.of(window),
@@ -285,7 +306,7 @@ class Watch:
         """Add what the log said in a window, or how to read it."""
         if self.log:
             log = self.log.record(window.start, window.until)
-        elif path := reading.host.setup.log_path if reading.host.setup else "":
+        elif (path := reading.host.setup.log_path if reading.host.setup else "") and not self.silent:
             log = LogRecord(off="it is not configured", turn_on=f"--uwsgi-log {shlex.quote(f'{self.name}={path}')}")
         else:
             return server
@@ -345,7 +366,28 @@ class Watch:
         history = self.integrals.response_times.wait_history
         return count_all(history, window.start, window.until, requests)
 
+    def _follow_silence(self, at: float, outcome: Reading | ReadError) -> None:
+        """Watch by the kernel as well while the stats do not answer, but the master that served them runs."""
+        reading, make = self.reading, self._make_other
+        if self.silent and self.silent.watch is self:
+            self.silent.note(outcome)
+        elif isinstance(outcome, Reading) or outcome.reason not in SILENT or not (pid := self.reader.find_master()):
+            self._end_silence()
+        elif self.silent:
+            self.silent.error = outcome
+        elif (
+            make and reading and isinstance(reading.snapshot, Snapshot) and self._is_sampled and not self._is_fresh(at)
+        ):
+            other = make(ProcessOfApp(pid))
+            self.silent = other.silent = SilentServer(other, pid, reading.time, outcome)
+
+    def _end_silence(self) -> None:
+        if self.silent and self.silent.watch is not self:
+            self.silent.end()
+            self.silent = None
+
     def _record(self, at: float, outcome: Reading | ReadError) -> None:
+        self._follow_silence(at, outcome)
         if isinstance(outcome, Reading) and outcome.partial:
             self.integrals.add_partial(outcome)
             return

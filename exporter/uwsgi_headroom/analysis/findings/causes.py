@@ -244,8 +244,34 @@ WORKERS_STOPPED = Kind(
     clause="[all? all workers are stopped]",
 )
 
+MASTER_SILENT = Kind(
+    code="master_silent",
+    severity="warning",
+    title="[empty? uWSGI's stats are empty][not empty? uWSGI's master does not answer]; requests are served.",
+    evidence="The stats have not answered since {since}[not empty, why? : {why}].[changes?  Threads became idle or "
+    "busy {changes:times} in the last minute.]",
+    meaning="[not empty? Until it goes on, uWSGI replaces no worker that ends, ends no stuck request, and does not "
+    "reload. ]Figures are the kernel's: requests are not counted.",
+    act="[empty? Find the client that sends HTTP to uWSGI's `socket`, such as a health check.][stopped? Resume the "
+    "master: {resume}.][hangs? Find what holds the master: read {wchan}, and the end of uWSGI's log.]",
+    then="[empty? uWSGI writes no stats while a request's head cannot be parsed; with `stats-no-cores` it does.]"
+    "[hangs? A reload is not possible while it hangs: plan a restart.]",
+)
+
 
 def find(figures: Figures) -> Iterator[Finding]:
+    if silence := figures.server.silence:
+        yield MASTER_SILENT.found(
+            figures,
+            empty=(empty := silence.reason == "empty"),
+            stopped=not empty and silence.is_stopped,
+            hangs=not empty and not silence.is_stopped,
+            since=time.strftime("%H:%M:%S", time.localtime(silence.since)),
+            why=Private(silence.why),
+            changes=Private(silence.changes),
+            resume=Private(f"`kill -CONT {silence.pid}`", "`kill -CONT`"),
+            wchan=Private(f"`/proc/{silence.pid}/wchan`", "its `wchan`"),
+        )
     if outage := figures.outage:
         until = time.strftime("%H:%M:%S %Z", time.localtime(outage.until))
         yield WAS_DOWN.found(figures, down=outage.seconds, until=until)
