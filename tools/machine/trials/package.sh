@@ -15,7 +15,7 @@ printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
 chmod +x /usr/sbin/policy-rc.d
 rm -f /etc/dpkg/dpkg.cfg.d/docker # it would leave out manual pages
 expect "what the trial needs is installed" 0 \
-    "apt-get -qq update && $apt install git python3-venv man-db fish zsh uwsgi-core uwsgi-plugin-python3"
+    "$apt install git python3-venv man-db fish zsh uwsgi-core uwsgi-plugin-python3"
 expect "git clone" 0 'as_visitor "git clone --quiet /srv/source.git uwsgi-headroom"'
 expect "the README's installation" 0 'as_visitor "set -e; cd uwsgi-headroom; $lines" | grep "^uwsgi-headroom [0-9]"'
 
