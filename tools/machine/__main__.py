@@ -26,7 +26,7 @@ from pathlib import Path
 from tools import commands, debian_root
 from tools.commands import CommandError, show_step
 from tools.debian_root import UnavailableError, expect, machine
-from tools.environments import ROOT
+from tools.environments import ROOT, Environment
 
 TRIALS = Path(__file__).parent / "trials"
 
@@ -128,8 +128,12 @@ def find_disk(suite: str, name: str, besides: Sequence[str]) -> Path:
     with debian_root.copied(suite, debian_root.cache(), (*BOOT, arch.kernel, *USED), name) as root:
         with machine(root) as inside, show_step("pip install of HEAD"):
             debian_root.copy_source(root)
-            inside.run("python3", "-m", "venv", "/opt/uwsgi-headroom")
-            inside.run("/opt/uwsgi-headroom/bin/pip", "install", "-q", "/srv/source")
+            inside.run("python3", "-m", "venv", "--without-pip", "/opt/uwsgi-headroom")
+            try:
+                install(root / "srv/source", root / "opt/uwsgi-headroom", arch)
+            except CommandError:
+                update(inside)  # without a network, this says so
+                raise
             if besides:
                 update(inside)
                 inside.run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "install", *besides)
@@ -145,6 +149,19 @@ def find_disk(suite: str, name: str, besides: Sequence[str]) -> Path:
             commands.run_command(["mkfs.ext4", "-q", "-d", root, part / "disk.img"])
     part.rename(place)
     return place
+
+
+def install(source: Path, environment: Path, arch: Arch) -> None:
+    """Installs a source into a machine's virtual environment with the pip of this machine, which is not emulated."""
+    (site,) = environment.glob("lib/python3*/site-packages")
+    own, platform = Environment(debian_root.cache() / "pip"), arch.program.removeprefix("qemu-system-")
+    own.ensure()
+    options = ["-q", "--disable-pip-version-check", "--only-binary=:all:"]
+    options += ["--python-version", site.parent.name.removeprefix("python")]
+    options += [f"--platform={oldest}_{platform}" for oldest in ("manylinux_2_28", "manylinux2014")]
+    commands.run_command([own.program("python"), "-m", "pip", "install", *options, "--target", site, source])
+    program = shutil.move(site / "bin/uwsgi-headroom", environment / "bin/uwsgi-headroom")
+    commands.run_command(["sed", "-i", "1s,.*,#!/opt/uwsgi-headroom/bin/python,", program])
 
 
 def boot(place: Path, trial: str, arch: Arch) -> Iterator[str]:
