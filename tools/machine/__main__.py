@@ -126,7 +126,7 @@ def find_disk(suite: str, name: str, besides: Sequence[str]) -> Path:
     for old in place.parent.glob(f"{disk}-{'?' * len(key)}"):
         shutil.rmtree(old)
     with debian_root.copied(suite, debian_root.cache(), (*BOOT, arch.kernel, *USED), name) as root:
-        with machine(root) as inside, show_step("pip install of HEAD"):
+        with machine(root) as inside:
             debian_root.copy_source(root)
             inside.run("python3", "-m", "venv", "--without-pip", "/opt/uwsgi-headroom")
             try:
@@ -159,7 +159,8 @@ def install(source: Path, environment: Path, arch: Arch) -> None:
     options = ["-q", "--disable-pip-version-check", "--only-binary=:all:"]
     options += ["--python-version", site.parent.name.removeprefix("python")]
     options += [f"--platform={oldest}_{platform}" for oldest in ("manylinux_2_28", "manylinux2014")]
-    commands.run_command([own.program("python"), "-m", "pip", "install", *options, "--target", site, source])
+    with show_step("pip install of HEAD"):
+        commands.run_command([own.program("python"), "-m", "pip", "install", *options, "--target", site, source])
     program = shutil.move(site / "bin/uwsgi-headroom", environment / "bin/uwsgi-headroom")
     commands.run_command(["sed", "-i", "1s,.*,#!/opt/uwsgi-headroom/bin/python,", program])
 
