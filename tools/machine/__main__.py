@@ -68,8 +68,6 @@ ExecStopPost=/bin/sh -c 'echo "ENDED" >/dev/console; systemctl poweroff --force'
 StandardOutput=file:/dev/console
 StandardError=inherit
 TimeoutStartSec=infinity
-[Install]
-WantedBy=graphical.target
 """
 
 
@@ -126,21 +124,22 @@ def find_disk(suite: str, name: str, besides: Sequence[str]) -> Path:
     for old in place.parent.glob(f"{disk}-{'?' * len(key)}"):
         shutil.rmtree(old)
     with debian_root.copied(suite, debian_root.cache(), (*BOOT, arch.kernel, *USED), name) as root:
+        debian_root.copy_source(root)
         with machine(root) as inside:
-            debian_root.copy_source(root)
-            inside.run("python3", "-m", "venv", "--without-pip", "/opt/uwsgi-headroom")
             try:
-                install(root / "srv/source", root / "opt/uwsgi-headroom", arch)
+                install(root, arch)
             except CommandError:
                 update(inside)  # without a network, this says so
                 raise
             if besides:
                 update(inside)
                 inside.run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "install", *besides)
-        (root / "etc/systemd/system/trial.service").write_text(UNIT.replace("ENDED", ENDED))
+        units = root / "etc/systemd/system"
+        (units / "trial.service").write_text(UNIT.replace("ENDED", ENDED))
+        (units / "graphical.target.wants").mkdir()
+        (units / "graphical.target.wants/trial.service").symlink_to("../trial.service")
+        (units / f"serial-getty@{arch.console}.service").symlink_to("/dev/null")
         (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
-        commands.run_command(["chroot", root, "systemctl", "--quiet", "enable", "trial"])
-        commands.run_command(["chroot", root, "systemctl", "--quiet", "mask", f"serial-getty@{arch.console}"])
         (root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
         part = place.with_name(f"{disk}-incomplete--")  # as long as a key: goes with the old ones after an interruption
         shutil.copytree(root / "boot", part)
@@ -151,16 +150,23 @@ def find_disk(suite: str, name: str, besides: Sequence[str]) -> Path:
     return place
 
 
-def install(source: Path, environment: Path, arch: Arch) -> None:
-    """Installs a source into a machine's virtual environment with the pip of this machine, which is not emulated."""
-    (site,) = environment.glob("lib/python3*/site-packages")
+def install(root: Path, arch: Arch) -> None:
+    """Makes a virtual environment with the source of a root, with this machine's pip: no program of the root runs."""
     own, platform = Environment(debian_root.cache() / "pip"), arch.program.removeprefix("qemu-system-")
     own.ensure()
+    (library,) = root.glob("usr/lib/python3.*")
+    environment = root / "opt/uwsgi-headroom"
+    site = environment / "lib" / library.name / "site-packages"
+    (environment / "bin").mkdir(parents=True)
+    (environment / "bin/python").symlink_to("/usr/bin/python3")
+    (environment / "pyvenv.cfg").write_text("home = /usr/bin\n")
     options = ["-q", "--disable-pip-version-check", "--only-binary=:all:"]
-    options += ["--python-version", site.parent.name.removeprefix("python")]
+    options += ["--python-version", library.name.removeprefix("python")]
     options += [f"--platform={oldest}_{platform}" for oldest in ("manylinux_2_28", "manylinux2014")]
     with show_step("pip install of HEAD"):
-        commands.run_command([own.program("python"), "-m", "pip", "install", *options, "--target", site, source])
+        commands.run_command(
+            [own.program("python"), "-m", "pip", "install", *options, "--target", site, root / "srv/source"]
+        )
     program = shutil.move(site / "bin/uwsgi-headroom", environment / "bin/uwsgi-headroom")
     commands.run_command(["sed", "-i", "1s,.*,#!/opt/uwsgi-headroom/bin/python,", program])
 
