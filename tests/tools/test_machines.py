@@ -69,6 +69,17 @@ def test_a_trial_is_judged_by_what_its_machine_prints(capsys, lines, held):
     assert lines[0] in capsys.readouterr().out
 
 
+def test_an_expectation_that_failed_counts_if_the_time_is_over_before_the_end():
+    """A fault is never reported as "not run"."""
+
+    def lines():
+        yield "not ok - one: false"
+        raise UnavailableError("the trial did not end within 6 minutes")
+
+    with pytest.raises(FailedError, match="not ok - one: false"):
+        booted.judge(lines())
+
+
 def test_trials_are_shell_scripts_with_expectations():
     trials = [path for path in booted.TRIALS.glob("*.sh") if path.stem != "common"]
     assert len(trials) >= 4
