@@ -77,7 +77,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("trial", choices=names)
     parser.add_argument("--suite", default="trixie", help="of Debian (default %(default)s)")
     parser.add_argument("--arch", choices=sorted(ARCHES), default="amd64", help="(default %(default)s)")
-    parser.add_argument("--minutes", type=float, default=20.0, help="the longest time of it all (default 20)")
+    parser.add_argument("--minutes", type=float, default=40.0, help="the longest time of it all (default 40)")
     parser.add_argument("--cached", action="store_true", help="do not make a root of Debian, which takes minutes")
     given = parser.parse_args(argv)
     return debian_root.run_check("machine", lambda: within(given.minutes, lambda: check(given)))
