@@ -52,5 +52,5 @@ expect "an exporter with a read-only root serves metrics" 60 \
 $client bash -c 'while sleep 6; do ask /grow?400 20; done' &
 expect "a worker that was killed for its memory" 240 "$(says '^out_of_memory .*memory limit of the cgroup')"
 stop_load
-podman rm -f --time 2 sidecar exporter shop >/dev/null
+podman rm -f --time 2 --depend shop >/dev/null
 expect "no container is left" 0 '! podman ps -aq | grep .'

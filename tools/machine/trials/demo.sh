@@ -9,7 +9,7 @@ export port packages
 
 packages=$(grep -Po 'On a fresh Debian or Ubuntu[^`]*`apt-get install \K[^`]*' /srv/source/README.md)
 expect "the README names packages: $packages" 0 '[[ $packages =~ ^[a-z0-9.+\ -]+$ ]]'
-expect "they can be installed" 0 'apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -y install $packages'
+expect "they can be installed" 0 'DEBIAN_FRONTEND=noninteractive apt-get -qq -y install $packages'
 expect "git clone" 0 'as_visitor "git clone --quiet /srv/source.git uwsgi-headroom"'
 
 mkfifo -m 666 /tmp/keys

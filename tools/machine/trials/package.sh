@@ -4,7 +4,6 @@
 . "$(dirname "$0")/common.sh"
 lines=$(sed -n '/^python3 -m venv/,/^uwsgi-headroom --version/{s/ *#.*//;p}' /srv/source/README.md)
 deb=$(find /srv/dist -name 'uwsgi-headroom_*_amd64.deb' | sort | tail -n 1)
-version=$(dpkg-deb -f "$deb" Version)
 modules=/usr/lib/uwsgi-headroom config=/etc/uwsgi-headroom/uwsgi-headroom.yml state=/var/lib/private/uwsgi-headroom
 apt='env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends'
 offline='-o Acquire::http::Proxy=http://127.0.0.1:1 -o Acquire::https::Proxy=http://127.0.0.1:1'
@@ -15,11 +14,12 @@ printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
 chmod +x /usr/sbin/policy-rc.d
 rm -f /etc/dpkg/dpkg.cfg.d/docker # it would leave out manual pages
 expect "what the trial needs is installed" 0 \
-    "apt-get -qq update && $apt install git python3-venv man-db fish zsh uwsgi-core uwsgi-plugin-python3"
+    "$apt install git python3-venv man-db fish zsh uwsgi-core uwsgi-plugin-python3"
 expect "git clone" 0 'as_visitor "git clone --quiet /srv/source.git uwsgi-headroom"'
 expect "the README's installation" 0 'as_visitor "set -e; cd uwsgi-headroom; $lines" | grep "^uwsgi-headroom [0-9]"'
 
-expect "there is a package in dist/: make deb" 0 '[ -n "$deb" ]'
+expect "there is a package in dist/: make deb" 0 '[ -n "$deb" ]' || exit
+version=$(dpkg-deb -f "$deb" Version)
 dpkg-deb -R "$deb" /srv/older
 sed -i 's/^Version:.*/Version: 0.0.1/' /srv/older/DEBIAN/control
 sed -i '1i # of the older version' "/srv/older$config"

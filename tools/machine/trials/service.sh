@@ -20,7 +20,7 @@ expect "the listen queue is known" 90 "$metrics | grep -q '^uwsgi_listen_queue_l
 expect "it runs as a user of its own" 0 "! ps -o user= -p \$(systemctl show -p MainPID --value $unit) | grep -E 'root|www-data'"
 expect "no waits without the right" 0 "! $metrics | grep -q ^uwsgi_wait_observed"
 install -D -m 644 /srv/source/deploy/systemd/waits.conf /etc/systemd/system/$unit.service.d/waits.conf
-systemctl daemon-reload; systemctl restart $unit
+systemctl daemon-reload; systemctl restart $unit || journalctl -u $unit -o short-monotonic | tail -n 25
 expect "waits.conf shows what threads wait for" 90 "$metrics | grep -q ^uwsgi_wait_observed"
 
 for _ in $(seq 10); do curl -s 127.0.0.1:8000/ >/dev/null; done
