@@ -95,6 +95,14 @@ def response_time(workers: Iterable[WorkerWindow]) -> float | None:
     return ratio(running, sum(worker.requests - worker.static_requests for worker in known))
 
 
+def longest_service(flow: Flow, window: Window) -> float | None:
+    """The mean seconds in service where no request is counted, at most: by Little's law on those that left a queue in
+    which requests stand, through which nearly all pass. None if unknown."""
+    if flow.requests is not None or (flow.queue_length or 0.0) < STANDING or flow.observed is None:
+        return None
+    return ratio(flow.observed * window.observed_seconds, window.queue_left or 0)
+
+
 def queue_wait(window: Window, requests: int) -> float | None:
     """Little's law on the listen queues. Samples cover observed_seconds, but requests cover the whole window."""
     return ratio(queue_length(window), ratio(requests, window.seconds) or 0.0)

@@ -77,13 +77,14 @@ class _Key(NamedTuple):
 class _Slot(Struct):
     """The place of a worker, which its successor takes. started: epoch seconds; away_since: the monotonic time since
     which it has no process, None while it has one; accepted: since when its connections are known, by inode; None if
-    they are hidden."""
+    they are hidden; accepted_at: when they were listed last."""
 
     key: _Key
     started: float
     found: RequestSets
     away_since: float | None = None
     accepted: dict[int, float] | None = None
+    accepted_at: float = 0.0
 
 
 class SeenServer:
@@ -233,6 +234,7 @@ class SeenServer:
                 for slot, inodes in zip(some, answer, strict=True):
                     since = slot.accepted or {}
                     slot.accepted = None if inodes is None else {inode: since.get(inode, now) for inode in inodes}
+                    slot.accepted_at = now
         except NotYetError:
             pass  # those of the last second
         except SourceError:
@@ -379,8 +381,10 @@ def _make_worker(place: int, slot: _Slot, busy: int | None, state: State, now: f
     runs = slot.away_since is None
     busy = busy if runs else 0
     since = sorted((slot.accepted or {}).values())
-    # With more connections than busy threads, some are kept open, and which ones is unknown.
-    starts = [int(time.time() - (now - at)) for at in since] if len(since) <= (busy or 0) else []
+    # With more connections than busy threads, some are kept open, and which ones is unknown. One that was seen once may
+    # have ended since then.
+    is_known = len(since) <= (busy or 0)
+    starts = [int(time.time() - (now - at)) for at in since if at < slot.accepted_at] if is_known else []
     return Worker(
         worker_id=place,
         pid=slot.key.pid if runs else None,
