@@ -8,8 +8,10 @@ set: a question for `aside`, asked once for each process and program.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -65,12 +67,34 @@ DENIED = f"this user may not see what process {{}} waits for: {procfs.WHO_MAY_KN
 
 
 def find_listening(place: Unix | Tcp) -> frozenset[int]:
-    """The inodes of the sockets that listen at a place in this network namespace. A question for `aside`."""
+    """The inodes of the sockets that clients reach at a place in this network namespace. A question for `aside`.
+
+    Other users can listen under the same name: on a file of that path in a mount namespace of their own, and on all
+    addresses of IPv6 alone, beside a socket of IPv4.
+    """
+    named = _name_listening(None)
     if isinstance(place, Unix):
-        names = {place.path}
-    else:
-        names = {sock_diag.inet_name(place.host, place.port) or "", f"0.0.0.0:{place.port}", f"[::]:{place.port}"}
-    return frozenset(inode for inode, name in _name_listening(None).items() if name in names)
+        return frozenset(inode for inode, name in named.items() if name == place.path and _is_reached(inode, place))
+    own, every = sock_diag.inet_name(place.host, place.port), (f"0.0.0.0:{place.port}", f"[::]:{place.port}")
+    for name in (own, *every[":" in place.host :]):  # the kernel prefers the socket of one address
+        if inodes := frozenset(inode for inode, found in named.items() if found == name):
+            return inodes
+    return frozenset()
+
+
+def _is_reached(inode: int, place: Unix) -> bool:
+    """Whether a UNIX socket is the one of this path here: it was bound to this file. Raises OSError of the kernel's."""
+    if place.path.startswith("@"):
+        return True  # one abstract name has one socket in a network namespace
+    payload = sock_diag.ask_about(sock_diag.unix_request(sock_diag.UDIAG_SHOW_VFS | sock_diag.UDIAG_SHOW_UID, inode))
+    found = sock_diag.attributes(payload or b"", sock_diag.unix_diag_msg)
+    try:
+        file, owner = os.stat(place.path), found.get(sock_diag.UNIX_DIAG_UID)
+    except OSError:  # no client that is like this program can reach it
+        return False
+    # Btrfs and overlays say other numbers. Only root and its owner can have made the file.
+    users = [user.to_bytes(4, sys.byteorder) for user in (0, file.st_uid)]
+    return sock_diag.unix_file(found.get(sock_diag.UNIX_DIAG_VFS, b"")) == (file.st_ino, file.st_dev) or owner in users
 
 
 _ESTABLISHED, _CLOSE_WAIT = 1, 8  # include/net/tcp_states.h

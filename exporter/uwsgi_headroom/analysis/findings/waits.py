@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import asdict, replace
 
+from uwsgi_headroom.analysis.advice import KEPT_OR_SLOW as UNSURE
 from uwsgi_headroom.analysis.advice import LEAST_BACKEND, fills_threads, name_saturated
 from uwsgi_headroom.analysis.advice import SLOW_CLIENTS as SLOW
 from uwsgi_headroom.analysis.advice import STAY_OPEN as STAYS_OPEN
@@ -120,7 +121,7 @@ CONNECTION_SHARED = Kind(
 WAIT_FOR_CLIENTS = Kind(
     code="slow_clients",
     severity="warning or info",
-    title="Threads wait for slow clients.",
+    title="Threads wait for[counted?  slow] clients.",
     evidence="On average, {waiting:mean} of {threads} threads wait for clients: busy threads spend {share:percent} of "
     "their time sending data to clients or receiving data from clients{of_request}.",
     meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
@@ -128,8 +129,9 @@ WAIT_FOR_CLIENTS = Kind(
     f"socket.][served? {SLOW.act}]",
     then="[not served? `uwsgi_pass` and `http-to` need a `socket`, `proxy_pass` needs an `http-socket`: else a worker "
     "waits for the rest of each request until a timeout. Also let the web server in front buffer requests. ]"
-    f"{SLOW.then}",
-    clause=f"[held, served? {SLOW.cause}][held, not served? the threads wait for their clients]",
+    f"[counted? {SLOW.then}][not counted? {UNSURE.then}]",
+    clause=f"[held, served, counted? {SLOW.cause}][held, served, not counted? {UNSURE.cause}]"
+    "[held, not served? the threads wait for their clients]",
     runbook="UwsgiClientsSlow",
     fills_threads=True,
     states=("client",),
