@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,8 +18,8 @@ import pytest
 from msgspec import Struct
 
 from tests.kernel.waits.test_sampler import needs_known_calls
-from tests.support.other_namespaces import as_nobody, as_root
-from tests.support.real_uwsgi import Uwsgi, bare, free_port, wait_until
+from tests.support.other_namespaces import as_nobody, as_root, over_ipv6
+from tests.support.real_uwsgi import Uwsgi, bare, free_port, uwsgi_binary, wait_until
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.build import build_server
 from uwsgi_headroom.errors import SourceError
@@ -207,6 +208,55 @@ def test_an_application_socket_finds_its_uwsgi():
         assert look(host, address)[0].pid == uwsgi.pid
     with pytest.raises(SourceError, match="nothing listens"):
         look(Host(waits=WaitSetting()), address)
+
+
+@as_root
+@over_ipv6
+def test_another_user_takes_no_place(tmp_path):
+    """A uWSGI of another user listens at the same port in IPv6 alone, and on a file of the same path in its own mount
+    namespace: `app:` is the one that clients reach, also if only the other one runs."""
+    port, path = free_port(), tmp_path / "run/web"
+    path.parent.mkdir()
+    for folder in (path.parent, *path.parent.parents[:3]):
+        folder.chmod(0o755)
+    binary = tmp_path / "uwsgi"
+    shutil.copy(os.path.realpath(uwsgi_binary()), binary)
+    options = ["--http-socket", f"127.0.0.1:{port}", "--http-socket", str(path), "--wsgi-file", str(WAITING)]
+    command = ["setpriv", "--reuid", "nobody", "--clear-groups", "unshare", "--user", "--map-root-user", "--mount"]
+    command += ["sh", "-c", f'mount -t tmpfs none {path.parent} && exec "$0" "$@"', str(binary)]
+    command += ["--master", "--die-on-term", "--http-socket", str(path)]
+    places = [parse_address(f"app:127.0.0.1:{port}"), parse_address(f"app:{path}")]
+
+    def sees(address: ProcessOfApp | SocketOfApp, pid: int) -> bool:
+        return look(Host(waits=WaitSetting()), address)[0].pid == pid
+
+    with ExitStack() as stack:
+        server = stack.enter_context(bare("--master", *options, ready=("127.0.0.1", port)))
+        taken = stack.enter_context(socket.create_server(("::", port), family=socket.AF_INET6))
+        command += ["--http-socket", f"fd://{taken.fileno()}"]
+        other = stack.enter_context(subprocess.Popen(command, cwd="/", pass_fds=[taken.fileno()]))
+        stack.callback(other.terminate)
+        wait_until(lambda: seen(Host(waits=WaitSetting()), ProcessOfApp(other.pid))[0] == 1, what="the other one")
+        assert [sees(place, server.pid) for place in places] == [True, True]
+        os.kill(server.pid, signal.SIGTERM)
+        psutil.Process(server.pid).wait(20)
+        with pytest.raises(SourceError, match="nothing listens"):
+            look(Host(waits=WaitSetting()), places[1])
+
+
+def test_a_short_request_has_no_age():
+    """Connections are listed once a second: one that was seen once may have ended, and its age is unknown."""
+    with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 2):
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid)
+        wait_until(lambda: seen(host, address)[2] == 2, what="both requests", pause=0.1)
+        once = [start for worker in look(host, address)[0].workers for start in worker.serving.values()]
+
+        def lasts() -> bool:
+            starts = [start for worker in look(host, address)[0].workers for start in worker.serving.values()]
+            return len(starts) == 2 and None not in starts
+
+        wait_until(lasts, what="two ages", pause=0.1)
+    assert once == [None, None]
 
 
 _LIKE_A_WORKER = """

@@ -102,29 +102,33 @@ _ESTABLISHED, _CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
 _CONNECTED = 1 << _ESTABLISHED | 1 << _CLOSE_WAIT
 
 
-def list_accepted(pids: Sequence[int], names: Sequence[str]) -> list[frozenset[int] | None]:
-    """The inodes of the connections that each of these processes of one server has accepted from sockets of these
-    names; None where they are hidden or too many. A question for `aside`."""
-    connections = ask_in_network_of(pids[0], partial(_list_connections, names))
-    found: list[frozenset[int] | None] = []
+def list_accepted(pids: Sequence[int], names: Sequence[str], *ages: bool) -> list[dict[int, float] | None]:
+    """The connections that each of these processes of one server has accepted from sockets of these names: by inode,
+    with `ages` the seconds since data of the client came, as far as TCP knows, else 0; None where they are hidden or
+    too many. A question for `aside`."""
+    connections = ask_in_network_of(pids[0], partial(_list_connections, names, ages=any(ages)))
+    found: list[dict[int, float] | None] = []
     for pid in pids:
-        held: frozenset[int] | None = None
+        held: dict[int, float] | None = None
         with suppress(OSError):
             targets = dict(procfs.list_descriptors(pid, _MOST_CONNECTIONS))
             if len(targets) < _MOST_CONNECTIONS:
-                held = connections.intersection(filter(None, map(procfs.socket_inode, targets.values())))
+                inodes = filter(None, map(procfs.socket_inode, targets.values()))
+                held = {inode: connections[inode] for inode in inodes if inode in connections}
         found.append(held)
     return found
 
 
-def _list_connections(names: Sequence[str]) -> frozenset[int]:
-    """The inodes of the connections to sockets of these names, in this thread's network. Raises OSError."""
-    inodes: set[int] = set()
+def _list_connections(names: Sequence[str], *, ages: bool) -> dict[int, float]:
+    """The connections to sockets of these names, in this thread's network, as of `list_accepted`. Raises OSError."""
+    inodes: dict[int, float] = {}
+    extensions = ages << (sock_diag.INET_DIAG_INFO - 1)
     for port in {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}:
         for family in (socket.AF_INET, socket.AF_INET6):
-            request = sock_diag.inet_request(family, _CONNECTED, (port.to_bytes(2, "big"), b""))
+            request = sock_diag.inet_request(family, _CONNECTED, (port.to_bytes(2, "big"), b""), extensions=extensions)
             payloads, _ = sock_diag.ask(request, seconds=_LIST_SECONDS)
-            inodes.update(sock_diag.inet_diag_msg.unpack_from(payload)[-1] for payload in payloads)
+            for payload in payloads:
+                inodes[sock_diag.inet_diag_msg.unpack_from(payload)[-1]] = sock_diag.seconds_since_data(payload) or 0.0
     if not all(map(is_tcp, names)):
         payloads, _ = sock_diag.ask(
             sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME, states=1 << _ESTABLISHED), seconds=_LIST_SECONDS
@@ -132,8 +136,8 @@ def _list_connections(names: Sequence[str]) -> frozenset[int]:
         for payload in payloads:
             name = sock_diag.attributes(payload, sock_diag.unix_diag_msg).get(sock_diag.UNIX_DIAG_NAME, b"")
             if name and sock_diag.unix_name(name) in names:
-                inodes.add(sock_diag.unix_diag_msg.unpack_from(payload)[4])
-    return frozenset(inodes)
+                inodes[sock_diag.unix_diag_msg.unpack_from(payload)[4]] = 0.0
+    return inodes
 
 
 def _find(pid: int) -> RequestSets:

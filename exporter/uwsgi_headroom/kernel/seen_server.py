@@ -230,10 +230,17 @@ class SeenServer:
         try:
             for place in range(0, len(slots), _AT_ONCE):
                 some = slots[place : place + _AT_ONCE]
-                answer = self._ask(list_accepted, tuple(slot.key.pid for slot in some), names)
+                ages = (True,) * any(not slot.accepted_at for slot in some)  # asked once: it takes the kernel longer
+                answer = self._ask(list_accepted, tuple(slot.key.pid for slot in some), names, *ages)
                 for slot, inodes in zip(some, answer, strict=True):
                     since = slot.accepted or {}
-                    slot.accepted = None if inodes is None else {inode: since.get(inode, now) for inode in inodes}
+                    slot.accepted = (
+                        None
+                        if inodes is None
+                        else {
+                            inode: since.get(inode, now - age * (age >= LIST_SECONDS)) for inode, age in inodes.items()
+                        }
+                    )
                     slot.accepted_at = now
         except NotYetError:
             pass  # those of the last second

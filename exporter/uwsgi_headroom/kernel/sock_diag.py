@@ -303,6 +303,15 @@ def inet_info(payload: bytes) -> bytes:
     return attributes(payload, inet_diag_msg).get(INET_DIAG_INFO, b"")
 
 
+_since_data = struct.Struct("=52xI")  # of linux/tcp.h, struct tcp_info: tcpi_last_data_recv, in milliseconds
+
+
+def seconds_since_data(payload: bytes) -> float | None:
+    """The seconds since the last data came over a TCP connection; None if its `tcp_info` was not asked for."""
+    info = inet_info(payload)
+    return _since_data.unpack_from(info)[0] / 1000 if len(info) >= _since_data.size else None
+
+
 def unix_name(name: bytes) -> str:
     """A UNIX socket's name from the kernel's. An abstract one begins with a NUL and is written with an @. uWSGI binds
     it with another NUL at the end, and a path has its terminator."""
