@@ -95,10 +95,15 @@ def response_time(workers: Iterable[WorkerWindow]) -> float | None:
     return ratio(running, sum(worker.requests - worker.static_requests for worker in known))
 
 
+MOSTLY_FULL = 0.9
+
+
 def longest_service(flow: Flow, window: Window) -> float | None:
-    """The mean seconds in service where no request is counted, at most: by Little's law on those that left a queue in
-    which requests stand, through which nearly all pass. None if unknown."""
+    """The mean seconds in service where no request is counted, at most: by Little's law on those that left the queue,
+    through which nearly all pass while no thread is free. None if unknown."""
     if flow.requests is not None or (flow.queue_length or 0.0) < STANDING or flow.observed is None:
+        return None
+    if window.full_seconds < MOSTLY_FULL * window.observed_seconds:
         return None
     return ratio(flow.observed * window.observed_seconds, window.queue_left or 0)
 
@@ -152,9 +157,10 @@ def judge_waiting(flow: Flow) -> Waiting | None:
         return None
     seconds, multiple = SEVERE
     is_long = flow.queue_wait >= seconds and flow.queue_wait >= multiple * (flow.response_time or 0.0)
-    if flow.requests is None:  # by Little's law, waits compare like numbers
-        is_long = is_long and (flow.queue_length or 0.0) >= multiple * (flow.concurrency or 0.0)
-        return "severe" if is_long else "noticed" if flow.queue_wait >= MOST_WAIT else "none"
+    if flow.requests is None:  # by Little's law, waits compare like numbers; most may have found the queue empty
+        part = ratio(flow.queue_length, flow.concurrency or 0.0) or 0.0
+        is_felt = flow.queue_wait >= MOST_WAIT and part >= WAIT_RATIO
+        return "none" if not is_felt else "severe" if is_long and part >= multiple else "noticed"
     if is_long and (flow.queue_length or 0.0) >= STANDING:
         return "severe"
     return "noticed" if flow.queue_wait >= noticed_wait(flow.response_time) else "none"
