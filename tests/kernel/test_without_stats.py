@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -18,14 +19,19 @@ import pytest
 from msgspec import Struct
 
 from tests.kernel.waits.test_sampler import needs_known_calls
+from tests.support.exporter import run
 from tests.support.other_namespaces import as_nobody, as_root, over_ipv6
 from tests.support.real_uwsgi import Uwsgi, bare, free_port, uwsgi_binary, wait_until
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.build import build_server
 from uwsgi_headroom.errors import SourceError
+from uwsgi_headroom.kernel import seen_server
 from uwsgi_headroom.kernel.aside import DIRECT
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.procfs import list_descriptors
+from uwsgi_headroom.kernel.request_sets import RequestSets
+from uwsgi_headroom.kernel.sock_diag import list_listeners
 from uwsgi_headroom.kernel.waits import worker_threads
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
 from uwsgi_headroom.metrics import families
@@ -244,19 +250,68 @@ def test_another_user_takes_no_place(tmp_path):
             look(Host(waits=WaitSetting()), places[1])
 
 
+def test_workers_that_never_wait(tmp_path):
+    """A uWSGI whose workers end while they load the application is down, which is no matter of a wrong address."""
+    app, port = tmp_path / "app.py", free_port()
+    app.write_text("import os\nos._exit(1)\n")
+    options = ["--master", "--lazy-apps", "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app)]
+    with bare(*options, ready=("127.0.0.1", port)) as server:
+        with pytest.raises(SourceError, match="is a uWSGI of which no worker waits") as error:
+            look(Host(waits=WaitSetting()), ProcessOfApp(server.pid))
+        assert error.value.reason == "refused"
+
+
+def test_a_look_leaves_no_trace():
+    """Nobody connects to a uWSGI that is looked at, and its files, log and descriptors are as before: it is stopped
+    meanwhile, so that nothing else changes them."""
+    port = free_port()
+    options = ["--http-socket", "{directory}/web", "--http-socket", f"127.0.0.1:{port}", "--logto", "{directory}/log"]
+    with bare("--master", *options, "--wsgi-file", str(WAITING), ready=("127.0.0.1", port)) as server:
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+        wait_until(lambda: seen(host, address)[0] == 1, what="the worker", pause=0.1)
+        pids = [server.pid, *(child.pid for child in psutil.Process(server.pid).children())]
+
+        def trace() -> object:
+            files = {path: os.stat(path) for path in (server.directory, *server.directory.iterdir())}
+            times = {path: (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size) for path, stat in files.items()}
+            descriptors = [dict(list_descriptors(pid, 1000)) for pid in pids]
+            queues = [
+                each.queue
+                for family in ("unix", "inet")
+                for each in list_listeners(family)
+                if each.name in (str(server.directory / "web"), f"127.0.0.1:{port}")
+            ]
+            return times, descriptors, queues
+
+        with ExitStack() as stack:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+                stack.callback(os.kill, pid, signal.SIGCONT)
+            before = trace()
+            for place in (f"pid:{server.pid}", f"app:{server.directory}/web"):
+                assert "UNKNOWN" not in run("check", place, "--seconds", "2").stdout
+            assert before[2] == [0, 0]
+            assert trace() == before
+
+
+def test_an_old_request_over_tcp_has_its_age():
+    """The kernel knows since when a client has sent nothing, also from before the first look."""
+    with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 2):
+
+        def ages() -> list[float | None]:
+            snapshot, _ = look(Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid))
+            starts = [start for worker in snapshot.workers for start in worker.serving.values()]
+            return [start and time.time() - start for start in starts]
+
+        wait_until(lambda: None not in ages(), what="the age of both", pause=0.1)
+        assert len(ages()) == 2
+
+
 def test_a_short_request_has_no_age():
     """Connections are listed once a second: one that was seen once may have ended, and its age is unknown."""
-    with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 2):
-        host, address = Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid)
-        wait_until(lambda: seen(host, address)[2] == 2, what="both requests", pause=0.1)
-        once = [start for worker in look(host, address)[0].workers for start in worker.serving.values()]
-
-        def lasts() -> bool:
-            starts = [start for worker in look(host, address)[0].workers for start in worker.serving.values()]
-            return len(starts) == 2 and None not in starts
-
-        wait_until(lasts, what="two ages", pause=0.1)
-    assert once == [None, None]
+    slot = seen_server._Slot(seen_server._Key(7, 1), 0.0, RequestSets(sets=(4, 5)), None, {11: 5.0, 12: 9.0}, 9.0)
+    serving = seen_server._make_worker(1, slot, 2, "idle", 10.0).serving
+    assert [start is None for start in serving.values()] == [False, True]
 
 
 _LIKE_A_WORKER = """

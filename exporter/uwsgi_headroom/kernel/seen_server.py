@@ -27,7 +27,7 @@ from uwsgi_headroom.kernel.aside import Asks, NotYetError
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.proof import SEARCH_SECONDS, read_start_ticks
 from uwsgi_headroom.kernel.request_sets import DENIED, RequestSets, find_listening, find_sets, list_accepted
-from uwsgi_headroom.kernel.waits.memory import Generation, read_generation
+from uwsgi_headroom.kernel.waits.memory import Generation, read_generation, read_memory_map
 from uwsgi_headroom.kernel.waits.thread_wait import Lock
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, SeenThread, WorkerThreads, list_threads
 from uwsgi_headroom.record import Options, Setup
@@ -220,8 +220,14 @@ class SeenServer:
         workers = _choose_workers(root, [(key, self._seen[key][0]) for key in keys if key in self._seen])
         self._fill_slots(workers, now)
         if not self._slots:
-            whys = [found.why for found, _ in self._seen.values() if found.why]
-            raise SourceError("permission" if whys else "not_uwsgi", whys[0] if whys else _NO_WORKER.format(root.pid))
+            for found, _ in self._seen.values():
+                if found.why:
+                    raise SourceError("permission", found.why)
+            with suppress(SourceError):
+                self._is_uwsgi = any(region == "uwsgi" for *_, region in self._ask(read_memory_map, root.pid).known)
+            if self._is_uwsgi:
+                raise SourceError("refused", _NONE_WAITS.format(root.pid))
+            raise SourceError("not_uwsgi", _NO_WORKER.format(root.pid))
 
     def _list_accepted(self, now: float) -> None:
         """List the connections that the workers have accepted. They are requests, but for those that are kept open."""
@@ -411,7 +417,11 @@ def _count_cores(worker: Worker, slot: _Slot, cores: int | None) -> Worker:
     return replace(worker, state=state, threads=cores, busy_threads=busy, serving=dict.fromkeys(range(busy or 0)))
 
 
-_NO_WORKER = "process {} is no uWSGI whose workers wait for requests; one that is loading its application has none yet"
+_NO_WORKER = "process {} is no uWSGI whose workers wait for requests"
+
+_NONE_WAITS = (
+    "process {} is a uWSGI of which no worker waits for requests: they load the application, or end before they have"
+)
 
 
 def _is_named_like_uwsgi(pid: int) -> bool:
