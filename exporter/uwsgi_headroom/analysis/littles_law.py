@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.window import Window, WorkerWindow
-from uwsgi_headroom.record import Backlog
+from uwsgi_headroom.record import Backlog, is_tcp
 from uwsgi_headroom.words.formats import duration, least
 from uwsgi_headroom.words.template import fill
 
@@ -100,10 +100,11 @@ MOSTLY_FULL = 0.9
 
 def longest_service(flow: Flow, window: Window) -> float | None:
     """The mean seconds in service where no request is counted, at most: by Little's law on those that left the queue,
-    through which nearly all pass while no thread is free. None if unknown."""
+    through which nearly all pass while no thread is free. None if unknown, as at TCP, of whose queue not each request
+    is listed."""
     if flow.requests is not None or (flow.queue_length or 0.0) < STANDING or flow.observed is None:
         return None
-    if window.full_seconds < MOSTLY_FULL * window.observed_seconds:
+    if window.full_seconds < MOSTLY_FULL * window.observed_seconds or any(map(is_tcp, window.queue_seconds)):
         return None
     return ratio(flow.observed * window.observed_seconds, window.queue_left or 0)
 
