@@ -95,14 +95,15 @@ def response_time(workers: Iterable[WorkerWindow]) -> float | None:
     return ratio(running, sum(worker.requests - worker.static_requests for worker in known))
 
 
-MOSTLY_FULL = 0.9
+MOSTLY_FULL, SEEN_WAITING = 0.9, 0.3
+"""The share of the time without a free thread, and the mean wait in seconds, six samples of `check`."""
 
 
 def longest_service(flow: Flow, window: Window) -> float | None:
     """The mean seconds in service where no request is counted, at most: by Little's law on those that left the queue,
     through which nearly all pass while no thread is free. None if unknown, as at TCP, of whose queue not each request
-    is listed."""
-    if flow.requests is not None or (flow.queue_length or 0.0) < STANDING or flow.observed is None:
+    is listed, and if many may have waited between two samples only."""
+    if flow.requests is not None or flow.observed is None or (flow.queue_wait or 0.0) < SEEN_WAITING:
         return None
     if window.full_seconds < MOSTLY_FULL * window.observed_seconds or any(map(is_tcp, window.queue_seconds)):
         return None

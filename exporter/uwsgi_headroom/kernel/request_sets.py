@@ -31,7 +31,7 @@ _EPOLL, _EVENT = "anon_inode:[eventpoll]", "anon_inode:[eventfd]"
 _MOST_DESCRIPTORS, _MOST_CONNECTIONS = 65_536, 16_384
 """How many descriptors of a process are looked at, 0.7 us each: once, and once a second."""
 
-_MOST_SETS = 1024
+_MOST_SETS = 4096
 _MOST_BYTES = 4 << 20
 """Of all sets of a process, 70 bytes a member: a request thread has five, coroutines one for each connection."""
 

@@ -309,7 +309,9 @@ _since_data = struct.Struct("=52xI")  # of linux/tcp.h, struct tcp_info: tcpi_la
 def seconds_since_data(payload: bytes) -> float | None:
     """The seconds since the last data came over a TCP connection; None if its `tcp_info` was not asked for."""
     info = inet_info(payload)
-    return _since_data.unpack_from(info)[0] / 1000 if len(info) >= _since_data.size else None
+    if len(info) < _since_data.size:
+        return None
+    return _since_data.unpack_from(info)[0] / 1000
 
 
 def unix_name(name: bytes) -> str:
