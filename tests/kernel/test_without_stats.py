@@ -250,6 +250,25 @@ def test_another_user_takes_no_place(tmp_path):
             look(Host(waits=WaitSetting()), places[1])
 
 
+def test_a_cheap_server_without_a_worker():
+    """The master of a `cheap` uWSGI waits for requests itself: it is up, with its workers in reserve, and the first
+    request starts them."""
+    port = free_port()
+    options = ["--master", "--processes", "2", "--threads", "2", "--cheap", "--http-socket", f"127.0.0.1:{port}"]
+    with bare(*options, "--wsgi-file", str(WAITING), "--stats", "{directory}/stats") as server:
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+
+        def reserve() -> list[object]:
+            with suppress(SourceError):  # it does not listen yet
+                return [(each.pid, each.threads) for each in look(host, address)[0].workers]
+            return []
+
+        wait_until(lambda: reserve() == [(None, 2), (None, 2)], what="two workers in reserve", pause=0.1)
+        with socket.create_connection(("127.0.0.1", port), 20) as client:
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            wait_until(lambda: seen(host, address)[:2] == (2, 4), what="both workers", pause=0.1)
+
+
 def test_workers_that_never_wait(tmp_path):
     """A uWSGI whose workers end while they load the application is down, which is no matter of a wrong address."""
     app, port = tmp_path / "app.py", free_port()

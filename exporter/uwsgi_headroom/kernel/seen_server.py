@@ -123,7 +123,7 @@ class SeenServer:
             self._list(root, now)
             self._listed_at = now
             self._list_accepted(now)
-        busy, thunder = self._count_busy(options)
+        busy, thunder = self._count_busy(options) if self._slots else ({}, None)
         names = {name for slot in self._slots for _, name in slot.found.names}
         workers = [
             _make_worker(place, slot, busy.get(slot.key), self._find_state(slot, options, now), now)
@@ -133,8 +133,11 @@ class SeenServer:
             cores = max(options.gevent or 0, options.async_cores or 0, options.asyncio or 0)
             pairs = zip(workers, self._slots, strict=True)
             workers = [_count_cores(worker, slot, cores or None) for worker, slot in pairs]
-        reserve = replace(workers[0], pid=None, state="never_spawned", accepting=False, busy_threads=0, serving={})
-        more = range(len(workers), (options.processes or 0) if options.cheaper else 0)
+        threads = options.gevent or options.async_cores or options.threads or (1 if options.complete else None)
+        first, more = replace(_RESERVE, threads=threads), range(len(workers), options.processes or 1)
+        if workers:
+            first, more = workers[0], range(len(workers), (options.processes or 0) if options.cheaper else 0)
+        reserve = replace(first, pid=None, state="never_spawned", accepting=False, busy_threads=0, serving={})
         snapshot = Snapshot(
             pid=root.pid,
             workers=(*workers, *(replace(reserve, worker_id=place + 1, last_spawn=None) for place in more)),
@@ -219,7 +222,9 @@ class SeenServer:
                 raise
         workers = _choose_workers(root, [(key, self._seen[key][0]) for key in keys if key in self._seen])
         self._fill_slots(workers, now)
-        if not self._slots:
+        master, _ = self._seen.get(root) or (RequestSets(), False)
+        # Without a worker, the master of a uWSGI that is `cheap` waits for requests itself.
+        if not self._slots and not (master.sets and _holds_pair(master)):
             for found, _ in self._seen.values():
                 if found.why:
                     raise SourceError("permission", found.why)
@@ -416,6 +421,17 @@ def _count_cores(worker: Worker, slot: _Slot, cores: int | None) -> Worker:
     state: State = "busy" if busy else worker.state
     return replace(worker, state=state, threads=cores, busy_threads=busy, serving=dict.fromkeys(range(busy or 0)))
 
+
+_RESERVE = Worker(
+    worker_id=1,
+    pid=None,
+    state="never_spawned",
+    accepting=False,
+    threads=None,
+    busy_threads=0,
+    last_spawn=None,
+    serving={},
+)
 
 _NO_WORKER = "process {} is no uWSGI whose workers wait for requests"
 

@@ -311,7 +311,8 @@ def seconds_since_data(payload: bytes) -> float | None:
     info = inet_info(payload)
     if len(info) < _since_data.size:
         return None
-    return _since_data.unpack_from(info)[0] / 1000
+    (milliseconds,) = _since_data.unpack_from(info)
+    return float(milliseconds) / 1000
 
 
 def unix_name(name: bytes) -> str:
