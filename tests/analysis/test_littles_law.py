@@ -8,7 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.windows import the_example, window, worker
-from uwsgi_headroom.analysis.littles_law import STEADY, compute_flow, queue_wait, waiting_clause
+from uwsgi_headroom.analysis.littles_law import (
+    STEADY,
+    compute_flow,
+    judge_waiting,
+    longest_service,
+    queue_wait,
+    waiting_clause,
+)
 from uwsgi_headroom.record import Backlog
 
 
@@ -41,6 +48,28 @@ def test_figures_of_a_window(of, expected):
     found = compute_flow(of)
     for name, value in expected.items():
         assert getattr(found, name) == (value and pytest.approx(value, rel=0.008)), name
+
+
+@pytest.mark.parametrize(
+    ("of", "left", "full", "waiting", "service"),
+    [
+        # Four threads are busy all the time, and ten requests a second leave the queue.
+        ({"run/web": 600.0}, 600, 60.0, "severe", 0.4),
+        ({"127.0.0.1:80": 600.0}, 600, 60.0, "severe", None),  # others left it unseen
+        # A few meet in a burst: the others, which are more, find the queue empty and leave no trace.
+        ({"run/web": 36.0}, 180, 10.0, "none", None),
+        ({"run/web": 90.0}, 600, 60.0, "noticed", None),  # many of them between two samples
+    ],
+)
+def test_requests_that_nobody_counts(of, left, full, waiting, service):
+    """Those that are seen to leave a queue say how long they waited, and how long a request is in service if nearly all
+    pass through the queue."""
+    uncounted = replace(
+        window(60, worker(1, 0, busy=240.0), **of), is_counted=False, queue_left=left, full_seconds=full
+    )
+    flow = compute_flow(uncounted)
+    assert judge_waiting(flow) == waiting
+    assert longest_service(flow, uncounted) == (service and pytest.approx(service))
 
 
 @pytest.mark.parametrize(

@@ -122,17 +122,25 @@ def test_loops_that_may_not_be_seen():
 
 
 def polling(
-    busy: float, in_kernel: float, kind: ConcurrencyKind = "async", full: float = 0.0, cpu: float = 57.0
+    busy: float,
+    in_kernel: float,
+    kind: ConcurrencyKind = "async",
+    full: float = 0.0,
+    cpu: float = 57.0,
+    held: float | None = None,
+    counted: bool = True,
 ) -> Figures:
     """A minute of two workers of ten cores, ten waiting requests, and all the CPU of the first worker in use: the share
     of its cores, and the share of the kernel in its CPU time. full: seconds in which all cores are in use; cpu: CPU
-    seconds of the first worker."""
+    seconds of the first worker; held: seconds in which a call seems to hold its loop."""
     of = window(
         60, *(worker(n, 1500, busy=600 * busy, cpu=used, up=60.0) for n, used in ((1, cpu), (2, 3.0))), app=600.0
     )
     of = change_workers(change_workers(of, system_seconds=0.3), 1, system_seconds=cpu * in_kernel)
+    of = change_workers(replace(of, full_seconds=full, is_counted=counted), 1, loop_held_seconds=held)
+    waits = Waits(off="one thread", loops=held and {1: use(Blocker("cpu"), held)})
     setup = judging.setup(kind, gevent=10, complete=True)
-    return figures_of(replace(of, full_seconds=full), replace(describe(Server(2, 10)), setup=setup))
+    return figures_of(of, replace(describe(Server(2, 10)), setup=setup, waits=waits))
 
 
 @pytest.mark.parametrize(
@@ -152,6 +160,16 @@ def test_who_polls(found, polls):
     assert found.polling == ({1: pytest.approx(0.95)} if polls else {})
     loads = [each.interpreter_load for each in found.workers]
     assert loads == [None if polls else pytest.approx(0.95), pytest.approx(0.05)]
+
+
+@pytest.mark.parametrize(("counted", "in_kernel", "held"), [(True, 0.45, 1), (False, 0.45, 0), (False, 0.15, 1)])
+def test_who_polls_is_not_held(counted, in_kernel, held):
+    """Where no request is counted, a loop that looks for a free core seems to be held by a call; and no count is
+    said."""
+    found = collect_findings(polling(1.0, in_kernel, held=60.0, counted=counted))
+    loops = [each for each in found if each.code == "loop_held"]
+    assert len(loops) == held
+    assert all(("completed" in each.evidence) == counted for each in loops)
 
 
 def test_a_worker_full_of_streams_does_not_poll():

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -17,14 +18,19 @@ import pytest
 from msgspec import Struct
 
 from tests.kernel.waits.test_sampler import needs_known_calls
-from tests.support.other_namespaces import as_nobody, as_root
-from tests.support.real_uwsgi import Uwsgi, bare, free_port, wait_until
+from tests.support.exporter import run
+from tests.support.other_namespaces import as_nobody, as_root, over_ipv6
+from tests.support.real_uwsgi import Uwsgi, bare, free_port, uwsgi_binary, wait_until
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.documents.build import build_server
 from uwsgi_headroom.errors import SourceError
+from uwsgi_headroom.kernel import seen_server
 from uwsgi_headroom.kernel.aside import DIRECT
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host
+from uwsgi_headroom.kernel.procfs import list_descriptors
+from uwsgi_headroom.kernel.request_sets import RequestSets
+from uwsgi_headroom.kernel.sock_diag import list_listeners
 from uwsgi_headroom.kernel.waits import worker_threads
 from uwsgi_headroom.kernel.waits.sampler import WaitSetting
 from uwsgi_headroom.metrics import families
@@ -207,6 +213,124 @@ def test_an_application_socket_finds_its_uwsgi():
         assert look(host, address)[0].pid == uwsgi.pid
     with pytest.raises(SourceError, match="nothing listens"):
         look(Host(waits=WaitSetting()), address)
+
+
+@as_root
+@over_ipv6
+def test_another_user_takes_no_place(tmp_path):
+    """A uWSGI of another user listens at the same port in IPv6 alone, and on a file of the same path in its own mount
+    namespace: `app:` is the one that clients reach, also if only the other one runs."""
+    port, path = free_port(), tmp_path / "run/web"
+    path.parent.mkdir()
+    for folder in (path.parent, *path.parent.parents[:3]):
+        folder.chmod(0o755)
+    binary = tmp_path / "uwsgi"
+    shutil.copy(os.path.realpath(uwsgi_binary()), binary)
+    options = ["--http-socket", f"127.0.0.1:{port}", "--http-socket", str(path), "--wsgi-file", str(WAITING)]
+    command = ["setpriv", "--reuid", "nobody", "--clear-groups", "unshare", "--user", "--map-root-user", "--mount"]
+    command += ["sh", "-c", f'mount -t tmpfs none {path.parent} && exec "$0" "$@"', str(binary)]
+    command += ["--master", "--die-on-term", "--http-socket", str(path)]
+    places = [parse_address(f"app:127.0.0.1:{port}"), parse_address(f"app:{path}")]
+
+    def sees(address: ProcessOfApp | SocketOfApp, pid: int) -> bool:
+        return look(Host(waits=WaitSetting()), address)[0].pid == pid
+
+    with ExitStack() as stack:
+        server = stack.enter_context(bare("--master", *options, ready=("127.0.0.1", port)))
+        taken = stack.enter_context(socket.create_server(("::", port), family=socket.AF_INET6))
+        command += ["--http-socket", f"fd://{taken.fileno()}"]
+        other = stack.enter_context(subprocess.Popen(command, cwd="/", pass_fds=[taken.fileno()]))
+        stack.callback(other.terminate)
+        for pid in (server.pid, other.pid):
+            wait_until(lambda pid=pid: seen(Host(waits=WaitSetting()), ProcessOfApp(pid))[0] == 1, what="a worker")
+        assert [sees(place, server.pid) for place in places] == [True, True]
+        os.kill(server.pid, signal.SIGTERM)
+        psutil.Process(server.pid).wait(20)
+        with pytest.raises(SourceError, match="nothing listens"):
+            look(Host(waits=WaitSetting()), places[1])
+
+
+def test_a_cheap_server_without_a_worker():
+    """The master of a `cheap` uWSGI waits for requests itself: it is up, with its workers in reserve, and the first
+    request starts them."""
+    port = free_port()
+    options = ["--master", "--processes", "2", "--threads", "2", "--cheap", "--http-socket", f"127.0.0.1:{port}"]
+    with bare(*options, "--wsgi-file", str(WAITING), "--stats", "{directory}/stats") as server:
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+
+        def reserve() -> list[object]:
+            with suppress(SourceError):  # it does not listen yet
+                return [(each.pid, each.threads) for each in look(host, address)[0].workers]
+            return []
+
+        wait_until(lambda: reserve() == [(None, 2), (None, 2)], what="two workers in reserve", pause=0.1)
+        with socket.create_connection(("127.0.0.1", port), 20) as client:
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            wait_until(lambda: seen(host, address)[:2] == (2, 4), what="both workers", pause=0.1)
+
+
+def test_workers_that_never_wait(tmp_path):
+    """A uWSGI whose workers end while they load the application is down, which is no matter of a wrong address."""
+    app, port = tmp_path / "app.py", free_port()
+    app.write_text("import os\nos._exit(1)\n")
+    options = ["--master", "--lazy-apps", "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app)]
+    with bare(*options, ready=("127.0.0.1", port)) as server:
+        with pytest.raises(SourceError, match="is a uWSGI of which no worker waits") as error:
+            look(Host(waits=WaitSetting()), ProcessOfApp(server.pid))
+        assert error.value.reason == "refused"
+
+
+def test_a_look_leaves_no_trace():
+    """Nobody connects to a uWSGI that is looked at, and its files, log and descriptors are as before: it is stopped
+    meanwhile, so that nothing else changes them."""
+    port = free_port()
+    options = ["--http-socket", "{directory}/web", "--http-socket", f"127.0.0.1:{port}", "--logto", "{directory}/log"]
+    with bare("--master", *options, "--wsgi-file", str(WAITING), ready=("127.0.0.1", port)) as server:
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+        wait_until(lambda: seen(host, address)[0] == 1, what="the worker", pause=0.1)
+        pids = [server.pid, *(child.pid for child in psutil.Process(server.pid).children())]
+
+        def trace() -> object:
+            files = {path: os.stat(path) for path in (server.directory, *server.directory.iterdir())}
+            times = {path: (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size) for path, stat in files.items()}
+            descriptors = [dict(list_descriptors(pid, 1000)) for pid in pids]
+            queues = [
+                each.queue
+                for family in ("unix", "inet")
+                for each in list_listeners(family)
+                if each.name in (str(server.directory / "web"), f"127.0.0.1:{port}")
+            ]
+            return times, descriptors, queues
+
+        with ExitStack() as stack:
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+                stack.callback(os.kill, pid, signal.SIGCONT)
+            before = trace()
+            for place in (f"pid:{server.pid}", f"app:{server.directory}/web"):
+                assert "UNKNOWN" not in run("check", place, "--seconds", "2").stdout
+            assert before[2] == [0, 0]
+            assert trace() == before
+
+
+def test_an_old_request_over_tcp_has_its_age():
+    """The kernel knows since when a client has sent nothing, also from before the first look."""
+    with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 2):
+
+        def starts() -> list[float | None]:
+            with suppress(SourceError):  # it has no worker yet
+                snapshot, _ = look(Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid))
+                return [start for worker in snapshot.workers for start in worker.serving.values()]
+            return []
+
+        wait_until(lambda: len(starts()) == 2 and None not in starts(), what="the age of both", pause=0.1)
+
+
+def test_a_short_request_has_no_age():
+    """Connections are listed once a second: one that was seen once may have ended, and its age is unknown."""
+    slot = seen_server._Slot(seen_server._Key(7, 1), 0.0, RequestSets(sets=(4, 5)), None, {11: 5.0, 12: 9.0}, 9.0)
+    serving = seen_server._make_worker(1, slot, 2, "idle", 10.0).serving
+    assert [start is None for start in serving.values()] == [False, True]
 
 
 _LIKE_A_WORKER = """

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -13,10 +14,11 @@ from tests.support.exporter import run
 from tests.support.real_uwsgi import Uwsgi, uwsgi
 from tests.test_end_to_end import in_service
 from uwsgi_headroom import cli, discover
-from uwsgi_headroom.check import look
+from uwsgi_headroom.check import command, look
+from uwsgi_headroom.check.request import Request
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.discover import Everything
-from uwsgi_headroom.source import ProcessOfApp
+from uwsgi_headroom.source import ProcessOfApp, parse_address
 from uwsgi_headroom.top.look import Row, render_list
 
 NOBODY = Everything((), {})
@@ -137,6 +139,22 @@ def test_check_without_an_address_prints_the_same():
     assert ran.returncode in (0, 1, 2, 3)
     assert "which run here:\n" in nowhere.stdout
     assert f"  unix://{server.stats}\n" in nowhere.stdout
+
+
+@pytest.mark.integration
+def test_a_name_alone_is_no_server(capsys):
+    """A process that was found by its name, and is no uWSGI or has ended, is left out, whatever the others are."""
+    with uwsgi() as server, subprocess.Popen(["sleep", "100"]) as forged:
+        servers = [ServerConfig("shop", parse_address(f"unix://{server.stats}"))]
+        servers += [ServerConfig("forged", ProcessOfApp(forged.pid)), ServerConfig("ended", ProcessOfApp(2**22 + 1))]
+        try:
+            status = command.run(Request(seconds=2), servers)
+        finally:
+            forged.kill()
+    printed = capsys.readouterr().out
+    assert status == 0
+    assert "shop" in printed
+    assert not {"forged", "ended"} & set(printed.split())
 
 
 def test_nothing_to_look_at(capsys, monkeypatch):

@@ -154,6 +154,12 @@ SLOW_CLIENTS = Reason(
     "If you add threads, slow clients will also hold the new threads. WebSockets also wait for clients, and nothing "
     "can buffer them: serve them from a uWSGI of their own with `gevent`.",
 )
+KEPT_OR_SLOW = Reason(
+    "clients that are slow, or that keep connections open, hold the threads",
+    SLOW_CLIENTS.act,
+    KEPT_CONNECTIONS.then,
+)
+"""Where no request is counted: which of both is unknown."""
 OWN_THREADS_COMPUTE = Reason(
     "threads that serve no request use most of the workers' CPU time",
     "Run `top -H -p {pid}` to find the threads that serve no request.",
@@ -295,7 +301,9 @@ def _explain_clients(figures: Figures) -> Advice | None:
         return None
     if connections_hold_threads(figures):
         return KEPT_CONNECTIONS.advise()
-    return (wait_for_websockets(figures.server) and STAY_OPEN.advise()) or SLOW_CLIENTS.advise()
+    if wait_for_websockets(figures.server):
+        return STAY_OPEN.advise()
+    return (SLOW_CLIENTS if figures.window.is_counted else KEPT_OR_SLOW).advise()
 
 
 def name_saturated(figures: Figures, saturation: Saturation) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.window import Window, WorkerWindow
-from uwsgi_headroom.record import Backlog
+from uwsgi_headroom.record import Backlog, is_tcp
 from uwsgi_headroom.words.formats import duration, least
 from uwsgi_headroom.words.template import fill
 
@@ -108,6 +108,21 @@ def response_time(workers: Iterable[WorkerWindow]) -> float | None:
     return ratio(running, sum(worker.requests - worker.static_requests for worker in known))
 
 
+MOSTLY_FULL, SEEN_WAITING = 0.9, 0.3
+"""The share of the time without a free thread, and the mean wait in seconds, six samples of `check`."""
+
+
+def longest_service(flow: Flow, window: Window) -> float | None:
+    """The mean seconds in service where no request is counted, at most: by Little's law on those that left the queue,
+    through which nearly all pass while no thread is free. None if unknown, as at TCP, of whose queue not each request
+    is listed, and if many may have waited between two samples only."""
+    if flow.requests is not None or flow.observed is None or (flow.queue_wait or 0.0) < SEEN_WAITING:
+        return None
+    if window.full_seconds < MOSTLY_FULL * window.observed_seconds or any(map(is_tcp, window.queue_seconds)):
+        return None
+    return ratio(flow.observed * window.observed_seconds, window.queue_left or 0)
+
+
 def queue_wait(window: Window, requests: int) -> float | None:
     """Little's law on the listen queues. Samples cover observed_seconds, but requests cover the whole window."""
     return ratio(queue_length(window), ratio(requests, window.seconds) or 0.0)
@@ -157,9 +172,10 @@ def judge_waiting(flow: Flow) -> Waiting | None:
         return None
     seconds, multiple = SEVERE
     is_long = flow.queue_wait >= seconds and flow.queue_wait >= multiple * (flow.response_time or 0.0)
-    if flow.requests is None:  # by Little's law, waits compare like numbers
-        is_long = is_long and (flow.queue_length or 0.0) >= multiple * (flow.concurrency or 0.0)
-        return "severe" if is_long else "noticed" if flow.queue_wait >= MOST_WAIT else "none"
+    if flow.requests is None:  # by Little's law, waits compare like numbers; most may have found the queue empty
+        part = ratio(flow.queue_length, flow.concurrency or 0.0) or 0.0
+        is_felt = flow.queue_wait >= MOST_WAIT and part >= WAIT_RATIO
+        return "none" if not is_felt else "severe" if is_long and part >= multiple else "noticed"
     if is_long and (flow.queue_length or 0.0) >= STANDING:
         return "severe"
     return "noticed" if flow.queue_wait >= noticed_wait(flow.response_time) else "none"

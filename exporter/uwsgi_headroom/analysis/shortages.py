@@ -8,7 +8,7 @@ from math import inf
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.littles_law import ratio
+from uwsgi_headroom.analysis.littles_law import longest_service, ratio
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.record import State
 
@@ -117,8 +117,9 @@ def tries_again(figures: Figures) -> bool:
     waits = figures.waits
     if waits is None or waits.nap is None or not mostly_sleeps(figures):
         return False
-    ages = [age for worker in figures.server.workers for age in worker.ages.values() if age is not None]
-    age = waits.share("sleep") * (ratio(sum(ages), len(ages)) or 0.0)
+    ages = [age or 0.0 for worker in figures.server.workers for age in worker.ages.values()]
+    lasts = longest_service(figures.flow, figures.window) or ratio(sum(ages), len(ages)) or 0.0
+    age = waits.share("sleep") * lasts
     return max((waits.per_request or {}).get("sleep", 0.0), age) >= NAPS * waits.nap
 
 

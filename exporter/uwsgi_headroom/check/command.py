@@ -388,6 +388,8 @@ def run(
             judged, single = replayed or asyncio.run(_judge(servers, request, settings, stuck_seconds, show, keep))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+    if not request.addresses:
+        judged = [server for server in judged if not _is_no_uwsgi(server)] or judged
     lines = write(judged) if write and request.format == "text" else _render(judged, request, single=single)
     print_lines([*lines, *(_list_those_here() if not replayed and _leads_nowhere(judged, request) else ())])
     return EXIT_STATUS[find_worst(server.status for server in judged)]
@@ -408,6 +410,13 @@ def _replay(servers: Sequence[ServerConfig], request: Request) -> tuple[list[Ser
         )
     documents = [apply_thresholds(document, request.thresholds) for document in saved.replay(paths[0])]
     return sorted(documents, key=_gravity), len(documents) == 1
+
+
+def _is_no_uwsgi(server: ServerDocument) -> bool:
+    """Whether a process that was found, and that nobody named, has ended or has only a name like uWSGI's: any user can
+    start such processes without end."""
+    reason = server.error.reason if server.error else ""
+    return server.address.startswith("pid:") and reason in ("not_found", "not_uwsgi")
 
 
 def _leads_nowhere(judged: Sequence[ServerDocument], request: Request) -> bool:

@@ -60,7 +60,6 @@ MOST_LISTING_TIME = 0.01
 
 TCP_ESTABLISHED, TCP_CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
 _address_and_cookie = struct.Struct("=8x16s20xQ")  # of inet_diag_msg: the source, and the cookie
-_age = struct.Struct("=52xI")  # of linux/tcp.h, struct tcp_info: tcpi_last_data_recv, in milliseconds
 _inodes = struct.Struct("=I")
 
 
@@ -143,10 +142,10 @@ def _read_waiting(payload: bytes, address: bytes) -> dict[int, float]:
     if inode:
         return {}
     reached, cookie = _address_and_cookie.unpack_from(payload)
-    info = sock_diag.inet_info(payload)
-    if len(info) < _age.size or (any(address) and reached != address):
+    age = sock_diag.seconds_since_data(payload)
+    if age is None or (any(address) and reached != address):
         return {}
-    return {cookie: _age.unpack_from(info)[0] / 1000}
+    return {cookie: age}
 
 
 TCP_FAMILIES: tuple[Family, ...] = ("inet", "inet6")

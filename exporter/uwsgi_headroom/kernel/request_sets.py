@@ -8,8 +8,10 @@ set: a question for `aside`, asked once for each process and program.
 
 from __future__ import annotations
 
+import os
 import re
 import socket
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -29,7 +31,7 @@ _EPOLL, _EVENT = "anon_inode:[eventpoll]", "anon_inode:[eventfd]"
 _MOST_DESCRIPTORS, _MOST_CONNECTIONS = 65_536, 16_384
 """How many descriptors of a process are looked at, 0.7 us each: once, and once a second."""
 
-_MOST_SETS = 1024
+_MOST_SETS = 4096
 _MOST_BYTES = 4 << 20
 """Of all sets of a process, 70 bytes a member: a request thread has five, coroutines one for each connection."""
 
@@ -65,12 +67,34 @@ DENIED = f"this user may not see what process {{}} waits for: {procfs.WHO_MAY_KN
 
 
 def find_listening(place: Unix | Tcp) -> frozenset[int]:
-    """The inodes of the sockets that listen at a place in this network namespace. A question for `aside`."""
+    """The inodes of the sockets that clients reach at a place in this network namespace. A question for `aside`.
+
+    Other users can listen under the same name: on a file of that path in a mount namespace of their own, and on all
+    addresses of IPv6 alone, beside a socket of IPv4.
+    """
+    named = _name_listening(None)
     if isinstance(place, Unix):
-        names = {place.path}
-    else:
-        names = {sock_diag.inet_name(place.host, place.port) or "", f"0.0.0.0:{place.port}", f"[::]:{place.port}"}
-    return frozenset(inode for inode, name in _name_listening(None).items() if name in names)
+        return frozenset(inode for inode, name in named.items() if name == place.path and _is_reached(inode, place))
+    own, every = sock_diag.inet_name(place.host, place.port), (f"0.0.0.0:{place.port}", f"[::]:{place.port}")
+    for name in (own, *every[":" in place.host :]):  # the kernel prefers the socket of one address
+        if inodes := frozenset(inode for inode, found in named.items() if found == name):
+            return inodes
+    return frozenset()
+
+
+def _is_reached(inode: int, place: Unix) -> bool:
+    """Whether a UNIX socket is the one of this path here: it was bound to this file. Raises OSError of the kernel's."""
+    if place.path.startswith("@"):
+        return True  # one abstract name has one socket in a network namespace
+    payload = sock_diag.ask_about(sock_diag.unix_request(sock_diag.UDIAG_SHOW_VFS | sock_diag.UDIAG_SHOW_UID, inode))
+    found = sock_diag.attributes(payload or b"", sock_diag.unix_diag_msg)
+    try:
+        file, owner = os.stat(place.path), found.get(sock_diag.UNIX_DIAG_UID)
+    except OSError:  # no client that is like this program can reach it
+        return False
+    # Btrfs and overlays say other numbers. Only root and its owner can have made the file.
+    users = [user.to_bytes(4, sys.byteorder) for user in (0, file.st_uid)]
+    return sock_diag.unix_file(found.get(sock_diag.UNIX_DIAG_VFS, b"")) == (file.st_ino, file.st_dev) or owner in users
 
 
 _ESTABLISHED, _CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
@@ -78,29 +102,33 @@ _ESTABLISHED, _CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
 _CONNECTED = 1 << _ESTABLISHED | 1 << _CLOSE_WAIT
 
 
-def list_accepted(pids: Sequence[int], names: Sequence[str]) -> list[frozenset[int] | None]:
-    """The inodes of the connections that each of these processes of one server has accepted from sockets of these
-    names; None where they are hidden or too many. A question for `aside`."""
-    connections = ask_in_network_of(pids[0], partial(_list_connections, names))
-    found: list[frozenset[int] | None] = []
+def list_accepted(pids: Sequence[int], names: Sequence[str], *ages: bool) -> list[dict[int, float] | None]:
+    """The connections that each of these processes of one server has accepted from sockets of these names: by inode,
+    with `ages` the seconds since data of the client came, as far as TCP knows, else 0; None where they are hidden or
+    too many. A question for `aside`."""
+    connections = ask_in_network_of(pids[0], partial(_list_connections, names, ages=any(ages)))
+    found: list[dict[int, float] | None] = []
     for pid in pids:
-        held: frozenset[int] | None = None
+        held: dict[int, float] | None = None
         with suppress(OSError):
             targets = dict(procfs.list_descriptors(pid, _MOST_CONNECTIONS))
             if len(targets) < _MOST_CONNECTIONS:
-                held = connections.intersection(filter(None, map(procfs.socket_inode, targets.values())))
+                inodes = filter(None, map(procfs.socket_inode, targets.values()))
+                held = {inode: connections[inode] for inode in inodes if inode in connections}
         found.append(held)
     return found
 
 
-def _list_connections(names: Sequence[str]) -> frozenset[int]:
-    """The inodes of the connections to sockets of these names, in this thread's network. Raises OSError."""
-    inodes: set[int] = set()
+def _list_connections(names: Sequence[str], *, ages: bool) -> dict[int, float]:
+    """The connections to sockets of these names, in this thread's network, as of `list_accepted`. Raises OSError."""
+    inodes: dict[int, float] = {}
+    extensions = ages << (sock_diag.INET_DIAG_INFO - 1)
     for port in {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}:
         for family in (socket.AF_INET, socket.AF_INET6):
-            request = sock_diag.inet_request(family, _CONNECTED, (port.to_bytes(2, "big"), b""))
+            request = sock_diag.inet_request(family, _CONNECTED, (port.to_bytes(2, "big"), b""), extensions=extensions)
             payloads, _ = sock_diag.ask(request, seconds=_LIST_SECONDS)
-            inodes.update(sock_diag.inet_diag_msg.unpack_from(payload)[-1] for payload in payloads)
+            for payload in payloads:
+                inodes[sock_diag.inet_diag_msg.unpack_from(payload)[-1]] = sock_diag.seconds_since_data(payload) or 0.0
     if not all(map(is_tcp, names)):
         payloads, _ = sock_diag.ask(
             sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME, states=1 << _ESTABLISHED), seconds=_LIST_SECONDS
@@ -108,8 +136,8 @@ def _list_connections(names: Sequence[str]) -> frozenset[int]:
         for payload in payloads:
             name = sock_diag.attributes(payload, sock_diag.unix_diag_msg).get(sock_diag.UNIX_DIAG_NAME, b"")
             if name and sock_diag.unix_name(name) in names:
-                inodes.add(sock_diag.unix_diag_msg.unpack_from(payload)[4])
-    return frozenset(inodes)
+                inodes[sock_diag.unix_diag_msg.unpack_from(payload)[4]] = 0.0
+    return inodes
 
 
 def _find(pid: int) -> RequestSets:

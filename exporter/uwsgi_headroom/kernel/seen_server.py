@@ -27,7 +27,7 @@ from uwsgi_headroom.kernel.aside import Asks, NotYetError
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.proof import SEARCH_SECONDS, read_start_ticks
 from uwsgi_headroom.kernel.request_sets import DENIED, RequestSets, find_listening, find_sets, list_accepted
-from uwsgi_headroom.kernel.waits.memory import Generation, read_generation
+from uwsgi_headroom.kernel.waits.memory import Generation, read_generation, read_memory_map
 from uwsgi_headroom.kernel.waits.thread_wait import Lock
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, SeenThread, WorkerThreads, list_threads
 from uwsgi_headroom.record import Options, Setup
@@ -77,13 +77,14 @@ class _Key(NamedTuple):
 class _Slot(Struct):
     """The place of a worker, which its successor takes. started: epoch seconds; away_since: the monotonic time since
     which it has no process, None while it has one; accepted: since when its connections are known, by inode; None if
-    they are hidden."""
+    they are hidden; accepted_at: when they were listed last."""
 
     key: _Key
     started: float
     found: RequestSets
     away_since: float | None = None
     accepted: dict[int, float] | None = None
+    accepted_at: float = 0.0
 
 
 class SeenServer:
@@ -122,7 +123,7 @@ class SeenServer:
             self._list(root, now)
             self._listed_at = now
             self._list_accepted(now)
-        busy, thunder = self._count_busy(options)
+        busy, thunder = self._count_busy(options) if self._slots else ({}, None)
         names = {name for slot in self._slots for _, name in slot.found.names}
         workers = [
             _make_worker(place, slot, busy.get(slot.key), self._find_state(slot, options, now), now)
@@ -132,8 +133,11 @@ class SeenServer:
             cores = max(options.gevent or 0, options.async_cores or 0, options.asyncio or 0)
             pairs = zip(workers, self._slots, strict=True)
             workers = [_count_cores(worker, slot, cores or None) for worker, slot in pairs]
-        reserve = replace(workers[0], pid=None, state="never_spawned", accepting=False, busy_threads=0, serving={})
-        more = range(len(workers), (options.processes or 0) if options.cheaper else 0)
+        threads = options.gevent or options.async_cores or options.threads or (1 if options.complete else None)
+        first, more = replace(_RESERVE, threads=threads), range(len(workers), options.processes or 1)
+        if workers:
+            first, more = workers[0], range(len(workers), (options.processes or 0) if options.cheaper else 0)
+        reserve = replace(first, pid=None, state="never_spawned", accepting=False, busy_threads=0, serving={})
         snapshot = Snapshot(
             pid=root.pid,
             workers=(*workers, *(replace(reserve, worker_id=place + 1, last_spawn=None) for place in more)),
@@ -218,9 +222,17 @@ class SeenServer:
                 raise
         workers = _choose_workers(root, [(key, self._seen[key][0]) for key in keys if key in self._seen])
         self._fill_slots(workers, now)
-        if not self._slots:
-            whys = [found.why for found, _ in self._seen.values() if found.why]
-            raise SourceError("permission" if whys else "not_uwsgi", whys[0] if whys else _NO_WORKER.format(root.pid))
+        master, _ = self._seen.get(root) or (RequestSets(), False)
+        # Without a worker, the master of a uWSGI that is `cheap` waits for requests itself.
+        if not self._slots and not (master.sets and _holds_pair(master)):
+            for found, _ in self._seen.values():
+                if found.why:
+                    raise SourceError("permission", found.why)
+            with suppress(SourceError):
+                self._is_uwsgi = any(region == "uwsgi" for *_, region in self._ask(read_memory_map, root.pid).known)
+            if self._is_uwsgi:
+                raise SourceError("refused", _NONE_WAITS.format(root.pid))
+            raise SourceError("not_uwsgi", _NO_WORKER.format(root.pid))
 
     def _list_accepted(self, now: float) -> None:
         """List the connections that the workers have accepted. They are requests, but for those that are kept open."""
@@ -229,10 +241,18 @@ class SeenServer:
         try:
             for place in range(0, len(slots), _AT_ONCE):
                 some = slots[place : place + _AT_ONCE]
-                answer = self._ask(list_accepted, tuple(slot.key.pid for slot in some), names)
+                ages = (True,) * any(not slot.accepted_at for slot in some)  # asked once: it takes the kernel longer
+                answer = self._ask(list_accepted, tuple(slot.key.pid for slot in some), names, *ages)
                 for slot, inodes in zip(some, answer, strict=True):
                     since = slot.accepted or {}
-                    slot.accepted = None if inodes is None else {inode: since.get(inode, now) for inode in inodes}
+                    slot.accepted = (
+                        None
+                        if inodes is None
+                        else {
+                            inode: since.get(inode, now - age * (age >= LIST_SECONDS)) for inode, age in inodes.items()
+                        }
+                    )
+                    slot.accepted_at = now
         except NotYetError:
             pass  # those of the last second
         except SourceError:
@@ -379,8 +399,10 @@ def _make_worker(place: int, slot: _Slot, busy: int | None, state: State, now: f
     runs = slot.away_since is None
     busy = busy if runs else 0
     since = sorted((slot.accepted or {}).values())
-    # With more connections than busy threads, some are kept open, and which ones is unknown.
-    starts = [int(time.time() - (now - at)) for at in since] if len(since) <= (busy or 0) else []
+    # With more connections than busy threads, some are kept open, and which ones is unknown. One that was seen once may
+    # have ended since then.
+    is_known = len(since) <= (busy or 0)
+    starts = [int(time.time() - (now - at)) for at in since if at < slot.accepted_at] if is_known else []
     return Worker(
         worker_id=place,
         pid=slot.key.pid if runs else None,
@@ -400,7 +422,22 @@ def _count_cores(worker: Worker, slot: _Slot, cores: int | None) -> Worker:
     return replace(worker, state=state, threads=cores, busy_threads=busy, serving=dict.fromkeys(range(busy or 0)))
 
 
-_NO_WORKER = "process {} is no uWSGI whose workers wait for requests; one that is loading its application has none yet"
+_RESERVE = Worker(
+    worker_id=1,
+    pid=None,
+    state="never_spawned",
+    accepting=False,
+    threads=None,
+    busy_threads=0,
+    last_spawn=None,
+    serving={},
+)
+
+_NO_WORKER = "process {} is no uWSGI whose workers wait for requests"
+
+_NONE_WAITS = (
+    "process {} is a uWSGI of which no worker waits for requests: they load the application, or end before they have"
+)
 
 
 def _is_named_like_uwsgi(pid: int) -> bool:

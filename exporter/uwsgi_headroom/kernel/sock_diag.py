@@ -106,11 +106,12 @@ SOCK_DIAG_BY_FAMILY = 20
 TCP_LISTEN = 10
 
 # linux/unix_diag.h
-UDIAG_SHOW_NAME, UDIAG_SHOW_ICONS, UDIAG_SHOW_RQLEN = 0x01, 0x08, 0x10
-UNIX_DIAG_NAME, UNIX_DIAG_ICONS, UNIX_DIAG_RQLEN = 0, 3, 4
+UDIAG_SHOW_NAME, UDIAG_SHOW_VFS, UDIAG_SHOW_ICONS, UDIAG_SHOW_RQLEN, UDIAG_SHOW_UID = 0x01, 0x02, 0x08, 0x10, 0x40
+UNIX_DIAG_NAME, UNIX_DIAG_VFS, UNIX_DIAG_ICONS, UNIX_DIAG_RQLEN, UNIX_DIAG_UID = 0, 1, 3, 4, 7
 _unix_diag_req = struct.Struct("=BBHIIIQ")  # family, protocol, pad, states, inode, show, cookie
 unix_diag_msg = struct.Struct("=BBBBIQ")  # family, type, state, pad, inode, cookie
 _unix_diag_rqlen = struct.Struct("=II")
+_unix_diag_vfs = struct.Struct("=II")  # inode, device as the kernel keeps it: 12 bits and 20 bits
 
 # linux/inet_diag.h
 _inet_diag_req_v2 = struct.Struct("=BBBBI2s2s16s16sIQ")  # family, protocol, extensions, pad, states, sockid:
@@ -302,11 +303,31 @@ def inet_info(payload: bytes) -> bytes:
     return attributes(payload, inet_diag_msg).get(INET_DIAG_INFO, b"")
 
 
+_since_data = struct.Struct("=52xI")  # of linux/tcp.h, struct tcp_info: tcpi_last_data_recv, in milliseconds
+
+
+def seconds_since_data(payload: bytes) -> float | None:
+    """The seconds since the last data came over a TCP connection; None if its `tcp_info` was not asked for."""
+    info = inet_info(payload)
+    if len(info) < _since_data.size:
+        return None
+    (milliseconds,) = _since_data.unpack_from(info)
+    return float(milliseconds) / 1000
+
+
 def unix_name(name: bytes) -> str:
     """A UNIX socket's name from the kernel's. An abstract one begins with a NUL and is written with an @. uWSGI binds
     it with another NUL at the end, and a path has its terminator."""
     bare = name.rstrip(b"\0")
     return os.fsdecode(b"@" + bare[1:] if bare[:1] == b"\0" else bare)
+
+
+def unix_file(attribute: bytes) -> tuple[int, int] | None:
+    """The inode and the device, as of stat(2), of the file that a UNIX socket was bound to; None if unknown."""
+    if len(attribute) != _unix_diag_vfs.size:
+        return None
+    inode, device = _unix_diag_vfs.unpack(attribute)
+    return inode, os.makedev(device >> 20, device & 0xFFFFF)
 
 
 def _inet(payload: bytes) -> Listener | None:

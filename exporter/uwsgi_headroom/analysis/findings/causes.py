@@ -399,6 +399,8 @@ def _missing(figures: Figures) -> Iterator[Finding]:
     absent = sorted([*ended, *missing])
     if set(absent) <= set(ended_workers.find_looping(figures)):
         return  # that finding says it
+    if not figures.window.is_counted:  # nor is it known what uWSGI has noticed
+        ended, missing = [], absent
     longer = _find_away_for_long(figures, absent)
     facts: Facts = {"ids": absent, "ended": len(ended) or None, "missing": len(missing) or None}
     if longer:
@@ -433,8 +435,10 @@ def find_idle(figures: Figures) -> Iterator[Finding]:
             yield _held(figures, figures.server.accept_lock_holder, measured)
         elif stopped:
             yield IDLE_AND_STOPPED.found(figures, facts | measured)
-        else:
-            yield ACCEPT_NOTHING.found(figures, measured)
+        elif figures.window.is_counted or not _find_away_for_long(
+            figures, [each.worker_id for each in figures.workers]
+        ):
+            yield ACCEPT_NOTHING.found(figures, measured)  # new workers may still load the application
     elif stopped:
         yield WORKERS_STOPPED.found(figures, facts, all=len(stopped) == len(figures.server.workers))
 

@@ -93,6 +93,7 @@ COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
     "by_workers": lambda figures: sum(list_loads(figures)),
     "calls": lambda figures: see_calls(figures.server),
     "completed": lambda figures: figures.flow.requests,
+    "counted": lambda figures: figures.window.is_counted,
     "cpu_wait": lambda figures: figures.waits is not None and figures.share("cpu_wait"),
     "lazy": lambda figures: figures.server.setup.options.lazy_apps,
     "lives": mean_life,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from msgspec.structs import asdict, replace
 
+from uwsgi_headroom.analysis.advice import KEPT_OR_SLOW as UNSURE
 from uwsgi_headroom.analysis.advice import LEAST_BACKEND, fills_threads, name_saturated
 from uwsgi_headroom.analysis.advice import SLOW_CLIENTS as SLOW
 from uwsgi_headroom.analysis.advice import STAY_OPEN as STAYS_OPEN
@@ -36,7 +37,7 @@ from uwsgi_headroom.analysis.worker_states import (
     see_calls,
 )
 from uwsgi_headroom.history.window import WorkerWindow
-from uwsgi_headroom.record import LoopUse, WorkerRecord
+from uwsgi_headroom.record import LoopUse, State, WorkerRecord
 from uwsgi_headroom.words.formats import duration, listed, mean_threads, name_pids, percent, rate
 from uwsgi_headroom.words.states import name_activity
 from uwsgi_headroom.words.template import Facts, Private
@@ -86,8 +87,8 @@ OUTPUT_BLOCKED = Kind(
     severity="critical or warning",
     title="Workers are blocked writing to a pipe (their {output}).",
     evidence="{writing:mean} of {busy:mean} busy threads wait to write to the pipe, and {behind:mean} wait for a lock "
-    "that one of these threads holds; {completed:request} {completed:was|were} completed in the last "
-    "{seconds:duration}.",
+    "that one of these threads holds[counted? ; {completed:request} {completed:was|were} completed in the last "
+    "{seconds:duration}].",
     meaning="A pipe holds 64 KB by default. When the pipe is full, each write waits until the program at the other "
     "end, such as a log collector or the service manager, reads from the pipe.",
     act="Run `lsof +E -a -p {pid} -d 1,2` to find the program at the other end of the pipe.",
@@ -120,7 +121,7 @@ CONNECTION_SHARED = Kind(
 WAIT_FOR_CLIENTS = Kind(
     code="slow_clients",
     severity="warning or info",
-    title="Threads wait for slow clients.",
+    title="Threads wait for[counted?  slow] clients.",
     evidence="On average, {waiting:mean} of {threads} threads wait for clients: busy threads spend {share:percent} of "
     "their time sending data to clients or receiving data from clients{of_request}.",
     meaning="A thread that waits for a client serves no other request. A few slow clients can hold all threads.",
@@ -128,8 +129,9 @@ WAIT_FOR_CLIENTS = Kind(
     f"socket.][served? {SLOW.act}]",
     then="[not served? `uwsgi_pass` and `http-to` need a `socket`, `proxy_pass` needs an `http-socket`: else a worker "
     "waits for the rest of each request until a timeout. Also let the web server in front buffer requests. ]"
-    f"{SLOW.then}",
-    clause=f"[held, served? {SLOW.cause}][held, not served? the threads wait for their clients]",
+    f"[counted? {SLOW.then}][not counted? {UNSURE.then}]",
+    clause=f"[held, served, counted? {SLOW.cause}][held, served, not counted? {UNSURE.cause}]"
+    "[held, not served? the threads wait for their clients]",
     runbook="UwsgiClientsSlow",
     fills_threads=True,
     states=("client",),
@@ -171,8 +173,8 @@ LOOP_HELD = Kind(
     title="The event {ids:loop|loops} of {ids:worker} {ids:is|are} blocked by calls[doing?  that are {doing}].",
     evidence="Calls occupied the thread of worker {worst} for {part:percent} of the last {seconds:duration}[longest? , "
     "one of them for {longest}][load? ; this thread used {load:cpu} of a CPU]. In this worker, {serving:request} "
-    "{serving:is|are} in service, and {completed:request} {completed:was|were} completed.[others?  Other calls block "
-    "{others:worker}.]",
+    "{serving:is|are} in service[counted? , and {completed:request} {completed:was|were} completed].[others?  Other "
+    "calls block {others:worker}.]",
     meaning="One thread serves all requests of a worker: while a call occupies it, they stop, on all async cores.",
     act="Run {calls} to find the call[blocked? , then restart {blocked:worker} with {kill}].",
     then="[blocked? SIGTERM does not end {blocked:it|them}, and SIGKILL loses {blocked:its|their} requests. Later: "
@@ -342,6 +344,9 @@ def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         )
 
 
+COMPUTING: tuple[State, ...] = ("cpu", "cpu_wait", "interpreter_lock")
+
+
 class _Held(NamedTuple):
     """A loop that is held. part: of the time; seconds: for how long one call held it."""
 
@@ -412,6 +417,9 @@ def _find_held(figures: Figures) -> list[_Held]:
         part = ratio(getattr(window, "loop_held_seconds", None), seconds)
         if use is None or window is None or part is None:
             continue
+        # Where no request is counted, a loop that only looks for a free core makes no progress that shows.
+        if not figures.window.is_counted and worker.worker_id in figures.polling and use.hold.state in COMPUTING:
+            continue
         if use.held:  # a call that computes is known only after a CPU second, which takes long where CPUs are scarce
             part = max(part, min(1.0, use.longest / seconds))
         if part >= HELD[0] or use.longest >= LONG:
@@ -436,7 +444,7 @@ def _find_blocked(figures: Figures, held: list[_Held]) -> list[WorkerRecord]:
 
 def _choose_remedy(figures: Figures, worst: _Held) -> Facts:
     hold, options = worst.use.hold, figures.server.setup.options
-    computes = hold.state in ("cpu", "cpu_wait", "interpreter_lock")
+    computes = hold.state in COMPUTING
     threads = not computes and (hold.how == "file" or hold.state in ("lock", "disk", "child"))
     yields, is_other = not computes and not threads, options.gevent is None and options.complete
     other_loop, gevent = yields and is_other, yields and not is_other

@@ -177,7 +177,8 @@ RELOADED = Kind(
     role="harm",
     severity="warning or info",
     title="[info? uWSGI was reloaded.][warning? uWSGI is reloaded again and again.]",
-    evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, and its counters began again at 0.",
+    evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}[counted? , and its counters began "
+    "again at 0].",
     act=f"[warning? {RELOADS.act}]",
     then=f"[warning? {RELOADS.then}]",
     event="reload",
