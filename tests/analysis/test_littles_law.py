@@ -64,9 +64,8 @@ def test_figures_of_a_window(of, expected):
 def test_requests_that_nobody_counts(of, left, full, waiting, service):
     """Those that are seen to leave a queue say how long they waited, and how long a request is in service if nearly all
     pass through the queue."""
-    uncounted = replace(
-        window(60, worker(1, 0, busy=240.0), **of), is_counted=False, queue_left=left, full_seconds=full
-    )
+    seen = {"queue_left": left, "queue_left_timed": left, "queue_left_seconds": sum(of.values()), "queue_lists": 3000}
+    uncounted = replace(window(60, worker(1, 0, busy=240.0), **of), is_counted=False, full_seconds=full, **seen)
     flow = compute_flow(uncounted)
     assert judge_waiting(flow) == waiting
     assert longest_service(flow, uncounted) == (service and pytest.approx(service))
