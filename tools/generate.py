@@ -45,7 +45,6 @@ _SECTIONS: tuple[tuple[str, str, Callable[[], Iterable[str]]], ...] = (
     ("metrics", "metrics", tables.metrics),
     ("settings", "rules", tables.rules),
     ("findings", "findings", tables.findings_page),
-    ("settings", "flags", tables.tune_flags),
 )
 """Documents of docs/, the marks around a section in each, and the function that yields the lines between them."""
 

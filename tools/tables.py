@@ -25,7 +25,6 @@ from uwsgi_headroom.analysis.findings import RUNBOOKS, SEVERITIES, Severity
 from uwsgi_headroom.analysis.findings.kind import PAGE_AFTER, Kind
 from uwsgi_headroom.analysis.settings import list_rules
 from uwsgi_headroom.analysis.worker_states import RECYCLED
-from uwsgi_headroom.arguments.commands import make_command_line
 from uwsgi_headroom.config.settings import FLAGS
 from uwsgi_headroom.history.events import KINDS, Cause
 from uwsgi_headroom.metrics import SECTIONS
@@ -169,11 +168,6 @@ def settings() -> Iterator[str]:
         default = str(setting.default) if setting.default else ""
         rows.append((f"`{form}`{repeatable}", f"`{setting.variable}`", default))
     yield from table(("flag", "environment", "default"), rows)
-
-
-def tune_flags() -> Iterator[str]:
-    flags = make_command_line().commands["tune"].flags
-    yield from table(("flag", "what it does"), [(f"`{flag.form}`", flag.help) for flag in flags if flag.name != "help"])
 
 
 def complaints() -> Iterator[str]:
