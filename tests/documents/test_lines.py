@@ -90,6 +90,7 @@ CASES = [
     (flow(response_time=None, queue_wait=0.0), "users_wait"),
     (flow(refused=43.0, throughput=37.0), "served"),
     (flow(refused=0.0), "served"),
+    (replace(SERVER, threads=replace(SERVER.threads, mean=1.0)), "served"),
     (queue(full=0.98), "served"),
     (flow(throughput=None), "served"),
     (replace(SERVER, window=replace(SERVER.window, exceptions=3, harakiris=1, reloads=2)), "served"),

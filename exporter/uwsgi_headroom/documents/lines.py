@@ -189,7 +189,7 @@ def _served(server: ServerDocument) -> TextLine | None:
         "rate": flow.throughput,
         "at_once": flow.observed is not None and bool(available) and write_at_once(busy + waiting),
         "threads": available,
-        "slots": _slots(server),
+        "slots": _slots(server).removesuffix("s" * (available == 1)),
         "refused": flow.refused or None,
         "none": flow.refused == 0 and not full,
         "full": full or None,
