@@ -242,7 +242,8 @@ def test_another_user_takes_no_place(tmp_path):
         other = stack.enter_context(subprocess.Popen(command, cwd="/", pass_fds=[taken.fileno()]))
         stack.callback(other.terminate)
         for pid in (server.pid, other.pid):
-            wait_until(lambda pid=pid: seen(Host(waits=WaitSetting()), ProcessOfApp(pid))[0] == 1, what="a worker")
+            host = Host(waits=WaitSetting())
+            wait_until(lambda host=host, pid=pid: seen(host, ProcessOfApp(pid))[0] == 1, what="a worker")
         assert [sees(place, server.pid) for place in places] == [True, True]
         os.kill(server.pid, signal.SIGTERM)
         psutil.Process(server.pid).wait(20)
