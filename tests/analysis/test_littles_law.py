@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
+from tests.analysis.judging import findings_by_code
 from tests.support.windows import the_example, window, worker
 from uwsgi_headroom.analysis.littles_law import (
     STEADY,
@@ -172,3 +173,12 @@ def test_without_counts_the_wait_is_that_of_requests_seen_in_the_queue(lists, le
     )
     flow = compute_flow(of, {"socket": Backlog(4, 100, None)})
     assert (flow.queue_wait, flow.wait_is_floor) == (pytest.approx(expected[0]) if expected[0] else None, expected[1])
+
+
+@pytest.mark.parametrize(("waiting", "expected"), [(4.0, ("warning", True)), (0.9, (None, False))])
+def test_requests_that_stand_in_a_queue_are_said_to(waiting, expected):
+    """Without counts, a wait that is too short to be known is no empty queue."""
+    of = replace(window(60, worker(1, 0, busy=240.0), socket=60 * waiting), is_counted=False, full_seconds=60.0)
+    found = findings_by_code(of).get("queue_wait")
+    stands = f"{waiting:g} requests stand in the listen queue" == waiting_clause(compute_flow(of))
+    assert (found and found.severity, stands) == expected

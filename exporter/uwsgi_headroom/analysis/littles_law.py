@@ -93,8 +93,8 @@ def _wait_of_seen(window: Window) -> float | None:
     return waited if (waited or 0.0) >= SURE_LISTS * apart else None
 
 
-SURE_LISTS = 2.0
-"""A wait that lasts for so many lists of a queue is known to within a quarter."""
+SURE_LISTS = 1.0
+"""A wait that lasts for so many lists of a queue is known to within a quarter: each request is in one of them."""
 
 STEADY = 2.0
 """Little's law holds for a queue of which at least so many times as many requests were completed in the window as wait
@@ -169,7 +169,7 @@ def judge_waiting(flow: Flow) -> Waiting | None:
     if is_standing(flow):
         return "severe"
     if flow.queue_wait is None:
-        return None
+        return "noticed" if stands_uncounted(flow) else None
     seconds, multiple = SEVERE
     is_long = flow.queue_wait >= seconds and flow.queue_wait >= multiple * (flow.response_time or 0.0)
     if flow.requests is None:  # by Little's law, waits compare like numbers; most may have found the queue empty
@@ -184,6 +184,12 @@ def judge_waiting(flow: Flow) -> Waiting | None:
 def is_standing(flow: Flow) -> bool:
     """Whether requests wait and none is completed, so that their wait is unknown."""
     return flow.requests == 0 and flow.queue_length is not None and flow.queue_length >= STANDING
+
+
+def stands_uncounted(flow: Flow) -> bool:
+    """Whether requests stand in the queue of a server that counts none, and their wait is too short to be known."""
+    length = flow.queue_length or 0.0
+    return flow.requests is None and flow.queue_wait is None and length >= max(1.0, WAIT_RATIO * (flow.observed or 0.0))
 
 
 def shows_a_limit(flow: Flow) -> bool:
@@ -209,6 +215,7 @@ EMPTY, NEARLY_EMPTY = 0.001, 0.01
 STANDS = "requests wait, and none is completed"
 UNMEASURED = "it is not known whether requests wait in the listen queue"
 QUEUE_IS = "the listen queue is [nearly? nearly ]empty"
+STAND = "{length:threads} requests stand in the listen queue"
 WAITS = "requests wait {wait} in the listen queue"
 
 
@@ -219,6 +226,8 @@ def waiting_clause(flow: Flow) -> str:
         return STANDS
     if wait is None and flow.queue_length is None:
         return UNMEASURED
+    if stands_uncounted(flow):
+        return fill(STAND, {"length": flow.queue_length})
     if wait is None or wait < NEARLY_EMPTY:  # None as of a server that completes no request
         return fill(QUEUE_IS, {"nearly": bool(flow.queue_length) if wait is None else wait >= EMPTY})
     return fill(WAITS, {"wait": least(duration(wait), flow.wait_is_floor)})

@@ -11,7 +11,7 @@ from time import localtime, strftime
 
 from uwsgi_headroom.analysis.capacity import LIMITS, Headroom
 from uwsgi_headroom.analysis.demand import write_at_once
-from uwsgi_headroom.analysis.littles_law import EMPTY, NOTICED
+from uwsgi_headroom.analysis.littles_law import EMPTY, NOTICED, stands_uncounted, waiting_clause
 from uwsgi_headroom.analysis.objective import FAST_BURN, NOT_YET, Burn
 from uwsgi_headroom.analysis.verdict import gives_out, usable_clause
 from uwsgi_headroom.analysis.worker_states import ASYNC
@@ -157,6 +157,8 @@ def _list_untimed(server: ServerDocument) -> list[str]:
             fill("[floor? at least ]{wait:duration} in the listen queue", facts),
             ", those that wait there; the time in service is unknown",
         ]
+    if stands_uncounted(flow):
+        return ["not known", f": {waiting_clause(flow)}"]
     if flow.requests and flow.littles_law is not None:
         is_empty = flow.queue_wait is not None and flow.queue_wait < EMPTY
         queued = ["the listen queue is empty"] if is_empty else ["".join(_list_queue_wait(server))]

@@ -98,6 +98,11 @@ LONG_WAIT = replace(
     "for {served:duration}].",
     page_after=600,
 )
+STAND_UNCOUNTED = replace(
+    LONG_WAIT,
+    severity="warning",
+    evidence="Over the last {seconds:duration}[socket?  at {socket}], {waiting:mean} requests wait on average.",
+)
 
 TABLE_DROPS = Kind(
     code="connections_tracked",
@@ -194,6 +199,7 @@ def _wait(figures: Figures) -> Iterator[Finding]:
     if flow.queue_wait is None:
         number = flow.queue_length or 0.0
         row = FEW_WAIT if number < FEW else NOTHING_COMPLETED
+        row = STAND_UNCOUNTED if flow.requests is None else row
         yield row.found(figures, socket=socket, waiting=number, **advise(figures))
         return
     waits = (not socket and not flow.wait_is_floor and figures.queue_waits) or None

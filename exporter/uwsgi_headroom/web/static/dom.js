@@ -77,6 +77,7 @@ export class Tile {
   show(line, most = Infinity) {
     const [figure, ...rest] = line?.parts.slice(0, most) ?? ["\u2013"];
     if (line) say(this.name, `${line.label[0].toUpperCase()}${line.label.slice(1)}`);
+    this.node.hidden = !this.name.textContent; // a figure that was never known has no name
     mark(this.figure, "data-figure", line?.code ?? null);
     say(this.figure, figure);
     mark(this.figure, "data-long", figure.length > SHORT);
