@@ -7,7 +7,7 @@ running() { find /proc -maxdepth 1 -user visitor -exec readlink '{}/exe' ';' 2>/
 export -f running
 export port packages
 
-packages=$(grep -Po 'On a fresh Debian or Ubuntu[^`]*`apt-get install \K[^`]*' /srv/source/README.md)
+packages=$(grep -Po 'A fresh Debian or Ubuntu[^`]*`apt-get install \K[^`]*' /srv/source/README.md)
 expect "the README names packages: $packages" 0 '[[ $packages =~ ^[a-z0-9.+\ -]+$ ]]'
 expect "they can be installed" 0 'DEBIAN_FRONTEND=noninteractive apt-get -qq -y install $packages'
 expect "git clone" 0 'as_visitor "git clone --quiet /srv/source.git uwsgi-headroom"'
