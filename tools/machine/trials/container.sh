@@ -3,8 +3,8 @@
 . "$(dirname "$0")/common.sh"
 
 # A root without an image: the machine's programs, read-only. in_container NAME OPTION... -- COMMAND...
-mkdir -p /srv/root/{usr,opt,mnt,proc,sys,dev,run,tmp,srv,var} /run/shop
-cp -a /bin /lib* /sbin /etc /srv/root
+mkdir -p /srv/base/{usr,opt,mnt,proc,sys,dev,run,tmp,srv,var} /run/shop
+cp -a /bin /lib* /sbin /etc /srv/base
 chown www-data /run/shop
 cat >/usr/local/bin/in_container <<'SH'
 #!/bin/bash
@@ -16,7 +16,7 @@ while [ "$1" != -- ]; do
 done
 shift
 exec podman run --quiet --name "$name" --replace --user 33:33 --cap-drop all --security-opt no-new-privileges --read-only \
-    -v /usr:/usr:ro -v /opt:/opt:ro -v /mnt:/mnt:ro -v /run/shop:/run/shop "${options[@]}" --rootfs /srv/root "$@"
+    -v /usr:/usr:ro -v /opt:/opt:ro -v /mnt:/mnt:ro -v /run/shop:/run/shop "${options[@]}" --rootfs /srv/base "$@"
 SH
 chmod +x /usr/local/bin/in_container
 # beside OPTION...: what an exporter says in a container with these options

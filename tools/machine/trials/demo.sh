@@ -13,16 +13,16 @@ expect "they can be installed" 0 'DEBIAN_FRONTEND=noninteractive apt-get -qq -y 
 expect "git clone" 0 'as_visitor "git clone --quiet /srv/source.git uwsgi-headroom"'
 
 mkfifo -m 666 /tmp/keys
-as_visitor "cd uwsgi-headroom && script -qefc 'make demo PORT=$port' /dev/null </tmp/keys" >/root/said &
+as_visitor "cd uwsgi-headroom && script -qefc 'make demo PORT=$port' /dev/null </tmp/keys" >/run/said &
 exec 3>/tmp/keys
-expect "make demo prints the address of its page" 600 'grep -q "http://127.0.0.1:$port/" /root/said'
+expect "make demo prints the address of its page" 600 'grep -q "http://127.0.0.1:$port/" /run/said'
 expect "its page answers" 30 'get $port / | grep -qi "<!doctype html>"'
 expect "it counts requests" 30 '[ $(counted $port) -gt 20 ]'
 expect "they go on" 30 "[ \$(counted $port) -gt $(counted $port) ]"
 for name in Prometheus Alertmanager; do
-    expect "$name runs, and its address is printed" 30 "grep -qa '$name  *http://' /root/said && running | grep -q ${name,}"
+    expect "$name runs, and its address is printed" 30 "grep -qa '$name  *http://' /run/said && running | grep -q ${name,}"
 done
-expect "nothing is left out" 0 '! grep "Going on without" /root/said'
+expect "nothing is left out" 0 '! grep "Going on without" /run/said'
 printf '\003' >&3
 expect "nothing runs after Ctrl-C" 30 '! running | grep .'
 rm /tmp/keys
