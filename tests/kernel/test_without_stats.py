@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Thread
 
 import psutil
@@ -215,16 +216,23 @@ def test_an_application_socket_finds_its_uwsgi():
         look(Host(waits=WaitSetting()), address)
 
 
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A directory that other users may enter, unlike pytest's."""
+    with TemporaryDirectory() as directory:
+        yield Path(directory)
+
+
 @as_root
 @over_ipv6
-def test_another_user_takes_no_place(tmp_path):
+def test_another_user_takes_no_place(open_path):
     """A uWSGI of another user listens at the same port in IPv6 alone, and on a file of the same path in its own mount
     namespace: `app:` is the one that clients reach, also if only the other one runs."""
-    port, path = free_port(), tmp_path / "run/web"
+    port, path = free_port(), open_path / "run/web"
     path.parent.mkdir()
-    for folder in (path.parent, *path.parent.parents[:3]):
+    for folder in (open_path, path.parent):
         folder.chmod(0o755)
-    binary = tmp_path / "uwsgi"
+    binary = open_path / "uwsgi"
     shutil.copy(os.path.realpath(uwsgi_binary()), binary)
     options = ["--http-socket", f"127.0.0.1:{port}", "--http-socket", str(path), "--wsgi-file", str(WAITING)]
     command = ["setpriv", "--reuid", "nobody", "--clear-groups", "unshare", "--user", "--map-root-user", "--mount"]

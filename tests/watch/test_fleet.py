@@ -6,8 +6,10 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support import bad_servers
 from tests.support.captured_documents import document
@@ -17,11 +19,13 @@ from uwsgi_headroom.config.servers import make_server, parse_server_argument
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.metrics.exporter import EXPORTER
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.source import ProcessOfApp
 from uwsgi_headroom.watch import fleet as module
 from uwsgi_headroom.watch import tasks
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS, GONE_SECONDS, GlobbedServers
 from uwsgi_headroom.watch.observation import Observation
+from uwsgi_headroom.watch.watch import Watch
 
 
 @contextlib.contextmanager
@@ -62,6 +66,19 @@ def test_servers_share_one_reading_of_the_machine():
     """The machine's CPU time is read once for all servers."""
     machines = {id(watch.reader._host._cpu._machine) for watch in globbing("b=/run/b", "a=tcp://localhost:1").watches()}
     assert len(machines) == 1
+
+
+async def test_a_server_without_answers_keeps_its_settings(monkeypatch):
+    """The watch by the kernel, while the stats are silent, judges by the server's own settings, and is supervised."""
+    fleet = Fleet([replace(make_server("/run/b", name="b"), stuck_seconds=90.0)])
+    (watch,) = fleet.watches()
+    monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
+    monkeypatch.setattr(Watch, "sample", AsyncMock(side_effect=ZeroDivisionError))
+    other, sample = watch._make_other(ProcessOfApp(os.getpid()))
+    assert (other.name, other.stuck_seconds) == ("b", 90.0)
+    sampling_it = asyncio.create_task(sample())
+    await until(lambda: fleet.restarts["sample"] > 1)
+    sampling_it.cancel()
 
 
 def test_sockets_found_are_named_after_their_files(tmp_path):

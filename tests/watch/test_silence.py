@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import urllib.request
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
 import pytest
@@ -43,11 +44,10 @@ class Silent:
         self.watch._is_sampled = True
         self.scripted.seconds(self.server, 10)
 
-    def make(self, process: ProcessOfApp) -> Watch:
+    def make(self, process: ProcessOfApp) -> tuple[Watch, Callable[[], Coroutine[None, None, bool]]]:
         self.asked.append(process)
         other = Watch("shop", process, clock=self.scripted.clock)
-        other.sample = asyncio.Event().wait
-        return other
+        return other, asyncio.Event().wait
 
     def fail(self, at: float, reason: str = "timeout") -> Watch:
         """A read of the stats fails at this second; returns what people see then."""

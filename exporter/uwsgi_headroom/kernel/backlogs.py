@@ -58,7 +58,6 @@ few."""
 MOST_LISTING_TIME = 0.01
 """The share of a CPU that these lists may take; in between, the lengths of the queues are known."""
 
-TCP_ESTABLISHED, TCP_CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
 _address_and_cookie = struct.Struct("=8x16s20xQ")  # of inet_diag_msg: the source, and the cookie
 _inodes = struct.Struct("=I")
 
@@ -100,7 +99,7 @@ class AcceptQueues:
         is_complete = True
         try:
             for family, port, address in sorted({_place(listener) for listener in listeners}):
-                states = 1 << TCP_ESTABLISHED | 1 << TCP_CLOSE_WAIT
+                states = sock_diag.CONNECTED
                 extensions = 1 << (sock_diag.INET_DIAG_INFO - 1)
                 request = sock_diag.inet_request(family, states, (port, b""), extensions=extensions)
                 payloads, is_cut = sock_diag.ask(request, seconds=MOST_LISTING_SECONDS)

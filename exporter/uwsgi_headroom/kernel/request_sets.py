@@ -97,11 +97,6 @@ def _is_reached(inode: int, place: Unix) -> bool:
     return sock_diag.unix_file(found.get(sock_diag.UNIX_DIAG_VFS, b"")) == (file.st_ino, file.st_dev) or owner in users
 
 
-_ESTABLISHED, _CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
-
-_CONNECTED = 1 << _ESTABLISHED | 1 << _CLOSE_WAIT
-
-
 def list_accepted(pids: Sequence[int], names: Sequence[str], *ages: bool) -> list[dict[int, float] | None]:
     """The connections that each of these processes of one server has accepted from sockets of these names: by inode,
     with `ages` the seconds since data of the client came, as far as TCP knows, else 0; None where they are hidden or
@@ -125,13 +120,16 @@ def _list_connections(names: Sequence[str], *, ages: bool) -> dict[int, float]:
     extensions = ages << (sock_diag.INET_DIAG_INFO - 1)
     for port in {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}:
         for family in (socket.AF_INET, socket.AF_INET6):
-            request = sock_diag.inet_request(family, _CONNECTED, (port.to_bytes(2, "big"), b""), extensions=extensions)
+            request = sock_diag.inet_request(
+                family, sock_diag.CONNECTED, (port.to_bytes(2, "big"), b""), extensions=extensions
+            )
             payloads, _ = sock_diag.ask(request, seconds=_LIST_SECONDS)
             for payload in payloads:
                 inodes[sock_diag.inet_diag_msg.unpack_from(payload)[-1]] = sock_diag.seconds_since_data(payload) or 0.0
     if not all(map(is_tcp, names)):
         payloads, _ = sock_diag.ask(
-            sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME, states=1 << _ESTABLISHED), seconds=_LIST_SECONDS
+            sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME, states=1 << sock_diag.TCP_ESTABLISHED),
+            seconds=_LIST_SECONDS,
         )
         for payload in payloads:
             name = sock_diag.attributes(payload, sock_diag.unix_diag_msg).get(sock_diag.UNIX_DIAG_NAME, b"")

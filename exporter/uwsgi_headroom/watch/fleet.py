@@ -11,7 +11,10 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NoReturn
+
+from msgspec import structs
 
 from uwsgi_headroom.clock import Clock, within
 from uwsgi_headroom.config.servers import ServerConfig
@@ -31,6 +34,7 @@ from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, Last
 from uwsgi_headroom.watch.pace import MOST_CPU, CpuBudget, LoopLag
 from uwsgi_headroom.watch.probed import ProbedServers
 from uwsgi_headroom.watch.reader import RouteNamer, WorkerPlaces
+from uwsgi_headroom.watch.silence import Work
 from uwsgi_headroom.watch.tasks import Progress, supervise
 from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
@@ -292,12 +296,16 @@ class Fleet:
             budget=self._budget,
             room=self._room,
             places=None if config.address else self._places,
-            log=""
-            if isinstance(address, ProcessOfApp)
-            else find_log(config, name, settings),  # it ends with the process
+            # The log of a server whose stats do not answer is read for its own watch.
+            log="" if isinstance(address, ProcessOfApp) else find_log(config, name, settings),
             code=find_code(config, settings),
-            make_other=lambda process: self._make(name, process, ServerConfig(name, process), None),
+            make_other=lambda process: self._make_other(name, process, config),
         )
+
+    def _make_other(self, name: str, process: ProcessOfApp, config: ServerConfig) -> tuple[Watch, Work]:
+        """Make the watch of a server by the kernel, and what samples it. Its verdicts are by the server's settings."""
+        watch = self._make(name, process, structs.replace(config, address=process), None)
+        return watch, partial(supervise, "sample", watch.sample, self.restarts)
 
 
 def find_log(config: ServerConfig, name: str, settings: Settings) -> str:

@@ -1,6 +1,6 @@
 """Records the journal of one server: turns outcomes of reads, and judgements, into events.
 
-Changes of workers are in `workers`; those of the configuration and of the verdict are here.
+Changes of workers are in `worker_events`; those of the configuration and of the verdict are here.
 """
 
 from __future__ import annotations

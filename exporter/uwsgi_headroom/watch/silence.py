@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from uwsgi_headroom.errors import ReadError, Reason
@@ -21,6 +21,8 @@ from uwsgi_headroom.stats.server import Snapshot, Worker
 
 if TYPE_CHECKING:
     from uwsgi_headroom.watch.watch import Watch
+
+Work = Callable[[], Awaitable[None]]
 
 SILENT: frozenset[Reason] = frozenset({"timeout", "truncated", "empty"})
 """The reasons of failed reads where something listens, but gives no document."""
@@ -36,18 +38,18 @@ _CLOCK_SECONDS = 1
 
 
 class SilentServer:
-    """The watch of a server by the kernel. pid: its master, here; since: when its stats last answered (epoch seconds);
-    error: why they do not."""
+    """The watch of a server by the kernel, and what samples it. pid: its master, here; since: when its stats last
+    answered (epoch seconds); error: why they do not."""
 
-    def __init__(self, watch: Watch, pid: int, since: float, error: ReadError) -> None:
+    def __init__(self, watch: Watch, sampling: Work, pid: int, since: float, error: ReadError) -> None:
         self.watch, self.pid, self.since, self.error = watch, pid, since, error
         self._changes: deque[float] = deque()
         self._before: Reading | None = None
-        self._sampling = asyncio.create_task(self._sample(), name=f"sample {watch.name} by the kernel")
+        self._sampling = asyncio.create_task(self._sample(sampling), name=f"sample {watch.name} by the kernel")
 
-    async def _sample(self) -> None:
+    async def _sample(self, sampling: Work) -> None:
         try:
-            await self.watch.sample()
+            await sampling()
         finally:
             await self.watch.reader.close()
 

@@ -57,7 +57,7 @@ from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
 from uwsgi_headroom.watch.reader import Reader, RouteNamer, WorkerPlaces
 from uwsgi_headroom.watch.recorder import Recorder
-from uwsgi_headroom.watch.silence import SILENT, SilentServer
+from uwsgi_headroom.watch.silence import SILENT, SilentServer, Work
 
 if TYPE_CHECKING:  # it loads sqlite3, 1.4 MB, which only a history file needs
     from uwsgi_headroom.store.writer import HistoryWriter
@@ -103,7 +103,7 @@ class Watch:
         places: WorkerPlaces | None = None,
         log: str = "",
         code: CodeSetting | None = None,
-        make_other: Callable[[ProcessOfApp], Watch] | None = None,
+        make_other: Callable[[ProcessOfApp], tuple[Watch, Work]] | None = None,
     ) -> None:
         self.name = name
         self.address = address
@@ -378,8 +378,8 @@ class Watch:
         elif (
             make and reading and isinstance(reading.snapshot, Snapshot) and self._is_sampled and not self._is_fresh(at)
         ):
-            other = make(ProcessOfApp(pid))
-            self.silent = other.silent = SilentServer(other, pid, reading.time, outcome)
+            other, sampling = make(ProcessOfApp(pid))
+            self.silent = other.silent = SilentServer(other, sampling, pid, reading.time, outcome)
 
     def _end_silence(self) -> None:
         if self.silent and self.silent.watch is not self:
