@@ -4,8 +4,8 @@ import pytest
 
 from tests.support.simulated_server import Server
 from uwsgi_headroom.record import LogMessage
-from uwsgi_headroom.uwsgi_log.log import MOST_EVENTS, PROOF_SECONDS, LogBatch, LogLine, Proofs, UwsgiLog
-from uwsgi_headroom.uwsgi_log.scan import Found
+from uwsgi_headroom.uwsgi_log.log import MOST_EVENTS, PROOF_SECONDS, LogLine, Proofs, UwsgiLog
+from uwsgi_headroom.uwsgi_log.scan import Found, LogBatch
 
 
 class Watched:
