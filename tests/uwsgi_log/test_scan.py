@@ -3,6 +3,7 @@
 import re
 import time
 from collections import Counter
+from math import inf
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tests.uwsgi_log.capture import read_captured
 from tests.uwsgi_log.samples import DATE, SAMPLES
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, HEAD, MESSAGES, advise, describe, index
-from uwsgi_headroom.uwsgi_log.scan import LONGEST_LINE, Found, Scanner, count_requests
+from uwsgi_headroom.uwsgi_log.scan import LONGEST_LINE, Found, Scanner, scan_blocks
 
 REQUEST = (
     "[pid: 4711|app: 0|req: 1/2] 10.0.0.7 () {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /?key=1 => "
@@ -91,7 +92,8 @@ def test_the_line_of_a_request_has_its_numbers():
     lines = "".join(f"{line}\n" for line in (refused, failed, REQUEST, refused)).encode()
     called = Found("status_5xx", pid=4711, request=(0, 1, 2, 67))
     assert Scanner().scan(lines) == {called: 1, called._replace(request=(-1, -1, 2, 67)): 2}
-    assert (count_requests(lines), count_requests(lines[1:]), count_requests(b"a [pid: 1|\n")) == (4, 3, 0)
+    counted = [scan_blocks([block], Scanner(), inf).requests for block in (lines, lines[1:], b"a [pid: 1|\n")]
+    assert counted == [4, 3, 0]
 
 
 FAILED = (
@@ -165,7 +167,7 @@ def _hostile_lines(draw):
 def test_nothing_but_known_words_comes_out(lines):
     """Whatever is put into known messages, only words of the table, numbers, and an exception's type, file and line
     come out. The names of an exception and of its file are the application's own, and plain."""
-    place = re.compile(r"[A-Za-z_][\w.]{0,100}( at ([\w.-]{1,60}/)?[\w.-]{1,60}:\d{1,7})?", re.ASCII)
+    place = re.compile(r"[A-Za-z_][\w.]{0,100}( E[A-Z0-9]+)?( at ([\w.-]{1,60}/)?[\w.-]{1,60}:\d{1,7})?", re.ASCII)
     for seen in Scanner().scan(b"\n".join(lines) + b"\n"):
         assert seen.code in BY_CODE
         assert all(number is None or isinstance(number, int) for number in seen[1:5])

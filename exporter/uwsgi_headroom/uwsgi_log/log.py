@@ -10,7 +10,7 @@ by as much as the lines say; a state is what the line says. A PID in a line must
 
 The line of a request is proven if its numbers are those of the worker with its PID: the calls of the application, or
 the requests of all workers. Requests and bytes must be as many as the lines of all requests together say: where uWSGI
-logs each request, a forged line is one too many.
+logs each request, a forged line is one too many; where it may not (`Options.logs_requests`), no such line is proven.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ second."""
 RACY = 0.99
 """The part of all requests that the log's counter has at least: uWSGI's workers add to it without a lock."""
 
-_OF_WORKERS = ("respawns", "harakiris", "exceptions", "write_errors", "requests", "transmitted_bytes")
+_OF_WORKERS = ("respawns", "harakiris", "exceptions", "read_errors", "write_errors", "requests", "transmitted_bytes")
 
 _FACTS_SECONDS = 0.4
 """The least time between two facts that are kept."""
@@ -70,6 +70,7 @@ class Proofs:
     def __init__(self) -> None:
         self._facts: deque[ProofFacts] = deque()
         self._pids: frozenset[int] = frozenset()
+        self._logs_requests = False
         self._ended: dict[int, float] = {}  # by PID: when it was seen to be gone
         self._used: dict[str, deque[tuple[float, int]]] = {}  # by what has grown: how much of it proved lines, and when
 
@@ -83,6 +84,8 @@ class Proofs:
         )
         self._ended.update(dict.fromkeys(self._pids - alive, reading.at))
         self._pids = alive
+        setup = reading.host.setup
+        self._logs_requests = setup is not None and setup.options.logs_requests
         if self._facts and reading.at - self._facts[-1].at < _FACTS_SECONDS:
             return
         self._facts.append(_describe(reading, snapshot))
@@ -115,7 +118,7 @@ class Proofs:
                 near = (facts for facts in self._facts if abs(facts.at - line.at) <= PROOF_SECONDS)
                 return line.count if any(proof in facts.states for facts in near) else 0
             case "request_line":
-                return self._count_requests(line, now) if self._fits(seen) else 0
+                return self._count_requests(line, now) if self._logs_requests and self._fits(seen) else 0
             case counter:
                 # A client that leaves makes uWSGI write two kinds of lines, but a request without a call makes one.
                 name = counter if counter == "uncalled" else seen.code

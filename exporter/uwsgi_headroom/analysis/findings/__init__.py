@@ -57,6 +57,7 @@ RULES: tuple[Rule, ...] = (
     log.find,
     log.find_unanswered,
     workers.find,
+    clients.find_timed_out,
     clients.find_left,
     clients.find_exceptions,
     clients.find_server_errors,
@@ -78,6 +79,7 @@ RULES: tuple[Rule, ...] = (
     parts.find_large_roles,
     parts.find_low_headroom,
     parts.find_setup,
+    log.find_earlier,
 )
 """In order of urgency: first harm that users feel now, then harm that may come, then uWSGI's setup."""
 

@@ -85,6 +85,22 @@ MOST_LEFT = replace(
     page_after=60,
 )
 
+TIMED_OUT = replace(
+    LEFT_EARLY,
+    title="[agrees? Clients][not agrees? uWSGI's log says that clients] [sends? send their request bodies]"
+    "[not sends? read their responses] too slowly: uWSGI ends their requests after `socket-timeout`.",
+    evidence="uWSGI's log reports this for {number} of {requests:request} ({part:fine_percent}).[agrees?  uWSGI's "
+    "counters agree.][not agrees?  " + UNPROVEN + "]",
+    meaning="uWSGI waited in vain for `socket-timeout` ([timeout? {timeout} s][not timeout? 4 s by default]) until the "
+    "client [sends? sent more][not sends? took more], and then closed the connection: neither the client nor the "
+    "application did. Meanwhile, the request held a thread. uWSGI counts an exception for it, unless the application "
+    "catches it.",
+    act="[warning? Let a buffering proxy (nginx) take [sends? uploads][not sends? the responses] whole, or raise "
+    "`socket-timeout`.]",
+    then="[warning? nginx buffers by default: [sends? `uwsgi_request_buffering`, `proxy_request_buffering`]"
+    "[not sends? `uwsgi_buffering`, `proxy_buffering`].]",
+)
+
 RAISE = Kind(
     code="exceptions",
     role="harm",
@@ -93,7 +109,7 @@ RAISE = Kind(
     evidence="{number} of {requests:request} ({part:fine_percent}) raised an exception.",
     meaning="uWSGI counts each exception that the application does not catch.[uncounted?  uWSGI also counts an "
     "exception for each client that disconnects before it has the whole response.]",
-    act="[look? Check uWSGI's log for the tracebacks.][fix? {fix}]",
+    act="[place? Find the cause of {place}, the most frequent one.][not place? Check uWSGI's log for the tracebacks.]",
     then=LOG,
     runbook="UwsgiExceptionsHigh",
     explained_by="descriptors_used_up",
@@ -105,7 +121,8 @@ MOST_RAISE = replace(
     severity="critical",
     title="Most requests raise exceptions that the application does not catch.",
     act="If this began with a deploy, roll the deploy back.",
-    then="[look? Otherwise, check uWSGI's log for the tracebacks. ][fix? {fix} ]" + LOG,
+    then="Otherwise, [place? find the cause of {place}, the most frequent one. ]"
+    "[not place? check uWSGI's log for the tracebacks. ]" + LOG,
 )
 
 FAIL = Kind(
@@ -140,14 +157,22 @@ STATIC_FILES = Kind(
 
 
 def count_left(figures: Figures) -> int:
-    """The requests whose client had left, at least."""
-    workers = figures.window.workers
-    unwritten = sum_if_all_known([worker.write_errors for worker in workers])
-    return max(unwritten or 0, _count_unread(figures))
+    """The requests whose client had left, or was too slow, at least."""
+    return max(_count_unwritten(figures), _count_unread(figures), _count_proven(figures, "body_timeout"))
+
+
+def _count_unwritten(figures: Figures) -> int:
+    return sum_if_all_known([worker.write_errors for worker in figures.window.workers]) or 0
 
 
 def _count_unread(figures: Figures) -> int:
     return sum_if_all_known([worker.read_errors for worker in figures.window.workers]) or 0
+
+
+def _count_proven(figures: Figures, code: str) -> int:
+    """The lines about requests that uWSGI ended itself, and counts as if their clients had left."""
+    message = figures.server.messages.get(code)
+    return message.agreed if message else 0
 
 
 def _count(number: int, requests: int) -> Facts:
@@ -155,7 +180,8 @@ def _count(number: int, requests: int) -> Facts:
 
 
 def find_left(figures: Figures) -> Iterator[Finding]:
-    left, unread, flow = count_left(figures), _count_unread(figures), figures.flow
+    unread, flow = max(0, _count_unread(figures) - _count_proven(figures, "body_not_buffered")), figures.flow
+    left = max(unread, _count_unwritten(figures) - _count_proven(figures, "write_timeout"))
     if not left:
         return
     facts = _count(left, flow.completed)
@@ -170,6 +196,21 @@ def find_left(figures: Figures) -> Iterator[Finding]:
         yield UPLOADS_LEFT.found(figures, facts)
     else:
         yield LEFT_EARLY.found(figures, facts, worse=are_many)
+
+
+def find_timed_out(figures: Figures) -> Iterator[Finding]:
+    """Requests that uWSGI ended after `socket-timeout`, by its log. It counts no read error for a body."""
+    for code in ("body_timeout", "write_timeout"):
+        if message := figures.server.messages.get(code):
+            number, requests = message.count, figures.flow.completed
+            yield TIMED_OUT.found(
+                figures,
+                _count(number, requests),
+                worse=number >= max(LEFT[0], LEFT[1] * requests),
+                agrees=message.agreed >= PROVEN * number,
+                sends=code == "body_timeout",
+                timeout=Private(figures.server.setup.options.socket_timeout),
+            )
 
 
 def wait_too_long(figures: Figures) -> bool:
