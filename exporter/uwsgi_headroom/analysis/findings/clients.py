@@ -91,14 +91,12 @@ TIMED_OUT = replace(
     "[not sends? read their responses] too slowly: uWSGI ends their requests after `socket-timeout`.",
     evidence="uWSGI's log reports this for {number} of {requests:request} ({part:fine_percent}).[agrees?  uWSGI's "
     "counters agree.][not agrees?  " + UNPROVEN + "]",
-    meaning="uWSGI waited in vain for `socket-timeout` ([timeout? {timeout} s][not timeout? 4 s by default]) until the "
-    "client [sends? sent more][not sends? took more], and then closed the connection: neither the client nor the "
-    "application did. Meanwhile, the request held a thread. uWSGI counts an exception for it, unless the application "
-    "catches it.",
-    act="[warning? Let a buffering proxy (nginx) take [sends? uploads][not sends? the responses] whole, or raise "
-    "`socket-timeout`.]",
-    then="[warning? nginx buffers by default: [sends? `uwsgi_request_buffering`, `proxy_request_buffering`]"
-    "[not sends? `uwsgi_buffering`, `proxy_buffering`].]",
+    meaning="uWSGI itself ended these requests, as the client sent or took nothing for `socket-timeout`. Until then, "
+    "each held a thread. uWSGI also counts an exception for each, unless the application catches it.",
+    act="[warning, sends? Let a buffering proxy (nginx) take uploads whole, or raise `socket-timeout`.]"
+    "[warning, not sends? Let a buffering proxy (nginx) take the responses whole, or raise `socket-timeout`.]",
+    then="[warning? It is 4 s unless you set it. nginx buffers by default (`proxy_request_buffering`, `proxy_buffering` "
+    "and their `uwsgi_` twins).]",
 )
 
 RAISE = Kind(
@@ -209,7 +207,6 @@ def find_timed_out(figures: Figures) -> Iterator[Finding]:
                 worse=number >= max(LEFT[0], LEFT[1] * requests),
                 agrees=message.agreed >= PROVEN * number,
                 sends=code == "body_timeout",
-                timeout=Private(figures.server.setup.options.socket_timeout),
             )
 
 
