@@ -95,8 +95,8 @@ TIMED_OUT = replace(
     "each held a thread. uWSGI also counts an exception for each, unless the application catches it.",
     act="[warning, sends? Let a buffering proxy (nginx) take uploads whole, or raise `socket-timeout`.]"
     "[warning, not sends? Let a buffering proxy (nginx) take the responses whole, or raise `socket-timeout`.]",
-    then="[warning? It is 4 s unless you set it. nginx buffers by default (`proxy_request_buffering`, `proxy_buffering` "
-    "and their `uwsgi_` twins).]",
+    then="[warning? It is 4 s by default. nginx buffers unless told otherwise (`uwsgi_request_buffering`, "
+    "`uwsgi_buffering`, and the same with `proxy_`).]",
 )
 
 RAISE = Kind(
