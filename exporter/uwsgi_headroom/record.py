@@ -552,8 +552,6 @@ class LogRecord(Struct, frozen=True):
     """The flag that reads it; empty if it is read, or if its file is not known."""
     messages: Mapping[str, LogMessage] = {}
     """By the code of the message (`uwsgi_log.messages`); only those that were seen."""
-    before: Mapping[str, int] = {}
-    """The same in the minutes before it was read, where the log has dates: how many lines."""
 
 
 class Silence(Struct, frozen=True):

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 
 from tests.support.simulated_server import Server
 from uwsgi_headroom.record import UNKNOWN, LogMessage, Options
-from uwsgi_headroom.uwsgi_log.log import MOST_EVENTS, PROOF_SECONDS, LogLine, Proofs, UwsgiLog
-from uwsgi_headroom.uwsgi_log.scan import Found, LogBatch
+from uwsgi_headroom.uwsgi_log.log import MOST_EVENTS, PROOF_SECONDS, LogBatch, LogLine, Proofs, UwsgiLog
+from uwsgi_headroom.uwsgi_log.scan import Found
 
 
 class Watched:

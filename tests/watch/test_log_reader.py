@@ -8,8 +8,8 @@ from typing import cast
 
 from tests.support.clock import MovableClock
 from tests.support.real_uwsgi import wait_until
-from uwsgi_headroom.uwsgi_log.log import UwsgiLog
-from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LogBatch
+from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
+from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES
 from uwsgi_headroom.watch import log_reader
 from uwsgi_headroom.watch.log_reader import BURST_SECONDS, BYTES_PER_SECOND, MOST_CPU, LogReader
 from uwsgi_headroom.watch.watch import Watch

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from math import inf
+from time import thread_time
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -27,7 +29,7 @@ from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import LogMessage, LogRecord
 from uwsgi_headroom.stats.server import Snapshot, Worker
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, describe
-from uwsgi_headroom.uwsgi_log.scan import Found, LogBatch, Scanner, scan_blocks
+from uwsgi_headroom.uwsgi_log.scan import Found, Scanner, count_requests
 from uwsgi_headroom.uwsgi_log.tail import Tail, UnitJournal
 
 PROOF_SECONDS = 5.0
@@ -205,6 +207,14 @@ NO_EVENTS = frozenset(("traceback", "status_5xx", "worker_spawned", "worker_fini
 _MOST_NAMED = 20
 
 
+class LogBatch(Struct):
+    """What one turn found in a log. lines: all that were read, known or not; requests: those of requests."""
+
+    seen: Counter[Found] = field(default_factory=Counter)
+    lines: int = 0
+    requests: int = 0
+
+
 class LogTotals(Struct, frozen=True):
     """The counters of one log since the exporter started. messages: by code; is_read: whether it is read now."""
 
@@ -228,13 +238,12 @@ AddEvent = Callable[[str, str, tuple[int, ...], int], None]
 
 class UwsgiLog:
     """The log of one server, at `path`; that of a unit in systemd's journal is at `journal:UNIT`. master_pid: of a log
-    that `check` found and nobody named: another process reads it (`found`); else 0."""
+    that `check` found and nobody named: another process reads it (`read_found`); else 0."""
 
     def __init__(self, path: str, master_pid: int = 0) -> None:
         self.path, self.master_pid = path, master_pid
-        self._source = UnitJournal(path[len(JOURNAL) :]) if path.startswith(JOURNAL) else Tail(path)
-        self.is_begun = self.is_given_up = False  # of one that was found
-        self._before: Counter[str] = Counter()
+        self.is_given_up = False
+        self._source = UnitJournal(path[len(JOURNAL) :]) if path.startswith(JOURNAL) else Tail(path, master_pid)
         self._scanner: Scanner | None = None  # made in the thread, since it takes 50 ms the first time
         self._proofs = Proofs()
         self._messages: Counter[str] = Counter()
@@ -248,12 +257,19 @@ class UwsgiLog:
     def read(self, now: float, most: int, cpu_until: float) -> LogBatch:
         """Read and scan what was added, `most` bytes and until this thread has used `cpu_until` seconds of CPU. Runs in
         a thread, one at a time."""
+        batch = LogBatch()
         scanner = self._scanner = self._scanner or Scanner()
-        return scan_blocks(self._source.read(now, most), scanner, cpu_until)
-
-    def note_answer(self, trouble: str | None, *, is_given_up: bool = False) -> None:
-        """Note why the process that reads it could not do so; None if it could."""
-        self._source.trouble, self.is_begun, self.is_given_up = trouble, True, is_given_up
+        for block in self._source.read(now, most):
+            if block is None:
+                scanner.forget()
+                continue
+            batch.lines += block.count(b"\n")
+            batch.requests += count_requests(block)
+            for seen, count in scanner.scan(block).items():
+                batch.seen[seen] += count
+            if thread_time() >= cpu_until:
+                break
+        return batch
 
     def stop(self) -> None:
         """End what reads the log, if that is another process. The log is read no more."""
@@ -263,7 +279,6 @@ class UwsgiLog:
     def take(self, batch: LogBatch, at: float, add_event: AddEvent) -> None:
         """Take what a turn found at the monotonic time `at`."""
         self._lines += batch.lines
-        self._before.update(batch.before)
         failed = sum(count for seen, count in batch.seen.items() if seen.request)
         self._proofs.note_requests(at, batch.requests - failed)
         for seen, count in batch.seen.items():
@@ -319,7 +334,6 @@ class UwsgiLog:
         """What the log said between two monotonic times."""
         return LogRecord(
             off=self.trouble,
-            before=dict(self._before),
             messages={
                 code: _sum(chosen)
                 for code, bins in self._bins.items()
@@ -332,9 +346,23 @@ class UwsgiLog:
         """Why the log is not read, as the end of a sentence; None while it is."""
         return self._source.trouble
 
+    @trouble.setter
+    def trouble(self, why: str | None) -> None:
+        self._source.trouble = why
+
     @property
     def totals(self) -> LogTotals:
         return LogTotals(dict(self._messages), self._lines, self._source.skipped, self._source.trouble is None)
+
+
+_found: dict[tuple[str, int], UwsgiLog] = {}
+
+
+def read_found(path: str, master_pid: int, now: float, most: int) -> tuple[LogBatch, str | None]:
+    """What was added to a log that `check` found, and why it is not read; a question for `kernel.aside`, as its file
+    system may not answer. now: monotonic seconds; most: bytes."""
+    log = _found.setdefault((path, master_pid), UwsgiLog(path, master_pid))
+    return log.read(now, most, inf), log.trouble
 
 
 def _sum(bins: list[_Bin]) -> LogMessage:

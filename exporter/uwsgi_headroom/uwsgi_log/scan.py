@@ -13,12 +13,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from errno import errorcode
-from time import thread_time
 from typing import NamedTuple
-
-from msgspec import Struct, field
 
 from uwsgi_headroom.config.defaults import LIBRARY_FILES
 from uwsgi_headroom.uwsgi_log.messages import HEAD, index
@@ -159,30 +156,9 @@ def _name_place(path: bytes, line: bytes) -> str:
     return f"{'/'.join(names)}:{int(line)}" if all(map(_PLAIN_NAME.fullmatch, names)) else ""
 
 
-class LogBatch(Struct):
-    """What one turn found in a log. lines: all that were read, known or not; requests: those of requests; before: by
-    code, messages of the last minutes before the first turn, where the log says when they came."""
-
-    seen: Counter[Found] = field(default_factory=Counter)
-    lines: int = 0
-    requests: int = 0
-    before: Counter[str] = field(default_factory=Counter)
-
-
-def scan_blocks(blocks: Iterable[bytes | None], scanner: Scanner, cpu_until: float) -> LogBatch:
-    """Scan blocks of whole lines, None where lines were left out, until this thread has used so many seconds of CPU."""
-    batch = LogBatch()
-    for block in blocks:
-        if block is None:
-            scanner.forget()
-            continue
-        batch.lines += block.count(b"\n")
-        batch.requests += block.startswith(_REQUEST) + block.count(b"\n" + _REQUEST)
-        for seen, count in scanner.scan(block).items():
-            batch.seen[seen] += count
-        if thread_time() >= cpu_until:
-            break
-    return batch
+def count_requests(block: bytes) -> int:
+    """How many lines of requests a block of whole lines has."""
+    return block.startswith(_REQUEST) + block.count(b"\n" + _REQUEST)
 
 
 def _find_5xx(block: bytes) -> Iterator[Found]:

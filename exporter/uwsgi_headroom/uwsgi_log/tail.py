@@ -1,7 +1,6 @@
 """Reads what is added to a log: to a file, through rotation and truncation, or to the journal of systemd.
 
-Of a file, it begins at the end of the file, or some bytes before it, or at the beginning of one that appears later.
-What may happen to a log:
+Of a file, it begins at the end of the file, or at the beginning of one that appears later. What may happen to a log:
 
 * *Renamed, and made anew* (logrotate, `log-maxsize`, `touch-logreopen`): the old file is read to its end, and for
   DRAIN_SECONDS on, since uWSGI writes to it until it opens the new one.
@@ -42,12 +41,11 @@ _MARK_BYTES, _MOST_FILES, _MOST_DESCRIPTORS = 64, 5, 10_000
 
 
 class Tail:
-    """The end of one log, from `back` bytes before it on. `trouble` says why it is not read, None while it is;
-    `skipped` counts bytes that were not read. holder: the PID of a process that must have it open; 0 for none."""
+    """The end of one log. `trouble` says why it is not read, None while it is; `skipped` counts bytes that were not
+    read. holder: the PID of a process that must have it open; 0 for none."""
 
-    def __init__(self, path: str, back: int = 0, holder: int = 0) -> None:
-        self.path = path
-        self._back, self._holder = back, holder
+    def __init__(self, path: str, holder: int = 0) -> None:
+        self.path, self._holder = path, holder
         self.trouble: str | None = None
         self.skipped = 0
         self._files: list[_File] = []  # the last one is at the path, unless that is deleted
@@ -89,7 +87,7 @@ class Tail:
             if self._files:  # it has not opened the new file yet
                 return
             raise OSError(errno.EBADF, "uWSGI has not opened this file")
-        opened = _File(descriptor, max(0, status.st_size - self._back) if self._from_end else 0)
+        opened = _File(descriptor, status.st_size if self._from_end else 0)
         for file in self._files:
             if file.identity == opened.identity:  # it was renamed, and has its name again
                 opened.close()

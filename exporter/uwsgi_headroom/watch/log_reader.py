@@ -14,9 +14,7 @@ from typing import NoReturn
 
 from uwsgi_headroom.kernel.aside import LOGS
 from uwsgi_headroom.kernel.procfs import ask_in_thread
-from uwsgi_headroom.uwsgi_log.found import read_found
-from uwsgi_headroom.uwsgi_log.log import UwsgiLog
-from uwsgi_headroom.uwsgi_log.scan import LogBatch
+from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog, read_found
 from uwsgi_headroom.watch.watch import Watch
 
 TURN_SECONDS = 0.5
@@ -32,9 +30,6 @@ BURST_SECONDS = 4.0
 """What was not used in that many seconds may be used at once."""
 
 PATIENCE_SECONDS = 5.0
-
-_ANSWER_SECONDS = 0.02
-"""From one look for an answer of the process that reads logs to the next."""
 
 
 class LogReader:
@@ -75,8 +70,9 @@ class LogReader:
         self._cpu_left = min(MOST_CPU * BURST_SECONDS, self._cpu_left + MOST_CPU * elapsed)
         self._first = (self._first + 1) % len(logs)  # the CPU time may end before the last one
         logs, most = [*logs[self._first :], *logs[: self._first]], int(BYTES_PER_SECOND * elapsed)
-        for log in (log for log in logs if log.master_pid):
-            watches[log].take_log(await self._read_found(log, now, most))
+        for log in logs:
+            if log.master_pid and self._cpu_left > 0:
+                watches[log].take_log(await self._read_found(log, now, most))
         if not (named := [log for log in logs if not log.master_pid]):
             return
         work = _Turn(named, now, most, self._cpu_left)
@@ -92,21 +88,17 @@ class LogReader:
             task.result()  # an error of this package's: the task is restarted
 
     async def _read_found(self, log: UwsgiLog, now: float, most: int) -> LogBatch:
-        """Read a log that was found; where that hangs, for the last time."""
-        if self._cpu_left <= 0 and log.is_begun:
-            return LogBatch()
-        ticket = LOGS.submit(None, read_found, (log.path, log.master_pid, now, most, not log.is_begun))
+        """Read a log that was found, for the last time if that hangs."""
+        ticket = LOGS.submit(None, read_found, (log.path, log.master_pid, now, most))
         try:
             while not LOGS.wait(ticket, 0.0):  # noqa: ASYNC110 - the answer comes from another process
-                await asyncio.sleep(_ANSWER_SECONDS)
+                await asyncio.sleep(0.02)
             self._cpu_left -= ticket.cost
-            batch, trouble = ticket.result()
+            batch, log.trouble = ticket.result()
         except OSError:
-            log.note_answer("its file system does not answer", is_given_up=True)
-            return LogBatch()
+            batch, log.trouble, log.is_given_up = LogBatch(), "its file system does not answer", True
         finally:
             LOGS.drop(ticket)
-        log.note_answer(trouble)
         return batch  # type: ignore[no-any-return]
 
 

@@ -40,8 +40,7 @@ from uwsgi_headroom.record import UNKNOWN, LogRecord, Outage, ServerRecord
 from uwsgi_headroom.source import Address, ProcessOfApp
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
-from uwsgi_headroom.uwsgi_log.log import UwsgiLog
-from uwsgi_headroom.uwsgi_log.scan import LogBatch
+from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
 from uwsgi_headroom.watch.deploy_watch import DeployWatch
 from uwsgi_headroom.watch.judging import (

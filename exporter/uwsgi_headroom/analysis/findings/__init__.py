@@ -79,7 +79,6 @@ RULES: tuple[Rule, ...] = (
     parts.find_large_roles,
     parts.find_low_headroom,
     parts.find_setup,
-    log.find_earlier,
 )
 """In order of urgency: first harm that users feel now, then harm that may come, then uWSGI's setup."""
 

@@ -156,15 +156,14 @@ STATIC_FILES = Kind(
 
 def count_left(figures: Figures) -> int:
     """The requests whose client had left, or was too slow, at least."""
-    return max(_count_unwritten(figures), _count_unread(figures), _count_proven(figures, "body_timeout"))
+    return max(*_count_errors(figures), _count_proven(figures, "body_timeout"))
 
 
-def _count_unwritten(figures: Figures) -> int:
-    return sum_if_all_known([worker.write_errors for worker in figures.window.workers]) or 0
-
-
-def _count_unread(figures: Figures) -> int:
-    return sum_if_all_known([worker.read_errors for worker in figures.window.workers]) or 0
+def _count_errors(figures: Figures) -> tuple[int, int]:
+    """Requests that uWSGI could not read, and responses that it could not write."""
+    workers = figures.window.workers
+    unread, unwritten = ([getattr(worker, f"{what}_errors") for worker in workers] for what in ("read", "write"))
+    return sum_if_all_known(unread) or 0, sum_if_all_known(unwritten) or 0
 
 
 def _count_proven(figures: Figures, code: str) -> int:
@@ -178,8 +177,9 @@ def _count(number: int, requests: int) -> Facts:
 
 
 def find_left(figures: Figures) -> Iterator[Finding]:
-    unread, flow = max(0, _count_unread(figures) - _count_proven(figures, "body_not_buffered")), figures.flow
-    left = max(unread, _count_unwritten(figures) - _count_proven(figures, "write_timeout"))
+    (unread, unwritten), flow = _count_errors(figures), figures.flow
+    unread = max(0, unread - _count_proven(figures, "body_not_buffered"))
+    left = max(unread, unwritten - _count_proven(figures, "write_timeout"))
     if not left:
         return
     facts = _count(left, flow.completed)

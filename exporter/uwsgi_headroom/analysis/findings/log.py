@@ -6,7 +6,7 @@ is a warning at most, and comes after what is measured: the application prints w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.log_words import LOG
 from uwsgi_headroom.history.totals import INSTANT
-from uwsgi_headroom.record import LogMessage, LogRecord
+from uwsgi_headroom.record import LogMessage
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, Role, advise, describe
 from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.template import Facts, Private
@@ -60,18 +60,6 @@ LOG_FAILURE = Kind(
 )
 LOG_SETTING = replace(LOG_FAILURE, code="log_setting", role="setting", severity="info")
 
-LOG_EARLIER = replace(
-    LOG_FAILURE,
-    code="log_earlier",
-    role="note",
-    severity="info",
-    title="A few minutes before, uWSGI's log said that {says}.",
-    evidence="The log has {number:line} about this from the five minutes before the watch began.[others?  It also "
-    "said: {others}.]",
-    meaning="It may be over: such lines are no part of the verdict.",
-    act="",
-)
-
 UNANSWERED = Kind(
     code="requests_unanswered",
     role="harm",
@@ -104,15 +92,6 @@ def find(figures: Figures) -> Iterator[Finding]:
         yield LOG_SETTING.found(figures, _describe(settings, is_proven=settings[0][1].agreed > 0))
 
 
-def find_earlier(figures: Figures) -> Iterator[Finding]:
-    """What the log said before, and does not say now."""
-    log = figures.server.log or LogRecord()
-    before = {code: LogMessage(count, 0) for code, count in log.before.items() if code not in log.messages}
-    if found := _rank((code, each) for code, each in before.items() if BY_CODE[code].role not in ("event", "setting")):
-        known = _describe(found, is_proven=False)
-        yield LOG_EARLIER.found(figures, {name: known[name] for name in ("says", "number", "others")})
-
-
 def _choose(figures: Figures, role: Role) -> Messages:
     messages = figures.server.messages
     lost = any(worker.lost for worker in figures.window.workers)
@@ -121,11 +100,7 @@ def _choose(figures: Figures, role: Role) -> Messages:
         for code, message in messages.items()
         if BY_CODE[code].role == role and not (lost and code == "mercy_kill")  # `requests_lost` says it
     ]
-    return _rank(chosen)
-
-
-def _rank(messages: Iterable[tuple[str, LogMessage]]) -> Messages:
-    return sorted(messages, key=lambda each: (-bool(each[1].agreed), -each[1].count))
+    return sorted(chosen, key=lambda each: (-bool(each[1].agreed), -each[1].count))
 
 
 def _describe(messages: Messages, *, is_proven: bool) -> Facts:
