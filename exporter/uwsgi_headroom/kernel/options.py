@@ -271,10 +271,7 @@ _WORKER_RELOADS = ("touch-chain-reload", "touch-workers-reload", "master-fifo", 
 """Options with which the workers can be reloaded, one after another or at once, while the master stays."""
 
 
-_UNLOGS = (
-    *("disable-log", "req-logger", "logger-req", "logformat", "log-format", "log-encoder", "log-req-"),
-    *("log-drain", "log-filter", "log-route"),
-)
+_UNLOGS = ("disable-log", "req-logger", "logger-req", "logformat", "log-format", "log-encoder", "log-req-", "log-route")
 """How the options begin with which uWSGI's log may lack the line of a request, or has it in another form."""
 
 _END_WORKERS = (
@@ -410,7 +407,7 @@ class _Reading:
         key, value = resolve_set(key, value)
         self._keep_names(key, value)
         self._can_reload_workers |= key in _WORKER_RELOADS and not self._conditional
-        self._unlogs |= key.startswith(_UNLOGS) or "donotlog" in value
+        self._unlogs |= key.startswith((*_UNLOGS, "log-drain", "log-filter")) or "donotlog" in value
         if key in _END_WORKERS and not self._conditional:
             self._ends_workers.append(key)
         if source == COMMAND_LINE and key in (*LOADS, *OTHER_FORMATS):

@@ -238,7 +238,7 @@ AddEvent = Callable[[str, str, tuple[int, ...], int], None]
 
 class UwsgiLog:
     """The log of one server, at `path`; that of a unit in systemd's journal is at `journal:UNIT`. master_pid: of a log
-    that `check` found and nobody named: another process reads it (`read_found`); else 0."""
+    that `check` found, which another process reads (`read_found`); else 0."""
 
     def __init__(self, path: str, master_pid: int = 0) -> None:
         self.path, self.master_pid = path, master_pid

@@ -2,7 +2,7 @@
 
 A file may be on a file system that does not answer. The thread that waits for it is then left alone, and its log
 with it, until it returns; another thread reads the others. A log that `check` has found is read by a process that can
-be ended (`kernel.aside`): a thread would keep `check` from ending.
+be ended: a thread would keep `check` from ending.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import NoReturn
 from uwsgi_headroom.kernel.aside import LOGS
 from uwsgi_headroom.kernel.procfs import ask_in_thread
 from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog, read_found
+from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES
 from uwsgi_headroom.watch.watch import Watch
 
 TURN_SECONDS = 0.5
@@ -70,9 +71,8 @@ class LogReader:
         self._cpu_left = min(MOST_CPU * BURST_SECONDS, self._cpu_left + MOST_CPU * elapsed)
         self._first = (self._first + 1) % len(logs)  # the CPU time may end before the last one
         logs, most = [*logs[self._first :], *logs[: self._first]], int(BYTES_PER_SECOND * elapsed)
-        for log in logs:
-            if log.master_pid and self._cpu_left > 0:
-                watches[log].take_log(await self._read_found(log, now, most))
+        for log in (log for log in logs if log.master_pid):
+            watches[log].take_log(await self._read_found(log, now, max(BLOCK_BYTES, most * (self._cpu_left > 0))))
         if not (named := [log for log in logs if not log.master_pid]):
             return
         work = _Turn(named, now, most, self._cpu_left)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -170,7 +171,7 @@ class Watch:
             return
         path = f"/proc/{pid}/fd/2"
         with suppress(OSError):
-            if setup.log_path or os.readlink(path).startswith("/"):
+            if setup.log_path or re.match("/(?!dev/)", os.readlink(path)):
                 self.log = UwsgiLog(setup.log_path or path, pid)
 
     def set_code(self, setting: CodeSetting | None) -> None:

@@ -22,7 +22,7 @@ from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.history.counts import sum_if_all_known
-from uwsgi_headroom.record import is_tcp
+from uwsgi_headroom.record import LogMessage, is_tcp
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -45,6 +45,9 @@ a page before it is loaded."""
 
 PATIENCE, TIMELY = 2.0, 0.8
 """For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""
+
+SOCKET_TIMEOUT = 4
+"""uWSGI's default. For so long a request that it ends has held a thread: a line that the application writes has not."""
 
 ENOUGH = 50
 """Fewer requests in a window show no share."""
@@ -89,14 +92,12 @@ TIMED_OUT = replace(
     LEFT_EARLY,
     title="[agrees? Clients][not agrees? uWSGI's log says that clients] [sends? send their request bodies]"
     "[not sends? read their responses] too slowly: uWSGI ends their requests after `socket-timeout`.",
-    evidence="uWSGI's log reports this for {number} of {requests:request} ({part:fine_percent}).[agrees?  uWSGI's "
-    "counters agree.][not agrees?  " + UNPROVEN + "]",
-    meaning="uWSGI itself ended these requests, as the client sent or took nothing for `socket-timeout`. Until then, "
-    "each held a thread. uWSGI also counts an exception for each, unless the application catches it.",
+    evidence="uWSGI's log reports this for {number} of {requests:request} ({part:fine_percent})."
+    "[not agrees?  " + UNPROVEN + "]",
+    meaning="Until then, each holds a thread. uWSGI also counts an exception for each that the application lets pass.",
     act="[warning, sends? Let a buffering proxy (nginx) take uploads whole, or raise `socket-timeout`.]"
     "[warning, not sends? Let a buffering proxy (nginx) take the responses whole, or raise `socket-timeout`.]",
-    then="[warning? It is 4 s by default. nginx buffers unless told otherwise (`uwsgi_request_buffering`, "
-    "`uwsgi_buffering`, and the same with `proxy_`).]",
+    then="[warning? It is 4 s by default. nginx buffers unless `uwsgi_request_buffering` or `uwsgi_buffering` is off.]",
 )
 
 RAISE = Kind(
@@ -156,7 +157,9 @@ STATIC_FILES = Kind(
 
 def count_left(figures: Figures) -> int:
     """The requests whose client had left, or was too slow, at least."""
-    return max(*_count_errors(figures), _count_proven(figures, "body_timeout"))
+    timeout, held = figures.server.setup.options.socket_timeout, (figures.flow.observed or 0.0) * figures.window.seconds
+    slow = min(_count_proven(figures, "body_timeout"), int(held / (timeout or SOCKET_TIMEOUT)))
+    return max(*_count_errors(figures), slow)
 
 
 def _count_errors(figures: Figures) -> tuple[int, int]:
@@ -168,8 +171,7 @@ def _count_errors(figures: Figures) -> tuple[int, int]:
 
 def _count_proven(figures: Figures, code: str) -> int:
     """The lines about requests that uWSGI ended itself, and counts as if their clients had left."""
-    message = figures.server.messages.get(code)
-    return message.agreed if message else 0
+    return figures.server.messages.get(code, LogMessage(0, 0)).agreed
 
 
 def _count(number: int, requests: int) -> Facts:
@@ -178,8 +180,10 @@ def _count(number: int, requests: int) -> Facts:
 
 def find_left(figures: Figures) -> Iterator[Finding]:
     (unread, unwritten), flow = _count_errors(figures), figures.flow
-    unread = max(0, unread - _count_proven(figures, "body_not_buffered"))
-    left = max(unread, unwritten - _count_proven(figures, "write_timeout"))
+    if not wait_too_long(figures):
+        unread = max(0, unread - _count_proven(figures, "body_not_buffered"))
+        unwritten -= min(unwritten, _count_proven(figures, "write_timeout"))
+    left = max(unread, unwritten)
     if not left:
         return
     facts = _count(left, flow.completed)
