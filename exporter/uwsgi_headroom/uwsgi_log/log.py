@@ -241,8 +241,7 @@ class UwsgiLog:
     that `check` found, which another process reads (`read_found`); else 0."""
 
     def __init__(self, path: str, master_pid: int = 0) -> None:
-        self.path, self.master_pid = path, master_pid
-        self.is_given_up = False
+        self.path, self.master_pid, self.is_given_up = path, master_pid, False
         self._source = UnitJournal(path[len(JOURNAL) :]) if path.startswith(JOURNAL) else Tail(path, master_pid)
         self._scanner: Scanner | None = None  # made in the thread, since it takes 50 ms the first time
         self._proofs = Proofs()

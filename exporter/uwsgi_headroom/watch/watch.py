@@ -143,7 +143,7 @@ class Watch:
         )
         self.log: UwsgiLog | None = None
         self.set_log(log)
-        self.finds_log = False  # `check` reads the one that it can see
+        self.finds_log = False
         self._outcome_at = float("-inf")
         self._failing_since: float | None = None
         self._is_down = False

@@ -47,7 +47,7 @@ PATIENCE, TIMELY = 2.0, 0.8
 """For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""
 
 SOCKET_TIMEOUT = 4
-"""uWSGI's default. For so long a request that it ends has held a thread: a line that the application writes has not."""
+"""uWSGI's default. A request that it ends held a thread for so long."""
 
 ENOUGH = 50
 """Fewer requests in a window show no share."""
@@ -180,9 +180,9 @@ def _count(number: int, requests: int) -> Facts:
 
 def find_left(figures: Figures) -> Iterator[Finding]:
     (unread, unwritten), flow = _count_errors(figures), figures.flow
-    if not wait_too_long(figures):
-        unread = max(0, unread - _count_proven(figures, "body_not_buffered"))
-        unwritten -= min(unwritten, _count_proven(figures, "write_timeout"))
+    if not wait_too_long(figures):  # the log may be read for a part of the window only
+        unread *= 2 * _count_proven(figures, "body_not_buffered") < unread
+        unwritten *= 2 * _count_proven(figures, "write_timeout") < unwritten
     left = max(unread, unwritten)
     if not left:
         return
