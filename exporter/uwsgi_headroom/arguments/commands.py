@@ -152,7 +152,7 @@ CHECK_FLAGS = (
         is_repeatable=True,
         aliases=("--log",),
     ),
-    Flag("--no-log", "read no log that you do not name"),
+    Flag("--no-log", "read no log that you do not name", extra={"action": "store_true"}),
     Flag(
         "--what-if PROCESSESxTHREADS",
         "also predict the throughput, response time and memory of a setting, such as 8x4 (8 processes with 4 "
