@@ -15,7 +15,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 OF_PROMETHEUS = {"up", "ALERTS", "ALERTS_FOR_STATE", "scrape_samples_scraped", "scrape_duration_seconds"}
 PARTS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_log"}
-OF_NGINX = {"uwsgi_params", "uwsgi_pass", "uwsgi_modifier1", "uwsgi_read_timeout", "uwsgi_request_buffering"}
+OF_NGINX = {
+    "uwsgi_params",
+    "uwsgi_pass",
+    "uwsgi_modifier1",
+    "uwsgi_read_timeout",
+    "uwsgi_request_buffering",
+    "uwsgi_buffering",
+}
 """Other things with such a name: this package and a folder of it, the Go exporter, nginx's words."""
 
 NEVER_WRITTEN = ("listen_queue_errors", "failed_requests", "daemon_respawns", "avg_rt", "throttle_level")

@@ -48,7 +48,7 @@ DOORS = {
     "store": "file record retired writer",
     "top": "feeds look",
     "tune": "command request",
-    "uwsgi_log": "log messages",
+    "uwsgi_log": "log messages scan",
     "watch": """code_watch deploy_watch fleet globbed observation probed retire_command suspend tasks turns
         watch""",
     "web": """app connection_slots host_check http_server listeners security.gate security.hash_password

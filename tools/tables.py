@@ -123,6 +123,7 @@ def log_messages() -> Iterator[str]:
         "respawns": "respawns grow",
         "harakiris": "harakiris grow",
         "exceptions": "exceptions grow",
+        "read_errors": "read errors grow",
         "write_errors": "write errors grow",
         "cache_full": "the cache's refusals grow",
         "uncalled": "requests without a call grow",

@@ -102,6 +102,8 @@ class Options(Struct, frozen=True):
     """Whether one of the options that name an application is known to be set, to any value."""
     can_reload_workers: bool = False
     """Whether an option is known to be set with which the workers can be reloaded while the master stays."""
+    logs_requests: bool = False
+    """Whether each request is known to have a line in uWSGI's log, in its own format."""
     ends_workers: tuple[str, ...] = ()
     """The options without a field here that end workers while uWSGI runs, such as `reload-on-exception`."""
     purging_caches: tuple[str, ...] = ()

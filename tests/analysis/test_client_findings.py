@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from tests.analysis.judging import change_workers, describe, findings_by_code, idle, judge, said, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import Finding, clients
+from uwsgi_headroom.analysis.findings import Finding, clients, log
 from uwsgi_headroom.analysis.findings.log import UNPROVEN
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import LogMessage, LogRecord
@@ -104,6 +104,27 @@ def test_responses_that_are_errors(lines, agreed, expected):
     assert severity(found, "server_errors") == expected
     assert not expected or (UNPROVEN in found["server_errors"].evidence) == (agreed != lines)
     assert not expected or (found["server_errors"].change == "") == (expected == "info")
+
+
+TIMED_OUT, RAISE = (clients.TIMED_OUT, "warning"), (clients.RAISE, "warning")
+
+
+@pytest.mark.parametrize(
+    ("of", "code", "agreed", "expected"),
+    [
+        (left(400, exceptions=400), "write_timeout", 400, {"clients_left": TIMED_OUT}),
+        (left(0, 400, exceptions=0), "body_not_buffered", 400, {"log_failure": (log.LOG_FAILURE, "warning")}),
+        (change_workers(left(0, exceptions=100), busy_seconds=120.0), "body_timeout", 100, {"clients_left": TIMED_OUT}),
+        # In a minute, threads that are busy for 20 s cannot have waited 100 times for 4 s: no line hides exceptions.
+        (left(0, exceptions=100), "body_timeout", 100, {"clients_left": TIMED_OUT, "exceptions": RAISE}),
+        (left(0, exceptions=100), "body_timeout", 0, {"clients_left": TIMED_OUT, "exceptions": RAISE}),
+    ],
+)
+def test_what_uwsgi_ends_itself(of, code, agreed, expected):
+    """Its own time-outs and a full disk are no clients that left; an unproven line comes last."""
+    found = judge(of, describe(log=LogRecord(messages={code: LogMessage(max(100, agreed), agreed)})))
+    assert {code: said(found, code) for code in found} == expected
+    assert agreed or (list(found)[-1] == "clients_left" and UNPROVEN in found["clients_left"].evidence)
 
 
 @pytest.mark.parametrize(

@@ -147,8 +147,9 @@ descriptors_out: OSError: [Errno 24] Too many open files: '/srv/shop/data'
 descriptors_out: accept(): Too many open files [core/socket.c line 1463]
 descriptors_out: socket(): Too many open files [core/socket.c line 82]
 descriptors_out: open("/dev/null"): Too many open files [core/socket.c line 1820]
+body_not_buffered: <date>uwsgi_postbuffer_do_in_disk()/fwrite(): No space left on device [core/reader.c line 606] \
+during POST /
 disk_full: OSError: [Errno 28] No space left on device
-disk_full: <date>uwsgi_postbuffer_do_in_disk()/fwrite(): No space left on device [core/reader.c line 606] during POST /
 disk_full: open("/tmp/uwsgi"): No space left on device [core/spooler.c line 286]
 bind_failed: bind(): Permission denied [core/socket.c line 230]
 bind_failed: probably another instance of uWSGI is running on the same address (127.0.0.1:3031).

@@ -1,17 +1,20 @@
 """A line of the log is proven by a process that is gone, a counter that has grown, or a state, within five seconds."""
 
 import pytest
+from msgspec.structs import replace
 
 from tests.support.simulated_server import Server
-from uwsgi_headroom.record import LogMessage
+from uwsgi_headroom.record import UNKNOWN, LogMessage, Options
 from uwsgi_headroom.uwsgi_log.log import MOST_EVENTS, PROOF_SECONDS, LogBatch, LogLine, Proofs, UwsgiLog
 from uwsgi_headroom.uwsgi_log.scan import Found
 
 
 class Watched:
-    """A simulated server whose readings and lines are compared. Its first worker's application was called 100 times."""
+    """A simulated server whose readings and lines are compared. Its first worker's application was called 100 times.
+    logs_requests: whether its options say that each request has a line."""
 
-    def __init__(self):
+    def __init__(self, *, logs_requests=True):
+        self.setup = replace(UNKNOWN, options=Options(logs_requests=logs_requests))
         self.server = Server()
         self.server.serve(1, 100)
         self.server[1].calls = 100
@@ -19,16 +22,17 @@ class Watched:
         self.note(0.0)
 
     def note(self, at):
-        self.proofs.note(self.server.read(at))
+        reading = self.server.read(at)
+        self.proofs.note(replace(reading, host=replace(reading.host, setup=self.setup)))
 
     def count(self, at, seen, count=1):
         return self.proofs.count(LogLine(at, seen, count), at)
 
 
-def served(requests, calls, *, static=0, routed=0, respawns=False):
+def served(requests, calls, *, static=0, routed=0, respawns=False, logs_requests=True):
     """One whose first worker has served more requests. calls: of its application; static, routed: requests without;
     respawns: then it is another process."""
-    watched = Watched()
+    watched = Watched(logs_requests=logs_requests)
     watched.server.serve(1, requests)
     first = watched.server[1]
     first.calls = None if calls is None else 100 + calls
@@ -135,6 +139,21 @@ def test_lines_of_requests_are_no_more_than_requests():
     watched = served(20, 20)
     assert watched.count(1.0, failed(watched, 110, size=900), 3) == 2
     assert watched.count(1.0, failed(watched, 110, size=3000)) == 0
+
+
+def test_a_line_proves_nothing_where_requests_may_have_none():
+    """With `disable-logging`, a client that knows a PID and the calls of its application makes up any number."""
+    watched = served(20, 20, logs_requests=False)
+    assert watched.count(1.0, failed(watched, 110)) == 0
+
+
+@pytest.mark.parametrize(("code", "counter"), [("body_not_buffered", "read_errors"), ("body_timeout", "exceptions")])
+def test_a_request_that_uwsgi_ends_itself_is_counted(code, counter):
+    """A body that it cannot buffer is a read error; one that comes too slowly raises an exception."""
+    watched = Watched()
+    setattr(watched.server[1], counter, 2)
+    watched.note(1.0)
+    assert watched.count(1.0, Found(code), 5) == 2
 
 
 def test_a_reload_is_no_growth():

@@ -165,7 +165,7 @@ def _hostile_lines(draw):
 def test_nothing_but_known_words_comes_out(lines):
     """Whatever is put into known messages, only words of the table, numbers, and an exception's type, file and line
     come out. The names of an exception and of its file are the application's own, and plain."""
-    place = re.compile(r"[A-Za-z_][\w.]{0,100}( at ([\w.-]{1,60}/)?[\w.-]{1,60}:\d{1,7})?", re.ASCII)
+    place = re.compile(r"[A-Za-z_][\w.]{0,100}( E[A-Z0-9]+)?( at ([\w.-]{1,60}/)?[\w.-]{1,60}:\d{1,7})?", re.ASCII)
     for seen in Scanner().scan(b"\n".join(lines) + b"\n"):
         assert seen.code in BY_CODE
         assert all(number is None or isinstance(number, int) for number in seen[1:5])

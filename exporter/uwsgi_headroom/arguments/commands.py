@@ -146,11 +146,13 @@ CHECK_FLAGS = (
     Flag("--code-prefix PATH", find_setting("--code-prefix").own_help, is_repeatable=True),
     Flag(
         "--uwsgi-log [NAME=]PATH",
-        "also read uWSGI's log, from a file or from journal:UNIT, and name causes of problems that only the log "
-        "shows. NAME is the server's name; you may omit NAME if there is only one server. Repeatable",
+        "read uWSGI's log from this file, or from journal:UNIT (default: the file that uWSGI writes it to, if you may "
+        "read it), and name causes of problems that only the log shows. NAME is the server's name; you may omit NAME "
+        "if there is only one server. Repeatable",
         is_repeatable=True,
         aliases=("--log",),
     ),
+    Flag("--no-log", "read no log that you do not name", extra={"action": "store_true"}),
     Flag(
         "--what-if PROCESSESxTHREADS",
         "also predict the throughput, response time and memory of a setting, such as 8x4 (8 processes with 4 "

@@ -268,6 +268,8 @@ async def judge_targets(
     fleet.refresh()
     watches = fleet.watches()
     share_samples(watches)
+    for watch in watches:
+        watch.finds_log = not request.no_log
     _set_logs(watches, request.logs)
     if request.code is not None:
         for watch in watches:
@@ -494,6 +496,7 @@ def _list_watching(request: Request) -> dict[str, object]:
     return {
         "--stuck: an exporter judges by its": request.stuck,
         "--uwsgi-log: an exporter reads the logs of its": request.logs,
+        "--no-log: an exporter reads logs by its": request.no_log,
         "--read-locks: an exporter reads by its": request.read_locks,
         "--read-pollfds: an exporter reads by its": request.read_pollfds is not None,
         "--code: an exporter looks at code by its": request.code is not None,

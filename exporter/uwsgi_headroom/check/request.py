@@ -103,6 +103,7 @@ class Request:
     read_locks: bool = False
     read_pollfds: bool | None = None
     logs: tuple[str, ...] = ()
+    no_log: bool = False
     code: tuple[str, ...] | None = None
     since_reload: bool = False
     wait: float = 0.0

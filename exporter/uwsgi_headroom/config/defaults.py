@@ -17,6 +17,9 @@ MOST_BACKENDS = 20
 MOST_PREFIXES = 32
 """The most prefixes of an application's files: each frame of each stack is compared with all of them."""
 
+LIBRARY_FILES = r"<|(?:.*/)?(?:(?:site|dist)-packages|lib(?:64)?/python\d(?:\.\d+)?)/"
+"""How the names of Python files begin that are no application's."""
+
 STUCK_SECONDS = 30.0
 """A request in service for at least this long counts as stuck. Web servers in front give up after 60 s (nginx, Apache),
 so at 30 s there is time to look; few requests take that long unless they are meant to."""

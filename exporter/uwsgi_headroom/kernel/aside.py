@@ -302,15 +302,15 @@ def _start_child(descriptor: int) -> subprocess.Popen[bytes]:
     )
 
 
-SAMPLES, LOOKS = Aside(), Aside()
-"""For what samples need, and for looks at code, which take longer and are rare."""
+SAMPLES, LOOKS, LOGS = Aside(), Aside(), Aside()
+"""For what samples need, for looks at code, which take longer and are rare, and for logs that `check` has found."""
 
 
 @atexit.register
 def end_all() -> None:
     """End all child processes; a process that a signal ends does so itself."""
-    SAMPLES.end()
-    LOOKS.end()
+    for each in (SAMPLES, LOOKS, LOGS):
+        each.end()
 
 
 def ask(question: Callable[..., T], *arguments: object, seconds: float = 1.0) -> T:

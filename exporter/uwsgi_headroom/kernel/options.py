@@ -256,7 +256,7 @@ _SUFFIXES = (".ini", ".xml", ".yaml", ".yml", ".json", ".js")
 # For parsing uWSGI's command line as getopt(3) does: the letters of relevant options, and all letters with a value.
 _WITH_LETTER = """
     p:processes w:module t:harakiri l:listen R:max-requests z:socket-timeout M:master T:enable-threads
-    i:single-interpreter b:buffer-size S:set x:xml y:yaml d:daemonize
+    L:disable-logging i:single-interpreter b:buffer-size S:set x:xml y:yaml d:daemonize
 """
 _LETTERS = dict(pair.split(":") for pair in _WITH_LETTER.split())
 _LETTERS_WITH_VALUE = frozenset("sptxSdlvbRzAQywJHO")
@@ -270,6 +270,9 @@ _NO_ABBREVIATIONS = ("cheap", "chmod", "lazy", "reload", "socket", "pivot", "st"
 _WORKER_RELOADS = ("touch-chain-reload", "touch-workers-reload", "master-fifo", "lazy")
 """Options with which the workers can be reloaded, one after another or at once, while the master stays."""
 
+
+_UNLOGS = ("disable-log", "req-logger", "logger-req", "logformat", "log-format", "log-encoder", "log-req-", "log-route")
+"""How the options begin with which uWSGI's log may lack the line of a request, or has it in another form."""
 
 _END_WORKERS = (
     *("reload-on-exception", "reload-on-exception-type", "reload-on-exception-value", "reload-on-exception-repr"),
@@ -321,7 +324,7 @@ class _Reading:
         self._values: dict[str, Value] = {}
         self._source: dict[str, str] = {}
         self._complete = True
-        self._names_application = self._can_reload_workers = False
+        self._names_application = self._can_reload_workers = self._unlogs = False
         self._application = ""
         self._ends_workers: list[str] = []
         self._purging_caches: list[str] = []
@@ -343,6 +346,7 @@ class _Reading:
         return Options(
             **known,  # type: ignore[arg-type]  # by field, each of its type
             can_reload_workers=self._can_reload_workers,
+            logs_requests=self._complete and not self._unlogs,
             ends_workers=tuple(dict.fromkeys(self._ends_workers)),
             purging_caches=tuple(self._purging_caches),
             application=self._application,
@@ -403,6 +407,7 @@ class _Reading:
         key, value = resolve_set(key, value)
         self._keep_names(key, value)
         self._can_reload_workers |= key in _WORKER_RELOADS and not self._conditional
+        self._unlogs |= key.startswith((*_UNLOGS, "log-drain", "log-filter")) or "donotlog" in value
         if key in _END_WORKERS and not self._conditional:
             self._ends_workers.append(key)
         if source == COMMAND_LINE and key in (*LOADS, *OTHER_FORMATS):

@@ -10,13 +10,14 @@ by as much as the lines say; a state is what the line says. A PID in a line must
 
 The line of a request is proven if its numbers are those of the worker with its PID: the calls of the application, or
 the requests of all workers. Requests and bytes must be as many as the lines of all requests together say: where uWSGI
-logs each request, a forged line is one too many.
+logs each request, a forged line is one too many; where it may not (`Options.logs_requests`), no such line is proven.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from math import inf
 from time import thread_time
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ second."""
 RACY = 0.99
 """The part of all requests that the log's counter has at least: uWSGI's workers add to it without a lock."""
 
-_OF_WORKERS = ("respawns", "harakiris", "exceptions", "write_errors", "requests", "transmitted_bytes")
+_OF_WORKERS = ("respawns", "harakiris", "exceptions", "read_errors", "write_errors", "requests", "transmitted_bytes")
 
 _FACTS_SECONDS = 0.4
 """The least time between two facts that are kept."""
@@ -71,6 +72,7 @@ class Proofs:
     def __init__(self) -> None:
         self._facts: deque[ProofFacts] = deque()
         self._pids: frozenset[int] = frozenset()
+        self._logs_requests = False
         self._ended: dict[int, float] = {}  # by PID: when it was seen to be gone
         self._used: dict[str, deque[tuple[float, int]]] = {}  # by what has grown: how much of it proved lines, and when
 
@@ -84,6 +86,8 @@ class Proofs:
         )
         self._ended.update(dict.fromkeys(self._pids - alive, reading.at))
         self._pids = alive
+        setup = reading.host.setup
+        self._logs_requests = setup is not None and setup.options.logs_requests
         if self._facts and reading.at - self._facts[-1].at < _FACTS_SECONDS:
             return
         self._facts.append(_describe(reading, snapshot))
@@ -116,7 +120,7 @@ class Proofs:
                 near = (facts for facts in self._facts if abs(facts.at - line.at) <= PROOF_SECONDS)
                 return line.count if any(proof in facts.states for facts in near) else 0
             case "request_line":
-                return self._count_requests(line, now) if self._fits(seen) else 0
+                return self._count_requests(line, now) if self._logs_requests and self._fits(seen) else 0
             case counter:
                 # A client that leaves makes uWSGI write two kinds of lines, but a request without a call makes one.
                 name = counter if counter == "uncalled" else seen.code
@@ -233,11 +237,12 @@ AddEvent = Callable[[str, str, tuple[int, ...], int], None]
 
 
 class UwsgiLog:
-    """The log of one server, at `path`; that of a unit in systemd's journal is at `journal:UNIT`."""
+    """The log of one server, at `path`; that of a unit in systemd's journal is at `journal:UNIT`. master_pid: of a log
+    that `check` found, which another process reads (`read_found`); else 0."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self._source = UnitJournal(path[len(JOURNAL) :]) if path.startswith(JOURNAL) else Tail(path)
+    def __init__(self, path: str, master_pid: int = 0) -> None:
+        self.path, self.master_pid, self.is_given_up = path, master_pid, False
+        self._source = UnitJournal(path[len(JOURNAL) :]) if path.startswith(JOURNAL) else Tail(path, master_pid)
         self._scanner: Scanner | None = None  # made in the thread, since it takes 50 ms the first time
         self._proofs = Proofs()
         self._messages: Counter[str] = Counter()
@@ -340,9 +345,23 @@ class UwsgiLog:
         """Why the log is not read, as the end of a sentence; None while it is."""
         return self._source.trouble
 
+    @trouble.setter
+    def trouble(self, why: str | None) -> None:
+        self._source.trouble = why
+
     @property
     def totals(self) -> LogTotals:
         return LogTotals(dict(self._messages), self._lines, self._source.skipped, self._source.trouble is None)
+
+
+_found: dict[tuple[str, int], UwsgiLog] = {}
+
+
+def read_found(path: str, master_pid: int, now: float, most: int) -> tuple[LogBatch, str | None]:
+    """What was added to a log that `check` found, and why it is not read; a question for `kernel.aside`, as its file
+    system may not answer. now: monotonic seconds; most: bytes."""
+    log = _found.setdefault((path, master_pid), UwsgiLog(path, master_pid))
+    return log.read(now, most, inf), log.trouble
 
 
 def _sum(bins: list[_Bin]) -> LogMessage:

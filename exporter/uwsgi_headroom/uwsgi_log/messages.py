@@ -18,14 +18,14 @@ from functools import cache
 from signal import Signals
 from typing import Literal, NamedTuple, cast
 
-Counter = Literal["respawns", "harakiris", "exceptions", "write_errors", "cache_full", "uncalled"]
+Counter = Literal["respawns", "harakiris", "exceptions", "read_errors", "write_errors", "cache_full", "uncalled"]
 Proof = Literal["pid_gone", Counter, "request_line", "queue_full", "no_application"]
 """What proves a message, in the 5 s before and after it.
 
-pid_gone: the process that it names was a worker's, and is gone. respawns, harakiris, exceptions, write_errors,
-cache_full: this counter of uWSGI's has grown, by one for each line; uncalled: requests were counted for which uWSGI
-called no application. request_line: the numbers in the line of a request are those of a worker. queue_full: a listen
-queue was at its limit. no_application: a worker accepts requests and has no application loaded.
+pid_gone: the process that it names was a worker's, and is gone. respawns, harakiris, exceptions, read_errors,
+write_errors, cache_full: this counter of uWSGI's has grown, by one for each line; uncalled: requests were counted for
+which uWSGI called no application. request_line: the numbers in the line of a request are those of a worker.
+queue_full: a listen queue was at its limit. no_application: a worker accepts requests and has no application loaded.
 """
 
 Role = Literal["rejected", "failed", "setting", "known", "event"]
@@ -77,7 +77,7 @@ modifier_unavailable rejected uncalled: no plugin serves the requests that the w
   == -- unavailable modifier requested: <limit> --
   !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
   >> Load the plugin of the application's language, or correct `uwsgi_modifier1` (now {limit}).
-no_python_application known no_application: uWSGI has no Python application for requests
+no_python_application event no_application: uWSGI has no Python application for requests
   == --- no python application found, check your startup logs for errors ---
 empty_request rejected uncalled: uWSGI gets requests without any variables == Empty python request\. skip\.
   !! The client gets an error, and the application does not see the request.
@@ -91,11 +91,12 @@ body_in_memory setting -: the application reads each large request body in a sin
   !! The whole body of each such request is held in memory.
   >> Limit the size of bodies in the web server, and read them in pieces or set `post-buffering`.
 # Clients: core/writer.c, core/reader.c, core/uwsgi.c, proto/http.c, plugins/python.
-body_timeout event -: request bodies arrive too slowly == \[uwsgi-body-read\] Timeout reading
+body_timeout known exceptions: clients send their request bodies too slowly for `socket-timeout`
+  == \[uwsgi-body-read\] Timeout reading
 body_aborted event -: clients disconnect while they send a request body == \[uwsgi-body-read\] Error reading
 head_aborted event -: clients disconnect while they send request headers
   == uwsgi_proto_https?_parser\(\) -> client closed connection
-client_left known write_errors: clients close the connection before they get the response
+client_left known write_errors: a process writes to a connection that is closed, a client's or one of its own
   == SIGPIPE: writing to a closed pipe/socket/fd
 write_error known write_errors: responses cannot be written to clients
   == uwsgi_response_[a-z_]{1,40}_do\(\):? (?!TIMEOUT)[A-Z][^\[]{1,60}\[core/writer\.c line | OSError: write error$
@@ -110,7 +111,7 @@ segmentation_fault known pid_gone: a process crashed with signal 11 (SIGSEGV)
   == !!! uWSGI process <pid> got Segmentation Fault !!!
 floating_point_exception known pid_gone: a process crashed with signal 8 (SIGFPE)
   == !!! uWSGI process <pid> got Floating Point Exception !!!
-harakiri known harakiris: {worker} was ended by `harakiri` == \*\*\* HARAKIRI ON WORKER <worker> \(pid:? <pid>
+harakiri event harakiris: {worker} was ended by `harakiri` == \*\*\* HARAKIRI ON WORKER <worker> \(pid:? <pid>
 harakiri_skipped event -: `harakiri` spares {worker}, because the listen queue is below `harakiri-queue-threshold`
   == HARAKIRI: Skipping harakiri on worker <worker>
 harakiri_other failed -: uWSGI killed a mule, a spooler, a gateway or a cron job that took too long
@@ -185,7 +186,7 @@ paused event -: the workers were paused == \*\*\* PAUSE \(press start to resume
 resumed event -: the workers were resumed == \*\*\* \(SIGTSTP received\) resuming workers \*\*\*
 idle_cheaped event -: `idle` ended the workers == workers have been inactive for more than \d
 # Queues that are full: core/master.c, core/cache.c, core/mule.c, core/signal.c, core/async.c, plugins.
-listen_queue_full known queue_full: a listen queue is full
+listen_queue_full event queue_full: a listen queue is full
   == \*\*\* uWSGI listen queue of socket "[^"]{0,200}" \(fd: <n>\) full !!!
 cache_full failed cache_full: a cache of uWSGI is full == \*\*\* DANGER cache "[^"]{0,200}" is FULL !!! \*\*\*
   !! Items that the application adds are not stored.
@@ -202,7 +203,7 @@ signal_queue_full failed -: uWSGI's own signals cannot be delivered
   >> Let signal handlers do less, have a mule handle the signals, or raise `signal-bufsize`.
 async_queue_full failed -: all async cores are in use == \[DANGER\] async queue is full !!!
   !! Requests wait in the listen queue. >> Raise `async` (or `gevent`).
-no_more_workers known -: cheaper mode cannot add workers, because all of them run already
+no_more_workers event -: cheaper mode cannot add workers, because all of them run already
   == \[busyness\] [^\n]{1,120} (?:already started|are already started) maximum number of workers
 spooler_refuses failed -: the spooler rejects tasks, or cannot run them
   == \[uwsgi-spooler\] args buffer is limited to 64k
@@ -235,12 +236,15 @@ descriptors_out failed -: a process has no file descriptor left
   == socket\(\): Too many open files \[ | open\("[^"]{1,300}"\): Too many open files \[
   !! Requests that open a file or a connection fail.
   >> Raise `max-fd`, and look for descriptors that the application does not close.
+body_not_buffered failed read_errors: uWSGI cannot buffer request bodies, because the disk with `TMPDIR` is full
+  == uwsgi_postbuffer_do_in_disk\(\)/[a-z_]{1,20}\(\):? No space left on device \[
+  !! The application never gets these uploads, and their clients get an error.
+  >> Free up space on the disk with `TMPDIR` (or `/tmp`): `post-buffering` keeps larger bodies there.
 disk_full failed -: a disk is full
   == OSError: \[Errno 28\] No space left on device
-  == uwsgi_postbuffer_do_in_disk\(\)/[a-z_]{1,20}\(\):? No space left on device \[
   == open\("[^"]{1,300}"\): No space left on device \[
-  !! Uploads, log lines, and files that the application writes cannot be saved.
-  >> Free up disk space: uploads go to `TMPDIR`, and the log grows unless `log-maxsize` is set.
+  !! Files that the application writes, and log lines, cannot be saved.
+  >> Free up disk space: the log grows unless `log-maxsize` is set.
 bind_failed failed -: uWSGI cannot bind a socket
   == bind\(\): [A-Z][^\[]{1,60} \[core/socket\.c line
   == probably another instance of uWSGI is running on the same address | unable to create server socket on:

@@ -5,7 +5,8 @@ and those with a status from 500 to 599 by their end, which nothing of a request
 uWSGI writes one with `log-date`, and always before the messages of its master. Dates of an own format are recognized by
 their time of day: the name of a user, in an access log of the same file, could otherwise begin a message.
 
-Of a traceback, the scanner takes the type of the exception and the last file and line that are in a file, nothing else.
+Of a traceback, the scanner takes the type of the exception, the name of its error number, and the last file and line of
+the application, else of a library: nothing else.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from errno import errorcode
 from typing import NamedTuple
 
+from uwsgi_headroom.config.defaults import LIBRARY_FILES
 from uwsgi_headroom.uwsgi_log.messages import HEAD, index
 
 LONGEST_LINE = 4096
@@ -42,15 +45,16 @@ _STATUS_5XX = re.compile(
 -1 if uWSGI called none that its stats have: it refused the request, a rule of routing ended it, or PHP served it."""
 
 _FRAME = re.compile(rb'  File "([^"\n]{1,400}\.py)", line (\d{1,7})')
+_LIBRARY = re.compile(LIBRARY_FILES.encode())
 _PLAIN_NAME = re.compile(r"[\w.-]{1,60}", re.ASCII)
-_EXCEPTION = re.compile(rb"([A-Za-z_][\w.]{0,100})(?::|$)", re.ASCII)
+_EXCEPTION = re.compile(rb"([A-Za-z_][\w.]{0,100})(?:$|:(?: \[Errno (\d{1,3})\] )?)", re.ASCII)
 _FRAME_LINES = 400
 """The most lines of one traceback that are looked at."""
 
 
 class Found(NamedTuple):
     """One message as it was seen; each number is None if the message has none. place: of an exception, its type with
-    the file and line in which it was raised, such as `KeyError at shop/views.py:12`; empty if unknown. request: of the
+    the application's file and line, such as `OSError ENOSPC at shop/views.py:12`; empty if unknown. request: of the
     line of a request, the number of its application, the application's calls and all requests by then, and the bytes of
     the response."""
 
@@ -67,7 +71,8 @@ class Scanner:
     """Scans the log of one server, block after block. A traceback may go on in the next block."""
 
     def __init__(self) -> None:
-        self._frame = ""  # the last frame of a traceback that has begun
+        self._frame = ""  # the last frame of the application's in a traceback that has begun, or of a library's
+        self._is_own = False
         self._left = 0  # the lines that may still belong to it
         self._place = ""  # of the last traceback that ended, for the message of a failed start that follows it
         self._known = index()
@@ -76,7 +81,7 @@ class Scanner:
 
     def forget(self) -> None:
         """Begin anew, since lines were left out."""
-        self._frame, self._left, self._place = "", 0, ""
+        self._frame, self._is_own, self._left, self._place = "", False, 0, ""
 
     def scan(self, block: bytes) -> Counter[Found]:
         """Count the known messages in a block of whole lines."""
@@ -113,7 +118,7 @@ class Scanner:
         if found is None:
             return
         if found.code == "traceback":
-            self._frame, self._left = "", _FRAME_LINES
+            self._frame, self._is_own, self._left = "", False, _FRAME_LINES
             self._follow(lines, place + 1, seen)
             return
         if found.code in ("application_not_loaded", "failed_in_worker", "no_callable"):
@@ -129,10 +134,13 @@ class Scanner:
                 return
             self._left -= 1
             if line.startswith(b" "):
-                if frame := _FRAME.match(line):
-                    self._frame = _name_place(frame[1], frame[2]) or self._frame
+                if (frame := _FRAME.match(line)) and (name := _name_place(frame[1], frame[2])):
+                    is_own = not _LIBRARY.match(frame[1])
+                    if is_own or not self._is_own:
+                        self._frame, self._is_own = name, is_own
             elif exception := _EXCEPTION.match(line):
-                name = exception[1].decode("ascii", "replace")
+                number = errorcode.get(int(exception[2] or 0), "")
+                name = f"{exception[1].decode('ascii', 'replace')} {number}".rstrip()
                 self._place = f"{name} at {self._frame}" if self._frame else name
                 self._frame, self._left = "", 0
                 _count(seen, Found("traceback", place=self._place))

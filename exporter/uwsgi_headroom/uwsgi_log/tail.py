@@ -23,6 +23,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from itertools import islice
 
 from uwsgi_headroom.kernel.procfs import NotRegularError, open_regular
 from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LineCutter
@@ -36,15 +37,15 @@ NOT_ALLOWED = "this user may not read the journal, which takes the group systemd
 DRAIN_SECONDS = 10.0
 IDLE_SECONDS = 60.0
 
-_MARK_BYTES, _MOST_FILES = 64, 5
+_MARK_BYTES, _MOST_FILES, _MOST_DESCRIPTORS = 64, 5, 10_000
 
 
 class Tail:
     """The end of one log. `trouble` says why it is not read, None while it is; `skipped` counts bytes that were not
-    read."""
+    read. holder: the PID of a process that must have it open; 0 for none."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
+    def __init__(self, path: str, holder: int = 0) -> None:
+        self.path, self._holder = path, holder
         self.trouble: str | None = None
         self.skipped = 0
         self._files: list[_File] = []  # the last one is at the path, unless that is deleted
@@ -80,7 +81,13 @@ class Tail:
 
     def _open(self, now: float) -> None:
         descriptor = open_regular(self.path)
-        opened = _File(descriptor, os.fstat(descriptor).st_size if self._from_end else 0)
+        status = os.fstat(descriptor)
+        if self._holder and not _has_open(self._holder, status):
+            os.close(descriptor)
+            if self._files:  # it has not opened the new file yet
+                return
+            raise OSError(errno.EBADF, "uWSGI has not opened this file")
+        opened = _File(descriptor, status.st_size if self._from_end else 0)
         for file in self._files:
             if file.identity == opened.identity:  # it was renamed, and has its name again
                 opened.close()
@@ -105,6 +112,20 @@ class Tail:
             self.trouble = no_right if isinstance(error, PermissionError) else "it cannot be opened"
         for file in self._files:  # it is deleted, or another user's: uWSGI may go on writing to it
             file.close_when_idle(now)
+
+
+def _has_open(pid: int, status: os.stat_result) -> bool:
+    """Whether a process has this file open. Root must not follow the link of a user to a file that the user may not
+    read; where descriptors are hidden, another user has no more rights than that anyway."""
+    try:
+        descriptors = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return os.geteuid() != 0
+    for name in islice(descriptors, _MOST_DESCRIPTORS):
+        with contextlib.suppress(OSError):  # closed meanwhile
+            if os.path.samestat(os.stat(f"/proc/{pid}/fd/{name}"), status):
+                return True
+    return False
 
 
 class _File:

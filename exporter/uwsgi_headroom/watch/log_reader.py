@@ -1,7 +1,8 @@
 """Reads the logs of all servers in a thread, a little at a time, so that no poll of a server waits for a file.
 
 A file may be on a file system that does not answer. The thread that waits for it is then left alone, and its log
-with it, until it returns; another thread reads the others.
+with it, until it returns; another thread reads the others. A log that `check` has found is read by a process that can
+be ended: a thread would keep `check` from ending.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from uwsgi_headroom.kernel.aside import LOGS
 from uwsgi_headroom.kernel.procfs import ask_in_thread
-from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
+from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog, read_found
+from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES
 from uwsgi_headroom.watch.watch import Watch
 
 TURN_SECONDS = 0.5
@@ -59,7 +62,7 @@ class LogReader:
         """Read what was added to each log, within the limits, and pass it to the watches."""
         watches = {watch.log: watch for watch in self._list_watches() if watch.log}
         self._stop_all_but(set(watches))
-        logs = [log for log in watches if log not in self._stuck]
+        logs = [log for log in watches if log not in self._stuck and not log.is_given_up]
         if not logs:
             return
         now = self._monotonic()
@@ -67,7 +70,12 @@ class LogReader:
         self._turned_at = now
         self._cpu_left = min(MOST_CPU * BURST_SECONDS, self._cpu_left + MOST_CPU * elapsed)
         self._first = (self._first + 1) % len(logs)  # the CPU time may end before the last one
-        work = _Turn([*logs[self._first :], *logs[: self._first]], now, int(BYTES_PER_SECOND * elapsed), self._cpu_left)
+        logs, most = [*logs[self._first :], *logs[: self._first]], int(BYTES_PER_SECOND * elapsed)
+        for log in (log for log in logs if log.master_pid):
+            watches[log].take_log(await self._read_found(log, now, max(BLOCK_BYTES, most * (self._cpu_left > 0))))
+        if not (named := [log for log in logs if not log.master_pid]):
+            return
+        work = _Turn(named, now, most, self._cpu_left)
         _, answer = ask_in_thread(work.run, "reading logs")
         done, _ = await asyncio.wait({asyncio.wrap_future(answer)}, timeout=PATIENCE_SECONDS)
         if not done and (stuck := work.current):
@@ -78,6 +86,20 @@ class LogReader:
             watches[log].take_log(batch)
         for task in done:
             task.result()  # an error of this package's: the task is restarted
+
+    async def _read_found(self, log: UwsgiLog, now: float, most: int) -> LogBatch:
+        """Read a log that was found, for the last time if that hangs."""
+        ticket = LOGS.submit(None, read_found, (log.path, log.master_pid, now, most))
+        try:
+            while not LOGS.wait(ticket, 0.0):  # noqa: ASYNC110 - the answer comes from another process
+                await asyncio.sleep(0.02)
+            self._cpu_left -= ticket.cost
+            batch, log.trouble = ticket.result()
+        except OSError:
+            batch, log.trouble, log.is_given_up = LogBatch(), "its file system does not answer", True
+        finally:
+            LOGS.drop(ticket)
+        return batch  # type: ignore[no-any-return]
 
 
 class _Turn:

@@ -7,8 +7,11 @@ Beside it stand the parts that compute something from the history now and then, 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NoReturn
 
@@ -22,7 +25,7 @@ from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.routes import compute_routes
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, SIZE_CAP, STUCK_SECONDS, TIMEOUT_SECONDS
+from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, JOURNAL, SIZE_CAP, STUCK_SECONDS, TIMEOUT_SECONDS
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import ReadError
 from uwsgi_headroom.history.hour import History
@@ -34,7 +37,7 @@ from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.history.window import CodeWindow, Window
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record import LogRecord, Outage, ServerRecord
+from uwsgi_headroom.record import UNKNOWN, LogRecord, Outage, ServerRecord
 from uwsgi_headroom.source import Address, ProcessOfApp
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.store.record import Levels
@@ -140,6 +143,7 @@ class Watch:
         )
         self.log: UwsgiLog | None = None
         self.set_log(log)
+        self.finds_log = False
         self._outcome_at = float("-inf")
         self._failing_since: float | None = None
         self._is_down = False
@@ -159,6 +163,16 @@ class Watch:
         """Read uWSGI's log at this path from here on; "" for none."""
         if self.log is None or self.log.path != path:
             self.log = UwsgiLog(path) if path else None
+
+    def _find_log(self, reading: Reading) -> None:
+        """Read the log that can be seen, if it is a file. One that is deleted, or in a container, has no path here."""
+        pid, setup = reading.host.master_pid, reading.host.setup
+        if not pid or setup in (None, UNKNOWN) or setup.log_path.startswith(JOURNAL):
+            return
+        path = f"/proc/{pid}/fd/2"
+        with suppress(OSError):
+            if setup.log_path or re.match("/(?!dev/)", os.readlink(path)):
+                self.log = UwsgiLog(setup.log_path or path, pid)
 
     def set_code(self, setting: CodeSetting | None) -> None:
         """Look at the server's code in this way from here on; None: do not."""
@@ -409,6 +423,8 @@ class Watch:
                 if self.integrals.totals.waits:
                     self.backends.update(self.history)
         try:
+            if self.finds_log and not self.log and not isinstance(outcome, ReadError):
+                self._find_log(outcome)
             if self.log and not isinstance(outcome, ReadError):
                 self.log.note(outcome)
             self._keep_journal(at, outcome)

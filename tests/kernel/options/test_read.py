@@ -33,6 +33,15 @@ from uwsgi_headroom.record import Options
         ("--touch-workers-reload /srv/reload", {"can_reload_workers": True}),
         ("--touch-reload /srv/reload", {"can_reload_workers": False}),
         ("--if-env X --master-fifo f --endif", {"can_reload_workers": False}),
+        # Each request has a line, unless an option, known or not, may keep it out or change its form.
+        ("--master --logger file:/var/log/a.log --log-5xx", {"logs_requests": True}),
+        *(
+            (f"--master {each}", {"logs_requests": False})
+            for each in ("-ML", "--disable-logging", "--req-logger file:/a")
+        ),
+        ("--logformat %(uri)", {"logs_requests": False}),
+        ("--route-uri '^/a donotlog:'", {"logs_requests": False}),
+        ("--if-env X --processes 9 --endif", {"logs_requests": False}),
         # Of options that end workers, the names are kept, once each, and no value.
         (
             "--reload-on-exception --evil-reload-on-as 300 --reload-on-exception --if-env X --reload-on-pss 9 --endif",

@@ -57,6 +57,7 @@ RULES: tuple[Rule, ...] = (
     log.find,
     log.find_unanswered,
     workers.find,
+    clients.find_timed_out,
     clients.find_left,
     clients.find_exceptions,
     clients.find_server_errors,

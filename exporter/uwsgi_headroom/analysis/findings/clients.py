@@ -22,7 +22,7 @@ from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
 from uwsgi_headroom.history.counts import sum_if_all_known
-from uwsgi_headroom.record import is_tcp
+from uwsgi_headroom.record import LogMessage, is_tcp
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -45,6 +45,9 @@ a page before it is loaded."""
 
 PATIENCE, TIMELY = 2.0, 0.8
 """For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""
+
+SOCKET_TIMEOUT = 4
+"""uWSGI's default. A request that it ends held a thread for so long."""
 
 ENOUGH = 50
 """Fewer requests in a window show no share."""
@@ -85,6 +88,18 @@ MOST_LEFT = replace(
     page_after=60,
 )
 
+TIMED_OUT = replace(
+    LEFT_EARLY,
+    title="[agrees? Clients][not agrees? uWSGI's log says that clients] [sends? send their request bodies]"
+    "[not sends? read their responses] too slowly: uWSGI ends their requests after `socket-timeout`.",
+    evidence="uWSGI's log reports this for {number} of {requests:request} ({part:fine_percent})."
+    "[not agrees?  " + UNPROVEN + "]",
+    meaning="Until then, each holds a thread. uWSGI also counts an exception for each that the application lets pass.",
+    act="[warning, sends? Let a buffering proxy (nginx) take uploads whole, or raise `socket-timeout`.]"
+    "[warning, not sends? Let a buffering proxy (nginx) take the responses whole, or raise `socket-timeout`.]",
+    then="[warning? It is 4 s by default. nginx buffers unless `uwsgi_request_buffering` or `uwsgi_buffering` is off.]",
+)
+
 RAISE = Kind(
     code="exceptions",
     role="harm",
@@ -93,7 +108,7 @@ RAISE = Kind(
     evidence="{number} of {requests:request} ({part:fine_percent}) raised an exception.",
     meaning="uWSGI counts each exception that the application does not catch.[uncounted?  uWSGI also counts an "
     "exception for each client that disconnects before it has the whole response.]",
-    act="[look? Check uWSGI's log for the tracebacks.][fix? {fix}]",
+    act="[place? Find the cause of {place}, the most frequent one.][not place? Check uWSGI's log for the tracebacks.]",
     then=LOG,
     runbook="UwsgiExceptionsHigh",
     explained_by="descriptors_used_up",
@@ -105,7 +120,8 @@ MOST_RAISE = replace(
     severity="critical",
     title="Most requests raise exceptions that the application does not catch.",
     act="If this began with a deploy, roll the deploy back.",
-    then="[look? Otherwise, check uWSGI's log for the tracebacks. ][fix? {fix} ]" + LOG,
+    then="Otherwise, [place? find the cause of {place}, the most frequent one. ]"
+    "[not place? check uWSGI's log for the tracebacks. ]" + LOG,
 )
 
 FAIL = Kind(
@@ -140,14 +156,22 @@ STATIC_FILES = Kind(
 
 
 def count_left(figures: Figures) -> int:
-    """The requests whose client had left, at least."""
+    """The requests whose client had left, or was too slow, at least."""
+    timeout, held = figures.server.setup.options.socket_timeout, (figures.flow.observed or 0.0) * figures.window.seconds
+    slow = min(_count_proven(figures, "body_timeout"), int(held / (timeout or SOCKET_TIMEOUT)))
+    return max(*_count_errors(figures), slow)
+
+
+def _count_errors(figures: Figures) -> tuple[int, int]:
+    """Requests that uWSGI could not read, and responses that it could not write."""
     workers = figures.window.workers
-    unwritten = sum_if_all_known([worker.write_errors for worker in workers])
-    return max(unwritten or 0, _count_unread(figures))
+    unread, unwritten = ([getattr(worker, f"{what}_errors") for worker in workers] for what in ("read", "write"))
+    return sum_if_all_known(unread) or 0, sum_if_all_known(unwritten) or 0
 
 
-def _count_unread(figures: Figures) -> int:
-    return sum_if_all_known([worker.read_errors for worker in figures.window.workers]) or 0
+def _count_proven(figures: Figures, code: str) -> int:
+    """The lines about requests that uWSGI ended itself, and counts as if their clients had left."""
+    return figures.server.messages.get(code, LogMessage(0, 0)).agreed
 
 
 def _count(number: int, requests: int) -> Facts:
@@ -155,7 +179,11 @@ def _count(number: int, requests: int) -> Facts:
 
 
 def find_left(figures: Figures) -> Iterator[Finding]:
-    left, unread, flow = count_left(figures), _count_unread(figures), figures.flow
+    (unread, unwritten), flow = _count_errors(figures), figures.flow
+    if not wait_too_long(figures):  # the log may be read for a part of the window only
+        unread *= 2 * _count_proven(figures, "body_not_buffered") < unread
+        unwritten *= 2 * _count_proven(figures, "write_timeout") < unwritten
+    left = max(unread, unwritten)
     if not left:
         return
     facts = _count(left, flow.completed)
@@ -170,6 +198,20 @@ def find_left(figures: Figures) -> Iterator[Finding]:
         yield UPLOADS_LEFT.found(figures, facts)
     else:
         yield LEFT_EARLY.found(figures, facts, worse=are_many)
+
+
+def find_timed_out(figures: Figures) -> Iterator[Finding]:
+    """Requests that uWSGI ended after `socket-timeout`, by its log. It counts no read error for a body."""
+    for code in ("body_timeout", "write_timeout"):
+        if message := figures.server.messages.get(code):
+            number, requests = message.count, figures.flow.completed
+            yield TIMED_OUT.found(
+                figures,
+                _count(number, requests),
+                worse=number >= max(LEFT[0], LEFT[1] * requests),
+                agrees=message.agreed >= PROVEN * number,
+                sends=code == "body_timeout",
+            )
 
 
 def wait_too_long(figures: Figures) -> bool:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from uwsgi_headroom.config.defaults import LIBRARY_FILES
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.namespaces import find_elsewhere, read_pid_numbers
@@ -44,7 +45,7 @@ from uwsgi_headroom.record import OUTSIDE, UNKNOWN, CodeLook, CodeSight, Line
 from uwsgi_headroom.stats.server import Snapshot
 
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)")
-_LIBRARY = re.compile(r"<|(?:.*/)?(?:(?:site|dist)-packages|lib(?:64)?/python\d(?:\.\d+)?)/")
+_LIBRARY = re.compile(LIBRARY_FILES)
 
 
 class Choice(NamedTuple):
