@@ -205,6 +205,69 @@ class SharedConnection(NamedTuple):
     """How many of them have it."""
 
 
+class Rival(NamedTuple):
+    """A process that takes requests in the place of a uWSGI. since: of its start, in epoch seconds; serves: whether it
+    held a connection that it had accepted there."""
+
+    pid: int
+    name: str
+    since: float | None
+    serves: bool = False
+
+
+class Place(NamedTuple):
+    """Another socket at the path of one of uWSGI's. since: in epoch seconds; rival: who listens there, None if this is
+    not visible, too."""
+
+    since: float
+    nobody: bool
+    rival: Rival | None
+
+
+class Refusal(NamedTuple):
+    """What keeps the user of a web server from connecting: the path of the socket, or of a directory above it, with its
+    mode and owner (user:group). Without a path, nothing does; without a mode, the web server finds nothing there."""
+
+    program: str
+    user: str
+    group: str
+    path: str = ""
+    mode: int | None = None
+    owner: str = ""
+
+
+class Way(NamedTuple):
+    """Where the path of a UNIX socket leads. since: since when it does not lead to uWSGI, in epoch seconds, 0 if it
+    does; refusal: None unless it was asked for."""
+
+    name: str
+    path: str
+    state: Literal["clear", "gone", "replaced", "unknown"]
+    since: float | None = None
+    place: Place | None = None
+    refusal: Refusal | None = None
+
+
+class Named(NamedTuple):
+    """A line of a web server's configuration that leads to a socket of this name."""
+
+    name: str
+    path: str
+    line: int
+    directive: str
+
+
+class WaysIn(NamedTuple):
+    """What leads clients to a uWSGI, as of the last look. ways: of its sockets with a path; left_over: processes of an
+    earlier master that still take requests; came: whether requests came since the look before it; named: only in a
+    look of one time."""
+
+    ways: tuple[Way, ...] = ()
+    left_over: tuple[Rival, ...] = ()
+    came: bool = False
+    named: tuple[Named, ...] = ()
+
+
 State = Literal[
     "cpu",
     "cpu_wait",
@@ -605,6 +668,8 @@ class ServerRecord(Struct, frozen=True):
     """Empty also where descriptors are hidden."""
     queues: Mapping[str, Backlog] = {}
     """By the name of the socket."""
+    ways_in: WaysIn | None = None
+    """None if unknown."""
     tracked: TrackedConnections | None = None
     """Of the network namespace, if it is the exporter's; None if connections are not tracked, too."""
     tasks: Tasks | None = None

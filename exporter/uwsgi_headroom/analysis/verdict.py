@@ -50,7 +50,7 @@ NO_ROOM_LEFT = "{begin}; headroom [most? at most ]{hard:factor} until {first}" +
 OTHER = "Headroom [known? {hard:factor}][not known? not known]: {why}."
 CPU_TAKEN = "No CPU is idle: other programs use the rest, and more load competes with them."
 IDLE = "Nearly idle: headroom over 100x" + UNSEEN
-NO_REQUESTS = "No requests yet: headroom not known."
+NO_REQUESTS = "No requests yet[clear? ; the way in is clear][not clear, not why? : headroom not known][why? : {why}]."
 THREADS_HIDDEN = "Headroom not known: how many threads are busy is not visible from here."
 ALL_HIDDEN = "Headroom not known: neither threads nor CPU are visible from here."
 
@@ -60,7 +60,9 @@ def verdict_sentence(room: Headroom, findings: Sequence[Finding], slots: str = "
     name."""
     if worst_status(findings) != "ok":
         return findings[0].title
-    facts: Facts = {"hard": room.factor, "most": room.is_upper_bound}
+    kept_out = next((each.title for each in findings if each.kind.keeps_out), "")
+    facts: Facts = {"why": kept_out[:1].lower() + kept_out[1:].rstrip("."), "clear": room.way_in_clear}
+    facts |= {"hard": room.factor, "most": room.is_upper_bound}
     facts |= {"cpu": "cpu" in {*room.by_limit, *room.far, *room.idle}}
     if room.other and room.first in (None, "other"):
         return fill(OTHER, facts | {"known": room.factor is not None, "why": room.other.why})

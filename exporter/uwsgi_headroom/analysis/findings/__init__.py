@@ -30,6 +30,7 @@ from uwsgi_headroom.analysis.findings import (
     parts,
     queue,
     waits,
+    way_in,
     workers,
 )
 from uwsgi_headroom.analysis.findings.diagnosis import find_harm
@@ -54,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     waits.find_stuck,
     queue.find,
     queue.find_missed,
+    way_in.find,
     log.find,
     log.find_unanswered,
     workers.find,
@@ -125,7 +127,7 @@ def correct_headroom(figures: Figures) -> Figures:
     """The figures with the headroom, and the usable one, that the findings about them leave."""
     room = figures.headroom
     if room.no_requests:
-        return figures
+        return replace(figures, headroom=replace(room, way_in_clear=way_in.is_clear(figures.server)))
     reached = {limit for limit, factor in room.by_limit.items() if factor <= 1 / REACHED}
     order = list_causes(figures.cpu)
     errors, cause = _describe_errors(figures), None
