@@ -249,12 +249,13 @@ class Way(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A line of a web server's configuration that leads to a socket of this name."""
+    """A line of a web server's configuration that leads to a socket of this name and protocol."""
 
     name: str
     path: str
     line: int
     directive: str
+    protocol: str
 
 
 class WaysIn(NamedTuple):

@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.verdict import verdict_sentence
 from uwsgi_headroom.record import Named, Place, Refusal, Rival, Way, WaysIn
 
 PATH = "/run/app.sock"
-NAMED = (Named(PATH, "/etc/nginx/nginx.conf", 12, "uwsgi_pass"),)
+NAMED = (Named(PATH, "/etc/nginx/nginx.conf", 12, "uwsgi_pass", "uwsgi"),)
 GONE = Way(PATH, PATH, "gone", AT - 5)
 CLEAR = Way(PATH, PATH, "clear", 0.0, refusal=Refusal("nginx", "www-data", "www-data"))
 
@@ -94,6 +94,27 @@ def test_processes_that_are_left_over(serves, severity):
 def test_the_way_in_is_clear(ways, is_clear):
     """Only where it was looked at, the verdict of a server without requests says so."""
     _, verdict = judged(ways)
-    assert verdict.startswith("No requests yet; the way in is clear") == is_clear or ways and ways.left_over
-    found, verdict = judged(ways, requests=100)
+    assert verdict.startswith("No requests yet; the way in is clear") == is_clear
+    _, verdict = judged(ways, requests=100)
     assert "way in" not in verdict
+
+
+@pytest.mark.parametrize(
+    ("directive", "protocol", "fits"),
+    [
+        ("uwsgi_pass", "uwsgi", True),
+        ("proxy_pass", "uwsgi", False),
+        ("proxy_pass", "http", True),
+        ("uwsgi_pass", "http", False),
+        ("server", "uwsgi", True),
+        ("proxy_pass", "", True),
+    ],
+)
+def test_the_protocol_of_a_directive(directive, protocol, fits):
+    """It has to fit, unless requests come; one that says nothing about the protocol is not judged."""
+    ways = WaysIn((CLEAR,), named=(Named(PATH, "/etc/nginx/a", 3, directive, protocol),))
+    found, _ = judged(ways)
+    assert said(found, "protocol_mismatch") == (None if fits else (way_in.MISMATCH, "warning"))
+    assert fits or "/etc/nginx/a:3" in found["protocol_mismatch"].change
+    assert fits or "/etc" not in "".join(found["protocol_mismatch"].public)
+    assert "protocol_mismatch" not in judged(ways, requests=100)[0]

@@ -100,7 +100,7 @@ class Host:
         self._shared = SharedConnections(clock)
         self._waits = WaitSampler(waits, clock, asks=asks)
         self._spools = Spools(asks)
-        self._ways_in = WaysInReader(asks)
+        self.ways_in = WaysInReader(asks)
         self._seen: SeenServer | None = None
         self._reads_threads = waits.enabled
         self._last = HostFacts()
@@ -202,7 +202,7 @@ class Host:
                 roles=self._roles.read(master_pid, pids, [spooler.pid for spooler in snapshot.spoolers if spooler.pid]),
                 shared_connections=self._shared.read(master_pid, processes.keys()),
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
-                ways_in=self._ways_in.read(master_pid, snapshot, now),
+                ways_in=self.ways_in.read(master_pid, snapshot, now),
             )
             self._slow = replace(self._slow, facts=facts, allowed=tuple(allowed) or affinity or ())
         slow, last = self._slow.facts, self._last

@@ -29,6 +29,7 @@ from uwsgi_headroom.kernel.as_user import Ids, ask_as
 from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.request_sets import find_sets, list_accepted
+from uwsgi_headroom.kernel.web_files import find_named
 from uwsgi_headroom.record import Place, Refusal, Rival, Way, WaysIn, is_tcp
 from uwsgi_headroom.stats.server import Snapshot
 
@@ -53,6 +54,8 @@ class WaysInReader:
 
     def __init__(self, asks: Asks = DIRECT) -> None:
         self._asks = asks
+        self.reads_files = False
+        """Whether to search the files of the web server, as for one look."""
         self._at, self._requests = float("-inf"), -1
         self._latest: WaysIn | None = None
 
@@ -63,12 +66,12 @@ class WaysInReader:
             return self._latest
         requests = sum([worker.requests or 0 for worker in snapshot.workers])
         came = requests != self._requests and self._requests >= 0
-        names = tuple(dict.fromkeys(socket.name for socket in snapshot.sockets))[:_MOST_SOCKETS]
+        sockets = tuple([(socket.name, socket.protocol) for socket in snapshot.sockets[:_MOST_SOCKETS]])
         before = self._latest or WaysIn()
         known = tuple([(way.name, way.since) for way in before.ways if way.since is not None])
         met = tuple([place.rival.pid for way in before.ways if (place := way.place) and place.rival])
         try:
-            latest = self._asks.ask(read_ways, master_pid, names, known, met, came)
+            latest = self._asks.ask(read_ways, master_pid, sockets, known, met, came, self.reads_files)
         except NotYetError:
             return self._latest
         except OSError:
@@ -78,22 +81,30 @@ class WaysInReader:
 
 
 def read_ways(
-    master_pid: int, names: Sequence[str], known: Sequence[tuple[str, float]], met: Sequence[int], came: bool
+    master_pid: int,
+    sockets: Sequence[tuple[str, str]],
+    known: Sequence[tuple[str, float]],
+    met: Sequence[int],
+    came: bool,
+    reads_files: bool = False,
 ) -> WaysIn | None:
-    """The ways in to a uWSGI with sockets of these names; a question for `aside`. known: by the names of those that
-    were seen before, since when they have not led to it, 0 if they did; met: PIDs of rivals; came: whether requests
-    came since. None if the master's descriptors are hidden."""
+    """The ways in to a uWSGI with sockets of these names and protocols; a question for `aside`. known: by the names of
+    those that were seen before, since when they have not led to it, 0 if they did; met: PIDs of rivals; came: whether
+    requests came since. None if the master's descriptors are hidden."""
     held = procfs.read_socket_inodes(master_pid)
     if held is None:
         return None
     bound = ask_in_network_of(master_pid, _list_bound)
     own = {each.name: each for each in bound if each.inode in held}
     before, ways = dict(known), list[Way]()
-    for name in names:
+    for name, _ in sockets:
         if name in own and not is_tcp(name) and not name.startswith(("@", "\\0")):
             way = _look(master_pid, own[name], bound, before.get(name), met)
             ways.append(way._replace(refusal=None if came or way.state != "clear" else _ask_web_server(way.path)))
-    return WaysIn(tuple(ways), tuple(_find_left_over(master_pid, held, names)), came)
+    paths = {way.name: way.path for way in ways}
+    addresses = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
+    named = find_named(addresses, _find_named(_WEB_SERVER)) if reads_files else ()
+    return WaysIn(tuple(ways), tuple(_find_left_over(master_pid, held)), came, named)
 
 
 class _Bound(NamedTuple):
@@ -254,13 +265,14 @@ def _serves(pid: int, names: Sequence[str]) -> bool:
     return False
 
 
-def _find_left_over(master_pid: int, held: frozenset[int], names: Sequence[str]) -> Iterator[Rival]:
+def _find_left_over(master_pid: int, held: frozenset[int]) -> Iterator[Rival]:
     """Processes of an earlier master that still wait for requests at the sockets that this one holds."""
     with suppress(OSError):
         name = procfs.read_name(master_pid)
         others = [pid for pid in _find_named(name) if pid != master_pid and _is_left_over(pid, name)]
         for pid, found in zip(others[:_MOST_RIVALS], find_sets(others[:_MOST_RIVALS]), strict=True):
             if found.waits & held:
+                names = [name for _, name in found.names]
                 yield _describe(pid)._replace(serves=_serves(pid, names))
 
 

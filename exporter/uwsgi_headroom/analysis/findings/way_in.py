@@ -54,8 +54,8 @@ REFUSED = Kind(
     code="socket_refuses",
     role="harm",
     severity="critical or info",
-    title="The web server ({program}) [not absent? may not connect to uWSGI's socket][absent? finds nothing at the path of "
-    "uWSGI's socket][path? : {path}].",
+    title="The web server ({program}) [not absent? may not connect to uWSGI's socket][absent? finds nothing at the path "
+    "of uWSGI's socket][path? : {path}].",
     evidence="{program} runs as {user}[mode? ; {where} has mode {mode} and belongs to {owner}][absent? , with other "
     "mounts than uWSGI, as with `PrivateTmp=`]. No request comes." + _NAMED,
     meaning="To connect to a UNIX socket takes the right to write to it, and to enter each directory above it. Without "
@@ -67,6 +67,24 @@ REFUSED = Kind(
     "instead.][directory? Or move the socket to a directory below /run.]",
     keeps_out=True,
 )
+
+MISMATCH = Kind(
+    code="protocol_mismatch",
+    role="harm",
+    severity="warning",
+    title="The web server's `{directive}` does not speak the protocol of uWSGI's socket ({protocol}).",
+    evidence="[place? {place} has `{directive}` for the socket {name}, where uWSGI expects the protocol {protocol}. ]"
+    "No request came in the last {seconds:duration}.",
+    meaning="uWSGI closes a connection that begins with another protocol, and counts no request; web servers answer "
+    "502.",
+    act="Write `{fitting}` in place of `{directive}`[place?  in {place}].",
+    then="[uwsgi? It needs `include uwsgi_params;` as well. ]Or change uWSGI's option: `socket` is for `uwsgi_pass`, and "
+    "`http-socket` for `proxy_pass`.",
+    keeps_out=True,
+)
+
+_FITTING = {"uwsgi": "uwsgi_pass", "http": "proxy_pass", "fastcgi": "fastcgi_pass", "scgi": "scgi_pass"}
+"""The directive of nginx for each protocol of uWSGI."""
 
 LEFT_OVER = Kind(
     code="workers_left_over",
@@ -85,9 +103,9 @@ LEFT_OVER = Kind(
 
 def find(figures: Figures) -> Iterator[Finding]:
     ways = figures.server.ways_in or WaysIn()
+    none_came = not ways.came and not figures.flow.completed
     for way in ways.ways:
         named = [each for each in ways.named if each.name == way.name]
-        none_came = not ways.came and not figures.flow.completed
         facts: Facts = {
             "path": Private(way.path),
             "named": Private(", ".join([f"{each.path}:{each.line} ({each.directive})" for each in named[:1]])),
@@ -100,6 +118,19 @@ def find(figures: Figures) -> Iterator[Finding]:
             yield _replaced(figures, way, lost, came=ways.came, none_came=none_came, is_named=bool(named))
         elif way.refusal and way.refusal.path:
             yield _refused(way, way.refusal, facts, is_critical=none_came and bool(named))
+    for each in ways.named:
+        fitting = _FITTING.get(each.protocol, each.directive)
+        if each.directive in _FITTING.values() and each.directive != fitting and none_came:
+            yield MISMATCH.found(
+                figures,
+                directive=each.directive,
+                protocol=each.protocol,
+                fitting=fitting,
+                uwsgi=each.protocol == "uwsgi",
+                name=Private(each.name, "of uWSGI"),
+                place=Private(f"{each.path}:{each.line}"),
+            )
+            break
     if ways.left_over:
         yield _left_over(figures, ways.left_over)
 

@@ -1,0 +1,193 @@
+"""The way in to a UNIX socket is known by the file at its path; this process stands in for uWSGI's master."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.simulated_server import Server
+from uwsgi_headroom.kernel import way_in
+from uwsgi_headroom.kernel.as_user import Ids, ask_as
+from uwsgi_headroom.kernel.way_in import LOOK_SECONDS, WaysInReader, read_ways
+from uwsgi_headroom.record import Rival, Way, WaysIn
+
+NOBODY = 65534
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root alone may take another user's ids")
+
+
+def listen(path: Path | str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    return listener
+
+
+def look(path: Path | str, *known: tuple[str, float]) -> Way:
+    found = read_ways(os.getpid(), [(str(path), "uwsgi")], known, (), came=True)
+    assert found
+    (way,) = found.ways
+    return way
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """Of a short name, since that of a UNIX socket has 107 bytes at most."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "a"
+
+
+def test_a_path_that_leads_to_the_socket(path):
+    """Also through a link, and by a name that is relative to the working directory."""
+    (path.parent / "link").symlink_to(path.parent)
+    for name in (path, f"{path.parent}/link/b", "c"):
+        with listen(name):
+            assert look(name).state == "clear"
+
+
+def test_a_path_that_is_gone(path):
+    """It is gone since it was seen first; a relative one only if it was seen before, else uWSGI may have started in
+    another directory."""
+    with listen(path):
+        path.unlink()
+        assert look(path).state == "gone"
+        assert look(path, (str(path), 77.0)).since == 77.0
+        path.parent.joinpath("d").mkdir()
+    with listen("b"):
+        Path("b").unlink()
+        assert look("b").state == "unknown"
+        assert look("b", ("b", 0.0)).state == "gone"
+
+
+def test_another_socket_at_the_path(path):
+    """It is known since when, and who listens there, if anybody does."""
+    with listen(path):
+        path.unlink()
+        socket.socket(socket.AF_UNIX).bind(str(path))
+        way = look(path)
+        assert way.place
+        assert (way.state, way.place.nobody, way.place.rival) == ("replaced", True, None)
+        path.unlink()
+        program = (
+            "import socket,sys; s=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print(flush=True)"
+        )
+        command = [sys.executable, "-c", f"{program}; c=s.accept()[0]; c.recv(9)", str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+            try:
+                assert other.stdout
+                other.stdout.readline()
+                with socket.socket(socket.AF_UNIX) as client:
+                    client.connect(str(path))
+                    deadline = time.monotonic() + 30
+                    while not (place := look(path).place) or not place.rival or not place.rival.serves:
+                        assert time.monotonic() < deadline
+                assert (place.rival.pid, place.nobody) == (other.pid, False)
+                assert abs(place.since - path.stat().st_ctime) < 1
+            finally:
+                other.kill()
+
+
+def test_a_file_system_whose_numbers_differ(path, monkeypatch):
+    """As of an overlay: another number alone says nothing. One that might not answer is not asked."""
+    with listen(path):
+        path.unlink()
+        path.touch()
+        monkeypatch.setattr(way_in, "_find_kind", lambda _pid, _path: "overlay")
+        assert look(path).state == "unknown"
+        monkeypatch.setattr(way_in, "_find_kind", lambda _pid, _path: "fuse.sshfs")
+        path.unlink()
+        assert look(path).state == "unknown"
+
+
+def test_sockets_without_a_path(path):
+    """An abstract socket, one of TCP, and one that this process does not hold, have no way to look at."""
+    name = f"@{path}"
+    with socket.socket(socket.AF_UNIX) as abstract, socket.create_server(("127.0.0.1", 0)) as tcp:
+        abstract.bind(f"\0{path}")
+        abstract.listen()
+        names = [name, f"\\0{path}", f"127.0.0.1:{tcp.getsockname()[1]}", "/no/such"]
+        assert read_ways(os.getpid(), [(name, "") for name in names], (), (), came=True) == WaysIn(came=True)
+
+
+ORPHAN = """
+import os, select, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        epoll = select.epoll()
+        epoll.register({descriptor})
+        os.write(1, b"%d" % os.getpid())
+        os.close(1)
+        time.sleep(300)
+    os._exit(0)
+"""
+
+
+def test_a_process_that_is_left_over(path):
+    """It waits at a socket of this master, and has lost its own; a child of this process, or one that only holds the
+    socket, is not left over."""
+    with listen(path) as listener:
+        os.set_inheritable(listener.fileno(), True)
+        program = ORPHAN.format(descriptor=listener.fileno())
+        answer = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, close_fds=False, check=True)
+        orphan = int(answer.stdout)
+        try:
+            way_in._list_named.cache_clear()
+            found = list(way_in._find_left_over(os.getpid(), frozenset({os.fstat(listener.fileno()).st_ino})))
+            assert [(rival.pid, rival.serves) for rival in found] == [(orphan, False)]
+            others = list(way_in._find_left_over(os.getpid(), frozenset({0})))
+            assert others == []
+        finally:
+            os.kill(orphan, 9)
+
+
+@needs_root
+def test_what_keeps_a_user_from_connecting(tmp_path):
+    """The kernel says whether it may: the first thing that refuses is named, the socket or a directory above it."""
+    tmp_path.chmod(0o711)
+    folder = Path("/tmp") / f"way-in-{os.getpid()}"
+    folder.mkdir(mode=0o755)
+    path = folder / "a"
+    try:
+        with listen(path):
+            for mode, of_folder, said in ((0o600, 0o755, path), (0o666, 0o700, folder), (0o666, 0o711, None)):
+                path.chmod(mode)
+                folder.chmod(of_folder)
+                answer = ask_as(Ids(NOBODY, NOBODY), lambda: way_in._refuse(path))
+                assert answer.split("\0")[0] == (str(said) if said else "may")
+            path.chmod(0o660)
+            os.chown(path, 0, 12345)
+            assert ask_as(Ids(NOBODY, NOBODY, (12345,)), lambda: way_in._refuse(path)) == "may"
+            path.unlink()
+            assert ask_as(Ids(NOBODY, NOBODY), lambda: way_in._refuse(path)) == "absent"
+    finally:
+        path.unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def test_looks_are_seldom(monkeypatch):
+    """One look in ten seconds, which learns whether requests came since the last one, and since when a path is gone."""
+    asked = []
+
+    def answer(_pid, _sockets, known, met, came, _reads_files):
+        asked.append((known, met, came))
+        return WaysIn((Way("a", "/a", "gone", 7.0),))
+
+    monkeypatch.setattr(way_in, "read_ways", answer)
+    reader, server = WaysInReader(), Server(processes=1)
+    for now in (0.0, LOOK_SECONDS - 1, LOOK_SECONDS):
+        reader.read(1, server.read(now).snapshot, now)
+    assert asked == [((), (), False), ((("a", 7.0),), (), False)]
+
+
+def test_the_rival_is_looked_at_first(path):
+    """Since a search of all processes ends early on a large host."""
+    with listen(path) as listener:
+        inode = os.fstat(listener.fileno()).st_ino
+        found = way_in._find_holder(inode, [os.getpid()])
+        assert isinstance(found, Rival)
+        assert found.pid == os.getpid()
