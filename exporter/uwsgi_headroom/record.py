@@ -248,7 +248,7 @@ class Way(NamedTuple):
     refusal: Refusal | None = None
 
 
-class Named(NamedTuple):
+class WebLine(NamedTuple):
     """A line of a web server's configuration that leads to a socket of this name and protocol."""
 
     name: str
@@ -266,7 +266,7 @@ class WaysIn(NamedTuple):
     ways: tuple[Way, ...] = ()
     left_over: tuple[Rival, ...] = ()
     came: bool = False
-    named: tuple[Named, ...] = ()
+    named: tuple[WebLine, ...] = ()
 
 
 State = Literal[

@@ -7,10 +7,10 @@ from tests.analysis.judging import AT, describe, figures_of, said
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom, way_in
 from uwsgi_headroom.analysis.verdict import verdict_sentence
-from uwsgi_headroom.record import Named, Place, Refusal, Rival, Way, WaysIn
+from uwsgi_headroom.record import Place, Refusal, Rival, Way, WaysIn, WebLine
 
 PATH = "/run/app.sock"
-NAMED = (Named(PATH, "/etc/nginx/nginx.conf", 12, "uwsgi_pass", "uwsgi"),)
+NAMED = (WebLine(PATH, "/etc/nginx/nginx.conf", 12, "uwsgi_pass", "uwsgi"),)
 GONE = Way(PATH, PATH, "gone", AT - 5)
 CLEAR = Way(PATH, PATH, "clear", 0.0, refusal=Refusal("nginx", "www-data", "www-data"))
 
@@ -112,7 +112,7 @@ def test_the_way_in_is_clear(ways, is_clear):
 )
 def test_the_protocol_of_a_directive(directive, protocol, fits):
     """It has to fit, unless requests come; one that says nothing about the protocol is not judged."""
-    ways = WaysIn((CLEAR,), named=(Named(PATH, "/etc/nginx/a", 3, directive, protocol),))
+    ways = WaysIn((CLEAR,), named=(WebLine(PATH, "/etc/nginx/a", 3, directive, protocol),))
     found, _ = judged(ways)
     assert said(found, "protocol_mismatch") == (None if fits else (way_in.MISMATCH, "warning"))
     assert fits or "/etc/nginx/a:3" in found["protocol_mismatch"].change

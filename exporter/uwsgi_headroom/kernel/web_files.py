@@ -15,7 +15,7 @@ from contextlib import suppress
 from functools import lru_cache
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.record import Named, is_tcp
+from uwsgi_headroom.record import WebLine, is_tcp
 
 _FOLDER = "/etc/nginx"
 _MOST_FILES, _MOST_BYTES, _MOST_SECONDS = 500, 256 << 10, 0.2
@@ -28,16 +28,16 @@ _LOOPBACK = r"(?:127\.0\.0\.1|localhost|\[::1\])"
 
 
 @lru_cache(maxsize=16)
-def find_named(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int, ...]) -> tuple[Named, ...]:
+def find_named(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int, ...]) -> tuple[WebLine, ...]:
     """The lines that lead to these sockets. sockets: name, address and protocol of each; web_servers: processes of the
     web server, whose command lines say which file they read."""
     patterns = [(name, protocol, _compile(address)) for name, address, protocol in sockets]
-    found = list[Named]()
+    found = list[WebLine]()
     for path, text in _read_files(web_servers):
         for name, protocol, pattern in patterns:
             for match in pattern.finditer(text):
                 line = text.count(b"\n", 0, match.start(1)) + 1
-                found.append(Named(name, path, line, match[1].decode(), protocol))
+                found.append(WebLine(name, path, line, match[1].decode(), protocol))
     return tuple(found)
 
 

@@ -54,8 +54,8 @@ REFUSED = Kind(
     code="socket_refuses",
     role="harm",
     severity="critical or info",
-    title="The web server ({program}) [not absent? may not connect to uWSGI's socket][absent? finds nothing at the path "
-    "of uWSGI's socket][path? : {path}].",
+    title="The web server ({program}) [not absent? may not connect to uWSGI's socket][absent? finds nothing at the "
+    "path of uWSGI's socket][path? : {path}].",
     evidence="{program} runs as {user}[mode? ; {where} has mode {mode} and belongs to {owner}][absent? , with other "
     "mounts than uWSGI, as with `PrivateTmp=`]. No request comes." + _NAMED,
     meaning="To connect to a UNIX socket takes the right to write to it, and to enter each directory above it. Without "
@@ -78,8 +78,8 @@ MISMATCH = Kind(
     meaning="uWSGI closes a connection that begins with another protocol, and counts no request; web servers answer "
     "502.",
     act="Write `{fitting}` in place of `{directive}`[place?  in {place}].",
-    then="[uwsgi? It needs `include uwsgi_params;` as well. ]Or change uWSGI's option: `socket` is for `uwsgi_pass`, and "
-    "`http-socket` for `proxy_pass`.",
+    then="[uwsgi? It needs `include uwsgi_params;` as well. ]Or change uWSGI's option: `socket` is for `uwsgi_pass`, "
+    "and `http-socket` for `proxy_pass`.",
     keeps_out=True,
 )
 
