@@ -206,45 +206,35 @@ class SharedConnection(NamedTuple):
 
 
 class Rival(NamedTuple):
-    """A process that takes requests in the place of a uWSGI. since: of its start, in epoch seconds; serves: whether it
-    held a connection that it had accepted there."""
+    """A process that listens in the place of a uWSGI. serves: whether it held a connection that it had accepted."""
 
     pid: int
     name: str
-    since: float | None
-    serves: bool = False
-
-
-class Place(NamedTuple):
-    """Another socket at the path of one of uWSGI's. since: in epoch seconds; rival: who listens there, None if this is
-    not visible, too."""
-
-    since: float
-    nobody: bool
-    rival: Rival | None
+    serves: bool
 
 
 class Refusal(NamedTuple):
-    """What keeps the user of a web server from connecting: the path of the socket, or of a directory above it, with its
-    mode and owner (user:group). Without a path, nothing does; without a mode, the web server finds nothing there."""
+    """What keeps a web server from connecting: the path of the socket, or of a directory above it, its mode and its
+    owner, `root:root`. Without a path, nothing does; without a mode, the web server finds nothing there."""
 
     program: str
     user: str
     group: str
     path: str = ""
-    mode: int | None = None
+    mode: str = ""
     owner: str = ""
 
 
 class Way(NamedTuple):
-    """Where the path of a UNIX socket leads. since: since when it does not lead to uWSGI, in epoch seconds, 0 if it
-    does; refusal: None unless it was asked for."""
+    """Where the path of a UNIX socket leads. Of another socket there: since when, in epoch seconds, whether nobody
+    listens, and who does, as far as that is visible. refusal: None if no web server was asked."""
 
     name: str
     path: str
     state: Literal["clear", "gone", "replaced", "unknown"]
-    since: float | None = None
-    place: Place | None = None
+    since: float = 0.0
+    nobody: bool = False
+    rival: Rival | None = None
     refusal: Refusal | None = None
 
 
@@ -259,14 +249,12 @@ class WebLine(NamedTuple):
 
 
 class WaysIn(NamedTuple):
-    """What leads clients to a uWSGI, as of the last look. ways: of its sockets with a path; left_over: processes of an
-    earlier master that still take requests; came: whether requests came since the look before it; named: only in a
-    look of one time."""
+    """What leads clients to a uWSGI, as of the last look. ways: of its sockets with a path; came: whether requests came
+    since the look before; lines: only where files are searched."""
 
     ways: tuple[Way, ...] = ()
-    left_over: tuple[Rival, ...] = ()
     came: bool = False
-    named: tuple[WebLine, ...] = ()
+    lines: tuple[WebLine, ...] = ()
 
 
 State = Literal[
@@ -669,8 +657,7 @@ class ServerRecord(Struct, frozen=True):
     """Empty also where descriptors are hidden."""
     queues: Mapping[str, Backlog] = {}
     """By the name of the socket."""
-    ways_in: WaysIn | None = None
-    """None if unknown."""
+    ways_in: WaysIn = WaysIn()
     tracked: TrackedConnections | None = None
     """Of the network namespace, if it is the exporter's; None if connections are not tracked, too."""
     tasks: Tasks | None = None

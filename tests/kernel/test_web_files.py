@@ -5,7 +5,7 @@ import os
 import pytest
 
 from uwsgi_headroom.kernel import web_files
-from uwsgi_headroom.kernel.web_files import find_named
+from uwsgi_headroom.kernel.web_files import find_lines
 
 SOCKETS = (("a.sock", "/run/a.sock", "uwsgi"), (":3031", ":3031", "http"), ("10.0.0.5:80", "10.0.0.5:80", "uwsgi"))
 
@@ -13,9 +13,9 @@ SOCKETS = (("a.sock", "/run/a.sock", "uwsgi"), (":3031", ":3031", "http"), ("10.
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(web_files, "_FOLDER", str(tmp_path))
-    find_named.cache_clear()
+    find_lines.cache_clear()
     yield tmp_path
-    find_named.cache_clear()
+    find_lines.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def folder(tmp_path, monkeypatch):
 def test_a_line(folder, line, found):
     """Only a directive with the whole address, outside of a comment."""
     (folder / "site").write_text(f"server {{\n{line}\n}}\n")
-    named = find_named(SOCKETS, ())
+    named = find_lines(SOCKETS, ())
     assert [(each.name, each.directive, each.protocol) for each in named] == found
     assert {(each.path, each.line) for each in named} <= {(str(folder / "site"), 2)}
 
@@ -61,15 +61,15 @@ def test_which_files_are_read(folder, monkeypatch):
         os.chown(folder / "secret", 65534, 65534)
     (folder / "dangling").symlink_to("nothing")
     expected = [str(folder / "a/b/deep.conf"), str(folder / "sites-enabled/on")]
-    assert sorted(each.path for each in find_named(SOCKETS, (1, os.getpid(), 10**9))) == expected
-    find_named.cache_clear()
+    assert sorted(each.path for each in find_lines(SOCKETS, (1, os.getpid(), 10**9))) == expected
+    find_lines.cache_clear()
     monkeypatch.setattr(web_files, "_MOST_FILES", 1)
-    assert len(find_named(SOCKETS, ())) <= 1
+    assert len(find_lines(SOCKETS, ())) <= 1
 
 
 def test_the_file_of_a_command_line():
     """nginx writes how it was started into its command line."""
-    given = web_files._GIVEN.match("nginx: master process nginx -c /srv/nginx.conf -p /srv")
+    given = web_files._GIVEN.match(b"nginx: master process nginx -c /srv/nginx.conf -p /srv")
     assert given
-    assert given[1] == "/srv/nginx.conf"
-    assert not web_files._GIVEN.match("python -c /srv/x -c /etc/shadow")
+    assert given[1] == b"/srv/nginx.conf"
+    assert not web_files._GIVEN.match(b"python -c /srv/x -c /etc/shadow")

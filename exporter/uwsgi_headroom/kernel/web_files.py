@@ -1,8 +1,7 @@
 """Searches the configuration of the web server of this host for the addresses of uWSGI's sockets, for one look.
 
 No command of a web server is run: `nginx -t` opens logs and resolves names, `nginx -T` prints secrets. Of a line with
-such an address, the path, the number and the directive are kept. Lines that do not have an address literally are not
-found, so that nothing found proves nothing. A question for `aside`.
+such an address, the path, the number and the directive are kept. Nothing found proves nothing. A question for `aside`.
 """
 
 from __future__ import annotations
@@ -13,50 +12,44 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import islice
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.record import WebLine, is_tcp
 
 _FOLDER = "/etc/nginx"
+_NOT_READ = ("sites-available", "modules-available")  # unless a link leads there
 _MOST_FILES, _MOST_BYTES, _MOST_SECONDS = 500, 256 << 10, 0.2
-_NOT_READ = ("sites-available", "modules-available")
-"""Folders of files that are not in use, unless a link leads there."""
-
-_GIVEN = re.compile(r"^nginx: master process .* -c (/[^\s;]+)")
-_EVERY = ("", "0.0.0.0", "[::]", "127.0.0.1", "localhost", "[::1]")  # noqa: S104 - names, no binds
-_LOOPBACK = r"(?:127\.0\.0\.1|localhost|\[::1\])"
+_GIVEN = re.compile(rb"^nginx: master process .* -c (/[^\s;\0]+)")
+_HERE = r"(?:127\.0\.0\.1|localhost|\[::1\])"
 
 
 @lru_cache(maxsize=16)
-def find_named(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int, ...]) -> tuple[WebLine, ...]:
+def find_lines(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int, ...]) -> tuple[WebLine, ...]:
     """The lines that lead to these sockets. sockets: name, address and protocol of each; web_servers: processes of the
-    web server, whose command lines say which file they read."""
+    web server, whose command lines name a file."""
     patterns = [(name, protocol, _compile(address)) for name, address, protocol in sockets]
-    found = list[WebLine]()
-    for path, text in _read_files(web_servers):
-        for name, protocol, pattern in patterns:
-            for match in pattern.finditer(text):
-                line = text.count(b"\n", 0, match.start(1)) + 1
-                found.append(WebLine(name, path, line, match[1].decode(), protocol))
-    return tuple(found)
+    return tuple(
+        WebLine(name, path, text.count(b"\n", 0, match.start(1)) + 1, match[1].decode(), protocol)
+        for path, text in _read_files(web_servers)
+        for name, protocol, pattern in patterns
+        for match in pattern.finditer(text)
+    )
 
 
 def _compile(address: str) -> re.Pattern[bytes]:
-    """What finds a directive with this address, which is a path or HOST:PORT, outside of comments."""
-    there = rf"unix:(?://)?{re.escape(address)}"
-    if is_tcp(address):
-        host, _, port = address.rpartition(":")
-        there = f"{dict.fromkeys(_EVERY, _LOOPBACK).get(host, re.escape(host))}:{port}"
+    """What finds a directive with this address, a path or HOST:PORT, outside of comments."""
+    host, _, port = address.rpartition(":")
+    hosts = dict.fromkeys(("", "0.0.0.0", "[::]", "127.0.0.1", "localhost", "[::1]"), _HERE)  # noqa: S104 - names
+    tcp, unix = rf"{hosts.get(host, re.escape(host))}:{port}", rf"unix:(?://)?{re.escape(address)}"
+    there = (unix, tcp)[is_tcp(address)]
     return re.compile(os.fsencode(rf"^[ \t]*(\w+)[ \t][^#;\n]*?(?<![\w.]){there}(?=[:;/\s])"), re.MULTILINE)
 
 
 def _read_files(web_servers: Sequence[int]) -> Iterator[tuple[str, bytes]]:
     """The regular files of the configuration that are root's or that everybody may read, in time."""
-    end, left = time.monotonic() + _MOST_SECONDS, _MOST_FILES
-    for path in dict.fromkeys((*_list_given(web_servers), *_list_files())):
-        if left <= 0 or time.monotonic() > end:
-            return
-        left -= 1
+    end = time.monotonic() + _MOST_SECONDS
+    for path in islice(dict.fromkeys(_list_files(web_servers)), _MOST_FILES):
         with suppress(OSError):
             descriptor = procfs.open_regular(path)
             try:
@@ -65,18 +58,16 @@ def _read_files(web_servers: Sequence[int]) -> Iterator[tuple[str, bytes]]:
                     yield path, os.read(descriptor, _MOST_BYTES)
             finally:
                 os.close(descriptor)
+        if time.monotonic() > end:
+            return
 
 
-def _list_files() -> Iterator[str]:
+def _list_files(web_servers: Sequence[int]) -> Iterator[str]:
+    """Those that command lines name, and those of the folder."""
+    for pid in web_servers:
+        with suppress(OSError):
+            if given := _GIVEN.match(procfs.read_begin(4096, f"/proc/{pid}/cmdline")):
+                yield os.fsdecode(given[1])
     for folder, folders, files in os.walk(_FOLDER):
         folders[:] = [each for each in folders if each not in _NOT_READ]
         yield from (os.path.join(folder, file) for file in sorted(files))
-
-
-def _list_given(web_servers: Sequence[int]) -> Iterator[str]:
-    """The files that command lines name."""
-    for pid in web_servers:
-        with suppress(OSError):
-            words = procfs.read_begin(_MOST_BYTES, f"/proc/{pid}/cmdline").replace(b"\0", b" ")
-            if given := _GIVEN.match(os.fsdecode(words)):
-                yield given[1]
