@@ -256,6 +256,12 @@ class WaysIn(NamedTuple):
     came: bool = False
     lines: tuple[WebLine, ...] = ()
 
+    @property
+    def is_clear(self) -> bool:
+        """Whether all paths lead to uWSGI, and the web server of this host may connect to one of them."""
+        asked = [way.refusal for way in self.ways if way.refusal and not way.refusal.path]
+        return bool(asked) and all(way.state == "clear" for way in self.ways)
+
 
 State = Literal[
     "cpu",

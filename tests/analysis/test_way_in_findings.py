@@ -6,7 +6,7 @@ import pytest
 from tests.analysis.judging import AT, describe, figures_of, said
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom, way_in
-from uwsgi_headroom.analysis.verdict import verdict_sentence
+from uwsgi_headroom.analysis.verdict import say_verdict
 from uwsgi_headroom.record import Refusal, Rival, Way, WaysIn, WebLine
 
 PATH = "/run/app.sock"
@@ -28,7 +28,7 @@ def judged(ways: WaysIn, requests: int = 0) -> tuple[dict[str, object], str]:
     of = window(20, worker(1, requests, each=0.01), worker(2, 0, each=0.0))
     figures = correct_headroom(figures_of(of, describe(ways_in=ways, time=AT)))
     found = collect_findings(figures)
-    return {each.code: each for each in found}, verdict_sentence(figures.headroom, found)
+    return {each.code: each for each in found}, say_verdict(figures, found)
 
 
 @pytest.mark.parametrize(

@@ -77,13 +77,12 @@ class Headroom(Struct, frozen=True, gc=False, kw_only=True):
     if it is reached. factor: the least of these; first: the limit that comes first, which has that factor or causes
     others to be reached; ceiling: the first of the limits that cap throughput, not only raise latency. All are null on
     a nearly idle server. far: limits at more than 100 times today's load. idle: limits of known use that say nothing
-    about load. no_requests: the headroom is not known because no request came in the window; way_in_clear: although
-    clients can connect, as far as was seen. is_upper_bound: CPU or busy threads are not visible, and may run out first.
-    unknown: limits that were seen and whose factor is not known yet. sleeps: threads come first, at least half of them
-    are in use, and requests mostly sleep: if it is a rate limit that makes them sleep, there is no headroom. other:
-    what limits the server, if it is none of its resources; if factor is then null, the headroom is not known. usable:
-    by how much load can grow until requests wait noticeably, 1 or less if they do; usable_first: the limit that they
-    wait for first."""
+    about load. no_requests: the headroom is not known because no request came in the window. is_upper_bound: CPU or
+    busy threads are not visible, and may run out first. unknown: limits that were seen and whose factor is not known
+    yet. sleeps: threads come first, at least half of them are in use, and requests mostly sleep: if it is a rate limit
+    that makes them sleep, there is no headroom. other: what limits the server, if it is none of its resources; if
+    factor is then null, the headroom is not known. usable: by how much load can grow until requests wait noticeably, 1
+    or less if they do; usable_first: the limit that they wait for first."""
 
     by_limit: dict[Limit, float]
     factor: float | None
@@ -93,7 +92,6 @@ class Headroom(Struct, frozen=True, gc=False, kw_only=True):
     idle: tuple[Limit, ...] = ()
     is_upper_bound: bool = False
     no_requests: bool = False
-    way_in_clear: bool = False
     unknown: tuple[Limit, ...] = ()
     sleeps: bool = False
     other: OtherLimit | None = None

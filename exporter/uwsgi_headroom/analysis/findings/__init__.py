@@ -127,7 +127,7 @@ def correct_headroom(figures: Figures) -> Figures:
     """The figures with the headroom, and the usable one, that the findings about them leave."""
     room = figures.headroom
     if room.no_requests:
-        return replace(figures, headroom=replace(room, way_in_clear=way_in.is_clear(figures.server)))
+        return figures
     reached = {limit for limit, factor in room.by_limit.items() if factor <= 1 / REACHED}
     order = list_causes(figures.cpu)
     errors, cause = _describe_errors(figures), None

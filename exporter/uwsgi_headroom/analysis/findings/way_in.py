@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.record import Refusal, ServerRecord, Way, WebLine
+from uwsgi_headroom.record import Refusal, Way, WebLine
 from uwsgi_headroom.words.template import Facts, Private
 
 REPLACED_SECONDS = 600.0
@@ -39,12 +39,13 @@ REPLACED = Kind(
     severity="critical, warning or info",
     title="[program? {program} listens][nobody? Nobody listens][other? Another process listens] at the path of uWSGI's "
     "socket, in its place[path? : {path}].",
-    evidence="Since {age:duration}, another socket is at {place}[pid? , of process {pid:plain}][accepts? , which takes "
-    "connections]. [came? Requests still come to this uWSGI.][not came? No request comes to this uWSGI.]" + _NAMED,
+    evidence="For {age:duration}, another socket has been at {place}[program? , that of {process}][accepts? , which "
+    "takes connections]. [came? Requests still come to this uWSGI.][not came? No request comes to this uWSGI.]"
+    + _NAMED,
     meaning="A second start of the same configuration does this: uWSGI removes what is at the path, and binds its own "
     "socket there. In a deploy that is meant, and the old uWSGI ends soon.",
-    act="[pid? Stop this uWSGI if process {pid:plain} replaces it; else stop that process, and restart this one.]"
-    "[not pid? Restart uWSGI: after a reload it still has the socket without a path.]",
+    act="[program? Stop {process} and restart this uWSGI, unless that process replaces it.][not program? Restart "
+    "uWSGI: after a reload it still has the socket without a path.]",
     keeps_out=True,
 )
 
@@ -59,7 +60,7 @@ REFUSED = Kind(
     meaning="To connect to a UNIX socket takes the right to write to it, and to enter each directory above it. Without "
     "it, web servers answer 502, and uWSGI gets no request.",
     act="[socket? Set `chmod-socket` to 660 and `chown-socket` to {to}.]"
-    "[directory? Let {user} enter the directory: `chmod o+x {where}`.]"
+    "[directory? Let {user} enter {where} (`chmod o+x`).]"
     "[absent? Move the socket to a directory that both see, such as one below /run.]",
     then="[socket? If uWSGI does not start as root, it cannot change the owner: add {user} to the group of the socket "
     "instead.][directory? Or move the socket to a directory below /run.]",
@@ -114,8 +115,8 @@ def _replaced(figures: Figures, way: Way, facts: Facts, *, none_came: bool, is_n
         age=age,
         nobody=way.nobody,
         other=not rival and not way.nobody,
-        program=rival and rival.name,
-        pid=Private(rival and rival.pid),
+        program=rival and (rival.name if is_other else "another uWSGI"),
+        process=Private(rival and f"process {rival.pid}", "the other process"),
         accepts=rival and rival.serves,
     )
 
@@ -147,10 +148,3 @@ def _mismatch(figures: Figures, lines: Sequence[WebLine]) -> Iterator[Finding]:
             place = Private(f"{each.path}:{each.line}", "the configuration of the web server")
             facts: Facts = {"directive": each.directive, "protocol": each.protocol, "fitting": fitting, "place": place}
             yield MISMATCH.found(figures, facts)
-
-
-def is_clear(server: ServerRecord) -> bool:
-    """Whether all paths of its sockets lead to a uWSGI, and the web server of this host may connect to one of them."""
-    ways = server.ways_in.ways
-    asked = [way.refusal for way in ways if way.refusal and not way.refusal.path]
-    return bool(asked) and all(way.state == "clear" for way in ways)
