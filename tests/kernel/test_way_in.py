@@ -1,6 +1,7 @@
 """The way in to a UNIX socket is known by the file at its path; this process stands in for uWSGI's master."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -9,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.real_uwsgi import accepts, uwsgi, wait_until
 from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel import way_in
 from uwsgi_headroom.kernel.as_user import Ids, ask_as
-from uwsgi_headroom.kernel.way_in import LOOK_SECONDS, WaysInReader, read_ways
+from uwsgi_headroom.kernel.aside import PausedError
+from uwsgi_headroom.kernel.way_in import FIRST_SECONDS, LOOK_SECONDS, WaysInReader, read_ways
 from uwsgi_headroom.record import Way, WaysIn
+from uwsgi_headroom.stats import decode
 
 NOBODY = 65534
 
@@ -130,15 +134,37 @@ def test_what_keeps_a_user_from_connecting(tmp_path):
 
 
 def test_looks_are_seldom(monkeypatch):
-    """One look in ten seconds, which learns whether requests came since the last one, and which paths were clear."""
+    """Two looks show whether requests come; further ones have ten seconds between them, and learn which paths were
+    clear. After one without an answer, there is none for minutes."""
     asked = []
 
     def answer(_pid, _sockets, known, came, _reads_files):
         asked.append((known, came))
+        if len(asked) == 3:
+            raise PausedError
         return WaysIn((Way("a", "/a", "clear"),))
 
     monkeypatch.setattr(way_in, "read_ways", answer)
     reader, server = WaysInReader(), Server(processes=1)
-    for now in (0.0, LOOK_SECONDS - 1, LOOK_SECONDS):
-        reader.read(1, server.read(now).snapshot, now)
-    assert asked == [(frozenset(), False), ({"a"}, False)]
+    for seconds in (0, 1, FIRST_SECONDS, LOOK_SECONDS, FIRST_SECONDS + LOOK_SECONDS, 2.5 * LOOK_SECONDS):
+        found = reader.read(1, server.read(seconds).snapshot, seconds)
+    assert asked == [(frozenset(), False), ({"a"}, False), ({"a"}, False)]
+    assert found == WaysIn()
+
+
+@pytest.mark.integration
+def test_a_real_uwsgi():
+    """The names of its document are those of the kernel; a reload keeps a socket without a path."""
+    with uwsgi() as server:
+        sockets = [(each.name, each.protocol) for each in decode(server.document()).sockets]
+        assert sorted(protocol for _, protocol in sockets) == ["http", "uwsgi"]
+
+        def look() -> list[tuple[str, str]]:
+            return [(way.path, way.state) for way in read_ways(server.pid, sockets, frozenset(), came=True).ways]
+
+        assert look() == [(server.socket, "clear")]
+        Path(server.socket).unlink()
+        os.kill(server.pid, signal.SIGHUP)
+        wait_until(lambda: "(RE)spawned uWSGI master" in server.log.read_text(), what="the reload")
+        wait_until(lambda: accepts(server.stats), what="stats")
+        assert look() == [(server.socket, "gone")]

@@ -29,8 +29,9 @@ from uwsgi_headroom.kernel.web_files import find_lines
 from uwsgi_headroom.record import Refusal, Rival, Way, WaysIn, is_tcp
 from uwsgi_headroom.stats.server import Snapshot
 
-LOOK_SECONDS = 10.0
-"""The shortest time between two looks at one server, 1 ms each."""
+LOOK_SECONDS, FIRST_SECONDS, PAUSE_SECONDS = 10.0, 4.0, 600.0
+"""The shortest time between two looks at one server, 0.4 ms each; between the first two, which show whether requests
+come; and after one without an answer, since a file system that hangs costs the server's other facts a minute."""
 
 _MOST_SOCKETS, _MOST_DESCRIPTORS = 16, 256
 _SEARCH_SECONDS, _ASK_SECONDS = 0.1, 0.2
@@ -44,24 +45,26 @@ class WaysInReader:
     def __init__(self, asks: Asks = DIRECT) -> None:
         self._asks = asks
         self.reads_files = False
-        self._at, self._requests = float("-inf"), -1
+        self._not_before, self._keep = float("-inf"), FIRST_SECONDS
+        self._requests = 0
         self._known: frozenset[str] = frozenset()
         self._latest = WaysIn()
 
     def read(self, master_pid: int, snapshot: Snapshot, now: float) -> WaysIn:
         """What the last look saw, the same object until the next one. now: monotonic seconds. Never raises."""
-        if now - self._at < LOOK_SECONDS:
+        if now < self._not_before:
             return self._latest
         requests = sum([worker.requests or 0 for worker in snapshot.workers])
-        came = requests != self._requests and self._requests >= 0
+        came = requests != self._requests
         sockets = tuple([(socket.name, socket.protocol) for socket in snapshot.sockets[:_MOST_SOCKETS]])
         try:
             latest = self._asks.ask(read_ways, master_pid, sockets, self._known, came, self.reads_files)
         except NotYetError:
             return self._latest
         except OSError:
-            latest = WaysIn()
-        self._at, self._requests, self._latest = now, requests, latest
+            latest, self._keep = WaysIn(), PAUSE_SECONDS
+        self._not_before, self._keep = now + self._keep, LOOK_SECONDS
+        self._requests, self._latest = requests, latest
         self._known |= {way.name for way in latest.ways if way.state == "clear"}
         return latest
 
@@ -74,10 +77,11 @@ def read_ways(
     held = procfs.read_socket_inodes(master_pid) or frozenset()
     bound = ask_in_network_of(master_pid, _list_bound)
     own, ways = {each.name: each for each in bound if each.inode in held}, list[Way]()
+    is_here = len(read_pid_numbers(master_pid)) == 1  # in no container
     for name, _ in sockets:
         if name in own and not is_tcp(name) and not name.startswith("@"):
             way = _look(master_pid, own[name], bound, is_known=name in known)
-            if way.state == "clear" and not came:
+            if way.state == "clear" and is_here and not came:
                 way = way._replace(refusal=_ask_web_server(Path(way.path)))
             ways.append(way)
     paths = {way.name: way.path for way in ways}

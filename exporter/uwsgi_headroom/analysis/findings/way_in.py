@@ -85,33 +85,31 @@ _FITTING = {"uwsgi": "uwsgi_pass", "http": "proxy_pass", "fastcgi": "fastcgi_pas
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    ways = figures.server.ways_in
-    none_came = not ways.came and not figures.flow.completed
+    ways, none = figures.server.ways_in, not figures.flow.completed
     for way in ways.ways:
         named = [f"{each.path}:{each.line}" for each in ways.lines if each.name == way.name]
         facts: Facts = {"path": Private(way.path), "named": Private(" and ".join(named[:2]))}
-        is_critical = none_came and bool(named)
+        lost = facts | {"came": ways.came and not none, "place": Private(way.path, "its path")}
         if way.state == "gone":
-            facts |= {"came": ways.came, "place": Private(way.path, "its path")}
-            yield GONE.found(figures, facts, worse=(not ways.came) + is_critical)
+            yield GONE.found(figures, lost, worse=(not lost["came"]) + (none and bool(named)))
         elif way.state == "replaced":
-            facts |= {"came": ways.came, "place": Private(way.path, "its path")}
-            yield _replaced(figures, way, facts, none_came=none_came, is_named=bool(named))
+            yield _replaced(figures, way, lost)
         elif way.refusal and way.refusal.path:
-            yield _refused(figures, way, facts, worse=is_critical)
-    yield from list(_mismatch(figures, ways.lines))[:1] * none_came
+            yield _refused(figures, way, facts, worse=none and bool(named))
+    yield from list(_mismatch(figures, ways.lines))[:1] * none
 
 
-def _replaced(figures: Figures, way: Way, facts: Facts, *, none_came: bool, is_named: bool) -> Finding:
+def _replaced(figures: Figures, way: Way, facts: Facts) -> Finding:
     """Another program than uWSGI is no deploy, and neither is a socket on which nobody listens."""
     rival, age = way.rival, max(0.0, (figures.server.time or way.since) - way.since)
     is_other = rival is not None and "uwsgi" not in rival.name
     is_sure = way.nobody or is_other or age >= REPLACED_SECONDS
-    is_lost = (way.nobody and is_named) or (is_other and rival is not None and rival.serves)
+    is_named = any(each.name == way.name for each in figures.server.ways_in.lines)
+    is_lost = not figures.flow.completed and ((way.nobody and is_named) or bool(is_other and rival and rival.serves))
     return REPLACED.found(
         figures,
         facts,
-        worse=(is_sure and not facts["came"]) * (1 + (none_came and is_lost)),
+        worse=(is_sure and not facts["came"]) * (1 + is_lost),
         age=age,
         nobody=way.nobody,
         other=not rival and not way.nobody,
