@@ -86,8 +86,7 @@ def read_ways(
             ways.append(way)
     paths = {way.name: way.path for way in ways}
     named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
-    lines = find_lines(named, _find_named(_WEB_SERVER)) if reads_files else ()
-    return WaysIn(tuple(ways), came, lines)
+    return WaysIn(tuple(ways), came, (reads_files and find_lines(named, _find_named(_WEB_SERVER))) or ())
 
 
 class _Bound(NamedTuple):
@@ -114,13 +113,10 @@ def _look(pid: int, own: _Bound, bound: Sequence[_Bound], *, is_known: bool) -> 
     path = own.name
     with suppress(OSError):
         path = os.path.normpath(os.path.join(os.readlink(f"/proc/{pid}/cwd"), path))
-    stat = procfs.read_process_stat(pid)
     found = _find_file(pid, path)
-    others = (os.getpid(), 1, stat.parent) if stat else ()
-    if own.file and any(
-        file and file[:2] == own.file for file in (found, *(_find_file(each, path) for each in others))
-    ):
-        return Way(own.name, path, "clear")
+    for file in (found, _find_file(os.getpid(), path), _find_file(1, path)):
+        if file and file[:2] == own.file:
+            return Way(own.name, path, "clear")
     if own.file is None or found is None or not (is_known or own.name.startswith("/")):
         return Way(own.name, path, "unknown")
     if found == _NOTHING:
@@ -169,8 +165,10 @@ def _find_named(name: str) -> tuple[int, ...]:
 
 def _find_holder(of: _Bound) -> Rival | None:
     """A process that holds a socket; None if none is visible in time."""
-    end, pids = time.monotonic() + _SEARCH_SECONDS, iter(_list_processes())
-    for pid in iter(lambda: next(pids, None) if time.monotonic() < end else None, None):
+    end = time.monotonic() + _SEARCH_SECONDS
+    for pid in _list_processes():
+        if time.monotonic() > end:
+            break
         with suppress(OSError):
             if any(target == f"socket:[{of.inode}]" for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)):
                 return Rival(pid, procfs.read_name(pid), any(_hold_connection(pid, of.name)))
@@ -220,7 +218,7 @@ def _list_web_servers() -> Iterator[tuple[Ids, int]]:
 def _refuse(path: Path) -> str:
     """What keeps this process from connecting to a socket: path, mode, user and group of the first that refuses."""
     for each in (*reversed(path.parents), path):
-        if not os.access(each, os.W_OK if each == path else os.X_OK):
+        if not os.access(each, (os.X_OK, os.W_OK)[each == path]):
             try:
                 found = os.stat(each)  # it fails if a link leads to what refuses
             except FileNotFoundError:
