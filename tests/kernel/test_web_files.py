@@ -28,7 +28,9 @@ def folder(tmp_path, monkeypatch):
         ("proxy_pass http://localhost:3031/;", [(":3031", "proxy_pass", "http")]),
         ("uwsgi_pass 127.0.0.1:3031;", [(":3031", "uwsgi_pass", "http")]),
         ("uwsgi_pass 10.0.0.5:80;", [("10.0.0.5:80", "uwsgi_pass", "uwsgi")]),
+        ("location / { include x; uwsgi_pass unix:/run/a.sock; }", [("a.sock", "uwsgi_pass", "uwsgi")]),
         ("# uwsgi_pass unix:/run/a.sock;", []),
+        ("a b; # c; uwsgi_pass unix:/run/a.sock;", []),
         ("uwsgi_pass unix:/run/a.sock2;", []),
         ("uwsgi_pass unix:/srv/run/a.sock;", []),
         ("uwsgi_pass 127.0.0.1:30311;", []),
@@ -62,6 +64,7 @@ def test_which_files_are_read(folder, monkeypatch):
     (folder / "dangling").symlink_to("nothing")
     expected = [str(folder / "a/b/deep.conf"), str(folder / "sites-enabled/on")]
     assert sorted(each.path for each in find_lines(SOCKETS, (1, os.getpid(), 10**9))) == expected
+    (folder / "hostile").write_text("a {" * (web_files._MOST_BYTES // 3))
     find_lines.cache_clear()
     monkeypatch.setattr(web_files, "_MOST_FILES", 1)
     assert len(find_lines(SOCKETS, ())) <= 1

@@ -19,7 +19,8 @@ from uwsgi_headroom.record import WebLine, is_tcp
 
 _FOLDER = "/etc/nginx"
 _NOT_READ = ("sites-available", "modules-available")  # unless a link leads there
-_MOST_FILES, _MOST_BYTES, _MOST_SECONDS = 500, 256 << 10, 0.2
+_MOST_FILES, _MOST_BYTES, _MOST_LINES, _MOST_SECONDS = 500, 256 << 10, 20, 0.2
+_ENDS = re.compile(rb"[;{}]")  # of a directive
 _GIVEN = re.compile(rb"^nginx: master process .* -c (/[^\s;\0]+)")
 _HERE = r"(?:127\.0\.0\.1|localhost|\[::1\])"
 
@@ -29,21 +30,25 @@ def find_lines(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int
     """The lines that lead to these sockets. sockets: name, address and protocol of each; web_servers: processes of the
     web server, whose command lines name a file."""
     patterns = [(name, protocol, _compile(address)) for name, address, protocol in sockets]
-    return tuple(
-        WebLine(name, path, text.count(b"\n", 0, match.start(1)) + 1, match[1].decode(), protocol)
-        for path, text in _read_files(web_servers)
-        for name, protocol, pattern in patterns
-        for match in pattern.finditer(text)
-    )
+    found = list[WebLine]()
+    for path, text in _read_files(web_servers):
+        for name, protocol, pattern in patterns:
+            for match in islice(pattern.finditer(text), _MOST_LINES):
+                begin = text.rfind(b"\n", 0, match.start()) + 1
+                before = text[begin : match.start()]
+                words = _ENDS.split(before)[-1].split()
+                if words and b"#" not in before:
+                    number = text.count(b"\n", 0, begin) + 1
+                    found.append(WebLine(name, path, number, words[0].decode(errors="replace"), protocol))
+    return tuple(found)
 
 
 def _compile(address: str) -> re.Pattern[bytes]:
-    """What finds a directive with this address, a path or HOST:PORT, outside of comments."""
+    """What finds an address, which is a path or HOST:PORT."""
     host, _, port = address.rpartition(":")
     hosts = dict.fromkeys(("", "0.0.0.0", "[::]", "127.0.0.1", "localhost", "[::1]"), _HERE)  # noqa: S104 - names
     tcp, unix = rf"{hosts.get(host, re.escape(host))}:{port}", rf"unix:(?://)?{re.escape(address)}"
-    there = (unix, tcp)[is_tcp(address)]
-    return re.compile(os.fsencode(rf"^[ \t]*(\w+)[ \t][^#;\n]*?(?<![\w.]){there}(?=[:;/\s])"), re.MULTILINE)
+    return re.compile(os.fsencode(rf"(?<![\w.]){(unix, tcp)[is_tcp(address)]}(?=[:;/\s])"))
 
 
 def _read_files(web_servers: Sequence[int]) -> Iterator[tuple[str, bytes]]:
