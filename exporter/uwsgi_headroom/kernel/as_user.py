@@ -24,9 +24,9 @@ class Ids(Struct, frozen=True):
     groups: tuple[int, ...] = ()
 
 
-def ask_as(ids: Ids, question: Callable[[], str], seconds: float = SECONDS, mounts_of: int | None = None) -> str:
+def ask_as(ids: Ids, question: Callable[[], str], seconds: float = SECONDS, mounts_of: int = 0) -> str:
     """What a question says in a child process with these ids, or why it says nothing. mounts_of: the process whose
-    mounts it sees, which root alone may enter.
+    mounts it sees, which takes root; 0: its own.
 
     The child makes system calls only, because other threads of this process may hold locks. It runs no other program:
     so the kernel lets its user neither trace it nor read its memory (prctl(2), PR_SET_DUMPABLE).
@@ -55,7 +55,7 @@ def ask_as(ids: Ids, question: Callable[[], str], seconds: float = SECONDS, moun
         os.waitpid(child, 0)
 
 
-def _become(ids: Ids, kept: int, mounts_of: int | None) -> None:
+def _become(ids: Ids, kept: int, mounts_of: int) -> None:
     """Close all descriptors but one, enter the mounts, and take over user and groups. Raises PermissionError if this
     user may not, and they are another's."""
     signal.alarm(_LONGEST)  # its parent may be killed meanwhile

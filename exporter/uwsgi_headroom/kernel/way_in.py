@@ -186,8 +186,8 @@ def _ask_web_server(path: Path) -> Refusal | None:
     """What keeps the web server of this host from connecting; without a path if nothing does, None if unknown. It takes
     root. Each of its users is asked, with all groups and mounts."""
     refusals = list[Refusal]()
-    for ids, pid in dict(_list_web_servers() if os.geteuid() == 0 else ()).items():
-        said = ask_as(ids, partial(_refuse, path), _ASK_SECONDS, mounts_of=pid).split("\0")
+    for ids, mounts_of in dict(_list_web_servers() if os.geteuid() == 0 else ()).items():
+        said = ask_as(ids, partial(_refuse, path), _ASK_SECONDS, mounts_of).split("\0")
         user, group = _name(ids.uid, "passwd"), _name(ids.gid, "group")
         match said:
             case ["may"]:
@@ -201,18 +201,19 @@ def _ask_web_server(path: Path) -> Refusal | None:
 
 
 def _list_web_servers() -> Iterator[tuple[Ids, int]]:
-    """The ids of the workers of a web server whose master is root's, in the PID and user namespaces of this process:
-    anybody may give a process its name, or mounts in a user namespace."""
+    """The ids of the workers of a web server whose master is root's, in the PID and user namespaces of this process,
+    and that master if it has other mounts, else 0. Anybody may give a process its name, or have a user namespace."""
     for pid in _find_named(_WEB_SERVER):
         with suppress(OSError):
-            stat = procfs.read_process_stat(pid)
+            parent = getattr(procfs.read_process_stat(pid), "parent", 0)
             uids, gids, groups = (procfs.read_status(each, f"/proc/{pid}/status") for each in ("Uid", "Gid", "Groups"))
-            if not stat or not uids or not gids or groups is None or procfs.read_name(stat.parent) != _WEB_SERVER:
+            is_roots = {*(procfs.read_status("Uid", f"/proc/{parent}/status") or ())} == {b"0"}
+            if not uids or not gids or not is_roots or procfs.read_name(parent) != _WEB_SERVER:
                 continue
-            is_here = os.readlink(f"/proc/{pid}/ns/user") == os.readlink("/proc/self/ns/user")
-            is_roots = {*(procfs.read_status("Uid", f"/proc/{stat.parent}/status") or ())} == {b"0"}
-            if is_here and is_roots and len(read_pid_numbers(pid)) == 1:
-                yield Ids(int(uids[0]), int(gids[0]), tuple(map(int, groups))), pid
+            users, mounts = (os.readlink(f"/proc/{parent}/ns/{each}") for each in ("user", "mnt"))
+            if users == os.readlink("/proc/self/ns/user") and len(read_pid_numbers(pid)) == 1:
+                ids = Ids(int(uids[0]), int(gids[0]), tuple(map(int, groups or ())))
+                yield ids, parent * (mounts != os.readlink("/proc/self/ns/mnt"))
 
 
 def _refuse(path: Path) -> str:
