@@ -1,16 +1,18 @@
 """The way in to a UNIX socket is known by the file at its path; this process stands in for uWSGI's master."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.support.real_uwsgi import accepts, uwsgi, wait_until
+from tests.support.real_uwsgi import accepts, running, uwsgi, wait_until
 from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel import way_in
 from uwsgi_headroom.kernel.as_user import Ids, ask_as
@@ -131,6 +133,41 @@ def test_what_keeps_a_user_from_connecting(tmp_path):
     finally:
         path.unlink(missing_ok=True)
         folder.rmdir()
+
+
+NGINX = """daemon off; worker_processes 1; pid {0}/pid; error_log {0}/error; user nobody nogroup; events {{}}
+http {{ access_log off; client_body_temp_path {0}; uwsgi_temp_path {0}; proxy_temp_path {0}; fastcgi_temp_path {0};
+scgi_temp_path {0}; server {{ listen unix:{0}/web; location / {{ uwsgi_pass unix:{1}; }} }} }}"""
+
+
+@needs_root
+@pytest.mark.integration
+@pytest.mark.skipif(not shutil.which("nginx"), reason="there is no nginx")
+def test_a_real_nginx():
+    """Its workers are asked, also with mounts of its own; the file on its command line is read."""
+    with tempfile.TemporaryDirectory(prefix="way-in-") as folder:
+        os.chmod(folder, 0o755)
+        Path(folder, "s").mkdir()
+        path = f"{folder}/s/a"
+        listener = listen(path)
+        Path(folder, "nginx.conf").write_text(NGINX.format(folder, path))
+        hidden = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {folder}/s; exec "$@"', "sh"]
+        command = ["nginx", "-c", f"{folder}/nginx.conf", "-p", folder]
+        for mode, wrapper, refusing, shown in (
+            (0o600, [], path, "600"),
+            (0o666, [], "", ""),
+            (0o666, hidden, path, ""),
+        ):
+            os.chmod(path, mode)
+            with running([*wrapper, *command], lambda: accepts(f"{folder}/web"), "nginx"):
+                way_in._list_named.cache_clear()
+                wait_until(lambda: any(ids.uid for ids, _ in way_in._list_web_servers()), what="a worker")
+                found = read_ways(os.getpid(), [(path, "uwsgi")], frozenset(), came=False, reads_files=True)
+                refusal = found.ways[0].refusal
+                assert refusal
+                assert (refusal.user, refusal.path, refusal.mode) == ("nobody", refusing, shown)
+                assert [(line.path, line.line) for line in found.lines] == [(f"{folder}/nginx.conf", 3)]
+        listener.close()
 
 
 def test_looks_are_seldom(monkeypatch):
