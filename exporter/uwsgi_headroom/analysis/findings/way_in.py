@@ -37,8 +37,8 @@ REPLACED = Kind(
     code="socket_replaced",
     role="harm",
     severity="critical, warning or info",
-    title="[program? {program} listens][nobody? Nobody listens][other? Another process listens] at the path of uWSGI's "
-    "socket, in its place[path? : {path}].",
+    title="[program? {program} listens][other? Another process listens][nobody? A socket on which nobody listens is] "
+    "at the path of uWSGI's socket[path? : {path}].",
     evidence="For {age:duration}, another socket has been at {place}[program? , that of {process}][accepts? , which "
     "takes connections]. [came? Requests still come to this uWSGI.][not came? No request comes to this uWSGI.]"
     + _NAMED,
@@ -113,7 +113,7 @@ def _replaced(figures: Figures, way: Way, facts: Facts) -> Finding:
         age=age,
         nobody=way.nobody,
         other=not rival and not way.nobody,
-        program=rival and (rival.name if is_other else "another uWSGI"),
+        program=rival and (rival.name if is_other else "Another uWSGI"),
         process=Private(rival and f"process {rival.pid}", "the other process"),
         accepts=rival and rival.serves,
     )
