@@ -138,7 +138,7 @@ def _find_file(pid: int, path: str) -> tuple[int, int, float] | None:
         found = os.stat(f"/proc/{pid}/root{path}")
     except FileNotFoundError:
         is_linked = any(os.path.islink(f"/proc/{pid}/root{each}") for each in (path, *Path(path).parents))
-        return None if is_linked or not os.path.exists(f"/proc/{pid}/root/") else _NOTHING
+        return None if is_linked or not os.path.isdir(f"/proc/{pid}/root") else _NOTHING
     except (OSError, ValueError):
         return None
     return found.st_ino & 0xFFFFFFFF, found.st_dev, found.st_ctime
