@@ -38,7 +38,7 @@ DOORS = {
         sentences subjects""",
     "history": """code_time counts events hour integrals named_hours response_times.bins response_times.queue_waits
         response_times.totals rows totals window""",
-    "kernel": """answering aside backlogs cpus facts host memory namespaces options processes procfs
+    "kernel": """answering as_user aside backlogs cpus facts host memory namespaces options processes procfs
         proof setup sock_diag stacks waits""",
     "metrics": "exposition family",
     "report": "command request",

@@ -207,6 +207,64 @@ class SharedConnection(NamedTuple):
     """How many of them have it."""
 
 
+class Rival(NamedTuple):
+    """A process that listens in the place of a uWSGI. serves: whether it held a connection that it had accepted."""
+
+    pid: int
+    name: str
+    serves: bool
+
+
+class Refusal(NamedTuple):
+    """What keeps a web server from connecting: the path of the socket, or of a directory above it, its mode and its
+    owner, `root:root`. Without a path, nothing does; without a mode, the web server finds nothing there."""
+
+    program: str
+    user: str
+    group: str
+    path: str = ""
+    mode: str = ""
+    owner: str = ""
+
+
+class Way(NamedTuple):
+    """Where the path of a UNIX socket leads. Of another socket there: since when, in epoch seconds, whether nobody
+    listens, and who does, as far as that is visible. refusal: None if no web server was asked."""
+
+    name: str
+    path: str
+    state: Literal["clear", "gone", "replaced", "unknown"]
+    since: float = 0.0
+    nobody: bool = False
+    rival: Rival | None = None
+    refusal: Refusal | None = None
+
+
+class WebLine(NamedTuple):
+    """A line of a web server's configuration that leads to a socket of this name and protocol."""
+
+    name: str
+    path: str
+    line: int
+    directive: str
+    protocol: str
+
+
+class WaysIn(NamedTuple):
+    """What leads clients to a uWSGI, as of the last look. ways: of its sockets with a path; came: whether requests came
+    since the look before; lines: only where files are searched."""
+
+    ways: tuple[Way, ...] = ()
+    came: bool = False
+    lines: tuple[WebLine, ...] = ()
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether all paths lead to uWSGI, and the web server of this host may connect to one of them."""
+        asked = [way.refusal for way in self.ways if way.refusal and not way.refusal.path]
+        return bool(asked) and all(way.state == "clear" for way in self.ways)
+
+
 State = Literal[
     "cpu",
     "cpu_wait",
@@ -607,6 +665,7 @@ class ServerRecord(Struct, frozen=True):
     """Empty also where descriptors are hidden."""
     queues: Mapping[str, Backlog] = {}
     """By the name of the socket."""
+    ways_in: WaysIn = WaysIn()
     tracked: TrackedConnections | None = None
     """Of the network namespace, if it is the exporter's; None if connections are not tracked, too."""
     tasks: Tasks | None = None

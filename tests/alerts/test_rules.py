@@ -135,6 +135,10 @@ SAY_IT_ALL = {
     "settings_hurt",
     "server_errors",
     "few_slow_requests",
+    "protocol_mismatch",
+    "socket_gone",
+    "socket_refuses",
+    "socket_replaced",
 }
 """Findings that need no runbook."""
 

@@ -22,6 +22,7 @@ from uwsgi_headroom.analysis.findings import (
     queue,
     recycling,
     waits,
+    way_in,
     workers,
 )
 from uwsgi_headroom.analysis.littles_law import IDLE_WHILE_WAITING, LEAST_WAIT, MOST_WAIT, SEVERE, STANDING, WAIT_RATIO
@@ -67,6 +68,7 @@ ROWS = {
     "output_blocked": Row("pipe", (wait_states.MOSTLY,)),
     "connections_tracked": Row("tracked", (*queue.TRACKED, *queue.MANY_DROPPED)),
     "loop_held": Row("event loop|loop is held", (wait_states.MOSTLY, waits.ALWAYS, waits.LONG)),
+    "socket_replaced": Row("another socket", (way_in.REPLACED_SECONDS,)),
     "workers_paused": Row("paused", (STANDING,)),
     "cheaper_starts_slowly": Row("cheaper", (causes.LOADING_SECONDS, causes.LOADING_PART, causes.FULL)),
     "signal_handlers": Row("handlers", (causes.HANDLING,)),

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from uwsgi_headroom.analysis.capacity import Headroom, Limit
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding
+from uwsgi_headroom.analysis.worker_states import name_slots
 from uwsgi_headroom.words.formats import factor
 from uwsgi_headroom.words.states import LIMITS
 from uwsgi_headroom.words.template import Facts, fill
@@ -50,17 +52,27 @@ NO_ROOM_LEFT = "{begin}; headroom [most? at most ]{hard:factor} until {first}" +
 OTHER = "Headroom [known? {hard:factor}][not known? not known]: {why}."
 CPU_TAKEN = "No CPU is idle: other programs use the rest, and more load competes with them."
 IDLE = "Nearly idle: headroom over 100x" + UNSEEN
-NO_REQUESTS = "No requests yet: headroom not known."
+NO_REQUESTS = "No requests yet[clear? ; the way in is clear][not clear, not why? : headroom not known][why? : {why}]."
 THREADS_HIDDEN = "Headroom not known: how many threads are busy is not visible from here."
 ALL_HIDDEN = "Headroom not known: neither threads nor CPU are visible from here."
 
 
-def verdict_sentence(room: Headroom, findings: Sequence[Finding], slots: str = "threads") -> str:
-    """The verdict in one sentence: the title of the worst finding, the first one, or the headroom. slots: their
-    name."""
+def say_verdict(figures: Figures, findings: Sequence[Finding]) -> str:
+    """The verdict on a server in one sentence."""
+    server = figures.server
+    return verdict_sentence(figures.headroom, findings, name_slots(server), is_clear=server.ways_in.is_clear)
+
+
+def verdict_sentence(
+    room: Headroom, findings: Sequence[Finding], slots: str = "threads", *, is_clear: bool = False
+) -> str:
+    """The verdict in one sentence: the title of the worst finding, the first one, or the headroom. slots: their name;
+    is_clear: whether clients can connect, as far as was seen."""
     if worst_status(findings) != "ok":
         return findings[0].title
-    facts: Facts = {"hard": room.factor, "most": room.is_upper_bound}
+    kept_out = next((each.title for each in findings if each.kind.keeps_out), "")
+    facts: Facts = {"why": kept_out[:1].lower() + kept_out[1:].rstrip("."), "clear": is_clear}
+    facts |= {"hard": room.factor, "most": room.is_upper_bound}
     facts |= {"cpu": "cpu" in {*room.by_limit, *room.far, *room.idle}}
     if room.other and room.first in (None, "other"):
         return fill(OTHER, facts | {"known": room.factor is not None, "why": room.other.why})

@@ -271,8 +271,9 @@ async def judge_targets(
     for watch in watches:
         watch.finds_log = not request.no_log
     _set_logs(watches, request.logs)
-    if request.code is not None:
-        for watch in watches:
+    for watch in watches:
+        watch.reader.search_web_files()
+        if request.code is not None:
             watch.set_code(replace(CHECK, prefixes=request.code, kept_seconds=length))
     log_task = asyncio.create_task(fleet.read_logs(), name="read logs")
     progress = (lambda _left: None) if show else partial(_show_progress, len(watches))

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.discover.find import FoundMaster, ask_in_time
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.as_user import Ids
 from uwsgi_headroom.kernel.options import MasterFiles, read_options
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.record import DISTRIBUTIONS_FILES, Options
@@ -38,14 +39,6 @@ _MOST_BYTES = 128 << 10
 
 class LaunchError(Exception):
     """Why nothing is tried for a process; the message completes "No steps are proposed: ..."."""
-
-
-class Ids(Struct, frozen=True):
-    """What the kernel checks when a process opens a file: user, group and supplementary groups."""
-
-    uid: int
-    gid: int
-    groups: tuple[int, ...] = ()
 
 
 class Unit(Struct, frozen=True):

@@ -33,16 +33,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.discover.find import user_name
-from uwsgi_headroom.discover.launch import SYSTEMD, Ids, Launch, list_runtime_directories, show_properties
+from uwsgi_headroom.discover.launch import SYSTEMD, Launch, list_runtime_directories, show_properties
 from uwsgi_headroom.discover.trial import (
     LONGEST_PATH,
     MODE,
     TrialError,
-    ask_as,
     has_access,
     is_roots,
     try_directory,
 )
+from uwsgi_headroom.kernel.as_user import Ids, ask_as
 from uwsgi_headroom.source import Unix
 
 _KEEPS_NOTHING_OPEN = re.compile(

@@ -11,25 +11,18 @@ root itself looks at nothing that another user could exchange. It takes root, or
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
-import signal
 import socket
 import stat
-from collections.abc import Callable
 from pathlib import Path
 
-from uwsgi_headroom.discover.launch import Ids
+from uwsgi_headroom.kernel.as_user import Ids, ask_as
 
 MODE = 0o660
 """The mode of the stats socket that the proposed lines lead to."""
 
 LONGEST_PATH = 102
 """uWSGI refuses a longer path for a UNIX socket (tried: 102 bytes bind, 103 do not)."""
-
-_SECONDS = 2.0
-_MOST_BYTES = 4096  # a pipe takes as many at once: pipe(7), PIPE_BUF
 
 
 class TrialError(Exception):
@@ -115,48 +108,3 @@ def _what_lies_at(path: Path) -> str:
     except OSError as error:
         return f"{path} exists, and whether somebody listens on it is not visible: {error.strerror}"
     return f"another program listens on {path}: uWSGI would take its place"
-
-
-def ask_as(ids: Ids, question: Callable[[], str]) -> str:
-    """What a question says in a child process with these ids, or why it says nothing.
-
-    The child makes system calls only, because other threads of this process may hold locks. It runs no other program:
-    so the kernel lets its user neither trace it nor read its memory (prctl(2), PR_SET_DUMPABLE).
-    """
-    here, there = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            try:
-                _become(ids, there)
-                text = question()
-            except OSError as error:
-                text = error.strerror or str(error)
-            os.write(there, text.encode(errors="backslashreplace")[: _MOST_BYTES - 1] + b"\n")
-        finally:
-            os._exit(0)
-    os.close(there)
-    try:
-        if not select.select([here], [], [], _SECONDS)[0]:
-            return f"the directory did not answer within {_SECONDS:g} s"
-        said, end, _ = os.read(here, _MOST_BYTES).decode().partition("\n")
-        return said if end else "the trial ended early"
-    finally:
-        os.close(here)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-
-
-def _become(ids: Ids, kept: int) -> None:
-    """Close all descriptors but one, and take over user and groups. Raises PermissionError if this user may not, and
-    they are another's."""
-    for descriptor in {*map(int, os.listdir("/proc/self/fd"))} - {kept}:
-        with contextlib.suppress(OSError):  # the one of that list
-            os.close(descriptor)
-    if os.geteuid() != 0:
-        if os.geteuid() != ids.uid:
-            raise PermissionError(0, "only root, or uWSGI's own user, can try it")
-        return
-    os.setgroups(ids.groups)
-    os.setresgid(ids.gid, ids.gid, ids.gid)
-    os.setresuid(ids.uid, ids.uid, ids.uid)

@@ -15,9 +15,9 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding, collect_emperor_findings
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.percentiles import find_percentile
-from uwsgi_headroom.analysis.verdict import Status, verdict_sentence, worst_status
+from uwsgi_headroom.analysis.verdict import Status, say_verdict, verdict_sentence, worst_status
 from uwsgi_headroom.analysis.wait_states import list_gaps
-from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, name_slots
+from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import printable_name
 from uwsgi_headroom.documents import schema, sections
@@ -242,8 +242,7 @@ def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> 
     if trouble:
         return "unknown", trouble
     if figures:
-        slots = name_slots(figures.server)
-        return worst_status(judged), verdict_sentence(figures.headroom, judged, slots)
+        return worst_status(judged), say_verdict(figures, judged)
     match watch.reading and watch.reading.snapshot:
         case EmperorSnapshot() as emperor:
             return worst_status(judged), judged[0].title if judged else _describe_emperor(emperor)
@@ -391,7 +390,7 @@ def judge_again(document: schema.ServerDocument, figures: Figures, judged: Seque
     document = replace(
         _add_figures(document, figures),
         status=worst_status(judged),
-        verdict=verdict_sentence(figures.headroom, judged, name_slots(figures.server)),
+        verdict=say_verdict(figures, judged),
         findings=tuple(findings),
     )
     return replace(document, lines=list_lines(document))

@@ -24,6 +24,7 @@ from uwsgi_headroom.record import (
     TrackedConnections,
     Waiting,
     Waits,
+    WaysIn,
 )
 
 
@@ -99,6 +100,7 @@ class HostFacts(Struct, frozen=True):
     spooled: Mapping[str, int] = field(default_factory=dict)
     """The number of tasks in the directory of each spooler, by its name in the document, as of the last slow reading;
     without those that this user may not list."""
+    ways_in: WaysIn = WaysIn()
     master_pid: int | None = None
     """The PID of the proven master here."""
     local_pids: Mapping[int, int] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from uwsgi_headroom.kernel.setup import SetupReader, read_identity
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
 from uwsgi_headroom.kernel.spools import Spools
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
+from uwsgi_headroom.kernel.way_in import WaysInReader
 from uwsgi_headroom.record import UNKNOWN, Backlog, Waiting, is_tcp
 from uwsgi_headroom.source import Answer, ProcessOfApp, SocketOfApp
 from uwsgi_headroom.stats import AnySnapshot
@@ -69,8 +70,8 @@ class Host:
       switches, descriptors and affinity, the usable CPUs and how often a quota stops them, the available memory, listen
       overflows, tracked connections, OOM kills, what starting workers wait for, and the setup if it has to be read
       again.
-    * Every ten seconds or more rarely: the connections that workers share, what uWSGI's other processes use, and the
-      tasks in the directories of spoolers.
+    * Every ten seconds or more rarely: the connections that workers share, what uWSGI's other processes use, what
+      leads clients to its sockets, and the tasks in the directories of spoolers.
     * Once a minute: the unique memory of one worker.
     """
 
@@ -99,6 +100,7 @@ class Host:
         self._shared = SharedConnections(clock)
         self._waits = WaitSampler(waits, clock, asks=asks)
         self._spools = Spools(asks)
+        self.ways_in = WaysInReader(asks)
         self._seen: SeenServer | None = None
         self._reads_threads = waits.enabled
         self._last = HostFacts()
@@ -200,6 +202,7 @@ class Host:
                 roles=self._roles.read(master_pid, pids, [spooler.pid for spooler in snapshot.spoolers if spooler.pid]),
                 shared_connections=self._shared.read(master_pid, processes.keys()),
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
+                ways_in=self.ways_in.read(master_pid, snapshot, now),
             )
             self._slow = replace(self._slow, facts=facts, allowed=tuple(allowed) or affinity or ())
         slow, last = self._slow.facts, self._last

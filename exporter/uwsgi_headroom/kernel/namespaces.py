@@ -46,7 +46,7 @@ def find_elsewhere(pid: int) -> int | None:
     return None if shares_network_namespace(pid) else pid
 
 
-CLONE_NEWNET = 0x40000000  # linux/sched.h
+CLONE_NEWNET, CLONE_NEWNS = 0x40000000, 0x00020000  # linux/sched.h
 
 WHO_MAY_ASK = (
     "uWSGI runs in another network namespace: give the exporter CAP_SYS_ADMIN and CAP_SYS_PTRACE, or run it in that "
@@ -90,15 +90,20 @@ _libc = ctypes.CDLL(None, use_errno=True)  # os.setns exists from Python 3.12 on
 def _enter_network_of(pid: int) -> None:
     """Move this thread into the network namespace of a process. Raises OSError with the reason to show."""
     try:
-        namespace = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        enter(pid, "net", CLONE_NEWNET)
     except PermissionError:
         raise OSError(WHO_MAY_ASK) from None
     except OSError as error:
         raise OSError(f"the network namespace of process {pid} is not visible: {error.strerror}") from None
+
+
+def enter(pid: int, name: str, kind: int) -> None:
+    """Move this thread into a namespace of a process, by its name in `/proc/PID/ns`. Raises OSError, PermissionError
+    also where the kernel or a filter of system calls has no setns(2)."""
+    namespace = os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if _libc.setns(namespace, CLONE_NEWNET) != 0:
+        if _libc.setns(namespace, kind) != 0:
             code = ctypes.get_errno()
-            refused = code in (errno.EPERM, errno.ENOSYS)
-            raise OSError(WHO_MAY_ASK if refused else f"setns(2) failed: {os.strerror(code)}")
+            raise OSError(errno.EPERM if code == errno.ENOSYS else code, os.strerror(code))
     finally:
         os.close(namespace)

@@ -324,12 +324,14 @@ class WorkerWithVariables(RawWorker, frozen=True):
 
 class RawSocket(Struct, frozen=True, gc=False):
     name: str = ""
+    proto: str = ""
     queue: Count | None = None
     max_queue: Count | None = None
 
     def __post_init__(self) -> None:
         count_part("sockets")
         cut(self, "name")
+        cut(self, "proto")
 
 
 class RawDocument(Struct, frozen=True):

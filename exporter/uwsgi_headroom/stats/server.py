@@ -169,6 +169,7 @@ class AppSocket(Struct, frozen=True):
     name: str
     queue: int | None
     limit: int | None
+    protocol: str = ""
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
@@ -321,6 +322,6 @@ def _sockets(raw: list[RawSocket]) -> tuple[AppSocket, ...]:
         if longest_so_far is None or (socket.queue or 0) > (longest_so_far.queue or 0):
             longest[socket.name] = socket
     return tuple(
-        AppSocket(name, socket.queue if socket.max_queue else None, socket.max_queue or None)
+        AppSocket(name, socket.queue if socket.max_queue else None, socket.max_queue or None, socket.proto)
         for name, socket in longest.items()
     )

@@ -27,8 +27,7 @@ from uwsgi_headroom.analysis.objective import (
     find_load_limit,
     judge_objective,
 )
-from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
-from uwsgi_headroom.analysis.worker_states import name_slots
+from uwsgi_headroom.analysis.verdict import say_verdict, worst_status
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS, HISTORY_SECONDS
 from uwsgi_headroom.config.slo import Slo
@@ -111,7 +110,7 @@ def judge_reading(recorder: Recorder, limits: LimitHour, reading: Reading, every
         limits.note(reading.at, figures.headroom.limited_by)
         found = collect_findings(figures)
         findings = recorder.hold.look(found, reading.at, reading.time, is_whole=is_whole(figures.window))
-        sentence = verdict_sentence(figures.headroom, findings, name_slots(figures.server))
+        sentence = say_verdict(figures, findings)
         seen = recorder.hold.since(findings[0].code) if findings else None
         recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings, seen)
     if isinstance(reading.snapshot, EmperorSnapshot):

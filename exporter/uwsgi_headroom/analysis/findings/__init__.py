@@ -30,6 +30,7 @@ from uwsgi_headroom.analysis.findings import (
     parts,
     queue,
     waits,
+    way_in,
     workers,
 )
 from uwsgi_headroom.analysis.findings.diagnosis import find_harm
@@ -54,6 +55,7 @@ RULES: tuple[Rule, ...] = (
     waits.find_stuck,
     queue.find,
     queue.find_missed,
+    way_in.find,
     log.find,
     log.find_unanswered,
     workers.find,

@@ -84,7 +84,15 @@ class Finding(Struct, frozen=True):
 Role = Literal["harm", "cause", "limit", "setting", "note"]
 """harm: users feel it; cause: it makes requests wait; limit: what ends first; setting: an option that will hurt."""
 
-Range = Literal["critical", "warning", "info", "critical or warning", "warning or info", "critical, warning or info"]
+Range = Literal[
+    "critical",
+    "warning",
+    "info",
+    "critical or warning",
+    "critical or info",
+    "warning or info",
+    "critical, warning or info",
+]
 """The severities that a row can have."""
 
 
@@ -160,6 +168,8 @@ class Kind(Struct, frozen=True, dict=True):
     """What the threads do that it is about, whose lines of code are named."""
     event: Literal["", "worker_ended", "reload"] = ""
     """The kind of the journal's events that it counts."""
+    keeps_out: bool = False
+    """Whether clients cannot connect because of it, so that it explains why no request came."""
     keeps_from_serving: bool = False
     """Whether it explains why free threads take no request."""
 

@@ -1,0 +1,148 @@
+"""Findings about the way in: what keeps clients from uWSGI's sockets, or takes requests in its place.
+
+A path that no longer leads to uWSGI is no harm while requests come by another way, such as a bind mount. Only what the
+web server's own files name is critical: other users of this host may have web servers for other things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.kind import Finding, Kind
+from uwsgi_headroom.record import Refusal, Way, WebLine
+from uwsgi_headroom.words.template import Facts, Private
+
+REPLACED_SECONDS = 600.0
+"""For so long another uWSGI at the path may be a deploy: the old one completes its requests, the new one takes the
+others."""
+
+_NAMED = "[named?  {named} leads there.]"
+
+GONE = Kind(
+    code="socket_gone",
+    role="harm",
+    severity="critical, warning or info",
+    title="The path of uWSGI's socket is gone[path? : {path}].",
+    evidence="uWSGI listens on a socket, and there is no file at {place} now. "
+    "[came? Requests still come by another way.][not came? No request comes.]" + _NAMED,
+    meaning="Clients find a UNIX socket by its path; without it, web servers answer 502. A second uWSGI that ends with "
+    "`vacuum` removes the path, and so does a program that cleans /tmp.",
+    act="[not came? Restart uWSGI: after a reload it still has the socket without a path.]",
+    then="[not came? Keep the socket in a directory of its own below /run.]",
+    keeps_out=True,
+)
+
+REPLACED = Kind(
+    code="socket_replaced",
+    role="harm",
+    severity="critical, warning or info",
+    title="[program? {program} listens][other? Another process listens][nobody? A socket on which nobody listens is] "
+    "at the path of uWSGI's socket[path? : {path}].",
+    evidence="For {age:duration}, another socket has been at {place}[program? , that of {process}][accepts? , which "
+    "takes connections]. [came? Requests still come to this uWSGI.][not came? No request comes to this uWSGI.]"
+    + _NAMED,
+    meaning="A second start of the same configuration does this: uWSGI removes what is at the path, and binds its own "
+    "socket there. In a deploy that is meant, and the old uWSGI ends soon.",
+    act="[program? Stop {process} and restart this uWSGI, unless that process replaces it.][not program? Restart "
+    "uWSGI: after a reload it still has the socket without a path.]",
+    keeps_out=True,
+)
+
+REFUSED = Kind(
+    code="socket_refuses",
+    role="harm",
+    severity="critical or info",
+    title="The web server ({program}) [not absent? may not connect to uWSGI's socket][absent? finds nothing at the "
+    "path of uWSGI's socket][path? : {path}].",
+    evidence="{program} runs as {user}[mode? ; {where} has mode {mode} and belongs to {owner}][absent? , with other "
+    "mounts than uWSGI, as with `PrivateTmp=`]. No request comes." + _NAMED,
+    meaning="To connect to a UNIX socket takes the right to write to it, and to enter each directory above it. Without "
+    "it, web servers answer 502, and uWSGI gets no request.",
+    act="[socket? Set `chmod-socket` to 660 and `chown-socket` to {to}.]"
+    "[directory? Let {user} enter {where} (`chmod o+x`).]"
+    "[absent? Move the socket to a directory that both see, such as one below /run.]",
+    then="[socket? If uWSGI does not start as root, it cannot change the owner: add {user} to the group of the socket "
+    "instead.][directory? Or move the socket to a directory below /run.]",
+    keeps_out=True,
+)
+
+MISMATCH = Kind(
+    code="protocol_mismatch",
+    role="harm",
+    severity="warning",
+    title="The web server's `{directive}` does not speak the protocol of uWSGI's socket ({protocol}).",
+    evidence="`{directive}` is in {place}, and no request came in the last {seconds:duration}.",
+    meaning="uWSGI closes a connection that begins with another protocol, and counts no request.",
+    act="Write `{fitting}` in place of `{directive}` in {place}.",
+    then="`uwsgi_pass` needs `include uwsgi_params;` as well. Or change uWSGI's option: `socket` is for `uwsgi_pass`, "
+    "`http-socket` for `proxy_pass`.",
+    keeps_out=True,
+)
+
+_FITTING = {"uwsgi": "uwsgi_pass", "http": "proxy_pass", "fastcgi": "fastcgi_pass", "scgi": "scgi_pass"}
+"""The directive of nginx for each protocol of uWSGI."""
+
+
+def find(figures: Figures) -> Iterator[Finding]:
+    ways, none = figures.server.ways_in, not figures.flow.completed
+    for way in ways.ways:
+        named = [f"{each.path}:{each.line}" for each in ways.lines if each.name == way.name]
+        facts: Facts = {"path": Private(way.path), "named": Private(" and ".join(named[:2]))}
+        lost = facts | {"came": ways.came and not none, "place": Private(way.path, "its path")}
+        if way.state == "gone":
+            yield GONE.found(figures, lost, worse=(not lost["came"]) + (none and bool(named)))
+        elif way.state == "replaced":
+            yield _replaced(figures, way, lost)
+        elif way.refusal and way.refusal.path:
+            yield _refused(figures, way, facts, worse=none and bool(named))
+    yield from list(_mismatch(figures, ways.lines))[:1] * none
+
+
+def _replaced(figures: Figures, way: Way, facts: Facts) -> Finding:
+    """Another program than uWSGI is no deploy, and neither is a socket on which nobody listens."""
+    rival, age = way.rival, max(0.0, (figures.server.time or way.since) - way.since)
+    is_other = rival is not None and "uwsgi" not in rival.name
+    is_sure = way.nobody or is_other or age >= REPLACED_SECONDS
+    is_named = any(each.name == way.name for each in figures.server.ways_in.lines)
+    is_lost = not figures.flow.completed and ((way.nobody and is_named) or bool(is_other and rival and rival.serves))
+    return REPLACED.found(
+        figures,
+        facts,
+        worse=(is_sure and not facts["came"]) * (1 + is_lost),
+        age=age,
+        nobody=way.nobody,
+        other=not rival and not way.nobody,
+        program=rival and (rival.name if is_other else "Another uWSGI"),
+        process=Private(rival and f"process {rival.pid}", "the other process"),
+        accepts=rival and rival.serves,
+    )
+
+
+def _refused(figures: Figures, way: Way, facts: Facts, *, worse: int) -> Finding:
+    refusal = way.refusal or Refusal("", "", "")
+    is_socket = refusal.path == way.path
+    owner, _, _ = refusal.owner.partition(":")
+    return REFUSED.found(
+        figures,
+        facts,
+        worse=worse,
+        program=refusal.program,
+        user=Private(refusal.user, "its user"),
+        where=Private(refusal.path, "the directory above the socket"),
+        mode=Private(refusal.mode),
+        owner=Private(refusal.owner),
+        socket=is_socket and refusal.mode != "",
+        directory=not is_socket,
+        absent=not refusal.mode,
+        to=Private(f"{owner}:{refusal.group}", "the group of the web server"),
+    )
+
+
+def _mismatch(figures: Figures, lines: Sequence[WebLine]) -> Iterator[Finding]:
+    for each in lines:
+        fitting = _FITTING.get(each.protocol, each.directive)
+        if each.directive in _FITTING.values() and each.directive != fitting:
+            place = Private(f"{each.path}:{each.line}", "the configuration of the web server")
+            facts: Facts = {"directive": each.directive, "protocol": each.protocol, "fitting": fitting, "place": place}
+            yield MISMATCH.found(figures, facts)

@@ -1,0 +1,237 @@
+"""Reads what leads clients to the sockets of an application: whether a path is that of uWSGI's socket, who else listens
+there, and whether the web server of this host may connect.
+
+sock_diag says to which file a UNIX socket was bound, by inode and device; stat(2), which file is at its path now, as
+the master sees it. An inherited socket may have been bound where other mounts are, as by systemd: there the file is no
+less its own. On file systems that say one device to stat(2) and another to sock_diag (overlayfs, Btrfs), a file that
+differs proves nothing.
+
+Workers whose master is gone end by themselves, as soon as they serve no request (seen on 2.0.31): nobody looks for such
+rivals. All of this is a question for `aside`: an odd file system, or another process, may never answer.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+from uwsgi_headroom.kernel import procfs, sock_diag
+from uwsgi_headroom.kernel.as_user import Ids, ask_as
+from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
+from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
+from uwsgi_headroom.kernel.request_sets import list_accepted
+from uwsgi_headroom.kernel.web_files import find_lines
+from uwsgi_headroom.record import Refusal, Rival, Way, WaysIn, is_tcp
+from uwsgi_headroom.stats.server import Snapshot
+
+LOOK_SECONDS, FIRST_SECONDS, PAUSE_SECONDS = 10.0, 4.0, 600.0
+"""The shortest time between two looks at one server, 0.4 ms each; between the first two, which show whether requests
+come; and after one without an answer, since a file system that hangs costs the server's other facts a minute."""
+
+_MOST_SOCKETS, _MOST_DESCRIPTORS = 16, 256
+_SEARCH_SECONDS, _ASK_SECONDS = 0.1, 0.2
+_LOOKS = 20  # at a process that may take requests, 2 ms apart: whether it holds a connection
+_WEB_SERVER = "nginx"
+
+
+class WaysInReader:
+    """Looks at one server again and again. reads_files: whether to search the files of the web server as well."""
+
+    def __init__(self, asks: Asks = DIRECT) -> None:
+        self._asks = asks
+        self.reads_files = False
+        self._not_before, self._keep = float("-inf"), FIRST_SECONDS
+        self._requests = 0
+        self._known: frozenset[str] = frozenset()
+        self._latest = WaysIn()
+
+    def read(self, master_pid: int, snapshot: Snapshot, now: float) -> WaysIn:
+        """What the last look saw, the same object until the next one. now: monotonic seconds. Never raises."""
+        if now < self._not_before:
+            return self._latest
+        requests = sum([worker.requests or 0 for worker in snapshot.workers])
+        came = requests != self._requests
+        sockets = tuple([(socket.name, socket.protocol) for socket in snapshot.sockets[:_MOST_SOCKETS]])
+        try:
+            latest = self._asks.ask(read_ways, master_pid, sockets, self._known, came, self.reads_files)
+        except NotYetError:
+            return self._latest
+        except OSError:
+            latest, self._keep = WaysIn(), PAUSE_SECONDS
+        self._not_before, self._keep = now + self._keep, LOOK_SECONDS
+        self._requests, self._latest = requests, latest
+        self._known |= {way.name for way in latest.ways if way.state == "clear"}
+        return latest
+
+
+def read_ways(
+    master_pid: int, sockets: Sequence[tuple[str, str]], known: frozenset[str], came: bool, reads_files: bool = False
+) -> WaysIn:
+    """The ways in to a uWSGI with sockets of these names and protocols; a question for `aside`. known: those that were
+    clear before; came: whether requests came since. None are known if the master's descriptors are hidden."""
+    held = procfs.read_socket_inodes(master_pid) or frozenset()
+    bound = ask_in_network_of(master_pid, _list_bound)
+    own, ways = {each.name: each for each in bound if each.inode in held}, list[Way]()
+    is_here = len(read_pid_numbers(master_pid)) == 1  # in no container
+    for name, _ in sockets:
+        if name in own and not is_tcp(name) and not name.startswith("@"):
+            way = _look(master_pid, own[name], bound, is_known=name in known)
+            if way.state == "clear" and is_here and not came:
+                way = way._replace(refusal=_ask_web_server(Path(way.path)))
+            ways.append(way)
+    paths = {way.name: way.path for way in ways}
+    named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
+    return WaysIn(tuple(ways), came, (reads_files and find_lines(named, _find_named(_WEB_SERVER))) or ())
+
+
+class _Bound(NamedTuple):
+    """A listening UNIX socket: its name, and the inode and the device of its file, None if unknown."""
+
+    inode: int
+    name: str
+    file: tuple[int, int] | None
+
+
+def _list_bound() -> list[_Bound]:
+    request = sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME | sock_diag.UDIAG_SHOW_VFS)
+    found = list[_Bound]()
+    for payload in sock_diag.ask(request, seconds=_SEARCH_SECONDS)[0]:
+        parts = sock_diag.attributes(payload, sock_diag.unix_diag_msg)
+        name = sock_diag.unix_name(parts.get(sock_diag.UNIX_DIAG_NAME, b""))
+        file = sock_diag.unix_file(parts.get(sock_diag.UNIX_DIAG_VFS, b""))
+        found.append(_Bound(sock_diag.unix_diag_msg.unpack_from(payload)[4], name, file))
+    return found
+
+
+def _look(pid: int, own: _Bound, bound: Sequence[_Bound], *, is_known: bool) -> Way:
+    """Where the path of a socket leads. A relative one that never led to it may be relative to another directory."""
+    path = own.name
+    with suppress(OSError):
+        path = os.path.normpath(os.path.join(os.readlink(f"/proc/{pid}/cwd"), path))
+    found = _find_file(pid, path)
+    for file in (found, _find_file(os.getpid(), path), _find_file(1, path)):
+        if file and file[:2] == own.file:
+            return Way(own.name, path, "clear")
+    if own.file is None or found is None or not (is_known or own.name.startswith("/")):
+        return Way(own.name, path, "unknown")
+    if found == _NOTHING:
+        return Way(own.name, path, "gone")
+    inode, device, changed = found
+    if device != own.file[1]:
+        return Way(own.name, path, "unknown")
+    there = [each for each in bound if each.file == (inode, device)]
+    return Way(own.name, path, "replaced", changed, not there, next(map(_find_holder, there), None))
+
+
+_NOTHING = 0, 0, 0.0
+
+
+def _find_file(pid: int, path: str) -> tuple[int, int, float] | None:
+    """The inode, as far as sock_diag has it, the device, and the last change of the file at a path as a process sees
+    it; None if that is unknown. An absolute link would lead out of the root of another process."""
+    try:
+        found = os.stat(f"/proc/{pid}/root{path}")
+    except FileNotFoundError:
+        is_linked = any(os.path.islink(f"/proc/{pid}/root{each}") for each in (path, *Path(path).parents))
+        return None if is_linked or not os.path.isdir(f"/proc/{pid}/root") else _NOTHING
+    except (OSError, ValueError):
+        return None
+    return found.st_ino & 0xFFFFFFFF, found.st_dev, found.st_ctime
+
+
+def _list_processes() -> list[int]:
+    """All processes, the newest first."""
+    return sorted((int(name) for name in os.listdir("/proc") if name.isdecimal()), reverse=True)
+
+
+@lru_cache(maxsize=4)
+def _list_named(name: str, _period: int) -> tuple[int, ...]:
+    """The processes of a name, for all servers of one moment."""
+    found = list[int]()
+    for pid in _list_processes():
+        with suppress(OSError):
+            found += [pid] * (procfs.read_name(pid) == name)
+    return tuple(found)
+
+
+def _find_named(name: str) -> tuple[int, ...]:
+    return _list_named(name, int(time.monotonic() // LOOK_SECONDS))
+
+
+def _find_holder(of: _Bound) -> Rival | None:
+    """A process that holds a socket; None if none is visible in time."""
+    end = time.monotonic() + _SEARCH_SECONDS
+    for pid in _list_processes():
+        if time.monotonic() > end:
+            break
+        with suppress(OSError):
+            if any(target == f"socket:[{of.inode}]" for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)):
+                return Rival(pid, procfs.read_name(pid), any(_hold_connection(pid, of.name)))
+    return None
+
+
+def _hold_connection(pid: int, name: str) -> Iterator[bool]:
+    """Whether a process holds a connection that it has accepted from a socket of this name, at each of some looks."""
+    for _ in range(_LOOKS):
+        yield any(list_accepted([pid], [name]))
+        time.sleep(0.002)
+
+
+def _ask_web_server(path: Path) -> Refusal | None:
+    """What keeps the web server of this host from connecting; without a path if nothing does, None if unknown. It takes
+    root. Each of its users is asked, with all groups and mounts."""
+    refusals = list[Refusal]()
+    for ids, mounts_of in dict(_list_web_servers() if os.geteuid() == 0 else ()).items():
+        said = ask_as(ids, partial(_refuse, path), _ASK_SECONDS, mounts_of).split("\0")
+        user, group = _name(ids.uid, "passwd"), _name(ids.gid, "group")
+        match said:
+            case ["may"]:
+                return Refusal(_WEB_SERVER, user, group)
+            case ["absent"]:
+                refusals.append(Refusal(_WEB_SERVER, user, group, str(path)))
+            case [where, mode, uid, gid]:
+                owner = f"{_name(int(uid), 'passwd')}:{_name(int(gid), 'group')}"
+                refusals.append(Refusal(_WEB_SERVER, user, group, where, mode, owner))
+    return next(iter(refusals), None)
+
+
+def _list_web_servers() -> Iterator[tuple[Ids, int]]:
+    """The ids of the workers of a web server whose master is root's, in the PID and user namespaces of this process,
+    and that master if it has other mounts, else 0. Anybody may give a process its name, or have a user namespace."""
+    for pid in _find_named(_WEB_SERVER):
+        with suppress(OSError):
+            parent = getattr(procfs.read_process_stat(pid), "parent", 0)
+            uids, gids, groups = (procfs.read_status(each, f"/proc/{pid}/status") for each in ("Uid", "Gid", "Groups"))
+            is_roots = {*(procfs.read_status("Uid", f"/proc/{parent}/status") or ())} == {b"0"}
+            if not uids or not gids or not is_roots or procfs.read_name(parent) != _WEB_SERVER:
+                continue
+            users, mounts = (os.readlink(f"/proc/{parent}/ns/{each}") for each in ("user", "mnt"))
+            if users == os.readlink("/proc/self/ns/user") and len(read_pid_numbers(pid)) == 1:
+                ids = Ids(int(uids[0]), int(gids[0]), tuple(map(int, groups or ())))
+                yield ids, parent * (mounts != os.readlink("/proc/self/ns/mnt"))
+
+
+def _refuse(path: Path) -> str:
+    """What keeps this process from connecting to a socket: path, mode, user and group of the first that refuses."""
+    for each in (*reversed(path.parents), path):
+        if not os.access(each, (os.X_OK, os.W_OK)[each == path]):
+            try:
+                found = os.stat(each)  # it fails if a link leads to what refuses
+            except FileNotFoundError:
+                return "absent"
+            return f"{each}\0{found.st_mode & 0o7777:o}\0{found.st_uid}\0{found.st_gid}"
+    return "may"
+
+
+def _name(number: int, table: str) -> str:
+    """The name of a user or a group of this host; its number if it has none. No directory service is asked."""
+    with suppress(OSError, ValueError):
+        for line in procfs.read_text("/etc", table).splitlines():
+            if line.split(":")[2:3] == [str(number)]:
+                return line.partition(":")[0]
+    return str(number)

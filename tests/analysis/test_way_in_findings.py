@@ -1,0 +1,108 @@
+"""What keeps clients from uWSGI's sockets is named in the verdict; what a deploy does, or another user's web server, is
+no alarm."""
+
+import pytest
+
+from tests.analysis.judging import AT, describe, figures_of, said
+from tests.support.windows import window, worker
+from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom, way_in
+from uwsgi_headroom.analysis.verdict import say_verdict
+from uwsgi_headroom.record import Refusal, Rival, Way, WaysIn, WebLine
+
+PATH = "/run/app.sock"
+NAMED = (WebLine(PATH, "/etc/nginx/nginx.conf", 12, "uwsgi_pass", "uwsgi"),)
+GONE = Way(PATH, PATH, "gone")
+CLEAR = Way(PATH, PATH, "clear", refusal=Refusal("nginx", "www-data", "www-data"))
+
+
+def replaced(program: str = "", *, age: float = 5.0, serves: bool = False, nobody: bool = False) -> Way:
+    rival = Rival(77, program, serves) if program else None
+    return Way(PATH, PATH, "replaced", AT - age, nobody, rival)
+
+
+def refused(path: str = PATH, mode: str = "600") -> Way:
+    return CLEAR._replace(refusal=Refusal("nginx", "www-data", "www-data", path, mode, "root:root"))
+
+
+def judged(ways: WaysIn, requests: int = 0) -> tuple[dict[str, object], str]:
+    of = window(20, worker(1, requests, each=0.01), worker(2, 0, each=0.0))
+    figures = correct_headroom(figures_of(of, describe(ways_in=ways, time=AT)))
+    found = collect_findings(figures)
+    return {each.code: each for each in found}, say_verdict(figures, found)
+
+
+@pytest.mark.parametrize(
+    ("way", "row", "plain", "named"),
+    [
+        (GONE, way_in.GONE, "warning", "critical"),
+        (replaced("uwsgi"), way_in.REPLACED, "info", "info"),
+        (replaced("uwsgi", age=601, serves=True), way_in.REPLACED, "warning", "warning"),
+        (replaced(), way_in.REPLACED, "info", "info"),
+        (replaced(age=601), way_in.REPLACED, "warning", "warning"),
+        (replaced("python3"), way_in.REPLACED, "warning", "warning"),
+        (replaced("python3", serves=True), way_in.REPLACED, "critical", "critical"),
+        (replaced(nobody=True), way_in.REPLACED, "warning", "critical"),
+        (refused(), way_in.REFUSED, "info", "critical"),
+        (refused("/run", "700"), way_in.REFUSED, "info", "critical"),
+        (refused(mode=""), way_in.REFUSED, "info", "critical"),
+    ],
+)
+def test_what_keeps_clients_out(way, row, plain, named):
+    """It is critical only with what proves that clients come that way; the verdict names it also where it is a note."""
+    for ways, severity in ((WaysIn((way,)), plain), (WaysIn((way,), lines=NAMED), named)):
+        found, verdict = judged(ways)
+        assert said(found, row.code) == (row, severity)
+        assert PATH in verdict
+        assert found[row.code].title.rstrip(".")[1:] in verdict
+        assert f"{NAMED[0].path}:12" in found[row.code].evidence or severity == plain
+        assert PATH not in "".join(found[row.code].public)
+        assert "77" not in "".join(found[row.code].public)
+
+
+@pytest.mark.parametrize("way", [GONE, replaced("python3", serves=True), replaced(nobody=True)])
+def test_requests_that_come_by_another_way(way):
+    """A path that leads elsewhere hurts nobody while requests come, as through a bind mount; and it is no more than a
+    warning if they came in the same window."""
+    found, _ = judged(WaysIn((way,), came=True, lines=NAMED), requests=100)
+    assert [each.severity for code, each in found.items() if code.startswith("socket_")] == ["info"]
+    found, _ = judged(WaysIn((way,), lines=NAMED), requests=100)
+    assert [each.severity for code, each in found.items() if code.startswith("socket_")] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("ways", "is_clear"),
+    [
+        (WaysIn((CLEAR,)), True),
+        (WaysIn((CLEAR, CLEAR._replace(refusal=None))), True),
+        (WaysIn((CLEAR._replace(refusal=None),)), False),
+        (WaysIn((CLEAR, Way("b", "/b", "unknown"))), False),
+        (WaysIn(), False),
+    ],
+)
+def test_the_way_in_is_clear(ways, is_clear):
+    """Only where it was looked at, the verdict of a server without requests says so."""
+    _, verdict = judged(ways)
+    assert verdict.startswith("No requests yet; the way in is clear") == is_clear
+    _, verdict = judged(ways, requests=100)
+    assert "way in" not in verdict
+
+
+@pytest.mark.parametrize(
+    ("directive", "protocol", "fits"),
+    [
+        ("uwsgi_pass", "uwsgi", True),
+        ("proxy_pass", "uwsgi", False),
+        ("proxy_pass", "http", True),
+        ("uwsgi_pass", "http", False),
+        ("server", "uwsgi", True),
+        ("proxy_pass", "", True),
+    ],
+)
+def test_the_protocol_of_a_directive(directive, protocol, fits):
+    """It has to fit, unless requests come; one that says nothing about the protocol is not judged."""
+    ways = WaysIn((CLEAR,), lines=(WebLine(PATH, "/etc/nginx/a", 3, directive, protocol),))
+    found, _ = judged(ways)
+    assert said(found, "protocol_mismatch") == (None if fits else (way_in.MISMATCH, "warning"))
+    assert fits or "/etc/nginx/a:3" in found["protocol_mismatch"].change
+    assert fits or "/etc" not in "".join(found["protocol_mismatch"].public)
+    assert "protocol_mismatch" not in judged(ways, requests=100)[0]

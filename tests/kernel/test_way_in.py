@@ -1,0 +1,207 @@
+"""The way in to a UNIX socket is known by the file at its path; this process stands in for uWSGI's master."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.real_uwsgi import accepts, running, uwsgi, wait_until
+from tests.support.simulated_server import Server
+from uwsgi_headroom.kernel import way_in
+from uwsgi_headroom.kernel.as_user import Ids, ask_as
+from uwsgi_headroom.kernel.aside import PausedError
+from uwsgi_headroom.kernel.way_in import FIRST_SECONDS, LOOK_SECONDS, WaysInReader, read_ways
+from uwsgi_headroom.record import Way, WaysIn
+from uwsgi_headroom.stats import decode
+
+NOBODY = 65534
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="root alone may take another user's ids")
+
+
+def listen(path: Path | str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    return listener
+
+
+def look(path: Path | str, *known: str) -> Way:
+    (way,) = read_ways(os.getpid(), [(str(path), "uwsgi")], frozenset(known), came=True).ways
+    return way
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """Of a short name, since that of a UNIX socket has 107 bytes at most."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "a"
+
+
+def test_a_path_that_leads_to_the_socket(path):
+    """Also through a link, and by a name that is relative to the working directory."""
+    (path.parent / "link").symlink_to(path.parent)
+    for name in (path, f"{path.parent}/link/b", "c"):
+        with listen(name):
+            assert look(name).state == "clear"
+
+
+def test_a_path_that_is_gone(path):
+    """A relative one only if it led to the socket before, else uWSGI may have started in another directory."""
+    with listen(path):
+        path.unlink()
+        assert look(path).state == "gone"
+    with listen("b"):
+        Path("b").unlink()
+        assert look("b").state == "unknown"
+        assert look("b", "b").state == "gone"
+
+
+def test_another_socket_at_the_path(path):
+    """It is known since when, and who listens there, if anybody does."""
+    with listen(path):
+        path.unlink()
+        socket.socket(socket.AF_UNIX).bind(str(path))
+        way = look(path)
+        assert (way.state, way.nobody, way.rival) == ("replaced", True, None)
+        assert abs(way.since - path.stat().st_ctime) < 1
+        path.unlink()
+        program = (
+            "import socket,sys; s=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print(flush=True)"
+        )
+        command = [sys.executable, "-c", f"{program}; c=s.accept()[0]; c.recv(9)", str(path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+            try:
+                assert other.stdout
+                other.stdout.readline()
+                with socket.socket(socket.AF_UNIX) as client:
+                    client.connect(str(path))
+                    deadline = time.monotonic() + 30
+                    while not (way := look(path)).rival or not way.rival.serves:
+                        assert time.monotonic() < deadline
+                assert (way.rival.pid, way.nobody) == (other.pid, False)
+            finally:
+                other.kill()
+
+
+def test_a_file_system_whose_numbers_differ(path, monkeypatch):
+    """As of an overlay: a file on another device than that of the socket says nothing."""
+    with listen(path):
+        found = path.stat()
+        monkeypatch.setattr(way_in, "_find_file", lambda _pid, _path: (found.st_ino + 1, found.st_dev + 1, 0.0))
+        assert look(path).state == "unknown"
+        monkeypatch.setattr(way_in, "_find_file", lambda _pid, _path: (found.st_ino + 1, found.st_dev, 0.0))
+        assert look(path).state == "replaced"
+
+
+def test_sockets_without_a_path(path):
+    """An abstract socket, one of TCP, and one that this process does not hold, have no way to look at."""
+    name = f"@{path}"
+    with socket.socket(socket.AF_UNIX) as abstract, socket.create_server(("127.0.0.1", 0)) as tcp:
+        abstract.bind(f"\0{path}")
+        abstract.listen()
+        names = [name, f"\\0{path}", f"127.0.0.1:{tcp.getsockname()[1]}", "/no/such"]
+        assert read_ways(os.getpid(), [(name, "") for name in names], frozenset(), came=True) == WaysIn(came=True)
+
+
+@needs_root
+def test_what_keeps_a_user_from_connecting(tmp_path):
+    """The kernel says whether it may: the first thing that refuses is named, the socket or a directory above it."""
+    tmp_path.chmod(0o711)
+    folder = Path("/tmp") / f"way-in-{os.getpid()}"
+    folder.mkdir(mode=0o755)
+    path = folder / "a"
+    try:
+        with listen(path):
+            for mode, of_folder, said in ((0o600, 0o755, path), (0o666, 0o700, folder), (0o666, 0o711, None)):
+                path.chmod(mode)
+                folder.chmod(of_folder)
+                answer = ask_as(Ids(NOBODY, NOBODY), lambda: way_in._refuse(path))
+                assert answer.split("\0")[0] == (str(said) if said else "may")
+            path.chmod(0o660)
+            os.chown(path, 0, 12345)
+            assert ask_as(Ids(NOBODY, NOBODY, (12345,)), lambda: way_in._refuse(path)) == "may"
+            path.unlink()
+            assert ask_as(Ids(NOBODY, NOBODY), lambda: way_in._refuse(path)) == "absent"
+    finally:
+        path.unlink(missing_ok=True)
+        folder.rmdir()
+
+
+NGINX = """daemon off; worker_processes 1; pid {0}/pid; error_log {0}/error; user nobody nogroup; events {{}}
+http {{ access_log off; client_body_temp_path {0}; uwsgi_temp_path {0}; proxy_temp_path {0}; fastcgi_temp_path {0};
+scgi_temp_path {0}; server {{ listen unix:{0}/web; location / {{ uwsgi_pass unix:{1}; }} }} }}"""
+
+
+@needs_root
+@pytest.mark.integration
+@pytest.mark.skipif(not shutil.which("nginx"), reason="there is no nginx")
+def test_a_real_nginx():
+    """Its workers are asked, also with mounts of its own; the file on its command line is read."""
+    with tempfile.TemporaryDirectory(prefix="way-in-") as folder:
+        os.chmod(folder, 0o755)
+        Path(folder, "s").mkdir()
+        path = f"{folder}/s/a"
+        listener = listen(path)
+        Path(folder, "nginx.conf").write_text(NGINX.format(folder, path))
+        hidden = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {folder}/s; exec "$@"', "sh"]
+        command = ["nginx", "-c", f"{folder}/nginx.conf", "-p", folder]
+        for mode, wrapper, refusing, shown in (
+            (0o600, [], path, "600"),
+            (0o666, [], "", ""),
+            (0o666, hidden, path, ""),
+        ):
+            os.chmod(path, mode)
+            with running([*wrapper, *command], lambda: accepts(f"{folder}/web"), "nginx"):
+                way_in._list_named.cache_clear()
+                wait_until(lambda: any(ids.uid for ids, _ in way_in._list_web_servers()), what="a worker")
+                found = read_ways(os.getpid(), [(path, "uwsgi")], frozenset(), came=False, reads_files=True)
+                refusal = found.ways[0].refusal
+                assert refusal
+                assert (refusal.user, refusal.path, refusal.mode) == ("nobody", refusing, shown)
+                assert [(line.path, line.line) for line in found.lines] == [(f"{folder}/nginx.conf", 3)]
+        listener.close()
+
+
+def test_looks_are_seldom(monkeypatch):
+    """Two looks show whether requests come; further ones have ten seconds between them, and learn which paths were
+    clear. After one without an answer, there is none for minutes."""
+    asked = []
+
+    def answer(_pid, _sockets, known, came, _reads_files):
+        asked.append((known, came))
+        if len(asked) == 3:
+            raise PausedError
+        return WaysIn((Way("a", "/a", "clear"),))
+
+    monkeypatch.setattr(way_in, "read_ways", answer)
+    reader, server = WaysInReader(), Server(processes=1)
+    for seconds in (0, 1, FIRST_SECONDS, LOOK_SECONDS, FIRST_SECONDS + LOOK_SECONDS, 2.5 * LOOK_SECONDS):
+        found = reader.read(1, server.read(seconds).snapshot, seconds)
+    assert asked == [(frozenset(), False), ({"a"}, False), ({"a"}, False)]
+    assert found == WaysIn()
+
+
+@pytest.mark.integration
+def test_a_real_uwsgi():
+    """The names of its document are those of the kernel; a reload keeps a socket without a path."""
+    with uwsgi() as server:
+        sockets = [(each.name, each.protocol) for each in decode(server.document()).sockets]
+        assert sorted(protocol for _, protocol in sockets) == ["http", "uwsgi"]
+
+        def look() -> list[tuple[str, str]]:
+            return [(way.path, way.state) for way in read_ways(server.pid, sockets, frozenset(), came=True).ways]
+
+        assert look() == [(server.socket, "clear")]
+        Path(server.socket).unlink()
+        os.kill(server.pid, signal.SIGHUP)
+        wait_until(lambda: "(RE)spawned uWSGI master" in server.log.read_text(), what="the reload")
+        wait_until(lambda: accepts(server.stats), what="stats")
+        assert look() == [(server.socket, "gone")]
