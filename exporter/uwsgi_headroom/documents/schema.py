@@ -388,17 +388,30 @@ class Pattern(Struct, frozen=True, kw_only=True):
     left_out: int
 
 
+class NotWatched(Struct, frozen=True, kw_only=True):
+    """uWSGIs that are not watched for one reason. reason: the label of uwsgi_exporter_servers_not_watched; number: of
+    them; names: of 20 at most, with their PIDs; why: the reason in words; act: what has them watched."""
+
+    reason: str
+    number: int
+    names: tuple[str, ...]
+    why: str
+    act: str
+
+
 class Servers(Struct, frozen=True, kw_only=True):
     """Every server: those that are down first, then those with a problem that their own settings can solve, then those
     that only lack what their host lacks, then the others; within each, the worst and the least headroom first. version:
     of the exporter; patterns: those of its configuration; host: if the CPUs of the host are full and at least two
-    servers can use all of them, who uses them and what to do; else null."""
+    servers can use all of them, who uses them and what to do; else null. not_watched: the uWSGIs of its machine that it
+    found and does not watch."""
 
     time: float
     version: str
     servers: tuple[Summary, ...]
     patterns: tuple[Pattern, ...] = ()
     host: str | None = None
+    not_watched: tuple[NotWatched, ...] = ()
 
 
 class Findings(Struct, frozen=True, kw_only=True):

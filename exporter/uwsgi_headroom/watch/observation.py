@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Literal, get_args
 
 from msgspec import Struct, field
 
@@ -52,16 +53,32 @@ class PatternServers(Struct, frozen=True):
     left_out: int = 0
 
 
+NotWatchedReason = Literal["rights", "not_configured", "unreadable", "limit"]
+NOT_WATCHED: tuple[NotWatchedReason, ...] = get_args(NotWatchedReason)
+
+
+class NotWatched(Struct, frozen=True):
+    """uWSGIs of this machine that are not watched for one reason. names: of some of them, with their PIDs; why: in
+    words; act: the command or the change that has them watched."""
+
+    reason: NotWatchedReason
+    number: int
+    names: tuple[str, ...]
+    why: str
+    act: str
+
+
 class ExporterHealth(Struct, frozen=True):
     """The health of the exporter itself. loop_lag: recent lag of its event loop, in seconds; restarts: number of
     restarts of each background task; history: None without a history file; reload: None if nothing serves; patterns: of
-    the configuration, in its order."""
+    the configuration, in its order; not_watched: None before the first look, and where nothing looks for servers."""
 
     loop_lag: float = 0.0
     restarts: Mapping[str, int] = field(default_factory=dict)
     history: HistoryHealth | None = None
     reload: LastReload | None = None
     patterns: Sequence[PatternServers] = ()
+    not_watched: Sequence[NotWatched] | None = None
 
 
 WELL = ExporterHealth()
