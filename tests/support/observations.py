@@ -40,7 +40,14 @@ from uwsgi_headroom.record import (
 from uwsgi_headroom.routes import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.uwsgi_log.log import LogTotals
-from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation, PatternServers
+from uwsgi_headroom.watch.observation import (
+    ExporterHealth,
+    HistoryHealth,
+    LastReload,
+    NotWatched,
+    Observation,
+    PatternServers,
+)
 from uwsgi_headroom.watch.pace import Pace
 from uwsgi_headroom.watch.recorder import Verdict
 
@@ -238,6 +245,7 @@ HEALTH = ExporterHealth(
     history=HistoryHealth(is_written=True, size=1_000_000, dropped=0),
     reload=LastReload(is_successful=True, succeeded_at=1_780_000_000.0),
     patterns=[PatternServers("/run/uwsgi/*.stats", found=2, expected=3, missing=1)],
+    not_watched=[NotWatched("rights", 2, ("shop@www-data, PID 7",), "seen, not watched", "install it")],
 )
 """An exporter that serves, and has a history file and a pattern."""
 

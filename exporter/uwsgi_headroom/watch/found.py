@@ -138,7 +138,7 @@ class FoundServers:
         return here, said
 
     def take(self, found: Iterable[FoundMaster], *, connects: bool) -> None:
-        """Watch what was found, and forget what is gone. found: users take turns; connects: whether they may be watched."""
+        """Watch what was found, if `connects`, and forget what is gone. found: users take turns."""
         self.forget()
         addresses = {str(watch.address) for watch in chain(self._list_others(), self.watches())}
         left: dict[NotWatchedReason, list[tuple[FoundMaster, str]]] = {reason: [] for reason in NOT_WATCHED}

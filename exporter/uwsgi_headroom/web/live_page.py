@@ -1,8 +1,8 @@
 """Serves the page and its files. Like the API, it builds documents from the watches.
 
-`/` lists the servers, or shows the only one; `/servers/<name>` is the page of a server. Each is the HTML from which the
-page starts: the modules in `static/`, joined to one script, do the rest, and without it there is a summary. The files
-are read and compressed once, and browsers keep them until they change.
+`/servers` lists the servers; `/` does, or shows the only one; `/servers/<name>` is the page of a server. Each is the
+HTML from which the page starts: the modules in `static/`, joined to one script, do the rest, and without it there is a
+summary. The files are read and compressed once, and browsers keep them until they change.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
 
     async def index(request: Request) -> Response:
         watches = fleet.watches()
-        alone = len(watches) == 1 and not fleet.health.not_watched
+        alone = len(watches) == 1 and request.url.path == "/"
         return await show(request, ("page", alone), fleet_state(fleet), watches, len(watches), alone=alone)
 
     async def one(request: Request) -> Response:
@@ -114,6 +114,7 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
 
     return [
         Route("/", index),
+        Route("/servers", index),
         Route("/servers/{name:anything}", one),
         Route("/favicon.ico", icon),  # browsers request this with a text page
         Route(PATH, serve_asset),
@@ -149,6 +150,8 @@ def render_page(
         title, name, verdict = f"{escape(shown.name)} · uwsgi-headroom", shown.name, shown.verdict
         style = f'<link rel="stylesheet" href="{url(_UPLOT_STYLE)}">'
         addresses = {"path": shown.path, "page": path(shown.name), "charts": url(_UPLOT)}
+        if left := sum(each.number for each in others):
+            addresses["others"] = str(left)
         data_attributes = "".join(f' data-{name}="{escape(address)}"' for name, address in addresses.items())
     return (
         _head(title, style + script)
