@@ -252,12 +252,13 @@ HEALTH = ExporterHealth(
 
 def everything() -> list[Observation]:
     """Returns servers of every captured document, those with kernel facts, one of them with windows and a log, one
-    whose workers have sockets of their own, one with event loops, and one that is down."""
+    whose workers have sockets of their own, one with event loops, one that was found, and one that is down."""
     observations = [*[up(name) for name in NAMES], proven("spoolers", "proven spoolers")]
     log = LogTotals({"head_too_large": 3}, lines=1000, skipped_bytes=0, is_read=True)
     deploy_worse: Mapping[Subject, bool] = {"time": True, "cpu": False, "errors": False, "memory": False}
     with_log = replace(watched(proven("threads_4x8_busy", "watched")), log=log, deploy_worse=deploy_worse)
-    return [*observations, with_log, _mapped("mapped"), _with_loops("loops"), down("down")]
+    optional = replace(up("idle_found", document("threads_4x8_busy")), is_optional=True)
+    return [*observations, with_log, _mapped("mapped"), _with_loops("loops"), optional, down("down")]
 
 
 def _mapped(called: str) -> Observation:

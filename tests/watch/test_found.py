@@ -117,17 +117,16 @@ def test_what_is_not_watched_is_said_with_what_to_do(found, connects, reason):
 
 @pytest.mark.parametrize("unit", ["", "shop.service"])
 def test_only_a_server_of_a_unit_stays_as_down(unit):
-    """While another one is down, it is quiet; then it is forgotten, and not tried again for a while."""
+    """Another one is forgotten, and not tried again for a while."""
     machine = Machine()
     shop = master(enabled_unit=unit)
     machine.take(shop)
     assert machine.found.shown() == []  # it may be none
     machine.read()
     (watch,) = machine.found.shown()
-    assert not machine.found.is_quiet(watch)
     machine.time.move(GONE_SECONDS)
     machine.fail()
-    assert machine.found.is_quiet(watch) == (not unit)
+    assert machine.found.is_optional(watch) == (not unit)
     machine.found.forget()
     assert machine.found.watches() == [watch] * bool(unit)
     if not unit:

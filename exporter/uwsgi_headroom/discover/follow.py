@@ -125,7 +125,7 @@ class Finder:
         except Exception as error:  # noqa: BLE001 - the others are to be found
             place, why = None, explain(error)
         if why:
-            return replace(entry, trouble=entry.trouble or why * (not entry.address))
+            return replace(entry, trouble=entry.trouble * (entry.role == "master") or why * (not entry.address))
         return replace(entry, place=SocketOfApp(place) if place else ProcessOfApp(entry.pid))
 
 

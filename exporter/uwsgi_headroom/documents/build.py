@@ -291,7 +291,7 @@ def build_server_list(
         version=__version__,
         servers=tuple(sorted(map(_build_summary, documents), key=urgency)),
         patterns=msgspec.convert(health.patterns, tuple[schema.Pattern, ...], from_attributes=True),
-        not_watched=msgspec.convert(health.not_watched or (), tuple[schema.NotWatched, ...], from_attributes=True),
+        not_watched=tuple(health.not_watched or ()),
         host=describe_full_host(documents),
     )
 

@@ -20,6 +20,7 @@ from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.documents.subjects import Code, Emperor, Route, Router, WorkerSection
 from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.record import ConcurrencyKind
+from uwsgi_headroom.watch.observation import NotWatched
 
 State = Literal["up", "stale", "down"]
 """up: read a moment ago; stale: the last reading is old and the current attempt has not ended; down: the last attempt
@@ -386,17 +387,6 @@ class Pattern(Struct, frozen=True, kw_only=True):
     expected: int
     missing: int
     left_out: int
-
-
-class NotWatched(Struct, frozen=True, kw_only=True):
-    """uWSGIs that are not watched for one reason. reason: the label of uwsgi_exporter_servers_not_watched; number: of
-    them; names: of 20 at most, with their PIDs; why: the reason in words; act: what has them watched."""
-
-    reason: str
-    number: int
-    names: tuple[str, ...]
-    why: str
-    act: str
 
 
 class Servers(Struct, frozen=True, kw_only=True):

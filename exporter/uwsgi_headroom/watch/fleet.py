@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from uwsgi_headroom.clock import Clock, within
 from uwsgi_headroom.config.servers import ServerConfig
@@ -157,12 +157,15 @@ class Fleet:
     async def observe(self, wait: float = FIRST_SECONDS) -> list[Observation]:
         """Observe every server as last read, without reading. Waits up to `wait` seconds for servers that were never
         read."""
-        watches = [watch for watch in self.watches() if not self._found.is_quiet(watch)]
+        watches = self.watches()
         await self.wait_for_first(watches, wait)
         observations = []
         turns = Turns()
         for watch in watches:
-            observations.append(watch.observe(self.settings.windows))
+            if not self._found.is_optional(watch):
+                observations.append(watch.observe(self.settings.windows))
+            elif watch.state != "down":
+                observations.append(structs.replace(watch.observe(self.settings.windows), is_optional=True))
             await turns.pause_if_due()
         return observations
 

@@ -28,7 +28,7 @@ from uwsgi_headroom.watch.globbed import GONE_SECONDS
 from uwsgi_headroom.watch.observation import NOT_WATCHED, NotWatched, NotWatchedReason
 from uwsgi_headroom.watch.watch import Watch
 
-LOOK_SECONDS, LONGEST_PAUSE, _SHARE = 60.0, 600.0, 0.005
+LOOK_SECONDS, LONGEST_PAUSE, _SHARE = 60.0, 600.0, 0.02
 """A look comes every LOOK_SECONDS, or so much later that looks take this share of the time."""
 
 MOST_OF_USER, MOST_FOUND = 20, 200
@@ -101,10 +101,10 @@ class FoundServers:
         """Return the watches of those that were up."""
         return [watch for watch in self.watches() if watch.reading]
 
-    def is_quiet(self, watch: Watch) -> bool:
-        """Whether a server has no metrics now, because it is down and no unit has to run it."""
+    def is_optional(self, watch: Watch) -> bool:
+        """Whether a server was found that no unit has to run: while it is down, it has no metrics."""
         server = self._servers.get(watch.name)
-        return server is not None and server.watch is watch and not server.unit and watch.state == "down"
+        return server is not None and server.watch is watch and not server.unit
 
     async def run(self) -> NoReturn:
         """Look now and every LOOK_SECONDS, until cancelled."""

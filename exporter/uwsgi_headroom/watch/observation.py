@@ -58,8 +58,8 @@ NOT_WATCHED: tuple[NotWatchedReason, ...] = get_args(NotWatchedReason)
 
 
 class NotWatched(Struct, frozen=True):
-    """uWSGIs of this machine that are not watched for one reason. names: of some of them, with their PIDs; why: in
-    words; act: the command or the change that has them watched."""
+    """uWSGIs of its machine that are not watched, for one reason. number: of them; names: of 20 at most, with their
+    PIDs; why: the reason in words; act: the command or the change that has them watched."""
 
     reason: NotWatchedReason
     number: int
@@ -91,7 +91,7 @@ class Observation(Struct, frozen=True, dict=True):
     their number by kind; slo: its objective, None if it has none; stuck_seconds: from which age on a request counts as
     stuck; log: the counters of its log, None if it is not configured; code: those of its code, None while it is off;
     verdict: the present one; loaded_at, down_since: as in `Recorder`; is_silent: whether the stats do not answer, and
-    the reading is of the kernel;
+    the reading is of the kernel; is_optional: whether the server was found, and no unit has to run it;
     alerts: its problems, and whether each is a page; judged_at: when it was last judged (epoch seconds);
     deploy_worse: what became worse with the last reload, None if there was none in the last day."""
 
@@ -114,6 +114,7 @@ class Observation(Struct, frozen=True, dict=True):
     loaded_at: float | None = None
     down_since: float | None = None
     is_silent: bool = False
+    is_optional: bool = False
     deploy_worse: Mapping[Subject, bool] | None = None
 
     @property
