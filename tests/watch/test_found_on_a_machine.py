@@ -7,7 +7,7 @@ from tests.support.other_namespaces import as_root, python_in
 pytestmark = [pytest.mark.integration, as_root]
 
 BEGIN = """
-import json, subprocess, sys
+import json, os, signal, subprocess, sys
 from tests.discover import hostile_master
 from tests.support.exporter import COMMAND, exporter
 from tests.support.real_uwsgi import uwsgi, wait_until
@@ -20,7 +20,8 @@ def reasons(running):
 
 def seen(running, source):
     states = {each["name"]: each["state"] for each in listed(running)["servers"]}
-    return [name for name, state in states.items() if state == "up" and running.lines(f'server="{name}",source="{source}"')]
+    up = [name for name, state in states.items() if state == "up"]
+    return [name for name in up if running.lines(f'server="{name}",source="{source}"')]
 """
 
 WATCHED = """
@@ -34,7 +35,7 @@ with uwsgi("--processes", "2", stats=False) as other, uwsgi("--processes", "2") 
     addresses = {each["name"]: each["address"] for each in listed(running)["servers"]}
     assert addresses[kernel] in (f"app:127.0.0.1:{other.http}", f"app:{other.socket}"), addresses
     assert addresses[stats] == f"unix://{shop.stats}", addresses
-    other.process.kill()
+    os.killpg(other.pid, signal.SIGKILL)
     wait_until(lambda: not running.lines("uwsgi_up{", kernel), what="no metrics of what has ended")
     assert running.lines('uwsgi_up{server="configured"} 0'), "this one is down"
     (gone,) = [each["state"] for each in listed(running)["servers"] if each["name"] == kernel]

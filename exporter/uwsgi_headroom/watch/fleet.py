@@ -200,7 +200,7 @@ class Fleet:
                     tasks.pop(forgotten).cancel()
                 for places in (self._places, self._of_found.places):
                     places.keep({watch.reader for watch in watches})
-                self._progress.end_turn(self.watches())
+                self._progress.end_turn(self._configured())
                 with contextlib.suppress(asyncio.TimeoutError):
                     await within(GLOB_SECONDS, self._changed.wait())
                 self._changed.clear()
