@@ -124,7 +124,7 @@ class WorkerCounts(Struct):
 
 
 class CpuCounts(Struct):
-    """CPU seconds that a server could use (`kernel.server_cpu`), over measured_seconds. The three parts add up to the
+    """CPU seconds that a server could use (`kernel.cpus`), over measured_seconds. The three parts add up to the
     capacity."""
 
     measured_seconds: Annotated[float, _SECONDS] = 0.0

@@ -20,7 +20,7 @@ end, and the excess counts as the use of others."""
 class CpuUse:
     """Adds the CPU times of readings to a server's totals, and keeps the state as of the last new CPU times.
 
-    The kernel reports the total use (`kernel.server_cpu`) and the use of each worker; the rest is the use of others. No
+    The kernel reports the total use (`kernel.cpus`) and the use of each worker; the rest is the use of others. No
     step attributes more to the workers than was used in the step. An excess is carried over to the next step: either
     the two readings are not simultaneous, or a child process has ended, whose CPU time arrives all at once. So own +
     idle + others = capacity x time.

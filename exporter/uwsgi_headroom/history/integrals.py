@@ -9,9 +9,9 @@ of them, at any interval. Rules of this module:
   time and adds nothing to the integral of any level. uWSGI's own counters survive a gap.
 * Only a full reload resets uWSGI's counters (`reloads`). Any other decrease is due to a race in uWSGI (two threads, one
   unlocked ++) and adds nothing, unless it is too large for a race.
-* No worker adds more running time than its threads can have served; see `service_time`.
-* Whether requests bring answers shows in the bytes that uWSGI has sent; see `unanswered`.
-* CPU time is counted per process and restarts with each new process; `cpu_use` compares it with the server's CPUs.
+* No worker adds more running time than its threads can have served; see `ServiceTime`.
+* Whether requests bring answers shows in the bytes that uWSGI has sent; see `Unanswered`.
+* CPU time is counted per process and restarts with each new process; `CpuUse` compares it with the server's CPUs.
 
 The class is first; below it is what adds each kind of figure, and last what recognizes a reload.
 """

@@ -4,7 +4,7 @@ Figures without a bound within an hour (thread time, queue time, CPU time of the
 and times bounded by one process, are stored modulo 2**32 (times in units of 0.1 ms), so their differences are exact.
 Times of waiting threads are stored so in units of 10 ms, which is enough for an hour of 11,900 threads.
 
-A row has the time since when each queue is known, and the quantities of the table (`totals.QUANTITIES`): doubles first.
+A row has the time since when each queue is known, and the quantities of the table (`counts`): doubles first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decodes the records of version 1.0.0, which `database` encodes anew.
+"""Decodes the records of version 1.0.0, which `writer` encodes anew.
 
 They are whole numbers as in Protocol Buffers: zigzag, then seven bits to a byte, least first. The first is the layout;
 the others have the order and the units of `codec`. What can be unknown is stored plus 1, or minus 1 if it is negative,

@@ -24,7 +24,7 @@ from uwsgi_headroom.store.record import AHEAD_SECONDS, LONGEST_SECONDS, QUARTERS
 
 APPLICATION_ID = 0x75774852  # "uwHR", in SQLite's header
 VERSION = 3
-"""Of the tables. Those of version 1.0.0, 1, also have texts, until `database` has converted all records."""
+"""Of the tables. Those of version 1.0.0, 1, also have texts, until `writer` has converted all records."""
 
 _MODE = 0o640  # routes come from the paths of users' requests
 
