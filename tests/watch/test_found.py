@@ -23,7 +23,7 @@ class Machine:
 
     def __init__(self, *configured: Watch) -> None:
         self.time = MovableClock()
-        self.found = FoundServers(None, self.watch, lambda: configured, self.time.clock, lambda: None)
+        self.found = FoundServers(self.watch, lambda: configured, self.time.clock, lambda: None)
 
     def watch(self, name, address):
         watch = Watch(name, address, clock=self.time.clock)

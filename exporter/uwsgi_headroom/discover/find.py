@@ -256,6 +256,12 @@ def list_uwsgis() -> Iterator[tuple[FoundMaster, int | None]]:
             yield FoundMaster(pid, user_name(uid), "process", trouble=_NO_MASTER), None
 
 
+def find_user(pid: int) -> str | None:
+    """The user whose rights a process has; None if it has ended, or is hidden."""
+    words = procfs.read_status("Uid", f"/proc/{pid}/status")
+    return user_name(int(words[1])) if words else None
+
+
 def user_name(uid: int) -> str:
     """The name of a user, or the number of one without a name."""
     try:

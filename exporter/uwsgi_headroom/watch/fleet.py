@@ -121,7 +121,8 @@ class Fleet:
         self._globbed = GlobbedServers(self._watch, settings.max_servers, self.clock, memory)
         self._trial: asyncio.Task[None] | None = None
         self._globbed.configure(*self._name_servers(servers))
-        self._found = FoundServers(finder, self._watch_found, self._configured, self.clock, self._changed.set)
+        self._finder = finder
+        self._found = FoundServers(self._watch_found, self._configured, self.clock, self._changed.set)
 
     def _name_servers(self, servers: Sequence[ServerConfig]) -> tuple[list[ServerConfig], list[Watch]]:
         self._named = [self._watch(server.name, server.address, server) for server in servers if server.address]
@@ -180,7 +181,10 @@ class Fleet:
         restore = functools.partial(restore_deploys, self.watches, self.clock)
         restoring = asyncio.create_task(supervise("restore", restore, self.restarts), name="restore deploys")
         expanding = asyncio.create_task(supervise("globs", self._expand_globs, self.restarts), name="expand globs")
-        finding = asyncio.create_task(supervise("find", self._find, self.restarts), name="find servers")
+        others = [logs, restoring, expanding]
+        if self._finder:
+            find = functools.partial(self._find, self._finder)
+            others.append(asyncio.create_task(supervise("find", find, self.restarts), name="find servers"))
         if not self._paused:  # a new socket would be read at once
             self.refresh()
         try:
@@ -205,7 +209,7 @@ class Fleet:
                     await within(GLOB_SECONDS, self._changed.wait())
                 self._changed.clear()
         finally:
-            for task in (logs, restoring, expanding, finding, *tasks.values()):
+            for task in (*others, *tasks.values()):
                 task.cancel()
 
     async def _expand_globs(self) -> NoReturn:
@@ -218,10 +222,10 @@ class Fleet:
                 self._globbed.take(matches)
                 self._changed.set()
 
-    async def _find(self) -> NoReturn:
+    async def _find(self, finder: Finder) -> NoReturn:
         """Look for servers that nobody configured; which ones those are is known when the others were read."""
         await self.wait_for_first(self._configured(), _FIND_AFTER_SECONDS)
-        await self._found.run()
+        await self._found.run(finder)
 
     def _try_left_out(self) -> None:
         """Begin to try the sockets that have no place, unless that is under way."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import NoReturn
@@ -20,9 +20,8 @@ from msgspec import Struct
 
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.servers import printable_name
-from uwsgi_headroom.discover.find import NOT_ALLOWED, FoundMaster, list_names
+from uwsgi_headroom.discover.find import NOT_ALLOWED, FoundMaster, find_user, list_names
 from uwsgi_headroom.discover.follow import Finder, is_enabled_unit
-from uwsgi_headroom.kernel.proof import read_start_ticks
 from uwsgi_headroom.source import Address
 from uwsgi_headroom.watch.globbed import GONE_SECONDS
 from uwsgi_headroom.watch.observation import NOT_WATCHED, NotWatched, NotWatchedReason
@@ -73,21 +72,20 @@ _log = logging.getLogger(__name__)
 
 
 class FoundServers:
-    """Looks for servers again and again, unless finder is None. make_watch: from name and address; list_others: the
-    watches of configured servers; on_change: called when `watches` are others. not_watched: None before the first look;
-    looking: the look under way, which connects to stats servers; is_paused: whether none may begin."""
+    """Watches servers that are found. make_watch: from name and address; list_others: watches of configured servers;
+    on_change: called when `watches` are others. not_watched: None before the first look; looking: the look under way,
+    which connects to stats servers; is_paused: whether none may begin."""
 
     def __init__(
         self,
-        finder: Finder | None,
         make_watch: Callable[[str, Address], Watch],
         list_others: Callable[[], Sequence[Watch]],
         clock: Clock,
         on_change: Callable[[], None],
     ) -> None:
         self.not_watched: Sequence[NotWatched] | None = None
-        self._finder, self._make_watch, self._list_others = finder, make_watch, list_others
-        self._clock, self._on_change = clock, on_change
+        self._make_watch, self._list_others, self._on_change = make_watch, list_others, on_change
+        self._clock = clock
         self._servers: dict[str, _Server] = {}
         self._failed: dict[tuple[int, str], tuple[float, str]] = {}
         self.looking: asyncio.Task[None] | None = None
@@ -106,25 +104,27 @@ class FoundServers:
         server = self._servers.get(watch.name)
         return server is not None and server.watch is watch and not server.unit
 
-    async def run(self) -> NoReturn:
+    async def run(self, finder: Finder) -> NoReturn:
         """Look now and every LOOK_SECONDS, until cancelled."""
         while True:
-            if self._finder and not self.is_paused:
-                self.looking = asyncio.create_task(self._look(self._finder), name="look for servers")
+            if not self.is_paused:
+                self.looking = asyncio.create_task(self._look(finder), name="look for servers")
                 try:
                     await asyncio.wait({self.looking})
                 finally:
                     self.looking.cancel()
                 if not self.looking.cancelled():
                     self.looking.result()
-            spent = self._finder.spent if self._finder else 0.0
-            await asyncio.sleep(min(LONGEST_PAUSE, max(LOOK_SECONDS, spent / _SHARE)))
+            await asyncio.sleep(min(LONGEST_PAUSE, max(LOOK_SECONDS, finder.spent / _SHARE)))
 
     async def _look(self, finder: Finder) -> None:
         """Find the servers, watch those that may be, and say which are not."""
-        for server in list(self._servers.values()):
+        for name, server in list(self._servers.items()):
             if server.unit and server.watch.state != "up":
                 server.unit *= await asyncio.to_thread(is_enabled_unit, server.unit, None)
+            reading = server.watch.reading
+            if reading and find_user(reading.host.master_pid or server.pid) not in (server.user, None):
+                del self._servers[name]  # another user's server has its address by now, and gets a name of its own
         self.take(await finder.find(*self._list_pids()), connects=finder.connects)
 
     def _list_pids(self) -> tuple[set[int], set[int]]:
@@ -143,6 +143,8 @@ class FoundServers:
         addresses = {str(watch.address) for watch in chain(self._list_others(), self.watches())}
         left: dict[NotWatchedReason, list[tuple[FoundMaster, str]]] = {reason: [] for reason in NOT_WATCHED}
         users = Counter(server.user for server in self._servers.values())
+        taken = {watch.name for watch in self._list_others()}
+        taken |= {name for name, each in self._servers.items() if each.watch.state == "up" or find_user(each.pid)}
         for master in sorted(found, key=lambda master: not master.enabled_unit):
             if master.address and str(master.address) in addresses:
                 continue
@@ -150,7 +152,7 @@ class FoundServers:
             if reason:
                 left[reason].append((master, why))
             elif master.address:
-                self._add(master, master.address)
+                taken.add(self._add(master, master.address, taken))
                 addresses.add(str(master.address))
                 users[master.user] += 1
         before = {each.reason for each in self.not_watched or ()}
@@ -172,15 +174,13 @@ class FoundServers:
             return "unreadable", master.trouble or why
         return "limit" if of_user >= MOST_OF_USER or len(self._servers) >= MOST_FOUND else None, ""
 
-    def _add(self, master: FoundMaster, address: Address) -> None:
-        taken = {watch.name for watch in self._list_others()}
-        taken |= {name for name, each in self._servers.items() if each.watch.state == "up" or _runs(each.pid)}
+    def _add(self, master: FoundMaster, address: Address, taken: Collection[str]) -> str:
+        """Watch a server, perhaps in place of one that has ended: it has begun anew. Returns its name."""
         name = next(each for each in _list_free(master) if each not in taken)
-        server = _Server(
-            self._make_watch(name, address), master.user, master.pid, master.enabled_unit, self._clock.monotonic()
-        )
-        self._servers[name] = server  # perhaps in place of one that has ended: it has begun anew
+        watch, now = self._make_watch(name, address), self._clock.monotonic()
+        self._servers[name] = _Server(watch, master.user, master.pid, master.enabled_unit, now)
         _log.info("found", extra={"fields": {"server": name, "address": printable_name(str(address))}})
+        return name
 
     def forget(self) -> None:
         """Forget the servers that have been down for too long."""
@@ -194,10 +194,6 @@ class FoundServers:
                 self._failed[server.pid, str(watch.address)] = now + AGAIN_SECONDS, str(watch.error or "")
                 del self._servers[name]
                 _log.info("no longer watched", extra={"fields": {"server": name, "reason": str(watch.error or "")}})
-
-
-def _runs(pid: int) -> bool:
-    return read_start_ticks(pid) >= 0
 
 
 def _list_free(master: FoundMaster) -> Iterable[str]:
