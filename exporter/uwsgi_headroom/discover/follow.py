@@ -117,13 +117,15 @@ class Finder:
         for entry in list_masters(due, self._reader):
             # A fork of another one, such as a worker that runs a program, is none of its own.
             if not parents[entry.pid] or entry.emperor is not None:
-                is_asked = self.connects and entry.trouble not in (NOT_ALLOWED, NO_TIME)
-                yield self._place(entry, end) if is_asked else entry
+                if self.connects and entry.trouble not in (NOT_ALLOWED, NO_TIME):
+                    yield self._place(entry, end)
+                else:
+                    yield entry
 
     def _place(self, entry: FoundMaster, end: float) -> FoundMaster:
         """The entry with where it can be watched without stats, or with why not; and with its unit."""
         # A user can have a unit of any name, but not the main process of one of the machine's.
-        is_enabled = time.monotonic() < end and is_enabled_unit(entry.unit, entry.pid)
+        is_enabled = bool(entry.unit) and time.monotonic() < end and is_enabled_unit(entry.unit, entry.pid)
         entry = replace(entry, enabled_unit=entry.unit * is_enabled)
         processes = tuple([entry.pid, *list_children(entry.pid)][:_MOST_PROCESSES])
         try:
@@ -137,7 +139,7 @@ class Finder:
 
 def is_enabled_unit(unit: str, pid: int | None) -> bool:
     """Whether systemd starts a service of the machine at each boot; with a PID, whether it is its main process, too."""
-    shown = show_properties(unit, "MainPID", "UnitFileState") if unit else {}
+    shown = show_properties(unit, "MainPID", "UnitFileState")
     return shown.get("UnitFileState") == "enabled" and pid in (None, int(shown.get("MainPID") or 0))
 
 
@@ -146,8 +148,10 @@ def _leave_some(entries: Sequence[FoundMaster]) -> Iterator[FoundMaster]:
     left = _MOST_READ
     for entry in entries:
         left -= entry.address is not None
-        is_later = left < 0 and entry.address is not None
-        yield replace(entry, trouble=NO_TIME) if is_later else entry
+        if left < 0 and entry.address is not None:
+            yield replace(entry, trouble=NO_TIME)
+        else:
+            yield entry
 
 
 def _choose(entries: Sequence[FoundMaster]) -> FoundMaster:
