@@ -7,7 +7,7 @@ from tests.support.other_namespaces import as_root, python_in
 pytestmark = [pytest.mark.integration, as_root]
 
 BEGIN = """
-import json, os, signal, subprocess, sys
+import json, os, signal, subprocess, sys, tempfile
 from tests.discover import hostile_master
 from tests.support.exporter import COMMAND, exporter
 from tests.support.real_uwsgi import uwsgi, wait_until
@@ -57,12 +57,14 @@ print("done")
 """
 
 FORGED = """
+folder = tempfile.mkdtemp(prefix="found-")
+os.chmod(folder, 0o777)
 forged = [
     subprocess.Popen(
         [sys.executable, hostile_master.__file__, json.dumps({"ids": ((65534,) * 3, (65534,) * 3), **does})],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     )
-    for does in [{"claims": {"arg": 2 << 30}}, {"claims": {"env": 2 << 30}}, {"epoll": (400, 400)}, *[{}] * 30]
+    for does in [{"claims": {"arg": 2 << 30}}, {"epoll": (400, 400)}, {"documents": (folder, 6)}, *[{}] * 10]
 ]
 for each in forged:
     each.stdout.readline()
@@ -70,6 +72,9 @@ with uwsgi("--processes", "2", stats=False), exporter("--stats", "file:///nowher
     wait_until(lambda: seen(running, "kernel"), what="the real one")
     assert [each["name"].partition("@")[2] for each in listed(running)["servers"]] == ["", "root"]
     assert reasons(running) == {"unreadable": len(forged)}
+    with exporter("--stats", "file:///nowhere") as running:
+        wait_until(lambda: reasons(running), what="what is not watched")
+        assert reasons(running) == {"not_configured": len(forged) + 1}
 for each in forged:
     each.stdin.close()
 print("done")

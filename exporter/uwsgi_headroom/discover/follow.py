@@ -72,7 +72,7 @@ class Finder:
         """Find every uWSGI but those that are watched, their emperors, and what they forked; users take turns. here:
         the PIDs of watched ones; said: those that their stats say, in a PID namespace that is not proven.
 
-        With `connects`, each is found once, and can be watched at its address unless it has a trouble.
+        Each is found once. With `connects`, it can be watched at its address unless it has a trouble.
         """
         begin = time.monotonic()
         # Not in a thread of asyncio's, for whose end an exporter that ends would wait.
@@ -87,7 +87,7 @@ class Finder:
         for key, known in self._known.items():
             if known.due <= begin:
                 own = entries[key[0]]
-                known.masters = [_choose(own)] if own and self.connects else own
+                known.masters = [_choose(each) for each in (own,) if each]
                 known.pause = min(LAST_AGAIN, 2 * known.pause)
                 known.due = begin + known.pause * all(entry.trouble != NO_TIME for entry in own)
         self.spent = time.monotonic() - begin
