@@ -3,10 +3,13 @@
 import pytest
 
 from tests.support.other_namespaces import as_root, python_in
+from tools.environments import ROOT
 
 pytestmark = [pytest.mark.integration, as_root]
 
-BEGIN = """
+BEGIN = (
+    f"import sys; sys.path.insert(0, {str(ROOT)!r})"
+    + """
 import json, os, signal, subprocess, sys, tempfile
 from tests.discover import hostile_master
 from tests.support.exporter import COMMAND, exporter
@@ -23,6 +26,7 @@ def seen(running, source):
     up = [name for name, state in states.items() if state == "up"]
     return [name for name in up if running.lines(f'server="{name}",source="{source}"')]
 """
+)
 
 WATCHED = """
 with uwsgi("--processes", "2", stats=False) as other, uwsgi("--processes", "2") as shop, \\

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from uwsgi_headroom import logs
 from uwsgi_headroom.config.defaults import LISTEN_HOST, LISTEN_PORT
 from uwsgi_headroom.config.precedence import unknown_variables
+from uwsgi_headroom.discover.find import list_uwsgis
 from uwsgi_headroom.discover.follow import Finder
 from uwsgi_headroom.kernel import aside
 from uwsgi_headroom.kernel.host import wait_until_ready
@@ -88,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
         _log.warning("unknown environment variables are ignored", extra={"fields": {"names": " ".join(ignored)}})
     live = open_web_config(settings.web_config_file)
     discovers = may_discover(settings, live)
-    source.needs_one = not discovers
+    source.needs_one = needs_one(settings, discovers=discovers)
     settings = source.with_servers(settings)
     sockets = _open_listeners(settings.listen)
     refuse = partial(refuse_exposure, find_places(sockets), live)
@@ -130,6 +131,11 @@ def may_discover(settings: Config, live: LiveConfig | None) -> bool:
         return bool(settings.discover)
     has_login = live is not None and live.config.needs_identity
     return has_login or not any(is_exposed(host) for host, _ in resolve_places(settings.listen))
+
+
+def needs_one(settings: Config, *, discovers: bool) -> bool:
+    """Whether not to serve unless a server with stats is found: none is asked to be watched, and none is there."""
+    return not (settings.discover or (discovers and any(True for _ in list_uwsgis())))
 
 
 def refuse_exposure(places: Sequence[tuple[str, int]], live: LiveConfig | None, settings: Config) -> Config:
