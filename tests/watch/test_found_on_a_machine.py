@@ -21,10 +21,13 @@ def listed(running):
 def reasons(running):
     return {each["reason"]: each["number"] for each in listed(running)["not_watched"]}
 
+def series(running, *words):
+    return [line for line in running.metrics().splitlines() if all(word in line for word in words)]
+
 def seen(running, source):
     states = {each["name"]: each["state"] for each in listed(running)["servers"]}
     up = [name for name, state in states.items() if state == "up"]
-    return [name for name in up if running.lines(f'server="{name}",source="{source}"')]
+    return [name for name in up if series(running, f'server="{name}",source="{source}"')]
 """
 )
 
@@ -35,13 +38,13 @@ with uwsgi("--processes", "2", stats=False) as other, uwsgi("--processes", "2") 
     (kernel,), (stats,) = seen(running, "kernel"), seen(running, "stats")
     assert kernel.endswith("@root") and stats.endswith("@root"), (kernel, stats)
     assert reasons(running) == {}
-    assert running.lines("uwsgi_found{", kernel), "no alert says that it is down"
+    assert series(running, "uwsgi_found{", kernel), "no alert says that it is down"
     addresses = {each["name"]: each["address"] for each in listed(running)["servers"]}
     assert addresses[kernel] in (f"app:127.0.0.1:{other.http}", f"app:{other.socket}"), addresses
     assert addresses[stats] == f"unix://{shop.stats}", addresses
     os.killpg(other.pid, signal.SIGKILL)
-    wait_until(lambda: not running.lines("uwsgi_up{", kernel), what="no metrics of what has ended")
-    assert running.lines('uwsgi_up{server="configured"} 0'), "this one is down"
+    wait_until(lambda: not series(running, "uwsgi_up{", kernel), what="no metrics of what has ended")
+    assert series(running, 'uwsgi_up{server="configured"} 0'), "this one is down"
     (gone,) = [each["state"] for each in listed(running)["servers"] if each["name"] == kernel]
     assert gone == "down"
 print("done")
@@ -54,7 +57,7 @@ with uwsgi("--processes", "2") as shop, uwsgi("--processes", "1", stats=False):
         with exporter("--stats", f"shop=unix://{shop.stats}", command=command) as running:
             wait_until(lambda: reasons(running), what="what is not watched")
             assert reasons(running) == {reason: 1}
-            assert running.value(f'uwsgi_exporter_servers_not_watched{{reason="{reason}"}}') == 1
+            assert running.scrape()[f'uwsgi_exporter_servers_not_watched{{reason="{reason}"}}'] == 1
             assert len(seen(running, "stats")) == 1
             assert "seen, not watched" in running.get("/servers")[1]
 print("done")
