@@ -101,6 +101,7 @@ class Finder:
         watched = {master.pid for master, _ in uwsgis if _is_one_of(master.pid, here, said)}
         watched |= {parent for master, parent in uwsgis if parent and master.pid in watched}
         others = {(each[0].pid, read_start_ticks(each[0].pid)): each for each in uwsgis if each[0].pid not in watched}
+        others = {key: each for key, each in others.items() if key[1] >= 0}  # without those that have ended
         due = [each for key, each in others.items() if key not in self._known or self._known[key].due <= now]
         if not due:
             return list(others), []
