@@ -347,14 +347,14 @@ def test_discover_touches_no_application_socket():
 
 @as_root
 def test_nothing_to_find():
-    """Without an address and a readable uWSGI, the exporter says how to enable stats, and the status is 1."""
+    """Without an address and a uWSGI to watch, the exporter says how to enable stats, and the status is 1."""
     code = """
 import contextlib
 from tests.support.exporter import run
 from tests.support.real_uwsgi import free_port, uwsgi
 for there in (contextlib.nullcontext(), uwsgi(stats=False)):
-    with there:
-        ran = run("--web.listen-address", f"127.0.0.1:{free_port()}")
+    with there as there:
+        ran = run("--web.listen-address", f"127.0.0.1:{free_port()}", *["--no-discover"] * bool(there))
     print(ran.returncode, ran.stderr)
 """
     nobody, mute = python_in("--pid --mount-proc", f"import sys; sys.path.insert(0, {str(ROOT)!r}){code}").split("\n1 ")

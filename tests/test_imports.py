@@ -33,13 +33,13 @@ DOORS = {
     "arguments": "commands completion",
     "check": "command compare_command exporter_client failure look pids reports request tables",
     "config": "defaults http_client_file precedence servers settings slo yaml_file",
-    "discover": "report review",
+    "discover": "find follow report review",
     "documents": """build deploys history lines openapi predict schema
         sentences subjects""",
     "history": """code_time counts events hour integrals named_hours response_times.bins response_times.queue_waits
         response_times.totals rows totals window""",
     "kernel": """answering as_user aside backlogs cpus facts host memory namespaces options processes procfs
-        proof setup sock_diag stacks waits""",
+        proof request_sets setup sock_diag stacks waits""",
     "metrics": "exposition family",
     "report": "command request",
     "service": "config_check serve",
@@ -52,7 +52,7 @@ DOORS = {
     "watch": """code_watch deploy_watch fleet globbed observation probed retire_command suspend tasks turns
         watch""",
     "web": """app connection_slots host_check http_server listeners security.gate security.hash_password
-        security.live_config shared_builds""",
+        security.live_config security.readers shared_builds""",
     "words": "colours formats states template",
 }
 """By room (a folder of the package): the modules of it that others may import, beside what its `__init__` hands out.

@@ -28,6 +28,8 @@ SAMPLES = {
     "config": ("{file}", lambda result: result.log_level, "error"),
     "web_listen_address": ("[::1]:1", lambda result: result.listen, (("::1", 1),)),
     "web_allowed_hosts": ("Headroom.example.com", lambda result: result.allowed_hosts, ("headroom.example.com",)),
+    "web_readers": ("grafana", lambda result: result.readers, ("grafana",)),
+    "discover": ("true", lambda result: result.discover, True),
     "web_config_file": ("web.yml", lambda result: result.web_config_file, "web.yml"),
     "samples_per_second": ("2", lambda result: result.settings.samples_per_second, 2.0),
     "window": ("10m", lambda result: len(result.settings.windows), 1),
@@ -81,6 +83,7 @@ DOCUMENT = (ROOT / "docs" / "configuration.md").read_text()
 NO_VALUE = {
     "allowed_hosts",
     "web_config_file",
+    "discover",
     "history",
     "settings.slo",
     "settings.backends",

@@ -152,7 +152,7 @@ def test_users_take_turns():
     """The masters of one user, however many, come after the first one of each other user."""
     many, one = (((uid,) * 3, (NOBODY,) * 3) for uid in (NOBODY - 7, NOBODY - 8))
     with hostile(ids=many) as first, hostile(ids=many) as second, hostile(ids=one) as good:
-        order = [master.pid for master, _ in find._list_uwsgis()]
+        order = [master.pid for master, _ in find.list_uwsgis()]
     assert order.index(good) < order.index(second)
     assert order.index(first) < order.index(second)
 

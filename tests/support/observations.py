@@ -40,7 +40,14 @@ from uwsgi_headroom.record import (
 from uwsgi_headroom.routes import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.uwsgi_log.log import LogTotals
-from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation, PatternServers
+from uwsgi_headroom.watch.observation import (
+    ExporterHealth,
+    HistoryHealth,
+    LastReload,
+    NotWatched,
+    Observation,
+    PatternServers,
+)
 from uwsgi_headroom.watch.pace import Pace
 from uwsgi_headroom.watch.recorder import Verdict
 
@@ -238,18 +245,20 @@ HEALTH = ExporterHealth(
     history=HistoryHealth(is_written=True, size=1_000_000, dropped=0),
     reload=LastReload(is_successful=True, succeeded_at=1_780_000_000.0),
     patterns=[PatternServers("/run/uwsgi/*.stats", found=2, expected=3, missing=1)],
+    not_watched=[NotWatched("rights", 2, ("shop@www-data, PID 7",), "seen, not watched", "install it")],
 )
 """An exporter that serves, and has a history file and a pattern."""
 
 
 def everything() -> list[Observation]:
     """Returns servers of every captured document, those with kernel facts, one of them with windows and a log, one
-    whose workers have sockets of their own, one with event loops, and one that is down."""
+    whose workers have sockets of their own, one with event loops, one that was found, and one that is down."""
     observations = [*[up(name) for name in NAMES], proven("spoolers", "proven spoolers")]
     log = LogTotals({"head_too_large": 3}, lines=1000, skipped_bytes=0, is_read=True)
     deploy_worse: Mapping[Subject, bool] = {"time": True, "cpu": False, "errors": False, "memory": False}
     with_log = replace(watched(proven("threads_4x8_busy", "watched")), log=log, deploy_worse=deploy_worse)
-    return [*observations, with_log, _mapped("mapped"), _with_loops("loops"), down("down")]
+    optional = replace(up("idle_found", document("threads_4x8_busy")), is_optional=True)
+    return [*observations, with_log, _mapped("mapped"), _with_loops("loops"), optional, down("down")]
 
 
 def _mapped(called: str) -> Observation:

@@ -14,6 +14,7 @@ from tests.support.exporter import exporter
 from tests.support.web_server import get, serving
 from tests.web.test_app import replayed
 from uwsgi_headroom.documents import build, schema
+from uwsgi_headroom.watch.observation import NotWatched
 from uwsgi_headroom.web import live_page
 
 pytestmark = pytest.mark.integration
@@ -62,10 +63,16 @@ def summary(name: str, status: schema.Status = "ok", **changes: object) -> schem
 
 @contextlib.contextmanager
 def listing(
-    chromium: Browser, port: int, servers: Sequence[schema.Summary], host: str | None = None, **options: int
+    chromium: Browser,
+    port: int,
+    servers: Sequence[schema.Summary],
+    host: str | None = None,
+    others: Sequence[NotWatched] = (),
+    **options: int,
 ) -> Iterator[Tab]:
     ordered = tuple(sorted(servers, key=build.urgency))
-    body = msgspec.json.encode(schema.Servers(time=1.8e9, version="1", servers=ordered, host=host)).decode()
+    listed = schema.Servers(time=1.8e9, version="1", servers=ordered, host=host, not_watched=tuple(others))
+    body = msgspec.json.encode(listed).decode()
     with tab(chromium, port, **options) as shown:
         events = {"content_type": "text/event-stream", "body": f"data: {body}\n\n"}
         shown.page.route("**/api/v2/events", lambda route: route.fulfill(**events))
@@ -231,3 +238,16 @@ def test_a_vassal_is_linked_to_its_page(chromium):
             assert shown.page.url.endswith("/servers/shop")
             assert f"vassal of PID {emperor.pid}" in shown.text(".which")
             assert shown.problems == []
+
+
+def test_servers_that_are_not_watched_are_below_the_list(chromium, port):
+    """With the reason and the command; a hostile name is a text, and shows its controls."""
+    names = ("<b>shop\u202e@mallory, PID 7", "wiki@www-data, PID 8")
+    others = [NotWatched("rights", 22, names, "seen, not watched: needs the right of waits", "install it")]
+    with listing(chromium, port, MIXED, others=others) as shown:
+        found = shown.page.locator(".others p")
+        shown.page.wait_for_selector(".others p")
+        text = found.inner_text()
+        assert text.startswith("22 uWSGIs seen, not watched: needs the right of waits: <b>shop\\u202e@mallory, PID 7; ")
+        assert "and 20 more" in text
+        assert found.locator("code").inner_text() == "install it"

@@ -6,6 +6,9 @@ LISTEN_ADDRESS = f"{LISTEN_HOST}:{LISTEN_PORT}"
 LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMATS = ("logfmt", "json")
 
+READER = "prometheus"
+"""The user of Prometheus in the packages of the distributions."""
+
 SAMPLES_PER_SECOND_RANGE = (0.25, 20.0)
 """Lowest and highest. Below, windows have too few samples; above, reads load uWSGI's master and add no accuracy."""
 

@@ -18,6 +18,7 @@ from uwsgi_headroom.config.defaults import (
     LISTEN_ADDRESS,
     MOST_BACKENDS,
     MOST_PREFIXES,
+    READER,
     STUCK_SECONDS_RANGE,
 )
 from uwsgi_headroom.errors import ConfigError
@@ -28,6 +29,7 @@ Texts = Sequence[tuple[str, str]]
 """Texts of one setting, each with its origin."""
 
 _HOST_NAME = re.compile(r"[\w-]+(\.[\w-]+)*\.?", re.ASCII)
+_USER = re.compile(r"\w[\w.@-]*\$?")
 NAMED = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
 """`NAME=TEXT`: a server or a backend with its name."""
 
@@ -89,6 +91,14 @@ def parse_listen_address(text: str, where: str) -> tuple[str, int]:
     if not match or int(match[2]) > 65535:
         raise ConfigError(f"{where}: {text!r} is not a listen address; write host:port, such as {LISTEN_ADDRESS}")
     return match[1].strip("[]"), int(match[2])
+
+
+def parse_users(texts: Texts) -> tuple[str, ...]:
+    """Parse names of local users, who may not exist yet. Raises ConfigError."""
+    for text, where in texts:
+        if not _USER.fullmatch(text):
+            raise ConfigError(f"{where}: {text!r} is not the name of a user, such as {READER}")
+    return tuple(text for text, _ in texts)
 
 
 def parse_host_names(texts: Texts) -> tuple[str, ...]:

@@ -77,6 +77,10 @@ class Config:
     allowed_hosts: tuple[str, ...] = ()
     web_config_file: str = ""
     """The path of the file with TLS and login; "" for none."""
+    readers: tuple[str, ...] = (defaults.READER,)
+    """The users who may read what `discover` finds, besides root and the exporter's own."""
+    discover: bool | None = None
+    """Whether to watch the servers that are found; None: if none is configured and the exporter has the right."""
     settings: Settings = DEFAULT_SETTINGS
     routes_beyond_loopback: bool = False
     """Whether routes may be shown to other machines."""
@@ -188,6 +192,17 @@ SETTINGS: tuple[SettingRow, ...] = (
         is_repeatable=True,
         group="servers",
     ),
+    SettingRow(
+        field="discover",
+        parse=parsers.parse_boolean,
+        form="--[no-]discover",
+        help="also watch the uWSGIs of this machine that are not configured, with or without stats, which takes the "
+        "rights that waits need (default: if no server is configured, the exporter has these rights, and no other "
+        "machine can reach it without a login)",
+        default="[by the rights](security.md#servers-that-nobody-configured)",
+        key="sampling.discover",
+        is_switch=True,
+    ),
     SettingRow(form="-c --config FILE", help="a configuration file (YAML)", aliases=("--config.file",)),
     SettingRow(
         field="listen",
@@ -218,6 +233,16 @@ SETTINGS: tuple[SettingRow, ...] = (
         default="neither [TLS nor login](tls-and-login.md)",
         key="web.config_file",
         is_path=True,
+    ),
+    SettingRow(
+        field="readers",
+        parse=parsers.parse_users,
+        form="--web.readers USER",
+        help="with --discover, and without a login: a local user who may read the metrics, the page and the API, "
+        "besides root and the exporter's own user; repeatable (default {default})",
+        default=f"`{defaults.READER}`",
+        key="web.readers",
+        is_repeatable=True,
     ),
     SettingRow(
         field="settings.samples_per_second",

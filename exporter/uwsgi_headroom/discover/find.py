@@ -18,9 +18,9 @@ import pwd
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
@@ -28,12 +28,13 @@ from msgspec.structs import replace
 
 from uwsgi_headroom import source, stats
 from uwsgi_headroom.config.defaults import SIZE_CAP
+from uwsgi_headroom.config.servers import default_name
 from uwsgi_headroom.errors import AddressError, ReadError
 from uwsgi_headroom.kernel import aside, procfs, sock_diag
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers, shares_network_namespace
 from uwsgi_headroom.kernel.options import MasterFiles, read_options
 from uwsgi_headroom.kernel.setup import find_systemd_unit, read_working_directory
-from uwsgi_headroom.source import Address, Http, Tcp
+from uwsgi_headroom.source import Address, Http, ProcessOfApp, SocketOfApp, Tcp, Unix
 from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.template import fill
 
@@ -98,7 +99,8 @@ class FoundMaster(Struct, frozen=True):
     address: of its stats server, None if none is visible; what: a summary of the stats. trouble: why the stats cannot
     be read, and what to do; silent: the stats server does not answer in time, so uWSGI may hang. configuration and
     directory: its own configuration file, as its command line has it, and its working directory; unit: its systemd
-    service; empty if unknown. emperor: PID of the emperor of this vassal.
+    service; empty if unknown. emperor: PID of the emperor of this vassal. place: where it can be watched without stats;
+    enabled_unit: its service, if systemd starts it at each boot, and says that this is its main process.
     """
 
     pid: int
@@ -112,6 +114,8 @@ class FoundMaster(Struct, frozen=True):
     directory: str = ""
     unit: str = ""
     emperor: int | None = None
+    place: ProcessOfApp | SocketOfApp | None = None
+    enabled_unit: str = ""
 
 
 def sees_all_processes() -> bool:
@@ -123,61 +127,100 @@ def sees_all_processes() -> bool:
     return True
 
 
+_IDENTIFIER = re.compile(r"\w[\w.-]*")
+"""Names that `--stats NAME=ADDRESS` accepts, and that a directory can have: never `..`, which a local user could choose
+for a file."""
+
+_GENERAL = frozenset(
+    ("app", "conf", "config", "run", "server", "sock", "socket", "stats", "tmp", "uwsgi", "vassal", "www")
+)
+"""Names of files and directories that do not identify an application."""
+
+
+def list_names(master: FoundMaster) -> tuple[str, ...]:
+    """Candidates for the name of a uWSGI, best first; empty texts for those that do not identify an application."""
+    socket = beside = ""
+    if master.address:
+        socket = default_name(master.address)
+    if isinstance(master.address, Unix) and socket in _GENERAL:
+        beside = PurePath(master.address.path).parent.name
+    file = PurePath(master.configuration)
+    unit = master.unit.removesuffix(".service")
+    names = (file.stem, socket, beside, file.parent.name, PurePath(master.directory).name, unit)
+    return tuple(name * bool(_IDENTIFIER.fullmatch(name) and name.lower() not in _GENERAL) for name in names)
+
+
 async def find_masters(read_seconds: float = _ALL_SECONDS) -> list[FoundMaster]:
     """Find every uWSGI master in this PID namespace, and read each stats server once, in some 7 s at most, beside the
     start of the reader process. read_seconds: for the stats of all; some are not read then if one does not answer."""
-    aside.ask(_load, seconds=EACH_SECONDS)
+    start_reader()
     begin = time.monotonic()
-    masters = _list_masters(begin)
-    end = min(begin + _ALL_SECONDS, time.monotonic() + read_seconds)
+    masters = list_masters(list_uwsgis())
+    return await read_stats(masters, min(begin + _ALL_SECONDS, time.monotonic() + read_seconds))
+
+
+async def read_stats(masters: Sequence[FoundMaster], end: float) -> list[FoundMaster]:
+    """Read each stats server once. end: when the last reading begins (monotonic)."""
     turns = asyncio.Semaphore(_READ_AT_ONCE)
     own = [[entry for entry in masters if entry.pid == pid] for pid in dict.fromkeys(entry.pid for entry in masters)]
     read = await asyncio.gather(*(_read_in_turn(entries, turns, end) for entries in own))
     return [entry for entries in read for entry in entries]
 
 
+def start_reader(of: aside.Aside = aside.SAMPLES) -> None:
+    """Start the reader process, and wait until it can answer."""
+    aside.ask(_load, seconds=EACH_SECONDS, of=of)
+
+
 def _load() -> None:
     """A question whose answer says that the reader process has loaded this module: a slow machine needs seconds."""
 
 
-def ask_in_time(end: float, question: Callable[..., T], *args: Any) -> T:
+def ask_in_time(end: float, question: Callable[..., T], *args: Any, of: aside.Aside = aside.SAMPLES) -> T:
     """Ask the reader process. Raises what the question raises, or TimeoutError with the reason if there is no answer
     within a second, or if it is later than `end`."""
     left = end - time.monotonic()
     if left <= 0:
         raise TimeoutError(NO_TIME)
     try:
-        return aside.ask(question, *args, seconds=min(EACH_SECONDS, left))
+        return aside.ask(question, *args, seconds=min(EACH_SECONDS, left), of=of)
     except TimeoutError:
         raise TimeoutError(TOO_SLOW) from None
 
 
-def _list_masters(begin: float) -> list[FoundMaster]:
+Uwsgis = Iterable[tuple[FoundMaster, int | None]]
+"""What names and parents of processes say: masters, and uWSGIs without one, each with the PID of a parent that is a
+uWSGI."""
+
+
+def list_masters(uwsgis: Uwsgis, of: aside.Aside = aside.SAMPLES) -> list[FoundMaster]:
+    """The facts of these, each once for each of its stats servers, which are not read, in 5 s at most."""
+    begin = time.monotonic()
     looked_at: list[tuple[FoundMaster, frozenset[int]]] = []
-    for master, parent in _list_uwsgis():
+    for master, parent in uwsgis:
         try:
-            looked_at.append(ask_in_time(begin + _FACTS_SECONDS, _look_at, master, parent))
+            looked_at.append(ask_in_time(begin + _FACTS_SECONDS, _look_at, master, parent, of=of))
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
         except Exception as error:  # noqa: BLE001 - the others are to be found
             looked_at.append((replace(master, trouble=explain(error)), frozenset()))
     inodes = frozenset().union(*(inodes for _, inodes in looked_at))
     try:
-        listening = aside.ask(_listening_addresses, inodes, seconds=EACH_SECONDS)
+        listening = aside.ask(_listening_addresses, inodes, seconds=EACH_SECONDS, of=of)
     except (OSError, TimeoutError):
         listening = {}
     end = begin + _SOCKETS_SECONDS
-    return [entry for master, own in looked_at for entry in _list_entries(master, own, listening, end)]
+    return [entry for master, own in looked_at for entry in _list_entries(master, own, listening, end, of)]
 
 
 def _list_entries(
-    master: FoundMaster, inodes: frozenset[int], listening: Mapping[int, str], end: float
+    master: FoundMaster, inodes: frozenset[int], listening: Mapping[int, str], end: float, of: aside.Aside
 ) -> Sequence[FoundMaster]:
     if master.trouble or master.role == "process":
         return [master]
     try:
         here = {inode: listening[inode] for inode in inodes if inode in listening}
-        return ask_in_time(end, _list_stats_servers, master, inodes, here)
+        return ask_in_time(end, _list_stats_servers, master, inodes, here, of=of)
     except Exception as error:  # noqa: BLE001 - as above
         return [replace(master, trouble=explain(error))]
 
@@ -187,9 +230,9 @@ def explain(error: Exception) -> str:
     return str(error) if isinstance(error, TimeoutError) else f"it could not be looked at ({error!r})"
 
 
-def _list_uwsgis() -> Iterator[tuple[FoundMaster, int | None]]:
-    """The masters, and the uWSGIs without one, each with the PID of a parent that is a uWSGI. Users take turns. Reads
-    nothing but files of a line: every process may have any size, and any of these names."""
+def list_uwsgis() -> Iterator[tuple[FoundMaster, int | None]]:
+    """List the uWSGIs of this PID namespace; users take turns. Reads nothing but files of a line: every process may
+    have any size, and any of these names."""
     found: dict[int, tuple[int, int]] = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
         try:
@@ -211,6 +254,12 @@ def _list_uwsgis() -> Iterator[tuple[FoundMaster, int | None]]:
             yield FoundMaster(pid, user_name(uid)), parent if parent in found else None
         else:
             yield FoundMaster(pid, user_name(uid), "process", trouble=_NO_MASTER), None
+
+
+def find_user(pid: int) -> str | None:
+    """The user whose rights a process has; None if it has ended, or is hidden."""
+    words = procfs.read_status("Uid", f"/proc/{pid}/status")
+    return user_name(int(words[1])) if words else None
 
 
 def user_name(uid: int) -> str:

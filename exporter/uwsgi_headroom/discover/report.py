@@ -13,11 +13,9 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import count
-from pathlib import PurePath
 
 from msgspec.structs import asdict, replace
 
-from uwsgi_headroom.config.servers import default_name
 from uwsgi_headroom.discover.find import (
     EACH_SECONDS,
     NO_TIME,
@@ -25,6 +23,7 @@ from uwsgi_headroom.discover.find import (
     ask_in_time,
     explain,
     find_masters,
+    list_names,
     sees_all_processes,
 )
 from uwsgi_headroom.discover.launch import Launch, LaunchError, read_launch
@@ -32,19 +31,9 @@ from uwsgi_headroom.discover.steps import Plan, find_reader, plan, plan_reader
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.kernel.setup import find_log_file
-from uwsgi_headroom.source import Unix
 from uwsgi_headroom.terminal_text import escape_text, join_blocks, print_lines
 from uwsgi_headroom.words.formats import numbered
 from uwsgi_headroom.words.template import fill
-
-_NAME = re.compile(r"\w[\w.-]*")
-"""Names that `--stats NAME=ADDRESS` accepts, and that a directory can have: never `..`, which a local user could choose
-for a file."""
-
-_GENERAL = frozenset(
-    ("app", "conf", "config", "run", "server", "sock", "socket", "stats", "tmp", "uwsgi", "vassal", "www")
-)
-"""Names of files and directories that do not identify an application."""
 
 _NOTHING = (
     "No uWSGI master runs here (in this PID namespace). If uWSGI runs elsewhere, give the address of its stats server: "
@@ -115,7 +104,7 @@ def choose_names(masters: Sequence[FoundMaster]) -> list[str]:
     """Choose a unique name for each master: from its configuration file, else its stats socket, else a directory, else
     its unit, its whole address or its user."""
     chosen: dict[int, str] = {}
-    for candidates in zip(*map(_candidates, masters), strict=True):
+    for candidates in zip(*map(list_names, masters), strict=True):
         taken = {"", *chosen.values()}
         free = {place: name for place, name in enumerate(candidates) if place not in chosen and name not in taken}
         times = Counter(free.values())
@@ -137,19 +126,6 @@ def _number(master: FoundMaster, taken: Set[str], numbers: Mapping[str, Iterator
     else:
         name = re.sub(r"[^\w.]+", "-", master.user)
     return next(each for each in (f"{name}-{number}" for number in numbers[name]) if each not in taken)
-
-
-def _candidates(master: FoundMaster) -> tuple[str, ...]:
-    """Return candidates for a name, best first; empty texts for those that do not identify an application."""
-    socket = beside = ""
-    if master.address:
-        socket = default_name(master.address)
-    if isinstance(master.address, Unix) and socket in _GENERAL:
-        beside = PurePath(master.address.path).parent.name
-    file = PurePath(master.configuration)
-    unit = master.unit.removesuffix(".service")
-    names = (file.stem, socket, beside, file.parent.name, PurePath(master.directory).name, unit)
-    return tuple(name * bool(_NAME.fullmatch(name) and name.lower() not in _GENERAL) for name in names)
 
 
 def _list(masters: Iterable[FoundMaster]) -> Iterator[str]:

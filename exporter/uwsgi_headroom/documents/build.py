@@ -33,7 +33,7 @@ from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
-from uwsgi_headroom.watch.observation import PatternServers
+from uwsgi_headroom.watch.observation import WELL, ExporterHealth
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.formats import counted
 from uwsgi_headroom.words.states import DAMAGED, FAILURES, STILL_RUNS
@@ -282,14 +282,15 @@ async def build_servers(
 
 
 def build_server_list(
-    documents: Iterable[schema.ServerDocument], clock: Clock, patterns: Iterable[PatternServers] = ()
+    documents: Iterable[schema.ServerDocument], clock: Clock, health: ExporterHealth = WELL
 ) -> schema.Servers:
     documents = list(documents)
     return schema.Servers(
         time=clock.epoch(),
         version=__version__,
         servers=tuple(sorted(map(_build_summary, documents), key=urgency)),
-        patterns=msgspec.convert(list(patterns), tuple[schema.Pattern, ...], from_attributes=True),
+        patterns=msgspec.convert(health.patterns, tuple[schema.Pattern, ...], from_attributes=True),
+        not_watched=tuple(health.not_watched or ()),
         host=describe_full_host(documents),
     )
 

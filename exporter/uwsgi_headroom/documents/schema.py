@@ -20,6 +20,7 @@ from uwsgi_headroom.documents.deploys import Deploy
 from uwsgi_headroom.documents.subjects import Code, Emperor, Route, Router, WorkerSection
 from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.record import ConcurrencyKind
+from uwsgi_headroom.watch.observation import NotWatched
 
 State = Literal["up", "stale", "down"]
 """up: read a moment ago; stale: the last reading is old and the current attempt has not ended; down: the last attempt
@@ -392,13 +393,15 @@ class Servers(Struct, frozen=True, kw_only=True):
     """Every server: those that are down first, then those with a problem that their own settings can solve, then those
     that only lack what their host lacks, then the others; within each, the worst and the least headroom first. version:
     of the exporter; patterns: those of its configuration; host: if the CPUs of the host are full and at least two
-    servers can use all of them, who uses them and what to do; else null."""
+    servers can use all of them, who uses them and what to do; else null. not_watched: the uWSGIs of its machine that it
+    found and does not watch."""
 
     time: float
     version: str
     servers: tuple[Summary, ...]
     patterns: tuple[Pattern, ...] = ()
     host: str | None = None
+    not_watched: tuple[NotWatched, ...] = ()
 
 
 class Findings(Struct, frozen=True, kw_only=True):

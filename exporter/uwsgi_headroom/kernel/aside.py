@@ -302,25 +302,27 @@ def _start_child(descriptor: int) -> subprocess.Popen[bytes]:
     )
 
 
-SAMPLES, LOOKS, LOGS = Aside(), Aside(), Aside()
-"""For what samples need, for looks at code, which take longer and are rare, and for logs that `check` has found."""
+SAMPLES, LOOKS, LOGS, STRANGERS = Aside(), Aside(), Aside(), Aside()
+"""For what samples need; for looks at code, which take longer and are rare; for logs that `check` has found; for
+servers that nobody configured: any user may run some whose files take long to read, and these cost the others
+nothing."""
 
 
 @atexit.register
 def end_all() -> None:
     """End all child processes; a process that a signal ends does so itself."""
-    for each in (SAMPLES, LOOKS, LOGS):
+    for each in (SAMPLES, LOOKS, LOGS, STRANGERS):
         each.end()
 
 
-def ask(question: Callable[..., T], *arguments: object, seconds: float = 1.0) -> T:
+def ask(question: Callable[..., T], *arguments: object, seconds: float = 1.0, of: Aside = SAMPLES) -> T:
     """The answer to a question of a command. Raises what the question raises, or TimeoutError if it took longer: then
     the child process was ended. That it starts, and imports a module, does not count."""
-    ticket = SAMPLES.submit(None, question, arguments)
-    while not SAMPLES.wait(ticket, min(seconds, _TURN_SECONDS)):
-        if SAMPLES.age(ticket) > seconds:
-            SAMPLES.drop(ticket)
-            SAMPLES.end()
+    ticket = of.submit(None, question, arguments)
+    while not of.wait(ticket, min(seconds, _TURN_SECONDS)):
+        if of.age(ticket) > seconds:
+            of.drop(ticket)
+            of.end()
             raise TimeoutError("what the kernel shows of a process was not read in time")
     return ticket.result()  # type: ignore[no-any-return]
 

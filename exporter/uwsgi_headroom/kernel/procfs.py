@@ -236,6 +236,15 @@ WHO_MAY_KNOW = "give the exporter CAP_DAC_READ_SEARCH and CAP_SYS_PTRACE, or the
 """The advice for hidden descriptors, as the end of a sentence."""
 
 
+_RIGHTS = 1 << 19 | 1 << 2  # CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH of linux/capability.h
+
+
+def may_know_all() -> bool:
+    """Whether this process has these rights."""
+    words = read_status("CapEff", "/proc/self/status")
+    return int(b"".join(words or [b"0"]), 16) & _RIGHTS == _RIGHTS
+
+
 def read_socket_inodes(pid: int) -> frozenset[int] | None:
     """The inodes of a process's open sockets; None if this user may not read them or the process has ended.
 

@@ -18,11 +18,12 @@ from functools import partial
 
 from msgspec import Struct
 
+from uwsgi_headroom.errors import AddressError
 from uwsgi_headroom.kernel import procfs, sock_diag
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of
 from uwsgi_headroom.kernel.sock_diag import Family
 from uwsgi_headroom.record import is_tcp
-from uwsgi_headroom.source import Tcp, Unix
+from uwsgi_headroom.source import Tcp, Unix, parse_address
 
 _MEMBER = re.compile(rb"^tfd:\s*(\d+).*\bino:([0-9a-f]+)", re.MULTILINE)
 
@@ -36,6 +37,9 @@ _MOST_BYTES = 4 << 20
 """Of all sets of a process, 70 bytes a member: a request thread has five, coroutines one for each connection."""
 
 _LIST_SECONDS = 0.1
+_MOST_PLACES = 4
+
+NONE_WAITS = "no process of it waits for requests: it loads its application, or ends before it has"
 
 
 class RequestSets(Struct, frozen=True):
@@ -80,6 +84,20 @@ def find_listening(place: Unix | Tcp) -> frozenset[int]:
         if inodes := frozenset(inode for inode, found in named.items() if found == name):
             return inodes
     return frozenset()
+
+
+def find_place(pids: Sequence[int]) -> tuple[Unix | Tcp | None, str]:
+    """Where clients here reach a socket at which one of these processes waits for requests: None if only this kernel
+    knows it, as in another network namespace. With why nothing is known, or that none waits; empty if one does. A
+    question for `aside`."""
+    found = find_sets(pids)
+    names = dict(pair for each in found for pair in each.names[:_MOST_PLACES])
+    for inode, name in sorted(names.items()):
+        with suppress(AddressError):
+            place = parse_address(name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:"))
+            if isinstance(place, Unix | Tcp) and inode in find_listening(place):
+                return place, ""
+    return None, "" if names else next(filter(None, (each.why for each in found)), NONE_WAITS)
 
 
 def _is_reached(inode: int, place: Unix) -> bool:

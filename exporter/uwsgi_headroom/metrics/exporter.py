@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping, Sequence
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.errors import REASONS
 from uwsgi_headroom.metrics.family import Rows, Scrape, Subjects, label_set
-from uwsgi_headroom.watch.observation import ExporterHealth, HistoryHealth, LastReload, Observation, PatternServers
+from uwsgi_headroom.watch.observation import (
+    NOT_WATCHED,
+    ExporterHealth,
+    HistoryHealth,
+    LastReload,
+    NotWatched,
+    Observation,
+    PatternServers,
+)
 from uwsgi_headroom.watch.tasks import TASKS
 
 READS: Rows[Observation] = {
@@ -45,7 +54,18 @@ EXPORTER: Rows[ExporterHealth] = {
         "Restarts of the exporter's background tasks after an unexpected end, by task.",
         lambda health: {task: health.restarts.get(task, 0) for task in TASKS},
     ),
+    "uwsgi_exporter_servers_not_watched{reason}": (
+        "uWSGIs of this machine that are not watched, by reason: rights (the exporter may not see what they do), "
+        "not_configured, unreadable (now), limit (more than 20 of one user, or than 200 in all). Absent before the "
+        "first look.",
+        lambda health: _count(health.not_watched),
+    ),
 }
+
+
+def _count(found: Sequence[NotWatched] | None) -> Mapping[str, int]:
+    numbers = {each.reason: each.number for each in found or ()}
+    return {} if found is None else {reason: numbers.get(reason, 0) for reason in NOT_WATCHED}
 
 
 def each_pattern(scrape: Scrape) -> Subjects[PatternServers]:

@@ -50,6 +50,11 @@ OBSERVATION: Rows[Observation] = {
         "nothing listens there. The exporter's page and its log give the reason for a 0.",
         lambda server: server.reading is not None and not server.is_silent,
     ),
+    "uwsgi_found": (
+        "1 for a server that nobody configured, and that no unit of systemd has to run: while it is down, it has no "
+        "metrics, and no alert says so. Absent for all others.",
+        lambda server: 1 if server.is_optional else None,
+    ),
     "uwsgi_verdict_info{verdict,cause,harm}": (
         "The verdict (ok, warning, critical, unknown or down) of the last minute, as alerts have it. cause is the code "
         "of the worst finding (docs/severity.md), harm the code of the finding that says what users notice of it; both "

@@ -23,7 +23,7 @@ from uwsgi_headroom.config.settings import Config
 from uwsgi_headroom.discover import user_name
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.service.reload import SettingsSource
-from uwsgi_headroom.service.serve import open_web_config, refuse_exposure
+from uwsgi_headroom.service.serve import may_discover, needs_one, open_web_config, refuse_exposure
 from uwsgi_headroom.source import File, Unix
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.web.listeners import resolve_places
@@ -47,11 +47,17 @@ def run(options: argparse.Namespace) -> int:
         live = open_web_config(settings.web_config_file)
         places = resolve_places(settings.listen)
         refuse_exposure(places, live, settings)
+        discovers = may_discover(settings, live)
+        source.needs_one = needs_one(settings, discovers=discovers)
         settings = source.with_servers(settings)
     except HeadroomError as error:
         print_lines([f"uwsgi-headroom: {error}", *error.details], sys.stderr)
         return 1
     print_lines(_describe(source.file, user, settings, live))
+    if discovers:
+        print_lines(
+            [_row("discover", f"uWSGIs that are not configured, shown to {listed(['root', user, *settings.readers])}")]
+        )
     problems = list(_find_problems(settings, user))
     print_lines([f"uwsgi-headroom: {problem}" for problem in problems], sys.stderr)
     if not problems:

@@ -116,6 +116,7 @@ class SettingsSource:
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._found: tuple[ServerConfig, ...] = ()
+        self.needs_one = True
 
     @property
     def file(self) -> str:
@@ -129,7 +130,7 @@ class SettingsSource:
     def with_servers(self, settings: Config) -> Config:
         """Return the settings; if they name no server and no target of probes, with those that discovery finds. Servers
         that were found before stay: one that restarts at this moment cannot be found. Raises HeadroomError if there is
-        none."""
+        none, unless others are looked for later."""
         if settings.servers or (settings.probe and settings.probe.targets):
             self._found = ()
             return settings
@@ -137,7 +138,7 @@ class SettingsSource:
         try:
             self._found += tuple(server for server in discover_servers() if server.address not in known)
         except HeadroomError:
-            if not self._found:
+            if self.needs_one and not self._found:
                 raise
         return replace(settings, servers=self._found)
 

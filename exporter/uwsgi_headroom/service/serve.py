@@ -15,7 +15,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -24,8 +24,11 @@ from typing import TYPE_CHECKING
 from uwsgi_headroom import logs
 from uwsgi_headroom.config.defaults import LISTEN_HOST, LISTEN_PORT
 from uwsgi_headroom.config.precedence import unknown_variables
+from uwsgi_headroom.discover.find import list_uwsgis
+from uwsgi_headroom.discover.follow import Finder
 from uwsgi_headroom.kernel import aside
 from uwsgi_headroom.kernel.host import wait_until_ready
+from uwsgi_headroom.kernel.procfs import may_know_all
 from uwsgi_headroom.service.reload import Hangup, Lifecycle, Reloader, SettingsSource
 from uwsgi_headroom.service.systemd import ServiceManager, take_sockets
 from uwsgi_headroom.watch import suspend
@@ -38,7 +41,18 @@ from uwsgi_headroom.web.app import create_application
 from uwsgi_headroom.web.connection_slots import ConnectionLimits, RequestTurns
 from uwsgi_headroom.web.host_check import HostPolicy, make_policy
 from uwsgi_headroom.web.http_server import HttpServer
-from uwsgi_headroom.web.listeners import CODE, ROUTES, announce, find_places, open_listener, refuse_exposed
+from uwsgi_headroom.web.listeners import (
+    CODE,
+    FOUND,
+    ROUTES,
+    announce,
+    find_places,
+    is_exposed,
+    open_listener,
+    refuse_exposed,
+    resolve_places,
+)
+from uwsgi_headroom.web.security.readers import ReaderCheck, find_readers
 from uwsgi_headroom.web.shared_builds import EventStreams, SharedBuilds
 
 if TYPE_CHECKING:
@@ -73,8 +87,10 @@ def run(options: argparse.Namespace) -> int:
     logs.configure(settings.log_level, settings.log_format)
     if ignored := unknown_variables(os.environ):
         _log.warning("unknown environment variables are ignored", extra={"fields": {"names": " ".join(ignored)}})
-    settings = source.with_servers(settings)
     live = open_web_config(settings.web_config_file)
+    discovers = may_discover(settings, live)
+    source.needs_one = needs_one(settings, discovers=discovers)
+    settings = source.with_servers(settings)
     sockets = _open_listeners(settings.listen)
     refuse = partial(refuse_exposure, find_places(sockets), live)
     refuse(settings)
@@ -97,10 +113,29 @@ def run(options: argparse.Namespace) -> int:
         on_turn=manager.turned,
         probe=settings.probe,
         memory=memory,
+        finder=Finder(connects=discovers),
     )
     reloader = Reloader(lambda: refuse(source.read_again()), settings, fleet, manager)
-    serve_until_signal(fleet, sockets, settings.allowed_hosts, Lifecycle(manager, reloader, hangup), live)
+    lifecycle = Lifecycle(manager, reloader, hangup)
+    has_login = live is not None and live.config.needs_identity
+    readers = find_readers(settings.readers) if discovers and not has_login else None
+    serve_until_signal(fleet, sockets, settings.allowed_hosts, lifecycle, live, readers)
     return 0
+
+
+def may_discover(settings: Config, live: LiveConfig | None) -> bool:
+    """Whether to watch servers that are found: as the settings say, else if none is configured, and this takes neither
+    another right nor a login. Raises ConfigError."""
+    is_named = settings.servers or (settings.probe and settings.probe.targets)
+    if settings.discover is not None or is_named or not may_know_all():
+        return bool(settings.discover)
+    has_login = live is not None and live.config.needs_identity
+    return has_login or not any(is_exposed(host) for host, _ in resolve_places(settings.listen))
+
+
+def needs_one(settings: Config, *, discovers: bool) -> bool:
+    """Whether not to serve unless a server with stats is found: none is asked to be watched, and none is there."""
+    return not (settings.discover or (discovers and any(True for _ in list_uwsgis())))
 
 
 def refuse_exposure(places: Sequence[tuple[str, int]], live: LiveConfig | None, settings: Config) -> Config:
@@ -109,6 +144,8 @@ def refuse_exposure(places: Sequence[tuple[str, int]], live: LiveConfig | None, 
     if live is not None and live.config.needs_identity:
         return settings
     watching = settings.settings
+    if settings.discover:
+        refuse_exposed(FOUND, places)
     if watching.routes and not settings.routes_beyond_loopback:
         refuse_exposed(ROUTES, places)
     if (watching.code or any(server.code for server in settings.servers)) and not settings.code_beyond_loopback:
@@ -139,16 +176,17 @@ def serve_until_signal(
     allowed_hosts: Sequence[str] = (),
     lifecycle: Lifecycle | None = None,
     live: LiveConfig | None = None,
+    readers: Collection[int] | None = None,
 ) -> None:
     """Serve a fleet on listening sockets until a signal. allowed_hosts: host names of the exporter that are not local.
-    live: TLS and login.
+    live: TLS and login; readers: the only users who get an answer, None for everybody.
 
     Returns after SIGINT. SIGTERM ends the process by that signal, so that the parent sees it, unless the parent had
     SIGTERM ignored; so does the SIGHUP of a closed terminal.
     """
     servers = len(fleet.watches()) + (MOST_PROBED if fleet.probed else 0)
     capacity = connection_slots.share_out(connection_slots.raise_soft_limit(), servers, len(sockets))
-    exporter = _Exporter(fleet, capacity, make_policy(allowed_hosts), lifecycle, live)
+    exporter = _Exporter(fleet, capacity, make_policy(allowed_hosts), lifecycle, live, readers)
     terminate = signal.signal(signal.SIGTERM, exporter.handle_exit)
     signal.signal(signal.SIGINT, exporter.handle_exit)
     asyncio.run(exporter.run_until_signal(sockets))
@@ -173,6 +211,7 @@ class _Exporter:
         hosts: HostPolicy,
         lifecycle: Lifecycle | None,
         live: LiveConfig | None,
+        readers: Collection[int] | None,
     ) -> None:
         self.ended_by = 0
         self._fleet = fleet
@@ -184,6 +223,8 @@ class _Exporter:
         self._gate: Gate | None = None
         application: ASGIApp = create_application(fleet, self._streams, hosts, self._builds)
         make_tls = None
+        if readers is not None:
+            application = ReaderCheck(application, readers)
         if live is not None:
             from uwsgi_headroom.web.security.gate import protect  # noqa: PLC0415
 

@@ -14,12 +14,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from uwsgi_headroom.clock import Clock, within
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import DEFAULT_SETTINGS, ProbeConfig, Settings
 from uwsgi_headroom.config.slo import Slo
+from uwsgi_headroom.discover.follow import Finder
+from uwsgi_headroom.kernel.aside import SAMPLES, STRANGERS, Aside, Questions
 from uwsgi_headroom.kernel.backlogs import ListenerDumps
 from uwsgi_headroom.kernel.cpus import MachineCpu
 from uwsgi_headroom.kernel.host import Host
@@ -27,6 +29,7 @@ from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.source import Address, ProcessOfApp, Room, SocketOfApp
 from uwsgi_headroom.watch.code_watch import CodeSetting
+from uwsgi_headroom.watch.found import MOST_FOUND, FoundServers
 from uwsgi_headroom.watch.globbed import GLOB_SECONDS, NO_MEMORY, GlobbedServers, Remembered
 from uwsgi_headroom.watch.kept_history import restore_deploys
 from uwsgi_headroom.watch.log_reader import LogReader
@@ -49,12 +52,30 @@ CLOSE_SECONDS = 2.0
 """How long the end of the exporter waits for the history to be written, in seconds."""
 
 
+_FOUND_CPU = MOST_CPU / 4
+"""The share of a CPU for sampling the servers that nobody configured."""
+
+_FIND_AFTER_SECONDS = 5.0
+
+
+class _Shared(Struct):
+    """What configured servers share, and found ones, which may cost the others nothing. places: for the workers of
+    servers without an entry of their own; templates: of routes, None if they are off."""
+
+    budget: CpuBudget
+    room: Room
+    aside: Aside
+    places: WorkerPlaces
+    templates: Templates | None = None
+
+
 class Fleet:
     """Makes and keeps the watch of every server. All share the clock, the readings of the machine, the lists of
     listeners, the CPU budget, the room for documents in transfer, the places for workers, templates of routes and the
-    writer of the history. most_cpu: the share of a CPU that sampling them may take."""
+    writer of the history. most_cpu: the share of a CPU that sampling them may take; finder: of servers that nobody
+    configured."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a part of its own
         self,
         servers: Sequence[ServerConfig],
         settings: Settings = DEFAULT_SETTINGS,
@@ -63,7 +84,9 @@ class Fleet:
         on_turn: Callable[[Sequence[Watch]], None] = lambda _watches: None,
         probe: ProbeConfig | None = None,
         memory: Remembered = NO_MEMORY,
+        *,
         most_cpu: float = MOST_CPU,
+        finder: Finder | None = None,
     ) -> None:
         self.clock = clock or Clock()
         self.settings = settings
@@ -74,8 +97,6 @@ class Fleet:
         self._started = settings
         self._machine_cpu = MachineCpu(monotonic)
         self._listeners = ListenerDumps(monotonic)
-        self._budget = CpuBudget(monotonic, most_cpu)
-        self._room = Room(monotonic=monotonic)
         self._places = WorkerPlaces(settings.max_servers)
         self._waits = WaitSetting(
             enabled=settings.waits,
@@ -83,7 +104,13 @@ class Fleet:
             read_pollfds=settings.read_pollfds,
             read_locks=settings.read_locks,
         )
-        self._templates = Templates(settings.route_templates) if settings.routes else None
+        templates = Templates(settings.route_templates) if settings.routes else None
+        self._shared = _Shared(
+            CpuBudget(monotonic, most_cpu), Room(monotonic=monotonic), SAMPLES, self._places, templates
+        )
+        self._of_found = _Shared(
+            CpuBudget(monotonic, _FOUND_CPU), Room(monotonic=monotonic), STRANGERS, WorkerPlaces(MOST_FOUND)
+        )
         self.restarts: Counter[str] = Counter()
         self._log_reader = LogReader(self.watches, self.clock.monotonic)
         self._progress = Progress(self.clock.monotonic, on_turn)
@@ -94,18 +121,24 @@ class Fleet:
         self._globbed = GlobbedServers(self._watch, settings.max_servers, self.clock, memory)
         self._trial: asyncio.Task[None] | None = None
         self._globbed.configure(*self._name_servers(servers))
+        self._finder = finder
+        self._found = FoundServers(self._watch_found, self._configured, self.clock, self._changed.set)
 
     def _name_servers(self, servers: Sequence[ServerConfig]) -> tuple[list[ServerConfig], list[Watch]]:
         self._named = [self._watch(server.name, server.address, server) for server in servers if server.address]
         return [server for server in servers if server.address is None], self._named
 
     def watches(self) -> list[Watch]:
-        """Return every watch: named ones in the order of the configuration, then those of the last `refresh`."""
+        """Return every watch: named ones in the order of the configuration, those of the last `refresh`, and those of
+        found servers."""
+        return self._configured() + self._found.shown()
+
+    def _configured(self) -> list[Watch]:
         return self._named + self._globbed.watches()
 
     def _sampled(self) -> list[Watch]:
-        """Return every watch, and those of addresses that probes ask for."""
-        return self.watches() + (self.probed.watches() if self.probed else [])
+        """Return every watch, those of servers that were not up yet, and those of addresses that probes ask for."""
+        return self._configured() + self._found.watches() + (self.probed.watches() if self.probed else [])
 
     def refresh(self) -> None:
         """Expand the globs: add new sockets, and forget sockets that have been gone for long and are not expected."""
@@ -130,7 +163,10 @@ class Fleet:
         observations = []
         turns = Turns()
         for watch in watches:
-            observations.append(watch.observe(self.settings.windows))
+            if not self._found.is_optional(watch):
+                observations.append(watch.observe(self.settings.windows))
+            elif watch.state != "down":
+                observations.append(structs.replace(watch.observe(self.settings.windows), is_optional=True))
             await turns.pause_if_due()
         return observations
 
@@ -145,6 +181,10 @@ class Fleet:
         restore = functools.partial(restore_deploys, self.watches, self.clock)
         restoring = asyncio.create_task(supervise("restore", restore, self.restarts), name="restore deploys")
         expanding = asyncio.create_task(supervise("globs", self._expand_globs, self.restarts), name="expand globs")
+        others = [logs, restoring, expanding]
+        if self._finder:
+            find = functools.partial(self._find, self._finder)
+            others.append(asyncio.create_task(supervise("find", find, self.restarts), name="find servers"))
         if not self._paused:  # a new socket would be read at once
             self.refresh()
         try:
@@ -153,6 +193,7 @@ class Fleet:
                     self._try_left_out()
                 if self.probed:
                     self.probed.forget_idle()
+                self._found.forget()
                 watches = self._sampled()
                 for watch in watches:
                     if watch not in tasks or tasks[watch].done():
@@ -161,13 +202,14 @@ class Fleet:
                         tasks[watch] = asyncio.create_task(supervise("sample", work, self.restarts), name=name)
                 for forgotten in tasks.keys() - set(watches):
                     tasks.pop(forgotten).cancel()
-                self._places.keep({watch.reader for watch in watches})
-                self._progress.end_turn(self.watches())
+                for places in (self._places, self._of_found.places):
+                    places.keep({watch.reader for watch in watches})
+                self._progress.end_turn(self._configured())
                 with contextlib.suppress(asyncio.TimeoutError):
                     await within(GLOB_SECONDS, self._changed.wait())
                 self._changed.clear()
         finally:
-            for task in (logs, restoring, expanding, *tasks.values()):
+            for task in (*others, *tasks.values()):
                 task.cancel()
 
     async def _expand_globs(self) -> NoReturn:
@@ -180,15 +222,21 @@ class Fleet:
                 self._globbed.take(matches)
                 self._changed.set()
 
+    async def _find(self, finder: Finder) -> NoReturn:
+        """Look for servers that nobody configured; which ones those are is known when the others were read."""
+        await self.wait_for_first(self._configured(), _FIND_AFTER_SECONDS)
+        await self._found.run(finder)
+
     def _try_left_out(self) -> None:
         """Begin to try the sockets that have no place, unless that is under way."""
         if self._trial is None or self._trial.done():
             self._trial = asyncio.create_task(self._globbed.try_left_out(), name="try sockets")
 
     async def _end_trial(self) -> None:
-        if self._trial is not None:
-            self._trial.cancel()
-            await asyncio.wait({self._trial})
+        self._found.is_paused = self._paused
+        for trial in filter(None, (self._trial, self._found.looking)):
+            trial.cancel()
+            await asyncio.wait({trial})
 
     async def reconfigure(self, servers: Sequence[ServerConfig], settings: Settings) -> tuple[int, int]:
         """Watch these servers from here on, with the objective, the windows, the age of stuck requests and the most
@@ -197,7 +245,7 @@ class Fleet:
         A server keeps its history if its name, address and objective are the same. No other is read before the reads of
         removed servers have ended, and what those have of the present minute is written.
         """
-        before = self.watches()
+        before = self._configured()
         self.settings = replace(
             self.settings,
             slo=settings.slo,
@@ -210,7 +258,7 @@ class Fleet:
         self._globbed.reconfigure(*self._name_servers(servers), settings.max_servers)
         removed = list(self._kept.values())
         self._kept = {}
-        added = [watch for watch in self.watches() if watch not in before]
+        added = [watch for watch in self._configured() if watch not in before]
         ends = [*(watch.reader.pause() for watch in added), *(watch.reader.close() for watch in removed)]
         try:
             await asyncio.gather(*ends)
@@ -227,7 +275,8 @@ class Fleet:
     def health(self) -> ExporterHealth:
         writer = self.writer
         history = HistoryHealth(not writer.problem, writer.size, writer.dropped) if writer else None
-        return ExporterHealth(self.lag.largest, self.restarts, history, self.reload, self._globbed.patterns)
+        found, patterns = self._found.not_watched, self._globbed.patterns
+        return ExporterHealth(self.lag.largest, self.restarts, history, self.reload, patterns, found)
 
     def fail(self, name: str, error: Exception) -> Observation | None:
         """Turn a bug in this package into a failed observation of a server; None if it is no longer watched."""
@@ -238,7 +287,9 @@ class Fleet:
 
     async def close(self) -> None:
         """End reads in flight, and write the rest of the history."""
-        ending = self.watches() + (self.probed.close() if self.probed else [])
+        ending = self._sampled()
+        if self.probed:
+            self.probed.close()
         await self._end_trial()
         await asyncio.gather(*(watch.reader.close() for watch in ending))
         if self.writer:
@@ -256,7 +307,7 @@ class Fleet:
 
     def resume(self) -> None:
         """Read again after a `pause`."""
-        self._paused = False
+        self._paused = self._found.is_paused = False
         for watch in self._sampled():
             watch.reader.resume()
         if self.probed:
@@ -276,9 +327,21 @@ class Fleet:
     def _watch_probed(self, name: str, address: Address) -> Watch:
         return self._make(name, address, ServerConfig(name, address), None)
 
-    def _make(self, name: str, address: Address, config: ServerConfig, writer: HistoryWriter | None) -> Watch:
+    def _watch_found(self, name: str, address: Address) -> Watch:
+        """Make the watch of a server that nobody configured: without what is opt-in, or lasts."""
+        return self._make(name, address, ServerConfig(name, None, code=False), None, self._of_found)
+
+    def _make(
+        self,
+        name: str,
+        address: Address,
+        config: ServerConfig,
+        writer: HistoryWriter | None,
+        shared: _Shared | None = None,
+    ) -> Watch:
         """Make the watch of a server, with the settings with which the exporter started, but for the objective, the age
-        of stuck requests, the log and the code."""
+        of stuck requests, the log and the code. shared: for a server that was found."""
+        shared = shared or self._shared
         settings, started, monotonic = self.settings, self._started, self.clock.monotonic
         return Watch(
             name,
@@ -288,23 +351,32 @@ class Fleet:
             samples_per_second=started.samples_per_second,
             slo=config.slo or settings.slo,
             stuck_seconds=config.stuck_seconds or settings.stuck_seconds,
-            host=Host(started.cpu_residency, monotonic, self._machine_cpu, self._waits, self._listeners),
-            routes=RouteNamer(self._templates) if self._templates is not None else None,
+            host=Host(
+                started.cpu_residency,
+                monotonic,
+                self._machine_cpu,
+                self._waits,
+                self._listeners,
+                Questions(monotonic, shared.aside),
+            ),
+            routes=RouteNamer(shared.templates) if shared.templates is not None else None,
             clock=self.clock,
             lag=self.lag,
             writer=writer,
-            budget=self._budget,
-            room=self._room,
-            places=None if config.address else self._places,
+            budget=shared.budget,
+            room=shared.room,
+            places=None if config.address else shared.places,
             # The log of a server whose stats do not answer is read for its own watch.
             log="" if isinstance(address, ProcessOfApp) else find_log(config, name, settings),
             code=find_code(config, settings),
-            make_other=lambda process: self._make_other(name, process, config),
+            make_other=lambda process: self._make_other(name, process, config, shared),
         )
 
-    def _make_other(self, name: str, process: ProcessOfApp, config: ServerConfig) -> tuple[Watch, Work]:
+    def _make_other(
+        self, name: str, process: ProcessOfApp, config: ServerConfig, shared: _Shared
+    ) -> tuple[Watch, Work]:
         """Make the watch of a server by the kernel, and what samples it. Its verdicts are by the server's settings."""
-        watch = self._make(name, process, structs.replace(config, address=process), None)
+        watch = self._make(name, process, config, None, shared)
         return watch, partial(supervise, "sample", watch.sample, self.restarts)
 
 

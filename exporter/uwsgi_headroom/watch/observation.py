@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from typing import Literal, get_args
 
 from msgspec import Struct, field
 
@@ -52,16 +53,32 @@ class PatternServers(Struct, frozen=True):
     left_out: int = 0
 
 
+NotWatchedReason = Literal["rights", "not_configured", "unreadable", "limit"]
+NOT_WATCHED: tuple[NotWatchedReason, ...] = get_args(NotWatchedReason)
+
+
+class NotWatched(Struct, frozen=True):
+    """uWSGIs of its machine that are not watched, for one reason. number: of them; names: of 20 at most, with their
+    PIDs; why: the reason in words; act: the command or the change that has them watched."""
+
+    reason: NotWatchedReason
+    number: int
+    names: tuple[str, ...]
+    why: str
+    act: str
+
+
 class ExporterHealth(Struct, frozen=True):
     """The health of the exporter itself. loop_lag: recent lag of its event loop, in seconds; restarts: number of
     restarts of each background task; history: None without a history file; reload: None if nothing serves; patterns: of
-    the configuration, in its order."""
+    the configuration, in its order; not_watched: None before the first look, and where nothing looks for servers."""
 
     loop_lag: float = 0.0
     restarts: Mapping[str, int] = field(default_factory=dict)
     history: HistoryHealth | None = None
     reload: LastReload | None = None
     patterns: Sequence[PatternServers] = ()
+    not_watched: Sequence[NotWatched] | None = None
 
 
 WELL = ExporterHealth()
@@ -74,7 +91,7 @@ class Observation(Struct, frozen=True, dict=True):
     their number by kind; slo: its objective, None if it has none; stuck_seconds: from which age on a request counts as
     stuck; log: the counters of its log, None if it is not configured; code: those of its code, None while it is off;
     verdict: the present one; loaded_at, down_since: as in `Recorder`; is_silent: whether the stats do not answer, and
-    the reading is of the kernel;
+    the reading is of the kernel; is_optional: whether the server was found, and no unit has to run it;
     alerts: its problems, and whether each is a page; judged_at: when it was last judged (epoch seconds);
     deploy_worse: what became worse with the last reload, None if there was none in the last day."""
 
@@ -97,6 +114,7 @@ class Observation(Struct, frozen=True, dict=True):
     loaded_at: float | None = None
     down_since: float | None = None
     is_silent: bool = False
+    is_optional: bool = False
     deploy_worse: Mapping[Subject, bool] | None = None
 
     @property

@@ -252,6 +252,8 @@ class Reader:
     async def _look(self, address: source.ProcessOfApp | source.SocketOfApp, start: float) -> Reading:
         """Read a server without stats."""
         snapshot = await self._host.look(address, self.timeout)
+        if self._places:
+            self._places.take(self, max(len(snapshot.workers), len(snapshot.sockets)))
         at, epoch = self._clock.monotonic(), self._clock.epoch()
         facts = self._host.read_facts(snapshot, None)
         self._whole = Reading(at, epoch, at - start, 0.0, 0, snapshot, facts, address=self._printed_address)

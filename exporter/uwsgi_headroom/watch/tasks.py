@@ -18,8 +18,8 @@ from msgspec import Struct
 from uwsgi_headroom.watch.pace import JITTER, RETRY_SECONDS
 from uwsgi_headroom.watch.watch import Watch
 
-Task = Literal["fleet", "globs", "log", "restore", "sample"]
-"""The supervised tasks. `restore` judges earlier deploys."""
+Task = Literal["find", "fleet", "globs", "log", "restore", "sample"]
+"""The supervised tasks. `find` looks for servers that nobody configured; `restore` judges earlier deploys."""
 TASKS: tuple[Task, ...] = get_args(Task)
 
 RESTART_SECONDS = (1.0, 60.0)

@@ -141,7 +141,7 @@ class _Api:
 
         async def make() -> bytes:
             described = await build.build_servers(fleet.watches(), fleet.clock, window, fleet.settings.windows)
-            return msgspec.json.encode(build.build_server_list(described, fleet.clock, fleet.health.patterns))
+            return msgspec.json.encode(build.build_server_list(described, fleet.clock, fleet.health))
 
         return await self._builds.get(DOCUMENTS, ("list", window), fleet_state(fleet), make, request)
 

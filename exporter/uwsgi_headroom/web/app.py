@@ -14,7 +14,7 @@ from uwsgi_headroom.web.host_check import HostCheck, HostPolicy
 from uwsgi_headroom.web.request_values import RefusedError
 from uwsgi_headroom.web.shared_builds import EventStreams, SharedBuilds
 
-_REDIRECTS = {"/metrics/": "/metrics", "/runbooks": "/runbooks/", "/servers": "/"}
+_REDIRECTS = {"/metrics/": "/metrics", "/runbooks": "/runbooks/"}
 """Relative to the host. Starlette's own redirects of slashes would repeat the Host header of the request."""
 
 

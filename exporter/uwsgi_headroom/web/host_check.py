@@ -20,8 +20,8 @@ from msgspec import Struct
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-_LIVENESS = frozenset({"/-/healthy", "/-/ready"})
-_UNCHECKED = _LIVENESS | {"/metrics"}
+LIVENESS = frozenset({"/-/healthy", "/-/ready"})
+_UNCHECKED = LIVENESS | {"/metrics"}
 _OWN_SITE = frozenset({b"none", b"same-origin"})
 """`none`: a person has typed the address or opened a bookmark. `same-site` is any other port of this host."""
 
@@ -99,7 +99,7 @@ class HostCheck:
             hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
             if not all(map(self._policy.allows, hosts)):
                 app = PlainTextResponse(_REFUSAL, 421)
-        if scope["type"] == "http" and scope["path"] not in _LIVENESS and _is_of_a_page(scope):
+        if scope["type"] == "http" and scope["path"] not in LIVENESS and _is_of_a_page(scope):
             app = PlainTextResponse(_FROM_A_PAGE, 403, {"Cache-Control": "no-store"})
         await app(scope, receive, send)
 

@@ -83,11 +83,16 @@ def describe_exposure(config: WebConfig | None) -> str | None:
     return None if config.tls else _NO_TLS
 
 
-ROUTES, CODE = (
-    ("routes", "routes come from the paths of your users' requests"),
-    ("code", "the names of functions and files say much about an application"),
+ROUTES, CODE, FOUND = (
+    ("routes", "routes come from the paths of your users' requests", "allow it with --routes-beyond-loopback"),
+    (
+        "code",
+        "the names of functions and files say much about an application",
+        "allow it with --code-beyond-loopback",
+    ),
+    ("discover", "it shows servers of all users of this machine", "name your servers, and give --no-discover"),
 )
-"""What is opt-in: its flag, and why not everybody may see it."""
+"""What is opt-in: its flag, why not everybody may see it, and what else to do."""
 
 
 def find_places(sockets: Sequence[socket.socket]) -> list[tuple[str, int]]:
@@ -108,13 +113,12 @@ def resolve_places(addresses: Sequence[tuple[str, int]]) -> list[tuple[str, int]
         ) from None
 
 
-def refuse_exposed(what: tuple[str, str], places: Sequence[tuple[str, int]]) -> None:
+def refuse_exposed(what: tuple[str, str, str], places: Sequence[tuple[str, int]]) -> None:
     """Raise ConfigError if other machines can reach one of these addresses, where there is no login."""
-    flag, why = what
+    flag, why, otherwise = what
     for host, port in places:
         if is_exposed(host):
             raise ConfigError(
                 f"--{flag}: other machines can reach {host}:{port}, where there is no login, and {why}; configure a "
-                "login with --web.config.file, listen on 127.0.0.1 behind a proxy with a login, or allow it with "
-                f"--{flag}-beyond-loopback"
+                f"login with --web.config.file, listen on 127.0.0.1 behind a proxy with a login, or {otherwise}"
             )

@@ -1,8 +1,8 @@
 """Serves the page and its files. Like the API, it builds documents from the watches.
 
-`/` lists the servers, or shows the only one; `/servers/<name>` is the page of a server. Each is the HTML from which the
-page starts: the modules in `static/`, joined to one script, do the rest, and without it there is a summary. The files
-are read and compressed once, and browsers keep them until they change.
+`/servers` lists the servers; `/` does, or shows the only one; `/servers/<name>` is the page of a server. Each is the
+HTML from which the page starts: the modules in `static/`, joined to one script, do the rest, and without it there is a
+summary. The files are read and compressed once, and browsers keep them until they change.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from uwsgi_headroom import __version__
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.observation import NotWatched
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web.api_routes import DOCUMENTS
 from uwsgi_headroom.web.metrics_route import fleet_state
@@ -90,14 +91,15 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
         async def make() -> bytes:
             windows = fleet.settings.windows
             servers = await build.build_servers(shown, fleet.clock, windows[0], windows)
-            return _encode(render_page(servers, count, alone=alone))
+            return _encode(render_page(servers, count, fleet.health.not_watched or (), alone=alone))
 
         await fleet.wait_for_first(shown)
         return await builds.respond(request, DOCUMENTS, key, state, make, HEADERS, MEDIA_TYPE)
 
     async def index(request: Request) -> Response:
         watches = fleet.watches()
-        return await show(request, "page", fleet_state(fleet), watches, len(watches), alone=len(watches) == 1)
+        alone = len(watches) == 1 and request.url.path == "/"
+        return await show(request, ("page", alone), fleet_state(fleet), watches, len(watches), alone=alone)
 
     async def one(request: Request) -> Response:
         watches, name = fleet.watches(), request.path_params["name"]
@@ -112,6 +114,7 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
 
     return [
         Route("/", index),
+        Route("/servers", index),
         Route("/servers/{name:anything}", one),
         Route("/favicon.ico", icon),  # browsers request this with a text page
         Route(PATH, serve_asset),
@@ -135,8 +138,11 @@ def path(name: str) -> str:
     return f"/servers/{quote(name, safe='')}"
 
 
-def render_page(servers: Sequence[ServerDocument], count: int, *, alone: bool) -> str:
-    """Write the page of these servers. count: of all servers; alone: show the first server instead of a list."""
+def render_page(
+    servers: Sequence[ServerDocument], count: int, others: Sequence[NotWatched] = (), *, alone: bool
+) -> str:
+    """Write the page of these servers. count: of all servers; others: those that are not watched; alone: show the first
+    server instead of a list."""
     script, style, data_attributes = f'<script type="module" src="{url(SCRIPT)}"></script>', "", ""
     title, name, verdict = "uwsgi-headroom", "uwsgi-headroom", _count(servers)
     if alone:
@@ -144,13 +150,15 @@ def render_page(servers: Sequence[ServerDocument], count: int, *, alone: bool) -
         title, name, verdict = f"{escape(shown.name)} · uwsgi-headroom", shown.name, shown.verdict
         style = f'<link rel="stylesheet" href="{url(_UPLOT_STYLE)}">'
         addresses = {"path": shown.path, "page": path(shown.name), "charts": url(_UPLOT)}
+        if left := sum(each.number for each in others):
+            addresses["others"] = str(left)
         data_attributes = "".join(f' data-{name}="{escape(address)}"' for name, address in addresses.items())
     return (
         _head(title, style + script)
         + f'<body data-servers="{count}" data-version="{__version__}"{data_attributes}>'
         # Shown until the scripts run.
         + f'<section class="first"><p>{escape(name)}</p><p class="verdict">{escape(verdict)}</p></section>'
-        + f"<noscript><main>{_summary(servers)}</main></noscript></body></html>\n"
+        + f"<noscript><main>{_summary(servers)}{_list_others(others)}</main></noscript></body></html>\n"
     )
 
 
@@ -185,6 +193,14 @@ def _summary(servers: Sequence[ServerDocument]) -> str:
         f"<h1>uwsgi-headroom</h1><p>Version {__version__}. {_count(servers)}. Charts need JavaScript. "
         f'<a href="/">All servers</a> · <a href="/metrics">Metrics</a></p>{table if servers else empty}'
     )
+
+
+def _list_others(others: Sequence[NotWatched]) -> str:
+    rows = "".join(
+        f"<li>{each.number} {escape(each.why)}: {escape('; '.join(each.names))}<br><code>{escape(each.act)}</code>"
+        for each in others
+    )
+    return f"<ul>{rows}</ul>"
 
 
 def _count(servers: Sequence[ServerDocument]) -> str:

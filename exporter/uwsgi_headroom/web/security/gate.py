@@ -45,7 +45,7 @@ def name_client(peer: Address, here: Address) -> str:
     if not peer or not (network := find_network(peer[0])):
         return ""
     try:
-        return f"user {_ask_user(peer, here)}"
+        return f"user {ask_user(peer, here)}"
     except (OSError, struct.error, ValueError):  # no socket of this machine, or the kernel does not say
         return network
 
@@ -65,7 +65,7 @@ def find_network(host: str) -> str:
     return str(address)
 
 
-def _ask_user(peer: Address, here: Address) -> int:
+def ask_user(peer: Address, here: Address) -> int:
     """The user id of the socket at the other end, which takes the kernel 0.05 ms. Raises OSError if there is none."""
     if not peer or not here or not peer[1] or not here[1]:
         raise OSError("no ports")

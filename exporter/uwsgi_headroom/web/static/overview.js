@@ -18,6 +18,7 @@ const MOST_ROWS = 200; // at once: a browser takes a tenth of a second for a tho
 export function show(main) {
   const count = el("p", { class: "about" }, "Waiting for the exporter …");
   const host = el("p", { class: "whole" });
+  const others = el("div", { class: "others" });
   const age = el("p", { class: "age trouble", role: "status" });
   const filter = el("input", { type: "search", id: "filter", placeholder: "name, state, limit or verdict", input: sift });
   const chips = new Chips(sift);
@@ -26,8 +27,11 @@ export function show(main) {
   const controls = el("div", { class: "controls" }, el("label", { for: "filter" }, "Filter"), filter, help(keys));
   let servers = [];
   let patterns = [];
+  let shownOthers = "[]";
   const stream = new Stream((list) => {
     ({ patterns } = list);
+    const found = JSON.stringify(list.not_watched ?? []);
+    if (found !== shownOthers) others.replaceChildren(...JSON.parse((shownOthers = found)).map(describeOthers)); // else a selection stays
     say(host, list.host ? `${STATUS.warning[0]} ${list.host}` : "");
     servers = list.servers.map((server, place) => ({ ...server, place, shared: Boolean(list.host && server.of_host) }));
     mark(main, "data-time", list.time);
@@ -36,7 +40,7 @@ export function show(main) {
   filter.value = recall("filter") ?? "";
   filter.addEventListener("keydown", (event) => event.key === "Escape" && clear());
   const name = el("div", { class: "name" }, el("h1", {}, "uwsgi-headroom"), count);
-  main.append(el("header", {}, name, controls), age, chips.node, host, el("div", { class: "panel overview" }, table.node));
+  main.append(el("header", {}, name, controls), age, chips.node, host, el("div", { class: "panel overview" }, table.node), others);
 
   function sift() {
     remember("filter", filter.value);
@@ -110,6 +114,13 @@ function lacking(patterns) {
   const missing = patterns.map((of) => Math.max(0, of.expected - of.found - of.missing)).reduce((sum, one) => sum + one, 0);
   const leftOut = patterns.map((of) => of.left_out).reduce((sum, one) => sum + one, 0);
   return (missing ? `; ${missing} expected and not there` : "") + (leftOut ? `; ${leftOut} left out: more than max_servers` : "");
+}
+
+/** uWSGIs that are not watched for one reason: which, and what has them watched. */
+function describeOthers(found) {
+  const more = found.number > found.names.length ? ` and ${found.number - found.names.length} more` : "";
+  const names = `${found.names.join("; ")}${more}`;
+  return el("p", {}, `${format.many(found.number, "uWSGI")} ${found.why}: ${names}. To have it watched: `, el("code", {}, found.act));
 }
 
 /** The text that a filter searches. */

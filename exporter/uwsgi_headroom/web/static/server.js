@@ -26,7 +26,7 @@ const GESTURES = [
 ];
 
 /** Build the page into `main`. path: of the document in the API; page: the path of this page, for snapshots. */
-export function show(main, { path, page, servers }) {
+export function show(main, { path, page, servers, others }) {
   const history = new History(path);
   const events = new Events(path);
   const ranges = new Ranges(load);
@@ -63,7 +63,8 @@ export function show(main, { path, page, servers }) {
     ["Escape", "show the whole range again", () => ranges.whole()],
   ];
   const controls = el("div", { class: "controls" }, over, pausing, action("Copy", snapshot), help(KEYS, GESTURES));
-  const link = el("a", { href: "/" }, Number(servers) > 1 ? `All ${servers} servers` : "uwsgi-headroom");
+  const unwatched = others ? `, ${others} not watched` : "";
+  const link = el("a", { href: "/servers" }, (Number(servers) > 1 ? `All ${servers} servers` : "uwsgi-headroom") + unwatched);
   ranges.node.append(comparison.node, marking);
   main.append(el("header", {}, el("div", { class: "name" }, link, name, about), controls), headline.node, keys.node, sections, body);
   // The bar names the verdict once the banner is out of sight.

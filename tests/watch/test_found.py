@@ -1,0 +1,157 @@
+"""Servers that nobody configured: who gets a name and a place, and what is said of the others."""
+
+import asyncio
+import os
+
+import pytest
+
+from tests.support.captured_documents import path
+from tests.support.clock import MovableClock
+from uwsgi_headroom.discover.find import NO_TIME, NOT_ALLOWED, FoundMaster
+from uwsgi_headroom.source import ProcessOfApp, Unix
+from uwsgi_headroom.source.address import File
+from uwsgi_headroom.watch.found import AGAIN_SECONDS, MOST_FOUND, MOST_OF_USER, FoundServers
+from uwsgi_headroom.watch.globbed import GONE_SECONDS
+from uwsgi_headroom.watch.watch import Watch
+
+NOT_YET = 9_000_000
+"""A PID above the largest that Linux gives: no process has it."""
+
+
+class Machine:
+    """Found servers of a machine. Each watch reads a captured document, until `down` has its name."""
+
+    def __init__(self, *configured: Watch) -> None:
+        self.time = MovableClock()
+        self.found = FoundServers(self.watch, lambda: configured, self.time.clock, lambda: None)
+
+    def watch(self, name, address):
+        watch = Watch(name, address, clock=self.time.clock)
+        watch.reader.address = File(str(path("threads_4x8_busy")))
+        return watch
+
+    def take(self, *masters, connects=True):
+        self.found.take(masters, connects=connects)
+        return [watch.name for watch in self.found.watches()]
+
+    def read(self):
+        """Read every server, so that it is up."""
+
+        async def read_all():
+            for watch in self.found.watches():
+                await watch.reader.read()
+
+        asyncio.run(read_all())
+
+    def fail(self):
+        """Read every server again, whose document is gone."""
+        for watch in self.found.watches():
+            watch.reader.address = File("/nowhere")
+        self.read()
+
+    def said(self):
+        return {each.reason: each.number for each in self.found.not_watched}
+
+
+def master(number=1, user="www-data", name="shop", **facts):
+    """A uWSGI that runs, unless its PID is another one."""
+    place = ProcessOfApp(NOT_YET + number)
+    facts = {"pid": os.getpid(), "address": place, "configuration": f"/etc/{name}.ini", **facts}
+    return FoundMaster(user=user, **facts)
+
+
+def test_nobody_takes_the_name_of_another_user():
+    """A name ends with the user, whoever was first; of one user's alike, with a number. A hostile name of a file is
+    none."""
+    machine = Machine(Watch("wiki@www-data", Unix("/run/wiki")))
+    names = machine.take(
+        master(1, "mallory"),
+        master(2),
+        master(3),
+        master(4, name="wiki"),
+        master(5, name="shop@www-data"),
+        master(6, name="a\x1b[2J\udc80"),
+        master(7, name="x" * 300),
+    )
+    assert names[:4] == ["shop@mallory", "shop@www-data", "shop-2@www-data", "wiki-2@www-data"]
+    assert names[4:] == ["etc@www-data", "etc-2@www-data", f"{'x' * 64}@www-data"]
+
+
+def test_nobody_takes_the_place_of_another_user():
+    """A user has so many places; a server of a unit comes before all others that are found with it."""
+    machine = Machine()
+    many = [master(at, "mallory", f"m{at}") for at in range(1000)]
+    names = machine.take(*many, master(2000), master(2001, "mallory", "unit", enabled_unit="unit.service"))
+    assert sum(name.endswith("@mallory") for name in names) == MOST_OF_USER
+    assert {"shop@www-data", "unit@mallory"} <= {*names}
+    assert machine.said() == {"limit": 1000 - MOST_OF_USER + 1}
+    users = [master(3000 + at, f"user{at}") for at in range(MOST_FOUND)]
+    assert len(machine.take(*users)) == MOST_FOUND
+    (limit,) = machine.found.not_watched
+    assert len(limit.names) < 30
+
+
+@pytest.mark.parametrize(
+    ("found", "connects", "reason"),
+    [
+        (master(trouble=NOT_ALLOWED, address=None), False, "rights"),
+        (master(trouble=NOT_ALLOWED, address=None), True, "rights"),
+        (master(), False, "not_configured"),
+        (master(trouble=NO_TIME), True, "unreadable"),
+        (master(address=None), True, "unreadable"),
+        (master(address=Unix("/run/configured")), True, None),
+        (master(address=Unix("/run/configured")), False, None),
+    ],
+)
+def test_what_is_not_watched_is_said_with_what_to_do(found, connects, reason):
+    """Without the right, with it but off, or if it cannot be read; not if its address is configured."""
+    machine = Machine(Watch("configured", Unix("/run/configured")))
+    assert machine.take(found, connects=connects) == []
+    assert [each.reason for each in machine.found.not_watched] == [reason] * bool(reason)
+    for each in machine.found.not_watched:
+        assert each.names == (f"shop@www-data, PID {os.getpid()}",)
+        assert "seen, not watched" in each.why
+        assert ("waits.conf" in each.act) == (reason == "rights")
+        assert "{" not in each.act + each.why
+
+
+@pytest.mark.parametrize("unit", ["", "shop.service"])
+def test_only_a_server_of_a_unit_stays_as_down(unit):
+    """Another one is forgotten, and not tried again for a while."""
+    machine = Machine()
+    shop = master(enabled_unit=unit)
+    machine.take(shop)
+    assert machine.found.shown() == []  # it may be none
+    machine.read()
+    (watch,) = machine.found.shown()
+    machine.time.move(GONE_SECONDS)
+    machine.fail()
+    assert machine.found.is_optional(watch) == (not unit)
+    machine.found.forget()
+    assert machine.found.watches() == [watch] * bool(unit)
+    if not unit:
+        assert machine.take(shop) == []
+        assert machine.said() == {"unreadable": 1}
+        machine.time.move(AGAIN_SECONDS)
+        assert machine.take(shop) == ["shop@www-data"]
+
+
+def test_one_that_was_never_up_is_forgotten_even_in_a_unit():
+    """It is no uWSGI that can be watched."""
+    machine = Machine()
+    machine.take(master(enabled_unit="shop.service"))
+    machine.fail()
+    machine.time.move(GONE_SECONDS)
+    machine.found.forget()
+    assert machine.found.watches() == []
+
+
+@pytest.mark.parametrize("pid", [NOT_YET, os.getpid()], ids=["ended", "runs"])
+def test_a_successor_takes_the_name_of_one_that_has_ended(pid):
+    """Not that of one whose process still runs."""
+    machine = Machine()
+    machine.take(master(pid=pid))
+    machine.read()
+    machine.time.move(GONE_SECONDS / 2)
+    machine.fail()
+    assert machine.take(master(2)) == ["shop@www-data"] + ["shop-2@www-data"] * (pid == os.getpid())
