@@ -55,7 +55,7 @@ def test_a_listener_that_is_no_uwsgi_is_not_touched():
 def test_another_users_uwsgi_is_reported(monkeypatch):
     """A master whose sockets this user may not inspect is reported, with advice."""
     # The other user may be unable to start this Python, and so the child process.
-    monkeypatch.setattr(aside, "ask", lambda question, *arguments, seconds: question(*arguments))
+    monkeypatch.setattr(aside, "ask", lambda question, *arguments, **_: question(*arguments))
     with uwsgi() as server:
         masters = as_nobody(lambda: {master.pid: master for master in asyncio.run(discover.find_masters())})
     assert "run it as uWSGI's user" in masters[server.pid].trouble
@@ -257,8 +257,8 @@ def test_a_process_that_only_has_the_name():
 
 ROOT = Path(__file__).resolve().parents[2]
 ADVICE = ("README.md", "SECURITY.md", "docs", "deploy", "alerts")
-EXPLAINS = {"docs/turn-on-stats.md", "docs/security.md", "docs/settings.md"}
-"""The pages that say what `chmod-socket` does."""
+EXPLAINS = {f"docs/{name}.md" for name in ("findings", "security", "settings", "turn-on-stats", "upgrading")}
+"""The pages that say what `chmod-socket` does; findings speak of the application's socket."""
 
 
 def documents() -> list[str]:
