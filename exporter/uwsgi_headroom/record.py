@@ -243,8 +243,17 @@ that serves none. nobody: no two threads wait for the same thing, as in conditio
 queue for a lock."""
 
 
-Output = Literal["standard output", "standard error", "standard output and error"]
-"""The outputs of a process that may be pipes; the last one if both are the same pipe."""
+Output = Literal["standard output", "standard error", "standard output and error", "log socket"]
+"""The outputs of a process that may be pipes; the third one if both are the same pipe. log socket: a UNIX datagram
+socket, as that of syslog."""
+
+
+class FileSystem(NamedTuple):
+    """A file system that a program or another host serves. kind: FUSE, NFS and the like."""
+
+    kind: str
+    mount: str = ""
+    """Where it is mounted; empty if unknown."""
 
 
 class Blocker(NamedTuple):
@@ -317,11 +326,20 @@ class Waits(Struct, frozen=True):
     shared: float = 0.0
     """The mean number of threads that wait for an answer over a connection that workers share."""
     output: float = 0.0
-    """The mean number of threads that wait for a pipe to take their output; in `threads["pipe"]` as well."""
+    """The mean number of threads that wait for a pipe, or for the log's socket, to take their output; in
+    `threads["pipe"]` as well."""
     output_name: Output | None = None
     """Which output that is, or was when a thread last waited for it; None if none ever did."""
+    output_socket: str = ""
+    """The path of the log's socket, if that is the output."""
+    file_system: FileSystem | None = None
+    """For whose answer threads in `disk` wait, or did last; None if for none that is known."""
     websockets: float = 0.0
     """The mean number of threads that wait for what their clients send after a request, as with WebSockets."""
+    endless: float = 0.0
+    """Those of them that nothing but their client wakes: WebSockets wake up to send a ping."""
+    streams: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """By worker id, the numbers of the threads whose request is old and goes on, as an event stream does."""
     pools: Mapping[int, int] = field(default_factory=dict)
     """The size of the pool for which threads wait, by worker id: so many of its threads are in a state of `WORKING`
     whenever others wait for a lock."""

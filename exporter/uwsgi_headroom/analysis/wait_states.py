@@ -205,9 +205,30 @@ AT_WORK = 0.1
 """The part of the WebSockets whose threads may go on at the moment of a sample."""
 
 
-def count_websockets(server: ServerRecord) -> int:
-    """The number of requests that last because their clients stay, at most."""
-    return int((1 + AT_WORK) * server.sample.websockets)
+def count_websockets(server: ServerRecord, stuck: int) -> int:
+    """The number of requests that last because their clients stay, at most. stuck: of the requests, those that last. If
+    that is what every thread does, and none ever wakes up for a ping, they do not: their clients wait, too."""
+    sample, threads = server.sample, sum(worker.available_threads or 0 for worker in server.workers)
+    if stuck >= threads and sample.endless >= (1 - AT_WORK) * threads:
+        return 0
+    return int((1 + AT_WORK) * sample.websockets)
+
+
+def list_ages(server: ServerRecord) -> list[tuple[float, int]]:
+    """Age and worker id of the requests in service, but for those that still write, as event streams do."""
+    streams = server.sample.streams
+    return [
+        (age, worker.worker_id)
+        for worker in server.workers
+        for number, age in worker.ages.items()
+        if age is not None and number not in streams.get(worker.worker_id, ())
+    ]
+
+
+def count_streams(server: ServerRecord) -> int:
+    """The requests that last and go on, other than those whose clients are slow."""
+    streams = sum(map(len, server.sample.streams.values()))
+    return max(0, streams - round(server.sample.threads.get("client", 0.0)))
 
 
 LOCK_SEEN = 0.05

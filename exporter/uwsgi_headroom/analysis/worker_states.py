@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from uwsgi_headroom.analysis.figures import Figures, count_ceiling
 from uwsgi_headroom.analysis.littles_law import is_standing, ratio
-from uwsgi_headroom.analysis.wait_states import count_websockets
+from uwsgi_headroom.analysis.wait_states import count_websockets, list_ages
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
 from uwsgi_headroom.same_fields import given
@@ -216,22 +216,23 @@ MANY_STUCK = 0.5
 
 
 def find_harmful_requests(figures: Figures) -> list[tuple[float, int]]:
-    """Age and worker id of the stuck requests that take what others need, oldest first; WebSockets are not stuck."""
+    """Age and worker id of the stuck requests that take what others need, oldest first. WebSockets are not stuck, and
+    event streams are not."""
     are_harmful = name_slots(figures.server) != ASYNC or is_standing(figures.flow) or fill_cores(figures)
     stuck = _list_stuck(figures.server, figures.stuck_seconds)
-    return stuck if are_harmful and len(stuck) > count_websockets(figures.server) else []
+    return stuck if are_harmful and len(stuck) > count_websockets(figures.server, len(stuck)) else []
 
 
 def _list_stuck(server: ServerRecord, seconds: float) -> list[tuple[float, int]]:
-    requests = [(age or 0.0, worker.worker_id) for worker in server.workers for age in worker.ages.values()]
-    return sorted([(age, worker_id) for age, worker_id in requests if age >= seconds], reverse=True)
+    requests = [(age, worker_id) for age, worker_id in list_ages(server) if age >= seconds]
+    return sorted(requests, reverse=True)
 
 
 def count_harmful_now(server: ServerRecord, stuck_seconds: float) -> int:
     """The number of stuck requests at one instant, by `find_harmful_requests` without a window."""
     stuck, used = len(_list_stuck(server, stuck_seconds)), sum(len(worker.ages) for worker in server.workers)
     if name_slots(server) != ASYNC:
-        return stuck * (stuck > count_websockets(server))
+        return stuck * (stuck > count_websockets(server, stuck))
     return stuck * (used >= ASYNC_FULL * (count_ceiling(server.workers) or math.inf) > used - stuck)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import asdict, replace
 
 from uwsgi_headroom.analysis.advice import KEPT_OR_SLOW as UNSURE
-from uwsgi_headroom.analysis.advice import LEAST_BACKEND, fills_threads, name_saturated
+from uwsgi_headroom.analysis.advice import LEAST_BACKEND, SLOW_FILES, fills_threads, name_saturated
 from uwsgi_headroom.analysis.advice import SLOW_CLIENTS as SLOW
 from uwsgi_headroom.analysis.advice import STAY_OPEN as STAYS_OPEN
 from uwsgi_headroom.analysis.destinations import (
@@ -27,7 +27,7 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.shortages import find_wait_of_holder, tries_again
-from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, wait_for_websockets
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, count_streams, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import (
     MANY_STUCK,
     fill_cores,
@@ -100,6 +100,17 @@ OUTPUT_BLOCKED = Kind(
     states=("pipe",),
 )
 
+LOG_BLOCKED = replace(
+    OUTPUT_BLOCKED,
+    title="Workers are blocked sending to the socket of a log, which nobody reads.",
+    evidence=OUTPUT_BLOCKED.evidence.replace("write to the pipe", "send to the socket {socket}"),
+    meaning="Such a socket holds few messages. When it is full, each request that logs waits until the program at the "
+    "other end, such as rsyslog or journald, reads from it.",
+    act="Restart the program that reads the socket {socket}, such as rsyslog or journald.",
+    then="If it stops again, let the application log to a file or to a queue, or set a timeout on its socket.",
+    clause="the workers are blocked sending to the socket of a log",
+)
+
 CONNECTION_SHARED = Kind(
     code="connection_shared",
     severity="critical, warning or info",
@@ -146,6 +157,18 @@ STAY_OPEN = replace(
     act=STAYS_OPEN.act,
     then=STAYS_OPEN.then,
     clause=f"[held? {STAYS_OPEN.cause}]",
+)
+
+STREAMS = replace(
+    STAY_OPEN,
+    title="Requests that go on for long, such as event streams, hold threads.",
+    evidence="{streams:request} {streams:has|have} been in service for up to {oldest:duration}, and still "
+    "{streams:writes|write}; there are {threads} threads.",
+    meaning="Each event stream holds a thread as long as its client stays. Such a request is not stuck.",
+    act="Serve event streams from a uWSGI of their own with `gevent`.",
+    then=f"{STAYS_OPEN.then} {{calls}} shows whether they are event streams.",
+    clause="[held? requests that go on for long, such as event streams, hold the threads]",
+    states=(),
 )
 
 SLEEP_AGAIN = Kind(
@@ -255,6 +278,21 @@ CALLS_ITSELF = replace(
     clause="requests call the uWSGI that serves them",
 )
 
+FILES = Kind(
+    code="waits_for_files",
+    severity="warning or info",
+    title="Requests spend most of their time waiting for files on a {kind} file system[mount?  ({mount})].",
+    evidence="{waiting:mean} of {busy:mean} busy {slots} wait in the kernel for an answer of the file system"
+    "{of_request}.",
+    meaning="A thread that waits for a file serves no other request, and uses no CPU.",
+    act=SLOW_FILES.act,
+    then=SLOW_FILES.then,
+    clause=f"{SLOW_FILES.cause}[mount?  ({{mount}})]",
+    runbook="UwsgiConcurrencyNearCapacity",
+    fills_threads=True,
+    states=("disk",),
+)
+
 SATURATED = Kind(
     code="backend_saturated",
     severity="warning or info",
@@ -281,6 +319,8 @@ def find(figures: Figures) -> Iterator[Finding]:
     if waits is not None:
         yield from _shared(figures, waits)
         yield from _clients(figures, waits)
+        yield from _streams(figures, waits)
+        yield from _files(figures, waits)
         yield from _tries(figures, waits)
 
 
@@ -298,14 +338,13 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
     if waits is None or not blocks(figures, waits, waits.output):
         return
     writer = next((worker.local_pid for worker in figures.server.workers if worker.local_pid and worker.ages), None)
-    yield OUTPUT_BLOCKED.found(
-        figures,
-        worse=figures.flow.requests == 0 or shows_a_limit(figures.flow),
-        output=(known and known.output_name) or "standard output or error",
-        writing=waits.output,
-        behind=waits.threads.get("lock", 0.0),
-        pid=Private(name_pids([writer], "WORKER_PID"), "WORKER_PID"),
-    )
+    worse, output = figures.flow.requests == 0 or shows_a_limit(figures.flow), known and known.output_name
+    facts: Facts = {"writing": waits.output, "behind": waits.threads.get("lock", 0.0)}
+    if known and output == "log socket":
+        yield LOG_BLOCKED.found(figures, facts, worse=worse, socket=Private(known.output_socket, "of the log"))
+        return
+    pid = Private(name_pids([writer], "WORKER_PID"), "WORKER_PID")
+    yield OUTPUT_BLOCKED.found(figures, facts, worse=worse, output=output or "standard output or error", pid=pid)
 
 
 def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
@@ -332,6 +371,33 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         yield STAY_OPEN.found(figures, facts, worse=is_many)
     else:
         yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests != 0, worse=is_many)
+
+
+def _streams(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
+    streams, available, server = count_streams(figures.server), figures.threads or 0, figures.server
+    known, warning = SLOW_CLIENTS
+    if not streams or streams < known * available:
+        return
+    ages = [
+        worker.ages.get(number)
+        for worker in server.workers
+        for number in server.sample.streams.get(worker.worker_id, ())
+    ]
+    yield STREAMS.found(
+        figures,
+        worse=streams >= warning * available,
+        streams=streams,
+        oldest=max((age for age in ages if age), default=0.0),
+        threads=mean_threads(available),
+        held=streams >= MOSTLY * waits.total,
+    )
+
+
+def _files(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
+    where, threads = figures.server.sample.file_system, waits.threads.get("disk", 0.0)
+    if where and waits.share("disk") >= MOSTLY and threads >= LEAST_THREADS:
+        worse = threads >= USED * (figures.threads or 0)
+        yield FILES.found(figures, worse=worse, kind=where.kind, mount=Private(where.mount))
 
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
