@@ -332,6 +332,9 @@ class Waits(Struct, frozen=True):
     """Which output that is, or was when a thread last waited for it; None if none ever did."""
     output_socket: str = ""
     """The path of the log's socket, if that is the output."""
+    pool_variable: str = ""
+    """The environment variable that bounds the threads of a library of the application which computes in several; empty
+    without one."""
     file_system: FileSystem | None = None
     """For whose answer threads in `disk` wait, or did last; None if for none that is known."""
     websockets: float = 0.0

@@ -167,8 +167,9 @@ SLOW_FILES = Reason(
     "disk.",
 )
 OWN_THREADS_COMPUTE = Reason(
-    "threads that serve no request use most of the workers' CPU time",
-    "Run `top -H -p {pid}` to find the threads that serve no request.",
+    "threads that serve no request use much of the workers' CPU time",
+    "[variable? Set `{variable}=1` in the environment of uWSGI, and compare the response times.]"
+    "[not variable? Run `top -H -p {pid}` to find the threads that serve no request.]",
     "`py-spy dump --pid {pid}` shows what they do. Move their work into a mule or the spooler; if a library computes "
     "in threads, limit their number (`OMP_NUM_THREADS`).",
 )
@@ -344,7 +345,7 @@ def _own(figures: Figures) -> Advice | None:
     if not is_busy or not find_cpu_of_own_threads(figures):
         return None
     pid = next((worker.local_pid for worker in figures.server.workers if worker.local_pid), None)
-    return OWN_THREADS_COMPUTE.advise(pid=name_pids([pid]))
+    return OWN_THREADS_COMPUTE.advise(pid=name_pids([pid]), variable=figures.server.sample.pool_variable)
 
 
 LEAST_BACKEND = 0.05

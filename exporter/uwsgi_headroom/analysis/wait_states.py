@@ -206,12 +206,15 @@ AT_WORK = 0.1
 
 
 def count_websockets(server: ServerRecord, stuck: int) -> int:
-    """The number of requests that last because their clients stay, at most. stuck: of the requests, those that last. If
-    that is what every thread does, and none ever wakes up for a ping, they do not: their clients wait, too."""
-    sample, threads = server.sample, sum(worker.available_threads or 0 for worker in server.workers)
-    if stuck >= threads and sample.endless >= (1 - AT_WORK) * threads:
-        return 0
-    return int((1 + AT_WORK) * sample.websockets)
+    """The number of requests that last because their clients stay, at most. stuck: the number that lasts."""
+    return 0 if hang(server, stuck) else int((1 + AT_WORK) * server.sample.websockets)
+
+
+def hang(server: ServerRecord, stuck: int) -> bool:
+    """Whether so many stuck requests, on all threads, wait for their clients and wake up for no ping, as WebSockets do:
+    most likely their clients wait, too."""
+    threads = sum(worker.available_threads or 0 for worker in server.workers)
+    return stuck >= threads > 0 and server.sample.endless >= (1 - AT_WORK) * threads
 
 
 def list_ages(server: ServerRecord) -> list[tuple[float, int]]:

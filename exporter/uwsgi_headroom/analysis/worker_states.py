@@ -214,6 +214,9 @@ def name_slots(server: ServerRecord, number: int = 2) -> str:
 MANY_STUCK = 0.5
 """If at least this fraction of the threads is stuck, many requests find no free thread."""
 
+SOME_STUCK = 0.25
+"""The same while requests wait: to end the stuck ones then comes before more threads."""
+
 
 def find_harmful_requests(figures: Figures) -> list[tuple[float, int]]:
     """Age and worker id of the stuck requests that take what others need, oldest first. WebSockets are not stuck, and

@@ -47,6 +47,10 @@ LEFT = 3
 GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
 
+LASTS = (60.0, 180.0)
+"""The seconds of a window in which memory grows, and of the life of its worker, from which on that is a warning: at its
+first requests each worker grows, as caches fill."""
+
 THREADS = (100, 4)
 """From this number of threads that serve no request on, in one worker, this growth within a window is a finding. Usual
 pools are smaller (a `ThreadPoolExecutor` has 32 threads at most, gevent's pool has 10), and stop growing."""
@@ -142,11 +146,11 @@ FEW_DESCRIPTORS = Kind(
 MEMORY_GROWS = Kind(
     code="memory_growing",
     role="limit",
-    severity="warning",
+    severity="warning or info",
     title="The memory of {ids:worker} is growing.",
     evidence="Worker {most} now takes {size:bytes}, which is {growth:bytes} more than {seconds:duration} ago.",
     meaning="Soon after a start, the application may fill its caches. If the memory keeps growing, it has a leak.",
-    act="[not limit? If the memory keeps growing, set `reload-on-rss` until you have found the leak.]"
+    act="[not limit? If the memory keeps growing for minutes, set `reload-on-rss` until you have found the leak.]"
     "[limit? Make sure that all workers fit into memory at the size of `{option}`.]",
     then="[limit? uWSGI ends a worker that reaches {limit} MB. If each new process also grows, find out why.]",
     runbook="UwsgiWorkerMemoryGrowing",
@@ -339,8 +343,10 @@ def find_growing_memory(figures: Figures) -> Iterator[Finding]:
     if not growths or figures.window.respawns > started:
         return
     most = max(growths, key=lambda worker: growths[worker])
+    seconds, lives = LASTS
     yield MEMORY_GROWS.found(
         figures,
+        worse=figures.window.seconds >= seconds and ages.get(most.worker_id, 0.0) >= lives,
         ids=[worker.worker_id for worker in growths],
         most=most.worker_id,
         size=most.resident_bytes or 0,

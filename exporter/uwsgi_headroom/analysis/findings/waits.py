@@ -27,9 +27,10 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.shortages import find_wait_of_holder, tries_again
-from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, count_streams, wait_for_websockets
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, count_streams, hang, list_ages, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import (
     MANY_STUCK,
+    SOME_STUCK,
     fill_cores,
     find_harmful_requests,
     kill,
@@ -363,7 +364,8 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     threads, available = waits.threads.get("client", 0.0), figures.threads or 0
     known, warning = SLOW_CLIENTS
-    if threads < LEAST_THREADS or threads < known * available:
+    stuck = sum(age >= figures.stuck_seconds for age, _ in list_ages(figures.server))
+    if threads < LEAST_THREADS or threads < known * available or hang(figures.server, stuck):
         return
     is_most, is_many = waits.share("client") >= MOSTLY, threads >= warning * available
     facts: Facts = {"threads": mean_threads(available), "held": is_most}
@@ -524,7 +526,8 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
         return
     (oldest, worst), ids = requests[0], sorted({worker_id for _, worker_id in requests})
     kind, limit = server.setup.concurrency_kind, server.setup.options.harakiri
-    are_many, is_async = len(requests) >= MANY_STUCK * (figures.ceiling or math.inf), kind == "async"
+    is_async, part = kind == "async", len(requests) / (figures.ceiling or math.inf)
+    are_many = part >= MANY_STUCK or (not is_async and part >= SOME_STUCK and shows_a_limit(figures.flow))
     has_threads = (figures.configured or 0) > len(server.workers) and kind not in ("async", None)
     is_reset = bool(limit and seconds > limit) and has_threads
     yield STUCK.found(

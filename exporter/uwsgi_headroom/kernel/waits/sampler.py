@@ -483,6 +483,7 @@ class WaitSampler:
             output_name=self._output,
             output_socket=self._output_socket,
             file_system=self._file_system,
+            pool_variable=next((at.process.memory.pool_variable for at in found), ""),
             websockets=places["websockets"],
             endless=places["endless"],
             pools=self._find_pools(decided, snapshot) if weight == 1 else self._pools.sizes(),
