@@ -333,16 +333,15 @@ class Waits(Struct, frozen=True):
     output_socket: str = ""
     """The path of the log's socket, if that is the output."""
     pool_variable: str = ""
-    """The environment variable that bounds the threads of a library of the application which computes in several; empty
-    without one."""
+    """The environment variable that bounds the threads of a library which computes in several; empty without one."""
     file_system: FileSystem | None = None
     """For whose answer threads in `disk` wait, or did last; None if for none that is known."""
     websockets: float = 0.0
     """The mean number of threads that wait for what their clients send after a request, as with WebSockets."""
     endless: float = 0.0
     """Those of them that nothing but their client wakes: WebSockets wake up to send a ping."""
-    streams: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """By worker id, the numbers of the threads whose request is old and goes on, as an event stream does."""
+    streams: tuple[tuple[int, int], ...] = ()
+    """The old requests that go on, as event streams do, by worker id and the number of the thread."""
     pools: Mapping[int, int] = field(default_factory=dict)
     """The size of the pool for which threads wait, by worker id: so many of its threads are in a state of `WORKING`
     whenever others wait for a lock."""

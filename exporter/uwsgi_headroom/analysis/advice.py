@@ -144,7 +144,7 @@ KEPT_CONNECTIONS = Reason(
     "With `http11-socket`, each connection holds a thread until it is closed; `http-socket` closes it at once.",
 )
 STAY_OPEN = Reason(
-    "connections that stay open, such as WebSockets, hold the threads",
+    "connections that stay open, such as WebSockets or event streams, hold the threads",
     "Serve these connections from a uWSGI of their own with `gevent`.",
     "There, each takes only an async core. Or raise `threads` by as many as stay open: nothing can buffer them.",
 )

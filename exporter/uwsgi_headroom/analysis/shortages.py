@@ -55,19 +55,17 @@ def are_children_busy(figures: Figures) -> bool:
     return figures.cpu.own - sum(list_loads(figures)) >= MOSTLY * figures.cpu.own
 
 
-OWN_THREADS, OF_POOL = 0.2, 0.25
-"""Fewer CPUs than this are not worth a word, whichever threads use them; and the part of the workers' CPU time from
-which on the threads of a library do matter that computes in several."""
+OWN_THREADS = 0.2
+"""Fewer CPUs than this are not worth a word, whichever threads use them."""
 
 
 def find_cpu_of_own_threads(figures: Figures) -> float:
-    """The CPUs that threads use which serve no request, if that is most of what the workers use, or, of a library that
-    computes in several threads, much of it; else 0."""
+    """The CPUs that threads use which serve no request, if that is most of what the workers use; else 0."""
     if figures.waits is None or not are_waits_known(figures):
         return 0.0
-    used, part = sum(list_loads(figures)), OF_POOL if figures.server.sample.pool_variable else MOSTLY
+    used = sum(list_loads(figures))
     rest = used - figures.waits.threads.get("cpu", 0.0)
-    return rest if rest >= max(OWN_THREADS, part * used) else 0.0
+    return rest if rest >= max(OWN_THREADS, MOSTLY * used) else 0.0
 
 
 def waits_for_cpu(figures: Figures, part: float, *, is_throttled: bool = False) -> bool:

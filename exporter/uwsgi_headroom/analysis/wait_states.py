@@ -196,9 +196,11 @@ MOSTLY = 0.5
 
 
 def wait_for_websockets(server: ServerRecord) -> bool:
-    """Whether most of the threads that wait for clients wait for what these send after a request, as WebSockets."""
-    waiting = server.sample.websockets
-    return waiting > 0 and waiting >= MOSTLY * server.sample.threads.get("client", 0.0)
+    """Whether most of the threads that serve clients which stay wait for what these send after a request, as
+    WebSockets, or go on, as event streams."""
+    streams, sample = count_streams(server), server.sample
+    waiting = sample.websockets + streams
+    return waiting > 0 and waiting >= MOSTLY * (sample.threads.get("client", 0.0) + streams)
 
 
 AT_WORK = 0.1
@@ -218,20 +220,14 @@ def hang(server: ServerRecord, stuck: int) -> bool:
 
 
 def list_ages(server: ServerRecord) -> list[tuple[float, int]]:
-    """Age and worker id of the requests in service, but for those that still write, as event streams do."""
-    streams = server.sample.streams
-    return [
-        (age, worker.worker_id)
-        for worker in server.workers
-        for number, age in worker.ages.items()
-        if age is not None and number not in streams.get(worker.worker_id, ())
-    ]
+    """Age and worker id of the requests in service, but for those that go on, as event streams do."""
+    ages = {(each.worker_id, number): age for each in server.workers for number, age in each.ages.items()}
+    return [(age, at[0]) for at, age in ages.items() if age is not None and at not in server.sample.streams]
 
 
-def count_streams(server: ServerRecord) -> int:
+def count_streams(server: ServerRecord) -> float:
     """The requests that last and go on, other than those whose clients are slow."""
-    streams = sum(map(len, server.sample.streams.values()))
-    return max(0, streams - round(server.sample.threads.get("client", 0.0)))
+    return max(0.0, len(server.sample.streams) - server.sample.threads.get("client", 0.0))
 
 
 LOCK_SEEN = 0.05

@@ -103,13 +103,12 @@ OUTPUT_BLOCKED = Kind(
 
 LOG_BLOCKED = replace(
     OUTPUT_BLOCKED,
-    title="Workers are blocked sending to the socket of a log, which nobody reads.",
+    title="Workers are blocked sending to a UNIX datagram socket, which its program no longer reads.",
     evidence=OUTPUT_BLOCKED.evidence.replace("write to the pipe", "send to the socket {socket}"),
-    meaning="Such a socket holds few messages. When it is full, each request that logs waits until the program at the "
-    "other end, such as rsyslog or journald, reads from it.",
-    act="Restart the program that reads the socket {socket}, such as rsyslog or journald.",
+    meaning="Such a socket holds few messages. When it is full, each request that sends one waits.",
+    act="Restart the program that reads {socket}, such as rsyslog, journald or a statsd agent.",
     then="If it stops again, let the application log to a file or to a queue, or set a timeout on its socket.",
-    clause="the workers are blocked sending to the socket of a log",
+    clause="the workers are blocked sending to a UNIX datagram socket, which its program no longer reads",
 )
 
 CONNECTION_SHARED = Kind(
@@ -152,24 +151,12 @@ WAIT_FOR_CLIENTS = Kind(
 STAY_OPEN = replace(
     WAIT_FOR_CLIENTS,
     title="Threads wait for connections that stay open.",
-    evidence="On average, {waiting:mean} of {threads} threads wait for clients{of_request}, {share:percent} of the "
-    "time of busy threads; most wait for what the client sends after its request, as with WebSockets.",
+    evidence="On average, {waiting:mean} of {threads} threads serve clients that stay{of_request}, {share:percent} of "
+    "the time of busy threads: WebSockets wait for what the client sends, event streams still write.",
     meaning="Each connection that stays open holds a thread, which serves no other request.",
     act=STAYS_OPEN.act,
     then=STAYS_OPEN.then,
     clause=f"[held? {STAYS_OPEN.cause}]",
-)
-
-STREAMS = replace(
-    STAY_OPEN,
-    title="Requests that go on for long, such as event streams, hold threads.",
-    evidence="{streams:request} {streams:has|have} been in service for up to {oldest:duration}, and still "
-    "{streams:writes|write}; there are {threads} threads.",
-    meaning="Each event stream holds a thread as long as its client stays. Such a request is not stuck.",
-    act="Serve event streams from a uWSGI of their own with `gevent`.",
-    then=f"{STAYS_OPEN.then} {{calls}} shows whether they are event streams.",
-    clause="[held? requests that go on for long, such as event streams, hold the threads]",
-    states=(),
 )
 
 SLEEP_AGAIN = Kind(
@@ -320,7 +307,6 @@ def find(figures: Figures) -> Iterator[Finding]:
     if waits is not None:
         yield from _shared(figures, waits)
         yield from _clients(figures, waits)
-        yield from _streams(figures, waits)
         yield from _files(figures, waits)
         yield from _tries(figures, waits)
 
@@ -362,37 +348,17 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 
 
 def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    threads, available = waits.threads.get("client", 0.0), figures.threads or 0
+    threads, available = waits.threads.get("client", 0.0) + count_streams(figures.server), figures.threads or 0
     known, warning = SLOW_CLIENTS
     stuck = sum(age >= figures.stuck_seconds for age, _ in list_ages(figures.server))
     if threads < LEAST_THREADS or threads < known * available or hang(figures.server, stuck):
         return
-    is_most, is_many = waits.share("client") >= MOSTLY, threads >= warning * available
-    facts: Facts = {"threads": mean_threads(available), "held": is_most}
+    is_many, share = threads >= warning * available, threads / max(threads, waits.total)
+    facts: Facts = {"threads": mean_threads(available), "held": share >= MOSTLY, "waiting": threads, "share": share}
     if wait_for_websockets(figures.server):
         yield STAY_OPEN.found(figures, facts, worse=is_many)
     else:
         yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests != 0, worse=is_many)
-
-
-def _streams(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    streams, available, server = count_streams(figures.server), figures.threads or 0, figures.server
-    known, warning = SLOW_CLIENTS
-    if not streams or streams < known * available:
-        return
-    ages = [
-        worker.ages.get(number)
-        for worker in server.workers
-        for number in server.sample.streams.get(worker.worker_id, ())
-    ]
-    yield STREAMS.found(
-        figures,
-        worse=streams >= warning * available,
-        streams=streams,
-        oldest=max((age for age in ages if age), default=0.0),
-        threads=mean_threads(available),
-        held=streams >= MOSTLY * waits.total,
-    )
 
 
 def _files(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:

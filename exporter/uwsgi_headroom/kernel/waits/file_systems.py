@@ -1,78 +1,58 @@
-"""Names the file system of another host, or of a program, for whose answer threads wait: by the kernel's function that
-a thread sleeps in, and by the mounts of its process. Nothing in such a file system is touched: that would wait, too.
+"""Names the file system of a program or another host for whose answer threads wait: by the kernel's function that a
+thread sleeps in, and the mounts of its process. Nothing in such a file system is touched: that would wait, too.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import suppress
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Asks
 from uwsgi_headroom.record import FileSystem
 
-FUNCTIONS: Mapping[str, str] = {
-    "request_wait_answer": "FUSE",
-    "fuse_": "FUSE",
-    "rpc_": "NFS",
-    "nfs": "NFS",
-    "cifs_": "CIFS",
-    "smb2_": "CIFS",
-    "wait_for_response": "CIFS",
-    "p9_": "9P",
-    "ceph_": "Ceph",
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "FUSE": ("request_wait_answer", "fuse_"),
+    "NFS": ("rpc_", "nfs"),
+    "CIFS": ("cifs_", "smb2_", "wait_for_response"),
+    "9P": ("p9_",),
+    "Ceph": ("ceph_",),
 }
-"""How the names of functions begin in which a thread waits for an answer (fs/fuse/dev.c, net/sunrpc/sched.c, fs/nfs,
-fs/smb/client, net/9p, fs/ceph of Linux 6.18)."""
+"""How the functions begin in which a thread waits for an answer (Linux 6.18). Types of mounts begin with the kind."""
 
-_TYPES: Mapping[str, str] = {"fuse": "FUSE", "nfs": "NFS", "cifs": "CIFS", "smb3": "CIFS", "9p": "9P", "ceph": "Ceph"}
-"""How the types of such file systems begin in the table of mounts."""
-
-_MOST_BYTES = 256 << 10
-_LONGEST_PATH = 200
 _KNOWN_SECONDS = 60.0
 
 
 def find_kind(pid: int, thread: int) -> str:
     """The kind of file system for whose answer a thread waits; empty if for none, or if the kernel does not say."""
-    try:
+    with suppress(OSError):
         function = procfs.read_line(f"/proc/{pid}/task/{thread}/wchan").decode(errors="replace")
-    except OSError:
-        return ""
-    return next((kind for begin, kind in FUNCTIONS.items() if function.startswith(begin)), "")
+        return next((kind for kind, begins in KINDS.items() if function.startswith(begins)), "")
+    return ""
 
 
 def list_mounts(pid: int) -> list[FileSystem]:
-    """The mounts of such file systems that a process has. Raises OSError."""
-    found = []
-    for line in procfs.read_begin(_MOST_BYTES, f"/proc/{pid}/mounts").splitlines():
-        _, place, kind, *_ = [*line.decode(errors="replace").split(" "), "", ""][:3]
-        known = next((name for begin, name in _TYPES.items() if kind.startswith(begin)), "")
-        if known and len(place) <= _LONGEST_PATH:
-            found.append(FileSystem(known, "".join(each if each.isprintable() else "?" for each in place)))
-    return found
+    """The mounts of such file systems that a process has, the shortest path first. Raises OSError."""
+    text = procfs.read_begin(256 << 10, f"/proc/{pid}/mounts").decode(errors="replace")
+    rows = [line.split(" ")[1:3] for line in text.splitlines() if line.isprintable()]
+    found = [FileSystem(kind, row[0]) for row in rows for kind in KINDS if row[1:] and row[1].startswith(kind.lower())]
+    return sorted([each for each in found if len(each.mount) <= 200], key=lambda each: len(each.mount))
 
 
 class FileSystems:
     """The file systems for which the threads of one server wait."""
 
-    def __init__(self, asks: Asks, clock: Callable[[], float] = time.monotonic) -> None:
-        self._asks, self._clock = asks, clock
-        self._mounts: Sequence[FileSystem] = ()
-        self._until = float("-inf")
+    def __init__(self, asks: Asks) -> None:
+        self._asks, self._until, self._mounts = asks, 0.0, list[FileSystem]()
 
     def find(self, pid: int, kind: str, path: str) -> FileSystem | None:
         """The one for which a thread waits. kind: by the kernel's function; path: of the file, if that is known."""
-        if self._clock() >= self._until:
-            try:
+        with suppress(OSError):
+            if time.monotonic() >= self._until:
                 self._mounts = self._asks.ask(list_mounts, pid)
-                self._until = self._clock() + _KNOWN_SECONDS
-            except OSError:
-                pass
-        mounts = [each for each in self._mounts if each.kind == kind or not kind]
+                self._until = time.monotonic() + _KNOWN_SECONDS
+        mounts = [each for each in self._mounts if kind in ("", each.kind)]
         if path:
-            mounts = [each for each in mounts if path.startswith(f"{each.mount.rstrip('/')}/")]
-            mounts = sorted(mounts, key=lambda each: len(each.mount))[-1:]
-        if len(mounts) == 1:
-            return mounts[0]
-        return FileSystem(kind) if kind else None
+            mounts = [each for each in mounts if path.startswith(f"{each.mount.rstrip('/')}/")][-1:]
+        return mounts[0] if len(mounts) == 1 else FileSystem(kind) if kind else None

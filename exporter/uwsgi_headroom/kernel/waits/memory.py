@@ -257,17 +257,12 @@ def read_memory_map(pid: int) -> MemoryMap:
         is_64_bit = is_64_bit or (is_program and elf.is_64_bit)
         known += _locate(elf, mapped)
     names = {os.path.basename(mapping.path) for mapping in mappings}
-    variables = (value for library, value in _POOLS.items() if any(library in name for name in names))
-    return MemoryMap(is_64_bit, tuple(known), tuple(sorted(_find_images(pid, mappings))), next(variables, ""))
+    variable = next((each for library, each in _POOLS.items() if any(library in name for name in names)), "")
+    return MemoryMap(is_64_bit, tuple(known), tuple(sorted(_find_images(pid, mappings))), variable)
 
 
-_POOLS: Mapping[str, str] = {
-    "openblas": "OPENBLAS_NUM_THREADS",
-    "libmkl_": "MKL_NUM_THREADS",
-    "libgomp": "OMP_NUM_THREADS",
-    "libiomp5": "OMP_NUM_THREADS",
-}
-"""By a part of the library's name. Each starts a thread for each CPU of the host, in each worker."""
+_POOLS = {"openblas": "OPENBLAS_NUM_THREADS", "libmkl_": "MKL_NUM_THREADS", "libgomp": "OMP_NUM_THREADS"}
+"""What bounds the threads of libraries that start one for each CPU of the host in each worker, by parts of names."""
 
 
 def read_mappings(pid: int) -> list[MappedRange]:

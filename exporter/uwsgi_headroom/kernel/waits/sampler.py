@@ -28,7 +28,7 @@ from uwsgi_headroom.kernel.waits.holders import Holders, Pools, UwsgiLocks
 from uwsgi_headroom.kernel.waits.locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
 from uwsgi_headroom.kernel.waits.peers import Peers
-from uwsgi_headroom.kernel.waits.schedules import Naps, OldRequest, RunDelays, Streams, is_old
+from uwsgi_headroom.kernel.waits.schedules import OLD_SECONDS, Naps, RunDelays, Streams
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WorkerThreads
@@ -130,7 +130,7 @@ class WaitSampler:
         self._shared: Collection[int] = ()
         self._output: Output | None = None  # the last one in which a thread was blocked
         self._output_socket = ""
-        self._file_systems = FileSystems(asks, clock)
+        self._file_systems = FileSystems(asks)
         self._file_system: FileSystem | None = None
         self._near: int | None = None  # a master in our network namespace
         self._workers: tuple[Worker, ...] = ()
@@ -315,19 +315,16 @@ class WaitSampler:
         """The locks of workers that serve no request."""
         return {at.worker.worker_id: use for at in workers if (use := at.locks.rest(now))}
 
-    def _find_streams(self, found: list[LookedAt]) -> dict[int, tuple[int, ...]]:
-        """By worker id, the numbers of the threads whose request is old and goes on."""
-        now, old = time.time(), dict[tuple[int, int], OldRequest]()
+    def _find_streams(self, found: list[LookedAt]) -> tuple[tuple[int, int], ...]:
+        """The old requests that go on, by worker id and the number of the thread."""
+        now, old = time.time(), dict[tuple[int, int], tuple[int, int]]()
         for at in found:
-            starts = {number: start for number, start in at.worker.serving.items() if start and is_old(start, now)}
-            threads = sorted(at.threads.threads) if starts and at.threads.all_found else []
-            for number, thread in enumerate(threads):  # uWSGI starts them in the order of their numbers
-                if start := starts.get(number):
-                    old[at.worker.worker_id, number] = OldRequest(at.process.pid, thread, start)
-        streams: dict[int, tuple[int, ...]] = {}
-        for worker_id, number in self._streams.find(old, now):
-            streams[worker_id] = (*streams.get(worker_id, ()), number)
-        return streams
+            numbers = [number for number, start in at.worker.serving.items() if start and now - start >= OLD_SECONDS]
+            if numbers and at.threads.all_found:
+                threads = sorted(at.threads.threads)  # uWSGI starts them in the order of their numbers
+                known = (number for number in numbers if number < len(threads))
+                old |= {(at.worker.worker_id, number): (at.process.pid, threads[number]) for number in known}
+        return self._streams.find(old, now)
 
     def _find_active(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess]) -> list[Worker]:
         before, self._workers = self._workers, snapshot.workers

@@ -5,7 +5,7 @@ long it waits for a CPU, and for how long it sleeps at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from uwsgi_headroom.kernel import procfs
 
@@ -108,29 +108,12 @@ class Naps:
         return self._seconds / self._naps if self._naps else float("inf")
 
 
-_OLD_SECONDS = 10.0
-"""A request in service for so long is followed: few are as old."""
+OLD_SECONDS, _STILL_SECONDS, _LOOK_SECONDS = 10.0, 30.0, 1.0
+"""A request of this age is followed; it does not go on if its thread has written nothing for so long, as event streams
+send a comment every 15 s or so; and the time between two looks, 6 µs for each thread."""
 
 _MOST_OLD = 256
-"""Requests that are followed at a time."""
-
-_LOOK_SECONDS = 1.0
-"""The least time between two looks at what threads have written, 6 µs each."""
-
-_STILL_SECONDS = 30.0
-"""A request that has written nothing for so long does not go on: event streams send a comment every 15 s or so."""
-
-
-class OldRequest(NamedTuple):
-    pid: int
-    thread: int
-    start: int
-    """Epoch seconds."""
-
-
-def is_old(start: int, now: float) -> bool:
-    """Whether a request that began at `start` is followed. Both are epoch seconds."""
-    return now - start >= _OLD_SECONDS
+_NEVER = 0, 0.0
 
 
 class Streams:
@@ -138,25 +121,21 @@ class Streams:
     bytes of a response only when it has ended; the kernel counts what each thread writes (proc_pid_io(5))."""
 
     def __init__(self) -> None:
-        self._seen: dict[OldRequest, tuple[int, float]] = {}
+        self._seen: dict[tuple[int, int], tuple[int, float]] = {}
         self._looked_at = 0.0
 
-    def find(self, old: Mapping[T, OldRequest], now: float) -> list[T]:
-        """Those of the old requests that go on. now: epoch seconds."""
+    def find(self, old: Mapping[T, tuple[int, int]], now: float) -> tuple[T, ...]:
+        """Those of the old requests that go on. old: the process and the thread of each; now: epoch seconds."""
         if abs(now - self._looked_at) >= _LOOK_SECONDS:
             self._looked_at = now
-            self._seen = {request: self._look(request, now) for request in list(old.values())[:_MOST_OLD]}
-        return [each for each, request in old.items() if now - self._seen.get(request, _NEVER)[1] < _STILL_SECONDS]
+            self._seen = {each: self._look(*each, now) for each in list(old.values())[:_MOST_OLD]}
+        return tuple(each for each, at in old.items() if now - self._seen.get(at, _NEVER)[1] < _STILL_SECONDS)
 
-    def _look(self, request: OldRequest, now: float) -> tuple[int, float]:
+    def _look(self, pid: int, thread: int, now: float) -> tuple[int, float]:
         """The bytes that a thread has written, and when it was last seen to have written more."""
         try:
-            line = procfs.read_line(f"/proc/{request.pid}/task/{request.thread}/io")
-            written = int(line.partition(b"wchar:")[2].split()[0])
+            written = int(procfs.read_line(f"/proc/{pid}/task/{thread}/io").split()[3])
         except (OSError, ValueError, IndexError):
             return _NEVER
-        before, at = self._seen.get(request, (written, 0.0))
+        before, at = self._seen.get((pid, thread), (written, 0.0))
         return written, now if written > before else at
-
-
-_NEVER = 0, 0.0
