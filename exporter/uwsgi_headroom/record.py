@@ -180,10 +180,13 @@ class Tasks(NamedTuple):
 
     used: int
     most: int
+    zombies: int = 0
+    """Ended children of the workers, for which these did not wait; counted where half of the limit is in use."""
 
 
-Role = Literal["daemon", "master", "mule", "other", "router", "spooler"]
-"""What a process of uWSGI is for that is no worker. daemon: a program that the master has started. other: not known."""
+Role = Literal["cron", "daemon", "master", "mule", "other", "router", "spooler"]
+"""What a process of uWSGI is for that is no worker. daemon: another program that the master has started. other: not
+known."""
 
 
 class RoleUse(NamedTuple):

@@ -68,6 +68,9 @@ MANY_TASKS = 10
 LATE = 60.0
 """Seconds that the last task in a directory waits from which on the spooler is late, at the rate of the window."""
 
+LOOP = (3, 1.0)
+"""This many processes of spoolers per window, and per minute, that end are a loop."""
+
 MOST_NAMED = 3
 
 UNIX_SOCKET_ROOM = 219_264
@@ -176,6 +179,17 @@ THREADS_NEAR_LIMIT = replace(
     then="Alternatively, let the application start fewer threads.",
 )
 
+ZOMBIES = replace(
+    THREADS_GROW,
+    title="Children of the workers that have ended use up the limit of processes.",
+    evidence="{zombies:child process|child processes} of the workers {zombies:has|have} ended, and the application did "
+    "not wait for {zombies:it|them} (zombies); of {most} processes and threads that `pids.max` permits, {used} exist.",
+    meaning="A zombie counts as a process. At the limit, no program and no thread can be started "
+    "(`Resource temporarily unavailable`).",
+    act="Let the application wait for each program that it starts, for example with `subprocess.run`.",
+    then="Restart the workers to gain time: their zombies end with them.",
+)
+
 CACHE_FULL = Kind(
     code="cache_full",
     role="limit",
@@ -203,6 +217,19 @@ SPOOLER_BEHIND = Kind(
     "[warning, not done? Find out from uWSGI's log why no task ends: it names each task that is tried again.]",
     then="[warning? The spooler tries a task again if it returns `SPOOL_RETRY` or raises an exception: uWSGI's log "
     "names it.]",
+)
+
+SPOOLER_DIES = Kind(
+    code="spooler_dies",
+    role="harm",
+    severity="warning",
+    title="The spooler ends again and again, and uWSGI starts it again.",
+    evidence="Processes of the spooler ended {times:times} in the last {seconds:duration}, and completed {done:task}.",
+    meaning="A task that ends its process stays in the spool directory, and the next process takes it again. Requests "
+    "are not affected.",
+    act="Find the last task that the spooler took in uWSGI's log, and remove the file of this task.",
+    then="Its line says `managing request uwsgi_spoolfile_on_...`. Then find out why the task ends the process: a "
+    "crash in C, the kernel for lack of memory, or `spooler-harakiri`.",
 )
 
 VASSALS_THROTTLED = Kind(
@@ -369,6 +396,9 @@ def _find_growths(figures: Figures) -> dict[WorkerWindow, int | float]:
 
 def find_growing_threads(figures: Figures) -> Iterator[Finding]:
     (many, least), (near, part), tasks = THREADS, NEAR_TASKS, figures.server.tasks
+    if tasks and tasks.used >= near * tasks.most and tasks.zombies >= part * tasks.used:
+        yield ZOMBIES.found(figures, zombies=tasks.zombies, used=tasks.used, most=tasks.most)
+        return
     serving = {worker.worker_id: worker.threads or 1 for worker in figures.server.workers}
     others = {
         worker: worker.process_threads - serving.get(worker.worker_id, 1)
@@ -422,7 +452,9 @@ def find_full_caches(figures: Figures) -> Iterator[Finding]:
 
 
 def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
-    window, spoolers = figures.window, figures.server.spoolers
+    window, spoolers, times = figures.window, figures.server.spoolers, figures.window.spooler_respawns or 0
+    if times >= max(LOOP[0], LOOP[1] * window.seconds / 60) and not window.reloads:
+        yield SPOOLER_DIES.found(figures, times=times, done=window.spooler_tasks or 0)
     waiting, done, growth = window.spooled, window.spooler_tasks, window.spooled_growth or 0
     if waiting is None or done is None or waiting < MANY_TASKS or not (spoolers and window.seconds):
         return
