@@ -152,7 +152,7 @@ STAY_OPEN = replace(
     WAIT_FOR_CLIENTS,
     title="Threads wait for connections that stay open.",
     evidence="On average, {waiting:mean} of {threads} threads serve clients that stay{of_request}, {share:percent} of "
-    "the time of busy threads: WebSockets wait for what the client sends, event streams still write.",
+    "the time of busy threads: WebSockets wait for the client, event streams still write.",
     meaning="Each connection that stays open holds a thread, which serves no other request.",
     act=STAYS_OPEN.act,
     then=STAYS_OPEN.then,
@@ -493,7 +493,10 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
     (oldest, worst), ids = requests[0], sorted({worker_id for _, worker_id in requests})
     kind, limit = server.setup.concurrency_kind, server.setup.options.harakiri
     is_async, part = kind == "async", len(requests) / (figures.ceiling or math.inf)
-    are_many = part >= MANY_STUCK or (not is_async and part >= SOME_STUCK and shows_a_limit(figures.flow))
+    lack = not is_async and not figures.reload_wait and shows_a_limit(figures.flow)
+    are_many = part >= MANY_STUCK or (lack and part >= SOME_STUCK)
+    if tries_again(figures) and (figures.flow.littles_law or 0.0) >= MOSTLY * (figures.flow.observed or 0.0):
+        are_many = False  # requests that take as long are completed all the time, as long polls
     has_threads = (figures.configured or 0) > len(server.workers) and kind not in ("async", None)
     is_reset = bool(limit and seconds > limit) and has_threads
     yield STUCK.found(
