@@ -251,14 +251,6 @@ Output = Literal["standard output", "standard error", "standard output and error
 socket, as that of syslog."""
 
 
-class FileSystem(NamedTuple):
-    """A file system that a program or another host serves. kind: FUSE, NFS and the like."""
-
-    kind: str
-    mount: str = ""
-    """Where it is mounted; empty if unknown."""
-
-
 class Blocker(NamedTuple):
     """What holds the event loop of a worker with coroutines, or the main thread of one that does not accept requests
     yet."""
@@ -337,8 +329,8 @@ class Waits(Struct, frozen=True):
     """The path of the log's socket, if that is the output."""
     pool_variable: str = ""
     """The environment variable that bounds the threads of a library which computes in several; empty without one."""
-    file_system: FileSystem | None = None
-    """For whose answer threads in `disk` wait, or did last; None if for none that is known."""
+    file_system: tuple[str, str] = ("", "")
+    """For whose answer threads in `disk` wait, or did last: its kind, such as NFS, and where it is mounted."""
     websockets: float = 0.0
     """The mean number of threads that wait for what their clients send after a request, as with WebSockets."""
     endless: float = 0.0

@@ -30,7 +30,7 @@ from uwsgi_headroom.analysis.findings import waits as wait_rows
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, measure_server
 from uwsgi_headroom.history.window import CpuWindow, Window
-from uwsgi_headroom.record import Destination, FileSystem, LockHolder, Options, Setup, SharedConnection, State, Waits
+from uwsgi_headroom.record import Destination, LockHolder, Options, Setup, SharedConnection, State, Waits
 from uwsgi_headroom.words.formats import rate
 
 WAITS = {
@@ -172,17 +172,17 @@ def test_threads_that_poll_their_clients_without_end(endless, threads, expected)
     assert ("slow_clients" in every(found)) == (expected == "slow_clients")
 
 
-MEDIA = FileSystem("FUSE", "/srv/media")
+MEDIA = ("FUSE", "/srv/media")
 
 
 @pytest.mark.parametrize(
     ("waits", "where", "kind", "act"),
     [
         ({"disk": 15.0}, MEDIA, wait_rows.FILES, "Find out why the FUSE file system answers slowly"),
-        ({"disk": 15.0}, None, limits.IN_USE, "Raise `threads` from 8 to 15"),  # a local disk
+        ({"disk": 15.0}, ("", ""), limits.IN_USE, "Raise `threads` from 8 to 15"),  # a local disk
         ({"other": 15.0}, MEDIA, limits.IN_USE, "Run `py-spy dump --pid 101` to see what the threads wait for"),
-        ({"other": 4.0, "unknown": 4.0, "sleep": 7.0}, None, limits.IN_USE, "Run `py-spy dump --pid 101` to see"),
-        ({"backend": 7.0, "sleep": 8.0}, None, limits.IN_USE, "Raise `threads` from 8 to 15"),
+        ({"other": 4.0, "unknown": 4.0, "sleep": 7.0}, ("", ""), limits.IN_USE, "Run `py-spy dump --pid 101` to see"),
+        ({"backend": 7.0, "sleep": 8.0}, ("", ""), limits.IN_USE, "Raise `threads` from 8 to 15"),
     ],
 )
 def test_an_unknown_wait_calls_for_no_threads(waits, where, kind, act):

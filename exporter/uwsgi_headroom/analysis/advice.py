@@ -53,7 +53,7 @@ from uwsgi_headroom.analysis.worker_states import (
     show_calls,
     starts_on_demand,
 )
-from uwsgi_headroom.record import ServerRecord, State
+from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.words.formats import counted, name_pids, percent
 from uwsgi_headroom.words.template import Fact, Facts, fill
 
@@ -160,12 +160,6 @@ KEPT_OR_SLOW = Reason(
     KEPT_CONNECTIONS.then,
 )
 """Where no request is counted: which of both is unknown."""
-SLOW_FILES = Reason(
-    "the threads wait for files on a {kind} file system",
-    "Find out why the {kind} file system answers slowly.",
-    "A program or another host serves it: more `threads` would also wait. Keep files that requests need on a local "
-    "disk.",
-)
 OWN_THREADS_COMPUTE = Reason(
     "threads that serve no request use much of the workers' CPU time",
     "[variable? Set `{variable}=1` in the environment of uWSGI, and compare the response times.]"
@@ -186,14 +180,7 @@ AGAIN_AND_AGAIN = 3
 
 def find_bottleneck(figures: Figures) -> Advice | None:
     """What makes requests wait, the first of several; None if the server may lack only threads or interpreters."""
-    reasons = (
-        bring_workers_back,
-        why_free_threads_do_not_serve,
-        _find_requests_without_end,
-        _explain_clients,
-        _explain_files,
-        _own,
-    )
+    reasons = (bring_workers_back, why_free_threads_do_not_serve, _find_requests_without_end, _explain_clients, _own)
     return next(filter(None, (reason(figures) for reason in reasons)), None)
 
 
@@ -318,11 +305,6 @@ def _explain_clients(figures: Figures) -> Advice | None:
     if wait_for_websockets(figures.server):
         return STAY_OPEN.advise()
     return (SLOW_CLIENTS if figures.window.is_counted else KEPT_OR_SLOW).advise()
-
-
-def _explain_files(figures: Figures) -> Advice | None:
-    where = figures.server.sample.file_system
-    return SLOW_FILES.advise(kind=where.kind) if where and figures.share("disk") >= MOSTLY else None
 
 
 def name_saturated(figures: Figures, saturation: Saturation) -> str:
@@ -455,7 +437,9 @@ def find_proven_step(figures: Figures) -> Advice | None:
         return found._replace(serves=more.serves)
     if slots == ASYNC:
         return _explain_coroutines(figures)
-    if not are_waits_known(figures) or figures.share("unknown") + figures.share("other") >= MOSTLY:
+    dark = figures.share("unknown") + figures.share("other")
+    dark += figures.share("disk") * bool(figures.server.sample.file_system[0])
+    if not are_waits_known(figures) or dark >= MOSTLY:
         return None
     return _more_workers_or_threads(figures, load)._replace(cause=f"all {slots} are busy", all_busy=True)
 
@@ -516,9 +500,8 @@ def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
 def _promise(figures: Figures, step: Step) -> float | None:
     """What a step serves at least, if that is more than now; None where requests wait for what the model does not know:
     they sleep, or wait for programs, files or something unknown."""
-    rest: tuple[State, ...] = ("disk", "other", "unknown")
-    is_known = not mostly_sleeps(figures) and _share_of_programs(figures) < MOSTLY
-    is_known = is_known and sum(map(figures.share, rest)) < LOCKED
+    dark = figures.share("disk") + figures.share("other") + figures.share("unknown")
+    is_known = not mostly_sleeps(figures) and _share_of_programs(figures) < MOSTLY and dark < LOCKED
     is_more = (step.most or 0.0) > (figures.flow.throughput or 0.0)
     return (is_known and is_more and step.most) or None
 

@@ -128,7 +128,8 @@ def find_unexplained_ends(figures: Figures) -> Ends:
     reloaded = len(ended) == len(figures.window.workers) > 1 and len({times for _, times, _ in ended}) == 1
     limits = (options.max_requests, options.max_worker_lifetime, options.reload_on_rss, options.reload_on_as)
     is_limited = not options.complete or any((*limits, options.evil_reload_on_rss, options.ends_workers))
-    if is_limited or reloaded or are_reloaded(figures, ended) or scales(figures) or figures.window.harakiris:
+    reloaded = reloaded or are_reloaded(figures, ended) or are_stopped_when_idle(figures)
+    if is_limited or reloaded or scales(figures) or figures.window.harakiris:
         return []
     return ended
 
@@ -176,10 +177,11 @@ def starts_on_demand(options: Options) -> bool:
 
 
 def are_stopped_when_idle(figures: Figures) -> bool:
-    """Whether the workers were started only on demand, and stopped all together, without a loss."""
-    workers = figures.window.workers
-    ends = {worker.respawns for worker in workers}
-    return starts_on_demand(figures.server.setup.options) and len(ends) == 1 and not any(each.lost for each in workers)
+    """Whether the workers were started only on demand, and stopped all together, without a loss, no more often than
+    `idle` allows for."""
+    workers, options = figures.window.workers, figures.server.setup.options
+    ends, most = {worker.respawns for worker in workers}, 1 + figures.window.seconds / (options.idle or math.inf)
+    return starts_on_demand(options) and len(ends) == 1 and max(ends) <= most and not any(each.lost for each in workers)
 
 
 def _begin_or_end_a_reload(server: ServerRecord, ended: Ends) -> bool:

@@ -7,16 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from uwsgi_headroom.kernel.aside import NotYetError
-from uwsgi_headroom.kernel.waits.file_systems import FileSystems, find_kind, list_mounts
-from uwsgi_headroom.record import FileSystem
+from uwsgi_headroom.kernel.waits.file_systems import Mounts, find_kind, list_mounts
 
-MOUNTS = [FileSystem("NFS", "/srv"), FileSystem("FUSE", "/srv/media"), FileSystem("NFS", "/home")]
+MOUNTS = [("NFS", "/srv"), ("FUSE", "/srv/media"), ("NFS", "/home")]
 
 
 class Asks:
     """Answers for the child process: with these mounts, or not yet."""
 
-    def __init__(self, mounts: list[FileSystem] | None) -> None:
+    def __init__(self, mounts: list[tuple[str, str]] | None) -> None:
         self.mounts = mounts
 
     def ask(self, question: Callable[..., object], *_: object) -> object:
@@ -29,23 +28,23 @@ class Asks:
 @pytest.mark.parametrize(
     ("kind", "path", "expected"),
     [
-        ("FUSE", "", FileSystem("FUSE", "/srv/media")),
-        ("NFS", "", FileSystem("NFS")),  # of two
-        ("NFS", "/home/a", FileSystem("NFS", "/home")),
-        ("", "/srv/media/logo", FileSystem("FUSE", "/srv/media")),  # the nearest one
-        ("", "/srv/mediator", FileSystem("NFS", "/srv")),
-        ("", "/var/log/a", None),  # a disk of this host
+        ("FUSE", "", ("FUSE", "/srv/media")),
+        ("NFS", "", ("NFS", "")),  # of two
+        ("NFS", "/home/a", ("NFS", "/home")),
+        ("", "/srv/media/logo", ("FUSE", "/srv/media")),  # the nearest one
+        ("", "/srv/mediator", ("NFS", "/srv")),
+        ("", "/var/log/a", ("", "")),  # a disk of this host
     ],
 )
 def test_the_mount_is_named(kind, path, expected):
     """By the kernel's function, if only one mount is of that kind; by the path of the file, where it is known."""
-    assert FileSystems(Asks(MOUNTS)).find(1, kind, path) == expected
-    assert FileSystems(Asks(None)).find(1, kind, path) == (FileSystem(kind) if kind else None)
+    assert Mounts(Asks(MOUNTS)).find(1, kind, path) == expected
+    assert Mounts(Asks(None)).find(1, kind, path) == (kind, "")
 
 
 def test_this_process():
     """Mounts can be listed, without those of local disks; a thread that runs waits for none."""
-    assert all(each.kind in ("FUSE", "NFS", "CIFS", "9P", "Ceph") for each in list_mounts(os.getpid()))
+    assert all(each[0] in ("FUSE", "NFS", "CIFS", "9P", "Ceph") for each in list_mounts(os.getpid()))
     assert find_kind(os.getpid(), threading.get_native_id()) == ""
     with pytest.raises(OSError, match="No such"):
         list_mounts(1 << 22)

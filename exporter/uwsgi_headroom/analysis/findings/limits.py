@@ -186,10 +186,6 @@ def find_busy_threads(figures: Figures) -> Iterator[Finding]:
 
 def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
     times, slow, mean = figures.response_times, figures.slow, figures.flow.response_time
-    import os, sys
-
-    if os.environ.get("DBG"):
-        print("DBG", slow, times, mean, figures.waits and figures.waits.outside, figures.destinations, file=sys.stderr)
     if times is None or not mean or slow is None or slow.number < FEWEST_SLOW:
         return
     part, occupied = slow.number / times.requests, slow.seconds / (mean * times.requests)

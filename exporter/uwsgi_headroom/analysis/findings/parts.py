@@ -12,6 +12,7 @@ from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.load import name_role
+from uwsgi_headroom.analysis.findings.workers import LOOP
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, end
@@ -67,9 +68,6 @@ MANY_TASKS = 10
 
 LATE = 60.0
 """Seconds that the last task in a directory waits from which on the spooler is late, at the rate of the window."""
-
-LOOP = (3, 1.0)
-"""This many processes of spoolers per window, and per minute, that end are a loop."""
 
 MOST_NAMED = 3
 
@@ -184,8 +182,6 @@ ZOMBIES = replace(
     title="Children of the workers that have ended use up the limit of processes.",
     evidence="{zombies:child process|child processes} of the workers {zombies:has|have} ended, and the application did "
     "not wait for {zombies:it|them} (zombies); of {most} processes and threads that `pids.max` permits, {used} exist.",
-    meaning="A zombie counts as a process. At the limit, no program and no thread can be started "
-    "(`Resource temporarily unavailable`).",
     act="Let the application wait for each program that it starts, for example with `subprocess.run`.",
     then="Restart the workers to gain time: their zombies end with them.",
 )
@@ -228,8 +224,7 @@ SPOOLER_DIES = Kind(
     meaning="A task that ends its process stays in the spool directory, and the next process takes it again. Requests "
     "are not affected.",
     act="Find the last task that the spooler took in uWSGI's log, and remove the file of this task.",
-    then="Its line says `managing request uwsgi_spoolfile_on_...`. Then find out why the task ends the process: a "
-    "crash in C, the kernel for lack of memory, or `spooler-harakiri`.",
+    then="Its line says `managing request uwsgi_spoolfile_on_...`. Then find out why the task ends the process.",
 )
 
 VASSALS_THROTTLED = Kind(

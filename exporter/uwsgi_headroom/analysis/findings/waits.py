@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import asdict, replace
 
 from uwsgi_headroom.analysis.advice import KEPT_OR_SLOW as UNSURE
-from uwsgi_headroom.analysis.advice import LEAST_BACKEND, SLOW_FILES, fills_threads, name_saturated
+from uwsgi_headroom.analysis.advice import LEAST_BACKEND, fills_threads, name_saturated
 from uwsgi_headroom.analysis.advice import SLOW_CLIENTS as SLOW
 from uwsgi_headroom.analysis.advice import STAY_OPEN as STAYS_OPEN
 from uwsgi_headroom.analysis.destinations import (
@@ -273,9 +273,10 @@ FILES = Kind(
     evidence="{waiting:mean} of {busy:mean} busy {slots} wait in the kernel for an answer of the file system"
     "{of_request}.",
     meaning="A thread that waits for a file serves no other request, and uses no CPU.",
-    act=SLOW_FILES.act,
-    then=SLOW_FILES.then,
-    clause=f"{SLOW_FILES.cause}[mount?  ({{mount}})]",
+    act="Find out why the {kind} file system answers slowly.",
+    then="A program or another host serves it: more `threads` would also wait. Keep files that requests need on a local "
+    "disk.",
+    clause="the threads wait for files on a {kind} file system[mount?  ({mount})]",
     runbook="UwsgiConcurrencyNearCapacity",
     fills_threads=True,
     states=("disk",),
@@ -362,10 +363,10 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 
 
 def _files(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    where, threads = figures.server.sample.file_system, waits.threads.get("disk", 0.0)
-    if where and waits.share("disk") >= MOSTLY and threads >= LEAST_THREADS:
+    (kind, mount), threads = figures.server.sample.file_system, waits.threads.get("disk", 0.0)
+    if kind and waits.share("disk") >= MOSTLY and threads >= LEAST_THREADS:
         worse = threads >= USED * (figures.threads or 0)
-        yield FILES.found(figures, worse=worse, kind=where.kind, mount=Private(where.mount))
+        yield FILES.found(figures, worse=worse, kind=kind, mount=Private(mount))
 
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:

@@ -25,6 +25,7 @@ from uwsgi_headroom.analysis.findings.recycling import (
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, is_proven, proven_signal
 from uwsgi_headroom.analysis.worker_states import (
     RECYCLED,
+    are_stopped_when_idle,
     count_lost,
     count_respawns,
     find_ends,
@@ -277,6 +278,8 @@ def _lost(figures: Figures) -> Iterator[Finding]:
 
 def find_looping(figures: Figures) -> list[int]:
     """The workers that end again and again, and serve little in between."""
+    if are_stopped_when_idle(figures):
+        return []
     return [number for number, respawns, requests in find_ends(figures) if _is_loop(figures, respawns, requests)]
 
 

@@ -10,7 +10,6 @@ from contextlib import suppress
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Asks
-from uwsgi_headroom.record import FileSystem
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "FUSE": ("request_wait_answer", "fuse_"),
@@ -21,8 +20,6 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 }
 """How the functions begin in which a thread waits for an answer (Linux 6.18). Types of mounts begin with the kind."""
 
-_KNOWN_SECONDS = 60.0
-
 
 def find_kind(pid: int, thread: int) -> str:
     """The kind of file system for whose answer a thread waits; empty if for none, or if the kernel does not say."""
@@ -32,27 +29,29 @@ def find_kind(pid: int, thread: int) -> str:
     return ""
 
 
-def list_mounts(pid: int) -> list[FileSystem]:
-    """The mounts of such file systems that a process has, the shortest path first. Raises OSError."""
+def list_mounts(pid: int) -> list[tuple[str, str]]:
+    """Kind and path of the mounts of such file systems that a process has. Raises OSError."""
     text = procfs.read_begin(256 << 10, f"/proc/{pid}/mounts").decode(errors="replace")
-    rows = [line.split(" ")[1:3] for line in text.splitlines() if line.isprintable()]
-    found = [FileSystem(kind, row[0]) for row in rows for kind in KINDS if row[1:] and row[1].startswith(kind.lower())]
-    return sorted([each for each in found if len(each.mount) <= 200], key=lambda each: len(each.mount))
+    rows = [line.split(" ") for line in text.splitlines() if line.isprintable()]
+    kinds = ((kind, row) for row in rows if len(row) > 2 for kind in KINDS if row[2].startswith(kind.lower()))
+    return [(kind, row[1]) for kind, row in kinds if len(row[1]) <= 200]
 
 
-class FileSystems:
-    """The file systems for which the threads of one server wait."""
+class Mounts:
+    """The mounts of such file systems that the workers of one server have, read once a minute."""
 
     def __init__(self, asks: Asks) -> None:
-        self._asks, self._until, self._mounts = asks, 0.0, list[FileSystem]()
+        self._asks, self._until, self._known = asks, 0.0, list[tuple[str, str]]()
 
-    def find(self, pid: int, kind: str, path: str) -> FileSystem | None:
-        """The one for which a thread waits. kind: by the kernel's function; path: of the file, if that is known."""
+    def find(self, pid: int, kind: str, path: str) -> tuple[str, str]:
+        """Kind and path of the mount for whose answer a thread waits, each empty if unknown or another. kind: by the
+        kernel's function; path: of the file; both may be empty."""
         with suppress(OSError):
             if time.monotonic() >= self._until:
-                self._mounts = self._asks.ask(list_mounts, pid)
-                self._until = time.monotonic() + _KNOWN_SECONDS
-        mounts = [each for each in self._mounts if kind in ("", each.kind)]
+                self._known, self._until = self._asks.ask(list_mounts, pid), time.monotonic() + 60.0
+        fit = [each for each in self._known if kind in ("", each[0])]
         if path:
-            mounts = [each for each in mounts if path.startswith(f"{each.mount.rstrip('/')}/")][-1:]
-        return mounts[0] if len(mounts) == 1 else FileSystem(kind) if kind else None
+            fit = sorted(
+                (each for each in fit if path.startswith(f"{each[1].rstrip('/')}/")), key=lambda each: len(each[1])
+            )[-1:]
+        return fit[0] if len(fit) == 1 else (kind, "")

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.kernel.aside import DIRECT, Asks
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.waits.file_systems import FileSystems
+from uwsgi_headroom.kernel.waits.file_systems import Mounts
 from uwsgi_headroom.kernel.waits.holders import Holders, Pools, UwsgiLocks
 from uwsgi_headroom.kernel.waits.locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
@@ -38,7 +38,6 @@ from uwsgi_headroom.record import (
     Blocker,
     ConcurrencyKind,
     Destination,
-    FileSystem,
     LockUse,
     Options,
     Output,
@@ -130,8 +129,7 @@ class WaitSampler:
         self._shared: Collection[int] = ()
         self._output: Output | None = None  # the last one in which a thread was blocked
         self._output_socket = ""
-        self._file_systems = FileSystems(asks)
-        self._file_system: FileSystem | None = None
+        self._mounts, self._file_system = Mounts(asks), ("", "")
         self._near: int | None = None  # a master in our network namespace
         self._workers: tuple[Worker, ...] = ()
         self._sampled_at = clock()
@@ -501,7 +499,7 @@ class WaitSampler:
             places["output"] += count
             self._output, self._output_socket = output, _show(what.address)
         if result == "disk" and (wait.file_system or wait.path):
-            self._file_system = self._file_systems.find(seen.by.process.pid, wait.file_system, wait.path)
+            self._file_system = self._mounts.find(seen.by.process.pid, wait.file_system, wait.path)
         if result == "client" and wait.beyond and not wait.writes:
             places["websockets"] += count
             places["endless"] += count * wait.endless
