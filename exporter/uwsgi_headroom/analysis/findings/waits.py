@@ -274,8 +274,7 @@ FILES = Kind(
     "{of_request}.",
     meaning="A thread that waits for a file serves no other request, and uses no CPU.",
     act="Find out why the {kind} file system answers slowly.",
-    then="A program or another host serves it: more `threads` would also wait. Keep files that requests need on a local "
-    "disk.",
+    then="A program or another host serves it: more `threads` would also wait. Keep files on a local disk if you can.",
     clause="the threads wait for files on a {kind} file system[mount?  ({mount})]",
     runbook="UwsgiConcurrencyNearCapacity",
     fills_threads=True,
