@@ -107,6 +107,7 @@ ROWS = {
     "spooler_behind": Row("spooler", (parts.MANY_TASKS, parts.LATE)),
     "threads_growing": Row("threads that (do not end|serve no request)", (*parts.THREADS, *parts.NEAR_TASKS)),
     "memory_growing": Row("memory of a worker", (*parts.GROWTH, processes.LOW_SECONDS, *parts.LASTS)),
+    "few_slow_requests": Row("ten times as slow", (10.0, wait_states.MOSTLY, *limits.TIMED_OUT)),
     "spooler_dies": Row("spooler end", (workers.LOOP[0],)),
     "waits_for_files": Row("file system", (wait_states.MOSTLY, waits.USED)),
     "noticed": Row("notice|listen queue|wait noticeably", (WAIT_RATIO, LEAST_WAIT, MOST_WAIT)),
