@@ -48,6 +48,7 @@ Rule = Callable[[Figures], Iterable[Finding]]
 RULES: tuple[Rule, ...] = (
     causes.find,
     parts.find_open_files,
+    parts.find_zombies,
     waits.find_blocked_output,
     causes.find_idle,
     waits.find_held_loops,

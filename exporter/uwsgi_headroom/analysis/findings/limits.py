@@ -116,10 +116,10 @@ ALIKE = replace(
     FEW_SLOW,
     severity="warning",
     title="Some requests wait for a backend for the same long time, most likely until a timeout.",
-    evidence="{slowest} of the requests take {least} or little more each, and mostly wait for {backend}; half of all "
+    evidence="The slowest {slowest} of the requests take {least} or little more each, and mostly wait for {backend}; half of all "
     "requests take at most {half:duration}.",
     meaning="When a client library gives up, the user has waited in vain, and mostly gets an error.",
-    act="Find out why {backend} does not answer.",
+    act="Find out why requests to {backend} are not answered.",
     then="Set a shorter timeout, and pause before a retry. `--uwsgi-log` counts responses with server errors.",
 )
 

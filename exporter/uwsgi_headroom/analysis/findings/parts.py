@@ -180,7 +180,7 @@ THREADS_NEAR_LIMIT = replace(
 ZOMBIES = replace(
     THREADS_GROW,
     title="Children of the workers that have ended use up the limit of processes.",
-    evidence="{zombies:child process|child processes} of the workers {zombies:has|have} ended, and the application did "
+    evidence="{zombies} {zombies:child process|child processes} of the workers {zombies:has|have} ended, and the application did "
     "not wait for {zombies:it|them} (zombies); of {most} processes and threads that `pids.max` permits, {used} exist.",
     act="Let the application wait for each program that it starts, for example with `subprocess.run`.",
     then="Restart the workers to gain time: their zombies end with them.",
@@ -389,11 +389,14 @@ def _find_growths(figures: Figures) -> dict[WorkerWindow, int | float]:
     return {worker: each for worker, each in growths.items() if each >= max(least, part * (worker.resident_bytes or 0))}
 
 
-def find_growing_threads(figures: Figures) -> Iterator[Finding]:
-    (many, least), (near, part), tasks = THREADS, NEAR_TASKS, figures.server.tasks
+def find_zombies(figures: Figures) -> Iterator[Finding]:
+    tasks, (near, part) = figures.server.tasks, NEAR_TASKS
     if tasks and tasks.used >= near * tasks.most and tasks.zombies >= part * tasks.used:
         yield ZOMBIES.found(figures, zombies=tasks.zombies, used=tasks.used, most=tasks.most)
-        return
+
+
+def find_growing_threads(figures: Figures) -> Iterator[Finding]:
+    (many, least), (near, part), tasks = THREADS, NEAR_TASKS, figures.server.tasks
     serving = {worker.worker_id: worker.threads or 1 for worker in figures.server.workers}
     others = {
         worker: worker.process_threads - serving.get(worker.worker_id, 1)

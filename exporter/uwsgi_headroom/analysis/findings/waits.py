@@ -104,7 +104,7 @@ OUTPUT_BLOCKED = Kind(
 LOG_BLOCKED = replace(
     OUTPUT_BLOCKED,
     title="Workers are blocked sending to a UNIX datagram socket, which its program no longer reads.",
-    evidence=OUTPUT_BLOCKED.evidence.replace("write to the pipe", "send to the socket {socket}"),
+    evidence=OUTPUT_BLOCKED.evidence.replace("write to the pipe", "send to {socket}"),
     meaning="Such a socket holds few messages. When it is full, each request that sends one waits.",
     act="Restart the program that reads {socket}, such as rsyslog, journald or a statsd agent.",
     then="If it stops again, let the application log to a file or to a queue, or set a timeout on its socket.",
@@ -328,7 +328,7 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
     worse, output = figures.flow.requests == 0 or shows_a_limit(figures.flow), known and known.output_name
     facts: Facts = {"writing": waits.output, "behind": waits.threads.get("lock", 0.0)}
     if known and output == "log socket":
-        yield LOG_BLOCKED.found(figures, facts, worse=worse, socket=Private(known.output_socket, "of the log"))
+        yield LOG_BLOCKED.found(figures, facts, worse=worse, socket=Private(known.output_socket, "the socket"))
         return
     pid = Private(name_pids([writer], "WORKER_PID"), "WORKER_PID")
     yield OUTPUT_BLOCKED.found(figures, facts, worse=worse, output=output or "standard output or error", pid=pid)
