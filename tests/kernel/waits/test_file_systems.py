@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from uwsgi_headroom.kernel.aside import NotYetError
-from uwsgi_headroom.kernel.waits.file_systems import Mounts, find_kind, list_mounts
+from uwsgi_headroom.kernel.waits.file_systems import FileServers, find_kind, list_mounts
 
 MOUNTS = [("NFS", "/srv"), ("FUSE", "/srv/media"), ("NFS", "/home")]
 
@@ -38,8 +38,8 @@ class Asks:
 )
 def test_the_mount_is_named(kind, path, expected):
     """By the kernel's function, if only one mount is of that kind; by the path of the file, where it is known."""
-    assert Mounts(Asks(MOUNTS)).find(1, kind, path) == expected
-    assert Mounts(Asks(None)).find(1, kind, path) == (kind, "")
+    assert FileServers(Asks(MOUNTS)).find(1, kind, path) == expected
+    assert FileServers(Asks(None)).find(1, kind, path) == (kind, "")
 
 
 def test_this_process():

@@ -116,8 +116,7 @@ ALIKE = replace(
     FEW_SLOW,
     severity="warning",
     title="Some requests wait for a backend for the same long time, most likely until a timeout.",
-    evidence="The slowest {slowest} of the requests take {least} or little more each, and mostly wait for {backend}; half of all "
-    "requests take at most {half:duration}.",
+    evidence="The slowest {slowest} of the requests take {least} or little more each, and mostly wait for {backend}.",
     meaning="When a client library gives up, the user has waited in vain, and mostly gets an error.",
     act="Find out why requests to {backend} are not answered.",
     then="Set a shorter timeout, and pause before a retry. `--uwsgi-log` counts responses with server errors.",
@@ -206,14 +205,14 @@ def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
     if times is None or not mean or slow is None or slow.number < FEWEST_SLOW:
         return
     part, occupied = slow.number / times.requests, slow.seconds / (mean * times.requests)
-    facts: Facts = {"slowest": Private(f"{100 * part:.0f} %"), "least": duration(slow.least), "half": slow.half}
+    facts: Facts = {"slowest": Private(f"{100 * part:.0f} %"), "least": duration(slow.least)}
     least, share, spread = TIMED_OUT
     is_alike = slow.seconds <= spread * slow.least * slow.number and figures.waits and figures.waits.outside >= MOSTLY
     if is_alike and slow.least >= least and part >= share:
         backend = Private(join_labels(list_main(figures.destinations)), "a backend")
         yield ALIKE.found(figures, facts, backend=backend)
     elif part <= 1 - TAIL[0] and occupied >= TAIL[1]:
-        facts |= {"occupied": percent(min(1.0, occupied)), "routes_off": figures.routes is None}
+        facts |= {"occupied": percent(min(1.0, occupied)), "half": slow.half, "routes_off": figures.routes is None}
         yield FEW_SLOW.found(figures, facts)
 
 

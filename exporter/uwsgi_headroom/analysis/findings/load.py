@@ -382,11 +382,7 @@ def find_main_role(figures: Figures) -> RoleUse | None:
     return busy[0] if busy and others and (busy[0].cpus or 0.0) >= others / 2 else None
 
 
-_WORDS: dict[Role, str] = {
-    "cron": "cron command|cron commands",
-    "daemon": "attached daemon|attached daemons",
-    "other": "other process|other processes",
-}
+_WORDS: dict[Role, str] = {"daemon": "attached daemon|attached daemons", "other": "other process|other processes"}
 
 
 def name_role(use: RoleUse) -> str:

@@ -180,8 +180,8 @@ THREADS_NEAR_LIMIT = replace(
 ZOMBIES = replace(
     THREADS_GROW,
     title="Children of the workers that have ended use up the limit of processes.",
-    evidence="{zombies} {zombies:child process|child processes} of the workers {zombies:has|have} ended, and the application did "
-    "not wait for {zombies:it|them} (zombies); of {most} processes and threads that `pids.max` permits, {used} exist.",
+    evidence="{zombies} {zombies:child process|child processes} of the workers {zombies:has|have} ended, and were "
+    "never waited for (zombies); `pids.max` permits {most} processes and threads, and {used} exist.",
     act="Let the application wait for each program that it starts, for example with `subprocess.run`.",
     then="Restart the workers to gain time: their zombies end with them.",
 )
@@ -221,8 +221,7 @@ SPOOLER_DIES = Kind(
     severity="warning",
     title="The spooler ends again and again, and uWSGI starts it again.",
     evidence="Processes of the spooler ended {times:times} in the last {seconds:duration}, and completed {done:task}.",
-    meaning="A task that ends its process stays in the spool directory, and the next process takes it again. Requests "
-    "are not affected.",
+    meaning="A task that ends its process stays in its directory, and the next process takes it again.",
     act="Find the last task that the spooler took in uWSGI's log, and remove the file of this task.",
     then="Its line says `managing request uwsgi_spoolfile_on_...`. Then find out why the task ends the process.",
 )

@@ -167,10 +167,10 @@ SLEEP_AGAIN = Kind(
     "time{of_request}.",
     meaning="Most likely, requests wait for a rate limit, or for something that only one at a time can use, such as a "
     "SQLite file, a lock file or a lock in Redis. Other causes: a backend fails, and requests retry after a pause; or "
-    "event streams and long polls hold a thread on purpose.",
+    "long polls hold a thread on purpose.",
     act="Run {calls} to find the line that sleeps.",
     then="Then shorten the time for which one request keeps the others waiting (in SQLite: short write transactions), "
-    "or repair the backend. More threads, or `gevent`, help only event streams and long polls.",
+    "or repair the backend. More threads, or `gevent`, help only long polls.",
     clause="[warning? requests sleep again and again]",
     runbook="UwsgiConcurrencyNearCapacity",
     fills_threads=True,

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.kernel.aside import DIRECT, Asks
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.waits.file_systems import Mounts
+from uwsgi_headroom.kernel.waits.file_systems import FileServers
 from uwsgi_headroom.kernel.waits.holders import Holders, Pools, UwsgiLocks
 from uwsgi_headroom.kernel.waits.locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
@@ -129,7 +129,7 @@ class WaitSampler:
         self._shared: Collection[int] = ()
         self._output: Output | None = None  # the last one in which a thread was blocked
         self._output_socket = ""
-        self._mounts, self._file_system = Mounts(asks), ("", "")
+        self._mounts, self._file_system = FileServers(asks), ("", "")
         self._near: int | None = None  # a master in our network namespace
         self._workers: tuple[Worker, ...] = ()
         self._sampled_at = clock()
