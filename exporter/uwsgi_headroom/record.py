@@ -330,7 +330,7 @@ class Waits(Struct, frozen=True):
     pool_variable: str = ""
     """The environment variable that bounds the threads of a library which computes in several; empty without one."""
     file_system: tuple[str, str] = ("", "")
-    """For whose answer threads in `disk` wait, or did last: its kind, such as NFS, and where it is mounted."""
+    """For whose answer threads in `disk` mostly wait: its kind, such as NFS, and its mount; empty if unknown."""
     websockets: float = 0.0
     """The mean number of threads that wait for what their clients send after a request, as with WebSockets."""
     endless: float = 0.0

@@ -225,8 +225,8 @@ class ServerCounts(Struct):
         float | None,
         _REPORTED_SECONDS.shown(
             "uwsgi_output_blocked_thread_seconds_total",
-            "Integral of the threads that wait for a pipe to take their standard output or error. Absent where "
-            "uwsgi_wait_thread_seconds_total is absent.",
+            "Integral of the threads that wait for a pipe to take their standard output or error, or for a UNIX "
+            "datagram socket, as of a log, to take a message. Absent where uwsgi_wait_thread_seconds_total is absent.",
         ),
     ] = None
     oom_kills: Annotated[

@@ -33,7 +33,8 @@ class Asks:
         ("NFS", "/home/a", ("NFS", "/home")),
         ("", "/srv/media/logo", ("FUSE", "/srv/media")),  # the nearest one
         ("", "/srv/mediator", ("NFS", "/srv")),
-        ("", "/var/log/a", ("", "")),  # a disk of this host
+        ("", "/var/log/a", ("", "")),
+        ("", "", ("", "")),  # as of a page fault  # a disk of this host
     ],
 )
 def test_the_mount_is_named(kind, path, expected):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from operator import itemgetter
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Asks
@@ -30,11 +31,12 @@ def find_kind(pid: int, thread: int) -> str:
 
 
 def list_mounts(pid: int) -> list[tuple[str, str]]:
-    """Kind and path of the mounts of such file systems that a process has. Raises OSError."""
+    """Kind and path of a process's mounts of such file systems, each after those that it is in. Raises OSError."""
     text = procfs.read_begin(256 << 10, f"/proc/{pid}/mounts").decode(errors="replace")
     rows = [line.split(" ") for line in text.splitlines() if line.isprintable()]
-    kinds = ((kind, row) for row in rows if len(row) > 2 for kind in KINDS if row[2].startswith(kind.lower()))
-    return [(kind, row[1]) for kind, row in kinds if len(row[1]) <= 200]
+    rows = [row for row in rows if len(row) > 2 and len(row[1]) <= 200 and row[2] not in ("fusectl", "nfsd")]
+    mounts = [(kind, row[1]) for row in rows for kind in KINDS if row[2].startswith(kind.lower())]
+    return sorted(mounts, key=itemgetter(1))
 
 
 class FileServers:
@@ -46,13 +48,11 @@ class FileServers:
     def find(self, pid: int, kind: str, path: str) -> tuple[str, str]:
         """Kind and path of the mount for whose answer a thread waits, each empty if unknown or another. kind: by the
         kernel's function; path: of the file; both may be empty."""
-        with suppress(OSError):
-            if time.monotonic() >= self._until:
+        if time.monotonic() >= self._until:
+            self._until = time.monotonic() + 1.0
+            with suppress(OSError):
                 self._known, self._until = self._asks.ask(list_mounts, pid), time.monotonic() + 60.0
-        fit = [each for each in self._known if kind in ("", each[0])]
+        fit = [each for each in self._known if kind in ("", each[0])] * bool(kind or path)
         if path:
-            fit = sorted(
-                (each for each in fit if path.startswith(f"{each[1].rstrip('/')}/")), key=lambda each: len(each[1])
-            )[-1:]
-        fit = fit * (len(fit) == 1)
-        return (*fit, (kind, ""))[0]
+            fit = [each for each in fit if path.startswith(f"{each[1].rstrip('/')}/")][-1:]
+        return (*fit * (len(fit) == 1), (kind, ""))[0]

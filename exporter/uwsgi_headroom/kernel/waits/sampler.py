@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Literal
@@ -30,7 +30,7 @@ from uwsgi_headroom.kernel.waits.loops import Loops
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.schedules import OLD_SECONDS, Naps, RunDelays, Streams
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
-from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, remember
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WorkerThreads
 from uwsgi_headroom.record import (
     UNKNOWN,
@@ -129,7 +129,7 @@ class WaitSampler:
         self._shared: Collection[int] = ()
         self._output: Output | None = None  # the last one in which a thread was blocked
         self._output_socket = ""
-        self._mounts, self._file_system = FileServers(asks), ("", "")
+        self._mounts, self._file_systems = FileServers(asks), Counter[tuple[str, str]]()
         self._near: int | None = None  # a master in our network namespace
         self._workers: tuple[Worker, ...] = ()
         self._sampled_at = clock()
@@ -477,7 +477,7 @@ class WaitSampler:
             output=places["output"],
             output_name=self._output,
             output_socket=self._output_socket,
-            file_system=self._file_system,
+            file_system=max(self._file_systems, key=self._file_systems.__getitem__, default=("", "")),
             pool_variable=next((at.process.memory.pool_variable for at in found), ""),
             websockets=places["websockets"],
             endless=places["endless"],
@@ -498,8 +498,8 @@ class WaitSampler:
         if result == "pipe" and (output := wait.output or (what.address and "log socket")):
             places["output"] += count
             self._output, self._output_socket = output, _show(what.address)
-        if result == "disk" and (wait.file_system or wait.path):
-            self._file_system = self._mounts.find(seen.by.process.pid, wait.file_system, wait.path)
+        if result == "disk":
+            remember(self._file_systems, self._mounts.find(seen.by.process.pid, wait.file_system, wait.path))
         if result == "client" and wait.beyond and not wait.writes:
             places["websockets"] += count
             places["endless"] += count * wait.endless
