@@ -223,7 +223,7 @@ SPOOLER_DIES = Kind(
     evidence="Processes of the spooler ended {times:times} in the last {seconds:duration}, and completed {done:task}.",
     meaning="A task that ends its process stays in its directory, and the next process takes it again.",
     act="Find the last task that the spooler took in uWSGI's log, and remove the file of this task.",
-    then="Its line says `managing request uwsgi_spoolfile_on_...`. Then find out why the task ends the process.",
+    then="Its line says `managing request`. Then find out why the task ends the process.",
 )
 
 VASSALS_THROTTLED = Kind(
