@@ -515,6 +515,9 @@ def test_threads_that_serve_no_request_beside_other_programs(others, is_first):
     change = judge(busy, Server(processes=2, threads=8, cpus=2.0))["cpu_bound"].change
     assert change.startswith("Run `top -H -p") == is_first
     assert "OMP_NUM_THREADS" in change
+    known = Server(processes=2, threads=8, cpus=2.0, waits=Waits(pool_variable="OPENBLAS_NUM_THREADS"))
+    change = judge(busy, known)["cpu_bound"].change
+    assert change.startswith("Set `OPENBLAS_NUM_THREADS=1`") == is_first
 
 
 @pytest.mark.parametrize(
