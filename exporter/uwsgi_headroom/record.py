@@ -182,10 +182,13 @@ class Tasks(NamedTuple):
 
     used: int
     most: int
+    zombies: int = 0
+    """Ended children of the workers, for which these did not wait; counted where half of the limit is in use."""
 
 
-Role = Literal["daemon", "master", "mule", "other", "router", "spooler"]
-"""What a process of uWSGI is for that is no worker. daemon: a program that the master has started. other: not known."""
+Role = Literal["cron", "daemon", "master", "mule", "other", "router", "spooler"]
+"""What a process of uWSGI is for that is no worker. daemon: another program that the master has started. other: not
+known."""
 
 
 class RoleUse(NamedTuple):
@@ -303,8 +306,9 @@ that serves none. nobody: no two threads wait for the same thing, as in conditio
 queue for a lock."""
 
 
-Output = Literal["standard output", "standard error", "standard output and error"]
-"""The outputs of a process that may be pipes; the last one if both are the same pipe."""
+Output = Literal["standard output", "standard error", "standard output and error", "log socket"]
+"""The outputs of a process that may be pipes; the third one if both are the same pipe. log socket: a UNIX datagram
+socket, as that of syslog."""
 
 
 class Blocker(NamedTuple):
@@ -377,11 +381,22 @@ class Waits(Struct, frozen=True):
     shared: float = 0.0
     """The mean number of threads that wait for an answer over a connection that workers share."""
     output: float = 0.0
-    """The mean number of threads that wait for a pipe to take their output; in `threads["pipe"]` as well."""
+    """The mean number of threads that wait for a pipe, or for the log's socket, to take their output; in
+    `threads["pipe"]` as well."""
     output_name: Output | None = None
     """Which output that is, or was when a thread last waited for it; None if none ever did."""
+    output_socket: str = ""
+    """The path of the log's socket, if that is the output."""
+    pool_variable: str = ""
+    """The environment variable that bounds the threads of a library which computes in several; empty without one."""
+    file_system: tuple[str, str] = ("", "")
+    """For whose answer threads in `disk` mostly wait: its kind, such as NFS, and its mount; empty if unknown."""
     websockets: float = 0.0
     """The mean number of threads that wait for what their clients send after a request, as with WebSockets."""
+    endless: float = 0.0
+    """Those of them that nothing but their client wakes: WebSockets wake up to send a ping."""
+    streams: tuple[tuple[int, int], ...] = ()
+    """The old requests that go on, as event streams do, by worker id and the number of the thread."""
     pools: Mapping[int, int] = field(default_factory=dict)
     """The size of the pool for which threads wait, by worker id: so many of its threads are in a state of `WORKING`
     whenever others wait for a lock."""

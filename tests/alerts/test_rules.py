@@ -125,6 +125,7 @@ SAY_IT_ALL = {
     "connections_tracked",
     "threads_growing",
     "spooler_behind",
+    "spooler_dies",
     "reloaded",
     "reload_waits",
     "workers_ending",

@@ -390,6 +390,18 @@ def test_growing_memory(of, low, is_growing):
     assert ("memory_growing" in judge(of, server)) == is_growing
 
 
+@pytest.mark.parametrize(
+    ("seconds", "lives", "expected"), [(60.0, 180.0, "warning"), (59.0, 1000.0, "info"), (60.0, 179.0, "info")]
+)
+def test_a_first_growth_is_no_leak(seconds, lives, expected):
+    """Caches fill at the first requests. And users who wait for something else come first."""
+    server = Server(born=AT - lives)
+    assert judge(replace(GROWN, seconds=seconds), server)["memory_growing"].severity == expected
+    first, *rest = judge(replace(GROWN, seconds=seconds, exceptions=300), server).values()
+    assert first.code == "exceptions"
+    assert "memory_growing" in {each.code for each in rest}
+
+
 @pytest.mark.parametrize(("up", "is_growing"), [(20.0, True), (58.0, False)])
 def test_growing_memory_beside_a_worker_that_started(up, is_growing):
     """Cheaper mode started it, or it replaces one that ended. A limit that bounds the growth is named."""

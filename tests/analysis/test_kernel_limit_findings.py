@@ -73,6 +73,8 @@ def with_threads(
         (Tasks(799, 1000), 700, 0, None),
         (Tasks(800, 1000), 393, 0, None),
         (Tasks(600, 1000), 504, 40, parts.THREADS_GROW),
+        (Tasks(800, 1000, 400), None, None, parts.ZOMBIES),
+        (Tasks(800, 1000, 399), None, None, None),
         (Tasks(0, 1), None, None, None),  # where nothing is known of the threads, a limit says nothing
     ],
 )

@@ -70,6 +70,13 @@ def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> di
     return judged(of, {"/spool": waiting or 0, "/other": 0}, spoolers=spoolers)
 
 
+@pytest.mark.parametrize(("times", "reloads", "found"), [(3, 0, True), (2, 0, False), (3, 1, False), (None, 0, False)])
+def test_a_spooler_that_ends_again_and_again(times, reloads, found):
+    """A task that ends its process is taken again. A reload starts the spoolers, too."""
+    of = replace(idle(), spooled=1, spooler_tasks=0, spooler_respawns=times, reloads=reloads)
+    assert ("spooler_dies" in judged(of, {"/spool": 1}, spoolers=(Spooler("/spool", tasks=0),))) == found
+
+
 @pytest.mark.parametrize(
     ("waiting", "done", "growth", "expected", "title"),
     [

@@ -5,11 +5,11 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import AT, change_workers, describe, idle, judge
+from tests.analysis.judging import AT, change_workers, describe, idle, judge, row, severity
 from tests.analysis.test_wait_findings import of_16_threads, the_server
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import the_example, window, worker
-from uwsgi_headroom.analysis.findings import Finding
+from uwsgi_headroom.analysis.findings import Finding, limits
 from uwsgi_headroom.analysis.routes import compute_routes, describe_route, find_ages
 from uwsgi_headroom.history.code_time import CodeHistory
 from uwsgi_headroom.history.response_times.bins import share_bins
@@ -155,7 +155,7 @@ def test_stuck_requests_by_their_line(also, known):
 
 
 def with_slow(
-    fast: float, slow: float, number: int, busy: float = 210.0, routes: RouteWindow | None = None
+    fast: float, slow: float, number: int, busy: float = 210.0, routes: RouteWindow | None = None, **waits: float
 ) -> dict[str, Finding]:
     """The findings about a minute with a thousand requests, of which so many are slow. fast, slow: response times in
     seconds; busy: the seconds for which the four threads of each of two workers are in use together."""
@@ -163,7 +163,7 @@ def with_slow(
     counts = [0.0] * len(bins)
     counts[bins.find(fast)], counts[bins.find(slow)] = 1000.0 - number, float(number)
     times = ResponseTimeWindow(bins, 0.02, 1000, counts, [0.0] * len(bins))
-    full = window(60.0, *(worker(each, 500, each=mean, busy=busy) for each in (1, 2)))
+    full = window(60.0, *(worker(each, 500, each=mean, busy=busy) for each in (1, 2)), waits=waits or None)
     return judge(full, Server(processes=2, threads=4), response_times=times, routes=routes)
 
 
@@ -190,6 +190,23 @@ def test_the_slowest_requests_occupy_threads(fast, slow, number, part):
     assert "".join(re.findall(r"The slowest (\d+ %) of the requests take at least ", block.evidence)) == part
     assert ["`--routes`" in each.change for each in (block, named)] == [bool(part), False]
     assert not part or "`/report` holds 71 % of all busy threads." in named.evidence
+
+
+@pytest.mark.parametrize(
+    ("slow", "number", "waits", "are_alike"),
+    [
+        (3.0, 70, {"backend": 2.0}, True),
+        (3.0, 10, {"backend": 2.0}, True),
+        (3.0, 9, {"backend": 2.0}, False),
+        (0.9, 70, {"backend": 2.0}, False),
+        (3.0, 70, {"backend": 0.9, "sleep": 1.1}, False),
+    ],
+)
+def test_requests_that_end_by_a_timeout(slow, number, waits, are_alike):
+    """Of those that wait for a backend, many take the same long time: a library gave up, and users got an error."""
+    found = with_slow(0.01, slow, number, 60.0, **waits)
+    assert (row(found, "few_slow_requests") is limits.ALIKE) == are_alike
+    assert (severity(found, "few_slow_requests") == "warning") == are_alike
 
 
 @pytest.mark.parametrize(

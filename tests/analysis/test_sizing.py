@@ -38,7 +38,7 @@ def minute(
     requests = round(60 * busy / each / processes)
     numbers = range(1, processes + 1)
     rows = (worker(n, requests, each=each, cpu=requests * cpu, busy=60 * busy / processes) for n in numbers)
-    made = window(60, *rows, waits={"other": busy * (1 - cpu / each), "cpu": busy * cpu / each}, **{TCP: 60 * queued})
+    made = window(60, *rows, waits={"backend": busy * (1 - cpu / each), "cpu": busy * cpu / each}, **{TCP: 60 * queued})
     return replace(made, **{"queue_full_seconds": {TCP: full}, "full_seconds": 60.0, **more})
 
 

@@ -133,6 +133,77 @@ def test_websockets(websockets):
     assert "WebSockets" in clients.change + clients.title
 
 
+@pytest.mark.parametrize(
+    ("streams", "stuck", "queued", "severity", "cause"),
+    [
+        (12, 0, 0.0, None, wait_rows.STAY_OPEN),
+        (9, 3, 0.0, "warning", wait_rows.STAY_OPEN),
+        (8, 4, 0.0, "warning", wait_rows.STAY_OPEN),
+        (2, 12, 0.0, "critical", wait_rows.STUCK),
+        (0, 4, 60.0, "critical", wait_rows.STUCK),  # to end these comes before more threads
+        (0, 3, 60.0, "warning", None),
+    ],
+)
+def test_event_streams_are_not_stuck(streams, stuck, queued, severity, cause):
+    """An old request whose thread still writes goes on: that is a matter of capacity, and never of a restart."""
+    old = [(worker_id, number) for number in range(8) for worker_id in (1, 2)][: streams + stuck]
+    ages = {worker_id: {number: 100.0 for each, number in old if each == worker_id} for worker_id in (1, 2)}
+    waits = {"sleep": 13.0, "cpu": 0.1}
+    busy = [worker(number, 300, each=0.1, cpu=1.0, busy=60 * 6.6) for number in (1, 2)]
+    of = window(60, *busy, waits=waits, app=queued * 5)
+    found = with_waits(of, Waits(threads=waits, streams=tuple(old[:streams]), nap=1.0), ages)
+    stuck_one = every(found).get("request_stuck")
+    assert (stuck_one and stuck_one.severity) == severity
+    causes = [each.kind for each in found if each.clause and each.kind in (wait_rows.STAY_OPEN, wait_rows.STUCK)]
+    assert causes[:1] == [cause] * (cause is not None)
+    assert "sleeps_again" not in every(found) or streams < 7
+
+
+@pytest.mark.parametrize(
+    ("endless", "threads", "expected"),
+    [(16.0, 16, "request_stuck"), (16.0, 15, "slow_clients"), (8.0, 16, "slow_clients")],
+)
+def test_threads_that_poll_their_clients_without_end(endless, threads, expected):
+    """WebSockets wake up to send a ping. If no thread ever does, and all are held, their clients wait as well."""
+    ages = {1: dict.fromkeys(range(8), 100.0), 2: dict.fromkeys(range(threads - 8), 100.0)}
+    none = window(60, *(worker(number, 0, busy=480.0) for number in (1, 2)), waits={"client": 16.0})
+    found = with_waits(none, Waits(threads={"client": 16.0}, websockets=16.0, endless=endless), ages)
+    assert found[0].code == expected
+    assert ("slow_clients" in every(found)) == (expected == "slow_clients")
+
+
+MEDIA = ("FUSE", "/srv/media")
+
+
+@pytest.mark.parametrize(
+    ("waits", "where", "kind", "act"),
+    [
+        ({"disk": 15.0}, MEDIA, wait_rows.FILES, "Find out why the FUSE file system answers slowly"),
+        ({"disk": 15.0}, ("", ""), limits.IN_USE, "Raise `threads` from 8 to 15"),  # a local disk
+        ({"other": 15.0}, MEDIA, limits.IN_USE, "Run `py-spy dump --pid 101` to see what the threads wait for"),
+        ({"other": 4.0, "unknown": 4.0, "sleep": 7.0}, ("", ""), limits.IN_USE, "Run `py-spy dump --pid 101` to see"),
+        ({"backend": 7.0, "sleep": 8.0}, ("", ""), limits.IN_USE, "Raise `threads` from 8 to 15"),
+    ],
+)
+def test_an_unknown_wait_calls_for_no_threads(waits, where, kind, act):
+    """A file system that another host serves is named. Nothing is promised where the model does not know the wait."""
+    first, *_ = with_waits(of_16_threads(waits), Waits(threads=waits, file_system=where))
+    assert first.kind is kind
+    assert first_act(first.change).startswith(act)
+    assert first.serves is None
+    assert "/srv/media" not in first.public.title + first.public.clause
+
+
+def test_a_log_that_nobody_reads():
+    """A datagram socket that takes nothing more is the cause, not the lock that its sender holds."""
+    waits = {"pipe": 2.0, "lock": 14.0}
+    of = replace(of_16_threads(waits), output_blocked_seconds=120.0)
+    first, *_ = with_waits(of, Waits(threads=waits, output_name="log socket", output_socket="/dev/log"))
+    assert first.kind is wait_rows.LOG_BLOCKED
+    assert "/dev/log" in first.change
+    assert "/dev/log" not in "".join(first.public)
+
+
 def test_clients_of_which_none_gets_an_answer():
     """Slow ones are not the first thing to think of: the web server may speak another protocol."""
     none = window(60, *(worker(number, 0, busy=480.0) for number in (1, 2)), waits={"client": 16.0}, app=480.0)
@@ -444,6 +515,9 @@ def test_threads_that_serve_no_request_beside_other_programs(others, is_first):
     change = judge(busy, Server(processes=2, threads=8, cpus=2.0))["cpu_bound"].change
     assert change.startswith("Run `top -H -p") == is_first
     assert "OMP_NUM_THREADS" in change
+    known = Server(processes=2, threads=8, cpus=2.0, waits=Waits(pool_variable="OPENBLAS_NUM_THREADS"))
+    change = judge(busy, known)["cpu_bound"].change
+    assert change.startswith("Set `OPENBLAS_NUM_THREADS=1`") == is_first
 
 
 @pytest.mark.parametrize(

@@ -349,6 +349,18 @@ def test_requests_that_wait_for_workers_that_are_down(known, act):
     assert ("uWSGI's log says" in change) == ("log" in known)
 
 
+@pytest.mark.parametrize(("times", "loops"), [(11, False), (12, True)])
+def test_workers_that_idle_stops_are_in_no_loop(times, loops):
+    """uWSGI stops all workers after `idle` seconds without a request, and a request starts all of them: no crash. It
+    does not do so more often than these seconds allow for."""
+    rows = [worker(number, 1, each=0.02, busy=0.1, up=6.0, respawns=times) for number in (1, 2)]
+    known = {"complete": True, "cheap": True, "idle": 3}
+    found = judge(window(30, *rows, app=12.0), describe(Server(processes=2, threads=1), setup=setup(**known)))
+    assert ("respawn_loop" in found) == loops
+    assert "workers_ended" not in found
+    assert loops or "Remove `idle`, or raise it: after 3 s" in found["queue_wait"].change
+
+
 @pytest.mark.parametrize("lazy", [True, None])
 def test_workers_that_load_before_they_serve_on_demand(lazy):
     """Without `lazy-apps`, a start takes next to nothing."""

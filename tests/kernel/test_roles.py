@@ -15,15 +15,15 @@ from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import Uwsgi, free_port, uwsgi, wait_until
 from uwsgi_headroom.kernel import procfs, roles
 from uwsgi_headroom.kernel.processes import list_children
-from uwsgi_headroom.kernel.roles import FIRST_SECONDS, LOOK_SECONDS, Roles
+from uwsgi_headroom.kernel.roles import FIRST_SECONDS, LOOK_SECONDS, Roles, list_roles
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
 from uwsgi_headroom.record import Role, RoleUse
 
 
 def look(server: Uwsgi, reader: Roles) -> dict[Role, RoleUse]:
     snapshot = snapshot_of(server)
-    spoolers = [spooler.pid for spooler in snapshot.spoolers if spooler.pid]
-    uses = reader.read(server.pid, [worker.pid for worker in snapshot.workers if worker.pid], spoolers)
+    workers = [worker.pid for worker in snapshot.workers if worker.pid]
+    uses = reader.read(server.pid, workers, list_roles(snapshot))
     return {use.role: use for use in uses}
 
 
@@ -60,8 +60,8 @@ def test_every_role_is_recognized(server):
 def test_without_the_right_to_see_descriptors(server):
     """Another user sees the daemon, the spooler and what has a name; the role of the rest is not known."""
     snapshot = snapshot_of(server)
-    workers, spoolers = [worker.pid or 0 for worker in snapshot.workers], [each.pid or 0 for each in snapshot.spoolers]
-    uses = as_nobody(lambda: Roles().read(server.pid, workers, spoolers))
+    workers = [worker.pid or 0 for worker in snapshot.workers]
+    uses = as_nobody(lambda: Roles().read(server.pid, workers, list_roles(snapshot)))
     found = {use.role: use.processes for use in uses}
     assert found["daemon"] == found["master"] == found["spooler"] == 1
     assert found.get("other", 0) + found.get("mule", 0) + found.get("router", 0) == 4
@@ -72,16 +72,16 @@ def test_cpu_use_is_known_at_the_second_look():
     hands = MovableClock()
     reader = Roles(hands.clock.monotonic)
     with started(sys.executable, "-c", "while True: pass") as child:
-        first = {use.role: use for use in reader.read(os.getpid(), [], [])}
+        first = {use.role: use for use in reader.read(os.getpid(), [], {})}
         assert all(use.cpus is None for use in first.values())
         wait_until(lambda: _used(child.pid) > 0.2, what="the child to compute")
         hands.move(FIRST_SECONDS)
-        second = reader.read(os.getpid(), [], [])
+        second = reader.read(os.getpid(), [], {})
         assert sum(use.cpus or 0.0 for use in second) >= 0.1 / FIRST_SECONDS
     hands.move(LOOK_SECONDS - 0.1)
-    assert reader.read(os.getpid(), [], []) is second, "it looks every ten seconds"
+    assert reader.read(os.getpid(), [], {}) is second, "it looks every ten seconds"
     hands.move(0.2)
-    third = {use.role: use for use in reader.read(os.getpid(), [], [])}
+    third = {use.role: use for use in reader.read(os.getpid(), [], {})}
     assert sum(use.processes for use in third.values()) < sum(use.processes for use in second)
     for use in second:
         assert use.role not in third or third[use.role].cpu_seconds >= use.cpu_seconds
@@ -95,12 +95,12 @@ def test_what_a_daemon_starts_is_its_own():
     shell = subprocess.Popen(["sh", "-c", command], start_new_session=True)
     try:
         wait_until(lambda: any(_used(child) > 0.1 for child in list_children(shell.pid)), what="the program to compute")
-        reader.read(os.getpid(), [], [])
+        reader.read(os.getpid(), [], {})
         (program,) = list_children(shell.pid)
         before = _used(program)
         wait_until(lambda: _used(program) > before + 0.2, what="it to compute")
         hands.move(FIRST_SECONDS)
-        uses = {use.role: use for use in reader.read(os.getpid(), [], [])}
+        uses = {use.role: use for use in reader.read(os.getpid(), [], {})}
         assert (uses["daemon"].cpus or 0.0) >= 0.2 / FIRST_SECONDS
         assert sum(use.processes for use in uses.values()) == 1 + len(list_children(os.getpid()))
     finally:
@@ -116,12 +116,12 @@ def test_a_process_that_is_new_is_not_counted_yet():
     """It may be a worker that was spawned after uWSGI's document was written."""
     hands = MovableClock()
     reader = Roles(hands.clock.monotonic)
-    before = sum(use.processes for use in reader.read(os.getpid(), [], []))
+    before = sum(use.processes for use in reader.read(os.getpid(), [], {}))
     with started("sleep", "60"):
         counts = []
         for _ in range(2):
             hands.move(LOOK_SECONDS)
-            counts.append(sum(use.processes for use in reader.read(os.getpid(), [], [])))
+            counts.append(sum(use.processes for use in reader.read(os.getpid(), [], {})))
     assert counts == [before, before + 1]
 
 
@@ -135,7 +135,7 @@ def test_a_process_with_very_many_descriptors():
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         number = int(child.stdout.readline())
         began = time.thread_time()
-        assert Roles().read(os.getpid(), [], [])
+        assert Roles().read(os.getpid(), [], {})
         assert SharedConnections().read(child.pid, [child.pid, os.getpid()]) == ()
         assert time.thread_time() - began < 0.1
         counted = procfs.count_descriptors(child.pid)
@@ -148,7 +148,7 @@ def test_a_bounded_number_of_processes(monkeypatch):
     monkeypatch.setattr(roles, "MOST_PROCESSES", 2)
     children = [subprocess.Popen(["sleep", "60"]) for _ in range(4)]
     try:
-        uses = Roles().read(os.getpid(), [], [])
+        uses = Roles().read(os.getpid(), [], {})
         assert sum(use.processes for use in uses) == 3
     finally:
         for child in children:

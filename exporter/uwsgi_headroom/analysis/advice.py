@@ -144,7 +144,7 @@ KEPT_CONNECTIONS = Reason(
     "With `http11-socket`, each connection holds a thread until it is closed; `http-socket` closes it at once.",
 )
 STAY_OPEN = Reason(
-    "connections that stay open, such as WebSockets, hold the threads",
+    "connections that stay open, such as WebSockets or event streams, hold the threads",
     "Serve these connections from a uWSGI of their own with `gevent`.",
     "There, each takes only an async core. Or raise `threads` by as many as stay open: nothing can buffer them.",
 )
@@ -161,8 +161,9 @@ KEPT_OR_SLOW = Reason(
 )
 """Where no request is counted: which of both is unknown."""
 OWN_THREADS_COMPUTE = Reason(
-    "threads that serve no request use most of the workers' CPU time",
-    "Run `top -H -p {pid}` to find the threads that serve no request.",
+    "threads that serve no request use much of the workers' CPU time",
+    "[variable? Set `{variable}=1` in the environment of uWSGI, and compare the response times.]"
+    "[not variable? Run `top -H -p {pid}` to find the threads that serve no request.]",
     "`py-spy dump --pid {pid}` shows what they do. Move their work into a mule or the spooler; if a library computes "
     "in threads, limit their number (`OMP_NUM_THREADS`).",
 )
@@ -326,7 +327,7 @@ def _own(figures: Figures) -> Advice | None:
     if not is_busy or not find_cpu_of_own_threads(figures):
         return None
     pid = next((worker.local_pid for worker in figures.server.workers if worker.local_pid), None)
-    return OWN_THREADS_COMPUTE.advise(pid=name_pids([pid]))
+    return OWN_THREADS_COMPUTE.advise(pid=name_pids([pid]), variable=figures.server.sample.pool_variable)
 
 
 LEAST_BACKEND = 0.05
@@ -436,7 +437,9 @@ def find_proven_step(figures: Figures) -> Advice | None:
         return found._replace(serves=more.serves)
     if slots == ASYNC:
         return _explain_coroutines(figures)
-    if not are_waits_known(figures):
+    dark = figures.share("unknown") + figures.share("other")
+    dark += figures.share("disk") * bool(figures.server.sample.file_system[0])
+    if not are_waits_known(figures) or dark >= MOSTLY:
         return None
     return _more_workers_or_threads(figures, load)._replace(cause=f"all {slots} are busy", all_busy=True)
 
@@ -495,8 +498,10 @@ def raise_processes(figures: Figures, *, is_modelled: bool = True) -> Advice:
 
 
 def _promise(figures: Figures, step: Step) -> float | None:
-    """What a step serves at least, if that is more than now; None where requests sleep or wait for programs."""
-    is_known = not mostly_sleeps(figures) and _share_of_programs(figures) < MOSTLY
+    """What a step serves at least, if that is more than now; None where requests wait for what the model does not know:
+    they sleep, or wait for programs, files or something unknown."""
+    dark = figures.share("disk") + figures.share("other") + figures.share("unknown")
+    is_known = not mostly_sleeps(figures) and _share_of_programs(figures) < MOSTLY and dark < LOCKED
     is_more = (step.most or 0.0) > (figures.flow.throughput or 0.0)
     return (is_known and is_more and step.most) or None
 

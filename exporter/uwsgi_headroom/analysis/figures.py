@@ -27,7 +27,7 @@ from uwsgi_headroom.analysis.objective import Objective
 from uwsgi_headroom.analysis.percentiles import ResponseTimes, Slow, compute_percentiles, find_slow
 from uwsgi_headroom.analysis.routes import RouteFigures, compute_routes
 from uwsgi_headroom.analysis.usable import add_usable, variation
-from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits, count_websockets
+from uwsgi_headroom.analysis.wait_states import LOCK_SEEN, WaitFigures, compute_waits, count_websockets, list_ages
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
@@ -208,10 +208,10 @@ def _find_lasting(known: Known) -> tuple[float, int]:
     """The mean number of threads with stuck requests, and the threads with requests that are older than the window."""
     seconds, server = known.window.observed_seconds, known.server
     ages = [age for worker in server.workers for age in worker.ages.values() if age is not None]
-    stuck = [age for age in ages if age >= known.stuck_seconds]
+    stuck = [age for age, _ in list_ages(server) if age >= known.stuck_seconds]
     if not seconds:
         return 0.0, 0
-    if len(stuck) <= count_websockets(server):
+    if len(stuck) <= count_websockets(server, len(stuck)):
         stuck = []
     return sum([min(1.0, age / seconds) for age in stuck]), sum([age >= seconds for age in ages])
 

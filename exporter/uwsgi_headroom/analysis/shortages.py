@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import inf
+from statistics import median
 
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
 from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import longest_service, ratio
-from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.analysis.wait_states import MOSTLY, count_streams
 from uwsgi_headroom.record import State
 
 CPU_FULL = 0.90
@@ -117,8 +118,10 @@ def tries_again(figures: Figures) -> bool:
     waits = figures.waits
     if waits is None or waits.nap is None or not mostly_sleeps(figures):
         return False
+    if count_streams(figures.server) >= MOSTLY * waits.threads.get("sleep", 0.0):  # between two events
+        return False
     ages = [age or 0.0 for worker in figures.server.workers for age in worker.ages.values()]
-    lasts = longest_service(figures.flow, figures.window) or ratio(sum(ages), len(ages)) or 0.0
+    lasts = longest_service(figures.flow, figures.window) or median(ages or [0.0])  # stuck requests are a few
     age = waits.share("sleep") * lasts
     return max((waits.per_request or {}).get("sleep", 0.0), age) >= NAPS * waits.nap
 

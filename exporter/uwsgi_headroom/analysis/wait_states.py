@@ -196,18 +196,38 @@ MOSTLY = 0.5
 
 
 def wait_for_websockets(server: ServerRecord) -> bool:
-    """Whether most of the threads that wait for clients wait for what these send after a request, as WebSockets."""
-    waiting = server.sample.websockets
-    return waiting > 0 and waiting >= MOSTLY * server.sample.threads.get("client", 0.0)
+    """Whether most of the threads that serve clients which stay wait for what these send after a request, as
+    WebSockets, or go on, as event streams."""
+    streams, sample = count_streams(server), server.sample
+    waiting = sample.websockets + streams
+    return waiting > 0 and waiting >= MOSTLY * (sample.threads.get("client", 0.0) + streams)
 
 
 AT_WORK = 0.1
 """The part of the WebSockets whose threads may go on at the moment of a sample."""
 
 
-def count_websockets(server: ServerRecord) -> int:
-    """The number of requests that last because their clients stay, at most."""
-    return int((1 + AT_WORK) * server.sample.websockets)
+def count_websockets(server: ServerRecord, stuck: int) -> int:
+    """The number of requests that last because their clients stay, at most. stuck: the number that lasts."""
+    return 0 if hang(server, stuck) else int((1 + AT_WORK) * server.sample.websockets)
+
+
+def hang(server: ServerRecord, stuck: int) -> bool:
+    """Whether so many stuck requests, on all threads, wait for their clients and wake up for no ping, as WebSockets do:
+    most likely their clients wait, too."""
+    threads = sum(worker.available_threads or 0 for worker in server.workers)
+    return stuck >= threads > 0 and server.sample.endless >= (1 - AT_WORK) * threads
+
+
+def list_ages(server: ServerRecord) -> list[tuple[float, int]]:
+    """Age and worker id of the requests in service, but for those that go on, as event streams do."""
+    ages = {(each.worker_id, number): age for each in server.workers for number, age in each.ages.items()}
+    return [(age, at[0]) for at, age in ages.items() if age is not None and at not in server.sample.streams]
+
+
+def count_streams(server: ServerRecord) -> float:
+    """The requests that last and go on, other than those whose clients are slow."""
+    return max(0.0, len(server.sample.streams) - server.sample.threads.get("client", 0.0))
 
 
 LOCK_SEEN = 0.05

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 from uwsgi_headroom.analysis.figures import Figures, count_ceiling
 from uwsgi_headroom.analysis.littles_law import is_standing, ratio
-from uwsgi_headroom.analysis.wait_states import count_websockets
+from uwsgi_headroom.analysis.wait_states import count_websockets, list_ages
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.record import Options, ServerRecord, Setup, WorkerRecord
 from uwsgi_headroom.same_fields import given
@@ -128,7 +128,8 @@ def find_unexplained_ends(figures: Figures) -> Ends:
     reloaded = len(ended) == len(figures.window.workers) > 1 and len({times for _, times, _ in ended}) == 1
     limits = (options.max_requests, options.max_worker_lifetime, options.reload_on_rss, options.reload_on_as)
     is_limited = not options.complete or any((*limits, options.evil_reload_on_rss, options.ends_workers))
-    if is_limited or reloaded or are_reloaded(figures, ended) or scales(figures) or figures.window.harakiris:
+    reloaded = reloaded or are_reloaded(figures, ended) or are_stopped_when_idle(figures)
+    if is_limited or reloaded or scales(figures) or figures.window.harakiris:
         return []
     return ended
 
@@ -176,10 +177,11 @@ def starts_on_demand(options: Options) -> bool:
 
 
 def are_stopped_when_idle(figures: Figures) -> bool:
-    """Whether the workers were started only on demand, and stopped all together, without a loss."""
-    workers = figures.window.workers
-    ends = {worker.respawns for worker in workers}
-    return starts_on_demand(figures.server.setup.options) and len(ends) == 1 and not any(each.lost for each in workers)
+    """Whether the workers were started only on demand, and stopped all together, without a loss, no more often than
+    `idle` allows for."""
+    workers, options = figures.window.workers, figures.server.setup.options
+    ends, most = {worker.respawns for worker in workers}, 1 + figures.window.seconds / (options.idle or math.inf)
+    return starts_on_demand(options) and len(ends) == 1 and max(ends) <= most and not any(each.lost for each in workers)
 
 
 def _begin_or_end_a_reload(server: ServerRecord, ended: Ends) -> bool:
@@ -214,24 +216,28 @@ def name_slots(server: ServerRecord, number: int = 2) -> str:
 MANY_STUCK = 0.5
 """If at least this fraction of the threads is stuck, many requests find no free thread."""
 
+SOME_STUCK = 0.25
+"""The same while requests wait: to end the stuck ones then comes before more threads."""
+
 
 def find_harmful_requests(figures: Figures) -> list[tuple[float, int]]:
-    """Age and worker id of the stuck requests that take what others need, oldest first; WebSockets are not stuck."""
+    """Age and worker id of the stuck requests that take what others need, oldest first. WebSockets are not stuck, and
+    event streams are not."""
     are_harmful = name_slots(figures.server) != ASYNC or is_standing(figures.flow) or fill_cores(figures)
     stuck = _list_stuck(figures.server, figures.stuck_seconds)
-    return stuck if are_harmful and len(stuck) > count_websockets(figures.server) else []
+    return stuck if are_harmful and len(stuck) > count_websockets(figures.server, len(stuck)) else []
 
 
 def _list_stuck(server: ServerRecord, seconds: float) -> list[tuple[float, int]]:
-    requests = [(age or 0.0, worker.worker_id) for worker in server.workers for age in worker.ages.values()]
-    return sorted([(age, worker_id) for age, worker_id in requests if age >= seconds], reverse=True)
+    requests = [(age, worker_id) for age, worker_id in list_ages(server) if age >= seconds]
+    return sorted(requests, reverse=True)
 
 
 def count_harmful_now(server: ServerRecord, stuck_seconds: float) -> int:
     """The number of stuck requests at one instant, by `find_harmful_requests` without a window."""
     stuck, used = len(_list_stuck(server, stuck_seconds)), sum(len(worker.ages) for worker in server.workers)
     if name_slots(server) != ASYNC:
-        return stuck * (stuck > count_websockets(server))
+        return stuck * (stuck > count_websockets(server, stuck))
     return stuck * (used >= ASYNC_FULL * (count_ceiling(server.workers) or math.inf) > used - stuck)
 
 

@@ -2,7 +2,7 @@
 
 `totals` has these fields as totals that never decrease, which `integrals` updates, and `window` as their growth between
 two instants. From the rows follow those of a history (`rows`), windows, and how windows are merged and written to a
-file (`store`). By this table a row takes 84 bytes a worker and 348 for the server, without sockets and backends.
+file (`store`). By this table a row takes 84 bytes a worker and 352 for the server, without sockets and backends.
 """
 
 from collections.abc import Sequence
@@ -225,8 +225,8 @@ class ServerCounts(Struct):
         float | None,
         _REPORTED_SECONDS.shown(
             "uwsgi_output_blocked_thread_seconds_total",
-            "Integral of the threads that wait for a pipe to take their standard output or error. Absent where "
-            "uwsgi_wait_thread_seconds_total is absent.",
+            "Integral of the threads that wait for a pipe to take their standard output or error, or for a UNIX "
+            "datagram socket, as of a log, to take a message. Absent where uwsgi_wait_thread_seconds_total is absent.",
         ),
     ] = None
     oom_kills: Annotated[
@@ -298,6 +298,8 @@ class ServerCounts(Struct):
     """How long these waited, added up."""
     queue_lists: Annotated[int | None, _REPORTED] = None
     """Without uWSGI's stats: samples that listed every request in the queues."""
+    spooler_respawns: Annotated[int | None, _REPORTED] = None
+    """Processes of spoolers that uWSGI started; None without spoolers."""
 
 
 def rows_of(counts: type[Struct], of: Of) -> tuple[Quantity, ...]:

@@ -408,6 +408,7 @@ def _add_levels(totals: Totals, then: _Levels, now: _Levels, step: float) -> Non
 _PARTS = (
     ("cache_full", attrgetter("caches"), attrgetter("name", "full")),
     ("spooler_tasks", attrgetter("spoolers"), attrgetter("directory", "tasks")),
+    ("spooler_respawns", attrgetter("spoolers"), attrgetter("directory", "respawns")),
 )
 """The totals of uWSGI's counters of its parts: the parts, and the name and counter of each."""
 

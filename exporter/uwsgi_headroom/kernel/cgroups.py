@@ -14,15 +14,16 @@ import os
 import re
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from itertools import accumulate
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import BinaryIO, Literal
 
 from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.processes import MOST_CHILDREN, list_children
 from uwsgi_headroom.record import Tasks
 
 ROOT = Path("/")
@@ -69,10 +70,10 @@ def name_levels(cgroups: Cgroups) -> list[str]:
     return ["/" + "/".join(parts[: above + level]) for level in range(len(cgroups.folders))]
 
 
-def read_task_limit(pid: int, *, root: Path = ROOT) -> Tasks | None:
+def read_task_limit(pid: int, parents: Iterable[int] = (), *, root: Path = ROOT) -> Tasks | None:
     """The limit of processes and threads (pids.max, in both versions) of that cgroup of a process that has the fewest
-    left; None without one, or if it is not known. The limit of a user (RLIMIT_NPROC) is another, which does not bind
-    root."""
+    left; None without one, or if it is not known. parents: whose zombies are counted if half of it is in use. The limit
+    of a user (RLIMIT_NPROC) is another, which does not bind root."""
     limits = []
     try:
         for folder in find_cgroups(pid, "pids", root).folders:
@@ -82,7 +83,12 @@ def read_task_limit(pid: int, *, root: Path = ROOT) -> Tasks | None:
                     limits.append(Tasks(int(procfs.read_text(folder, "pids.current")), int(most)))
     except (OSError, ValueError):
         return None
-    return min(limits, key=lambda limit: limit.most - limit.used, default=None)
+    tasks = min(limits, key=lambda limit: limit.most - limit.used, default=None)
+    if tasks is None or tasks.used < tasks.most / 2:
+        return tasks
+    children = islice((child for parent in parents for child in list_children(parent)), MOST_CHILDREN)
+    stats = map(procfs.read_process_stat, children)
+    return tasks._replace(zombies=sum(stat is not None and stat.has_ended for stat in stats))
 
 
 def explain_hidden(pid: int) -> str | None:

@@ -21,7 +21,7 @@ from uwsgi_headroom.kernel.memory import WorkerMemories, read_available_memory, 
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import Processes, read_threads
 from uwsgi_headroom.kernel.proof import Proof, Prover, WorkersHere
-from uwsgi_headroom.kernel.roles import Roles
+from uwsgi_headroom.kernel.roles import Roles, list_roles
 from uwsgi_headroom.kernel.seen_server import SeenServer
 from uwsgi_headroom.kernel.setup import SetupReader, read_identity
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
@@ -193,13 +193,13 @@ class Host:
                 limits_off=None if cpus and available else explain_hidden(master_pid),
                 overflows=self._read_overflows(master_pid),
                 tracked=read_table(int(now // TABLE_SECONDS)) if listens_here else None,
-                tasks=read_task_limit(master_pid),
+                tasks=read_task_limit(master_pid, processes),
                 memory=Memories(self._worker_memories.read(master_pid, processes, now), available),
                 setup=setup,
                 starts=self._waits.look_at_starting(master_pid, snapshot, processes, setup),
                 identity=read_identity(master_pid),
                 oom_kills=read_oom_kills(master_pid),
-                roles=self._roles.read(master_pid, pids, [spooler.pid for spooler in snapshot.spoolers if spooler.pid]),
+                roles=self._roles.read(master_pid, pids, list_roles(snapshot)),
                 shared_connections=self._shared.read(master_pid, processes.keys()),
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
                 ways_in=self.ways_in.read(master_pid, snapshot, now),

@@ -1,8 +1,8 @@
 """Reads what the processes of a uWSGI other than its workers use, by their role: master, mule, spooler, router, daemon.
 
-All are children of the proven master. uWSGI's document lists the spoolers; the others it does not, and it names a
-process only with `auto-procname`. Without that, a program of another name is a daemon that the master has started
-(`attach-daemon`, cron), with all that it starts: uWSGI runs it by `sh -c`, and the shell may stay; of the rest, a
+All are children of the proven master. uWSGI's document lists the spoolers and the crons; the others it does not, and it
+names a process only with `auto-procname`. Without that, a program of another name is a daemon that the master has
+started (`attach-daemon`), with all that it starts: uWSGI runs it by `sh -c`, and the shell may stay; of the rest, a
 process that waits for connections at a listening socket is a router, and one that does not is a mule. To see that
 takes the right to read its descriptors; without it, the role is "other".
 """
@@ -27,6 +27,7 @@ from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.waits.descriptors import MOST_FDINFO_BYTES, list_sockets_in_epoll
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.record import Role, RoleUse
+from uwsgi_headroom.stats.server import Snapshot
 
 LOOK_SECONDS, FIRST_SECONDS = 10.0, 4.0
 """Seconds between two looks, 0.1 ms for each process, and between the first two: CPU use takes both."""
@@ -65,9 +66,9 @@ class Roles:
         self._cpu: dict[Role, float] = defaultdict(float)
         self._latest: tuple[RoleUse, ...] = ()
 
-    def read(self, master_pid: int, workers: Collection[int], spoolers: Collection[int]) -> tuple[RoleUse, ...]:
-        """What each role uses, as of the last look. workers: the PIDs here of all workers; spoolers: those of the
-        spoolers as the document has them. Never raises."""
+    def read(self, master_pid: int, workers: Collection[int], listed: Mapping[int, Role]) -> tuple[RoleUse, ...]:
+        """What each role uses, as of the last look. workers: the PIDs here of all workers; listed: the roles of the
+        PIDs that the document has. Never raises."""
         now = self._clock()
         if now - self._looked_at >= self._keep:
             others = [pid for pid in list_children(master_pid) if pid not in set(workers)][:MOST_PROCESSES]
@@ -79,29 +80,30 @@ class Roles:
             except OSError:
                 signs = {}
             self._keep = LOOK_SECONDS if self._known else FIRST_SECONDS
-            self._latest = self._look(master_pid, others, set(spoolers), signs, now - self._looked_at)
+            self._latest = self._look(master_pid, others, listed, signs, now - self._looked_at)
             self._looked_at = now
         return self._latest
 
     def _look(
-        self, master: int, others: list[int], spoolers: set[int], signs: Mapping[int, Signs], seconds: float
+        self, master: int, others: list[int], listed: Mapping[int, Role], signs: Mapping[int, Signs], seconds: float
     ) -> tuple[RoleUse, ...]:
         name, before, is_first = _read_name(master), self._known, not self._known
         self._known = {}
         grown: dict[Role, float] = defaultdict(float)
         resident: dict[Role, int] = defaultdict(int)
         number: dict[Role, int] = defaultdict(int)
-        found = [master, *others]
+        found: dict[int, Role | None] = dict.fromkeys([master, *others])
+        found[master] = "master"
         own = len(found)
-        for place, pid in enumerate(found):  # it grows
-            role: Role | None = "master" if pid == master else "daemon" if place >= own else None
-            read = _read(pid, before.get(pid), role, partial(_find_role, pid, name, spoolers, signs))
+        for place, pid in enumerate(todo := list(found)):  # it grows
+            read = _read(pid, before.get(pid), found[pid], partial(_find_role, pid, name, listed, signs))
             if read is None:
                 continue
             now, size = read
-            if now.role == "daemon":
+            if now.role in ("cron", "daemon"):
                 started = [child for child in list_children(pid) if child not in found]
-                found += started[: max(0, 1 + MOST_PROCESSES - len(found))]
+                todo += started[: max(0, 1 + MOST_PROCESSES - len(todo))]
+                found |= dict.fromkeys(started, now.role)
             self._known[pid] = now
             then = before.get(pid)
             if then is None or then.start != now.start:
@@ -131,9 +133,15 @@ def _read(
     return _Process(role, stat.start, stat.cpu_seconds, same is not None and same.role == role), stat.pages * _PAGE
 
 
-def _find_role(pid: int, name: bytes, spoolers: set[int], signs: Mapping[int, Signs]) -> Role:
-    if next(reversed(read_pid_numbers(pid)), pid) in spoolers:  # by its PID in its own namespace
-        return "spooler"
+def list_roles(snapshot: Snapshot) -> dict[int, Role]:
+    """The roles of the processes that a document lists, by their PIDs there."""
+    crons: dict[int, Role] = {cron.pid: "cron" for cron in snapshot.crons}
+    return crons | {spooler.pid: "spooler" for spooler in snapshot.spoolers if spooler.pid}
+
+
+def _find_role(pid: int, name: bytes, listed: Mapping[int, Role], signs: Mapping[int, Signs]) -> Role:
+    if role := listed.get(next(reversed(read_pid_numbers(pid)), pid)):  # by its PID in its own namespace
+        return role
     if _read_name(pid) != name:
         return "daemon"
     named, listens = signs.get(pid, Signs(b"", None))

@@ -61,8 +61,8 @@ each_role = each_part("kind", lambda server: [(use.role, use) for use in server.
 
 ROLE: Rows[RoleUse] = {
     "uwsgi_process_cpu_seconds_total": (
-        "CPU time of uWSGI's processes that are no workers, by kind (master, mule, spooler, router, daemon; other if "
-        "it cannot be seen which), since the exporter first saw them.",
+        "CPU time of uWSGI's processes that are no workers, by kind (master, mule, spooler, router, cron, daemon; "
+        "other if it cannot be seen which), since the exporter first saw them.",
         lambda use: use.cpu_seconds,
     ),
     "uwsgi_process_resident_memory_bytes": (

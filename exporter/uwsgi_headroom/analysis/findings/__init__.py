@@ -49,6 +49,7 @@ Rule = Callable[[Figures], Iterable[Finding]]
 RULES: tuple[Rule, ...] = (
     causes.find,
     parts.find_open_files,
+    parts.find_zombies,
     waits.find_blocked_output,
     causes.find_idle,
     waits.find_held_loops,
@@ -65,7 +66,6 @@ RULES: tuple[Rule, ...] = (
     clients.find_server_errors,
     parts.find_full_caches,
     parts.find_late_spoolers,
-    parts.find_growing_memory,
     parts.find_growing_threads,
     load.find_throttled,
     load.find_full_cpus,
@@ -78,6 +78,7 @@ RULES: tuple[Rule, ...] = (
     limits.find_busy_threads,
     limits.find_cheaper,
     load.find_other_programs,
+    parts.find_growing_memory,
     parts.find_large_roles,
     parts.find_low_headroom,
     parts.find_setup,

@@ -55,6 +55,7 @@ CAUSES = [
     "sleeps_again",
     "static_files",
     "slow_clients",
+    "waits_for_files",
     "backend_saturated",
     "waits_for_backend",
     "cheaper_does_not_scale",

@@ -115,6 +115,7 @@ COMMON: Mapping[str, Callable[[Figures], Fact | Private]] = {
     "route": lambda figures: Private(describe_route(figures.routes, figures.server)),
     "seconds": lambda figures: figures.window.seconds,
     "slots": lambda figures: name_slots(figures.server),
+    "variable": lambda figures: figures.server.sample.pool_variable,
     "wait": lambda figures: waiting_clause(figures.flow),
     "workers": lambda figures: len(figures.server.workers),
 }

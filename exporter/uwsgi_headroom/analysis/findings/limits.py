@@ -16,10 +16,12 @@ from uwsgi_headroom.analysis.advice import (
     bring_workers_back,
 )
 from uwsgi_headroom.analysis.demand import SocketDemand
+from uwsgi_headroom.analysis.destinations import join_labels, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind, say_settings
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit, waiting_clause
 from uwsgi_headroom.analysis.routes import describe_route
+from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import name_slots, starts_on_demand
 from uwsgi_headroom.record import STATES, is_tcp
 from uwsgi_headroom.words.formats import duration, mean_threads, numbered, percent
@@ -40,6 +42,10 @@ that they occupy it: 0.23 at most if the times are distributed exponentially."""
 
 FEWEST_SLOW = 3
 """Fewer slow requests than these may be chance."""
+
+TIMED_OUT = (1.0, 0.01, 1.25)
+"""Slow requests that wait for a backend end by a timeout, most likely, if each takes so many seconds, they are this
+part of all, and on average take no longer than so many times what the quickest of them takes."""
 
 RESERVE_UNUSED = 0.2
 """If every thread is in use for at least this fraction of the time, cheaper mode should have spawned a worker."""
@@ -104,6 +110,16 @@ FEW_SLOW = Kind(
     meaning="The mean response time describes neither the slow nor the fast requests.",
     act="[routes_off? Run the exporter with `--routes` to see the paths of the slow requests.]",
     then="If they are of one kind, such as reports, a uWSGI of their own leaves the others their threads.",
+)
+
+ALIKE = replace(
+    FEW_SLOW,
+    severity="warning",
+    title="Some requests wait for a backend for the same long time, most likely until a timeout.",
+    evidence="The slowest {slowest} of the requests take {least} or little more each, and mostly wait for {backend}.",
+    meaning="When a client library gives up, the user has waited in vain, and mostly gets an error.",
+    act="Find out why requests to {backend} are not answered.",
+    then="Set a shorter timeout, and pause before a retry. `--uwsgi-log` counts responses with server errors.",
 )
 
 CHEAPER = Kind(
@@ -189,11 +205,15 @@ def _few_slow_requests(figures: Figures) -> Iterator[Finding]:
     if times is None or not mean or slow is None or slow.number < FEWEST_SLOW:
         return
     part, occupied = slow.number / times.requests, slow.seconds / (mean * times.requests)
-    if part > 1 - TAIL[0] or occupied < TAIL[1]:
-        return
     facts: Facts = {"slowest": Private(f"{100 * part:.0f} %"), "least": duration(slow.least)}
-    facts |= {"occupied": percent(min(1.0, occupied)), "half": slow.half, "routes_off": figures.routes is None}
-    yield FEW_SLOW.found(figures, facts)
+    least, share, spread = TIMED_OUT
+    is_alike = slow.seconds <= spread * slow.least * slow.number and figures.waits and figures.waits.outside >= MOSTLY
+    if is_alike and slow.least >= least and part >= share:
+        backend = Private(join_labels(list_main(figures.destinations)), "a backend")
+        yield ALIKE.found(figures, facts, backend=backend)
+    elif part <= 1 - TAIL[0] and occupied >= TAIL[1]:
+        facts |= {"occupied": percent(min(1.0, occupied)), "half": slow.half, "routes_off": figures.routes is None}
+        yield FEW_SLOW.found(figures, facts)
 
 
 def _find_slowest(figures: Figures) -> Facts:

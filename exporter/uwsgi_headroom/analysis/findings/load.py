@@ -134,15 +134,20 @@ CHILDREN = Kind(
     fills_threads=True,
     states=("cpu", "cpu_wait"),
 )
+OWN_ACT = (
+    "[own, variable? Set `{variable}=1` in the environment of uWSGI, and compare the response times.]"
+    "[own, not variable? Run `top -H -p {own}` to find the threads that serve no request.]"
+)
 WORKERS_USE_ALL = replace(
     CHILDREN,
     severity="critical or warning",
     title="The workers use all the CPU that they can get.",
-    act="[own? Run `top -H -p {own}` to find the threads that serve no request.][affinity? Widen `cpu-affinity`, or "
-    "the affinity mask that the service manager sets.][quota? Raise the CPU quota][cgroup?  of the cgroup {cgroup}]"
-    "[quota?  from {quota:cpus}][most?  to {most:cpus}][quota? .][host? Add CPUs, or move load to another host.]",
-    then="[own? Move the work of these threads into a mule or the spooler; if a library computes in threads, limit "
-    "their number (`OMP_NUM_THREADS`).][quota? The quota is CPUQuota of a unit, --cpus of Docker, "
+    act=OWN_ACT + "[affinity? Widen `cpu-affinity`, or the affinity mask that the service manager sets.]"
+    "[quota? Raise the CPU quota][cgroup?  of the cgroup {cgroup}][quota?  from {quota:cpus}]"
+    "[most?  to {most:cpus}][quota? .][host? Add CPUs, or move load to another host.]",
+    then="[own, variable? Its library computes in a thread for each CPU, in each worker: they slow each other down.]"
+    "[own, not variable? Move the work of these threads into a mule or the spooler; if a library computes in threads, "
+    "limit their number (`OMP_NUM_THREADS`).][quota? The quota is CPUQuota of a unit, --cpus of Docker, "
     "resources.limits.cpu of a pod.]",
     clause=f"[own? {OWN_THREADS_COMPUTE.cause}][not own? the workers use all the CPU that they can get]",
 )
@@ -150,8 +155,9 @@ OTHERS_USE_ALL = replace(
     CHILDREN,
     severity="critical or warning",
     title="The workers and other programs[role? , mostly uWSGI's own {role},] use all CPUs.",
-    act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][own? Run `top -H -p {own}` to "
-    "find the threads that serve no request.][affinity? Widen `cpu-affinity`, or the affinity mask that the service "
+    act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.]"
+    + OWN_ACT
+    + "[affinity? Widen `cpu-affinity`, or the affinity mask that the service "
     "manager sets.][host? Move the other programs to another host, or add CPUs.]",
     then="[role? Move this work to another host, or add CPUs. ][more? Then move the other programs to another host, or "
     "add CPUs. ][rest? Move the work of background threads into a mule or the spooler, or limit their number "

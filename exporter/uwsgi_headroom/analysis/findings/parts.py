@@ -12,6 +12,7 @@ from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.load import name_role
+from uwsgi_headroom.analysis.findings.workers import LOOP
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, end
@@ -46,6 +47,10 @@ LEFT = 3
 
 GROWTH = (0.10, 16e6)
 """Growth of resident memory within a window is a finding at or above this fraction and this number of bytes."""
+
+LASTS = (60.0, 180.0)
+"""The seconds of a window in which memory grows, and of the life of its worker, from which on that is a warning: at its
+first requests each worker grows, as caches fill."""
 
 THREADS = (100, 4)
 """From this number of threads that serve no request on, in one worker, this growth within a window is a finding. Usual
@@ -142,11 +147,11 @@ FEW_DESCRIPTORS = Kind(
 MEMORY_GROWS = Kind(
     code="memory_growing",
     role="limit",
-    severity="warning",
+    severity="warning or info",
     title="The memory of {ids:worker} is growing.",
     evidence="Worker {most} now takes {size:bytes}, which is {growth:bytes} more than {seconds:duration} ago.",
     meaning="Soon after a start, the application may fill its caches. If the memory keeps growing, it has a leak.",
-    act="[not limit? If the memory keeps growing, set `reload-on-rss` until you have found the leak.]"
+    act="[not limit? If the memory keeps growing for minutes, set `reload-on-rss` until you have found the leak.]"
     "[limit? Make sure that all workers fit into memory at the size of `{option}`.]",
     then="[limit? uWSGI ends a worker that reaches {limit} MB. If each new process also grows, find out why.]",
     runbook="UwsgiWorkerMemoryGrowing",
@@ -170,6 +175,15 @@ THREADS_NEAR_LIMIT = replace(
     title="The workers' threads use up most of the limit of processes and threads.",
     act="Raise the limit of processes (`TasksMax` of the unit, `pids.max` of the container).",
     then="Alternatively, let the application start fewer threads.",
+)
+
+ZOMBIES = replace(
+    THREADS_GROW,
+    title="Children of the workers that have ended use up the limit of processes.",
+    evidence="{zombies} {zombies:child process|child processes} of the workers {zombies:has|have} ended, and were "
+    "never waited for (zombies); `pids.max` permits {most} processes and threads, and {used} exist.",
+    act="Let the application wait for each program that it starts, for example with `subprocess.run`.",
+    then="Restart the workers to gain time: their zombies end with them.",
 )
 
 CACHE_FULL = Kind(
@@ -199,6 +213,17 @@ SPOOLER_BEHIND = Kind(
     "[warning, not done? Find out from uWSGI's log why no task ends: it names each task that is tried again.]",
     then="[warning? The spooler tries a task again if it returns `SPOOL_RETRY` or raises an exception: uWSGI's log "
     "names it.]",
+)
+
+SPOOLER_DIES = Kind(
+    code="spooler_dies",
+    role="harm",
+    severity="warning",
+    title="The spooler ends again and again, and uWSGI starts it again.",
+    evidence="Processes of the spooler ended {times:times} in the last {seconds:duration}, and completed {done:task}.",
+    meaning="A task that ends its process stays in its directory, and the next process takes it again.",
+    act="Find the last task that the spooler took in uWSGI's log, and remove the file of this task.",
+    then="Its line says `managing request`. Then find out why the task ends the process.",
 )
 
 VASSALS_THROTTLED = Kind(
@@ -339,8 +364,10 @@ def find_growing_memory(figures: Figures) -> Iterator[Finding]:
     if not growths or figures.window.respawns > started:
         return
     most = max(growths, key=lambda worker: growths[worker])
+    seconds, lives = LASTS
     yield MEMORY_GROWS.found(
         figures,
+        worse=figures.window.seconds >= seconds and ages.get(most.worker_id, 0.0) >= lives,
         ids=[worker.worker_id for worker in growths],
         most=most.worker_id,
         size=most.resident_bytes or 0,
@@ -359,6 +386,12 @@ def _find_growths(figures: Figures) -> dict[WorkerWindow, int | float]:
         if worker.resident_growth is not None and worker.resident_bytes and not worker.respawns
     }
     return {worker: each for worker, each in growths.items() if each >= max(least, part * (worker.resident_bytes or 0))}
+
+
+def find_zombies(figures: Figures) -> Iterator[Finding]:
+    tasks, (near, part) = figures.server.tasks, NEAR_TASKS
+    if tasks and tasks.used >= near * tasks.most and tasks.zombies >= part * tasks.used:
+        yield ZOMBIES.found(figures, zombies=tasks.zombies, used=tasks.used, most=tasks.most)
 
 
 def find_growing_threads(figures: Figures) -> Iterator[Finding]:
@@ -416,7 +449,9 @@ def find_full_caches(figures: Figures) -> Iterator[Finding]:
 
 
 def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
-    window, spoolers = figures.window, figures.server.spoolers
+    window, spoolers, times = figures.window, figures.server.spoolers, figures.window.spooler_respawns or 0
+    if times >= max(LOOP[0], LOOP[1] * window.seconds / 60) and not window.reloads:
+        yield SPOOLER_DIES.found(figures, times=times, done=window.spooler_tasks or 0)
     waiting, done, growth = window.spooled, window.spooler_tasks, window.spooled_growth or 0
     if waiting is None or done is None or waiting < MANY_TASKS or not (spoolers and window.seconds):
         return

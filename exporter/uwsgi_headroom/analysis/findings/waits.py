@@ -27,9 +27,10 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
 from uwsgi_headroom.analysis.shortages import find_wait_of_holder, tries_again
-from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, wait_for_websockets
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, count_streams, hang, list_ages, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import (
     MANY_STUCK,
+    SOME_STUCK,
     fill_cores,
     find_harmful_requests,
     kill,
@@ -100,6 +101,16 @@ OUTPUT_BLOCKED = Kind(
     states=("pipe",),
 )
 
+LOG_BLOCKED = replace(
+    OUTPUT_BLOCKED,
+    title="Workers are blocked sending to a UNIX datagram socket, which its program no longer reads.",
+    evidence=OUTPUT_BLOCKED.evidence.replace("write to the pipe", "send to {socket}"),
+    meaning="Such a socket holds few messages. When it is full, each request that sends one waits.",
+    act="Restart the program that reads {socket}, such as rsyslog, journald or a statsd agent.",
+    then="If it stops again, let the application log to a file or to a queue, or set a timeout on its socket.",
+    clause="the workers are blocked sending to a UNIX datagram socket, which its program no longer reads",
+)
+
 CONNECTION_SHARED = Kind(
     code="connection_shared",
     severity="critical, warning or info",
@@ -140,8 +151,8 @@ WAIT_FOR_CLIENTS = Kind(
 STAY_OPEN = replace(
     WAIT_FOR_CLIENTS,
     title="Threads wait for connections that stay open.",
-    evidence="On average, {waiting:mean} of {threads} threads wait for clients{of_request}, {share:percent} of the "
-    "time of busy threads; most wait for what the client sends after its request, as with WebSockets.",
+    evidence="On average, {waiting:mean} of {threads} threads serve clients that stay{of_request}, {share:percent} of "
+    "the time of busy threads: WebSockets wait for the client, event streams still write.",
     meaning="Each connection that stays open holds a thread, which serves no other request.",
     act=STAYS_OPEN.act,
     then=STAYS_OPEN.then,
@@ -156,10 +167,10 @@ SLEEP_AGAIN = Kind(
     "time{of_request}.",
     meaning="Most likely, requests wait for a rate limit, or for something that only one at a time can use, such as a "
     "SQLite file, a lock file or a lock in Redis. Other causes: a backend fails, and requests retry after a pause; or "
-    "event streams and long polls hold a thread on purpose.",
+    "long polls hold a thread on purpose.",
     act="Run {calls} to find the line that sleeps.",
     then="Then shorten the time for which one request keeps the others waiting (in SQLite: short write transactions), "
-    "or repair the backend. More threads, or `gevent`, help only event streams and long polls.",
+    "or repair the backend. More threads, or `gevent`, help only long polls.",
     clause="[warning? requests sleep again and again]",
     runbook="UwsgiConcurrencyNearCapacity",
     fills_threads=True,
@@ -255,6 +266,21 @@ CALLS_ITSELF = replace(
     clause="requests call the uWSGI that serves them",
 )
 
+FILES = Kind(
+    code="waits_for_files",
+    severity="warning or info",
+    title="Requests spend most of their time waiting for files on a {kind} file system[mount?  ({mount})].",
+    evidence="{waiting:mean} of {busy:mean} busy {slots} wait in the kernel for an answer of the file system"
+    "{of_request}.",
+    meaning="A thread that waits for a file serves no other request, and uses no CPU.",
+    act="Find out why the {kind} file system answers slowly.",
+    then="A program or another host serves it: more `threads` would also wait. Keep files on a local disk if you can.",
+    clause="the threads wait for files on a {kind} file system[mount?  ({mount})]",
+    runbook="UwsgiConcurrencyNearCapacity",
+    fills_threads=True,
+    states=("disk",),
+)
+
 SATURATED = Kind(
     code="backend_saturated",
     severity="warning or info",
@@ -281,6 +307,7 @@ def find(figures: Figures) -> Iterator[Finding]:
     if waits is not None:
         yield from _shared(figures, waits)
         yield from _clients(figures, waits)
+        yield from _files(figures, waits)
         yield from _tries(figures, waits)
 
 
@@ -298,14 +325,13 @@ def find_blocked_output(figures: Figures) -> Iterator[Finding]:
     if waits is None or not blocks(figures, waits, waits.output):
         return
     writer = next((worker.local_pid for worker in figures.server.workers if worker.local_pid and worker.ages), None)
-    yield OUTPUT_BLOCKED.found(
-        figures,
-        worse=figures.flow.requests == 0 or shows_a_limit(figures.flow),
-        output=(known and known.output_name) or "standard output or error",
-        writing=waits.output,
-        behind=waits.threads.get("lock", 0.0),
-        pid=Private(name_pids([writer], "WORKER_PID"), "WORKER_PID"),
-    )
+    worse, output = figures.flow.requests == 0 or shows_a_limit(figures.flow), known and known.output_name
+    facts: Facts = {"writing": waits.output, "behind": waits.threads.get("lock", 0.0)}
+    if known and output == "log socket":
+        yield LOG_BLOCKED.found(figures, facts, worse=worse, socket=Private(known.output_socket, "the socket"))
+        return
+    pid = Private(name_pids([writer], "WORKER_PID"), "WORKER_PID")
+    yield OUTPUT_BLOCKED.found(figures, facts, worse=worse, output=output or "standard output or error", pid=pid)
 
 
 def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
@@ -322,16 +348,24 @@ def _shared(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
 
 
 def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    threads, available = waits.threads.get("client", 0.0), figures.threads or 0
+    threads, available = waits.threads.get("client", 0.0) + count_streams(figures.server), figures.threads or 0
     known, warning = SLOW_CLIENTS
-    if threads < LEAST_THREADS or threads < known * available:
+    stuck = sum(age >= figures.stuck_seconds for age, _ in list_ages(figures.server))
+    if threads < LEAST_THREADS or threads < known * available or hang(figures.server, stuck):
         return
-    is_most, is_many = waits.share("client") >= MOSTLY, threads >= warning * available
-    facts: Facts = {"threads": mean_threads(available), "held": is_most}
+    is_many, share = threads >= warning * available, threads / max(threads, waits.total)
+    facts: Facts = {"threads": mean_threads(available), "held": share >= MOSTLY, "waiting": threads, "share": share}
     if wait_for_websockets(figures.server):
         yield STAY_OPEN.found(figures, facts, worse=is_many)
     else:
         yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests != 0, worse=is_many)
+
+
+def _files(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
+    (kind, mount), threads = figures.server.sample.file_system, waits.threads.get("disk", 0.0)
+    if kind and waits.share("disk") >= MOSTLY and threads >= LEAST_THREADS:
+        worse = threads >= USED * (figures.threads or 0)
+        yield FILES.found(figures, worse=worse, kind=kind, mount=Private(mount))
 
 
 def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
@@ -458,7 +492,11 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
         return
     (oldest, worst), ids = requests[0], sorted({worker_id for _, worker_id in requests})
     kind, limit = server.setup.concurrency_kind, server.setup.options.harakiri
-    are_many, is_async = len(requests) >= MANY_STUCK * (figures.ceiling or math.inf), kind == "async"
+    is_async, part = kind == "async", len(requests) / (figures.ceiling or math.inf)
+    lack = not is_async and not figures.reload_wait and shows_a_limit(figures.flow)
+    are_many = part >= MANY_STUCK or (lack and part >= SOME_STUCK)
+    if tries_again(figures) and (figures.flow.littles_law or 0.0) >= MOSTLY * (figures.flow.observed or 0.0):
+        are_many = False  # requests that take as long are completed all the time, as long polls
     has_threads = (figures.configured or 0) > len(server.workers) and kind not in ("async", None)
     is_reset = bool(limit and seconds > limit) and has_threads
     yield STUCK.found(

@@ -25,6 +25,7 @@ from uwsgi_headroom.analysis.findings.recycling import (
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, is_proven, proven_signal
 from uwsgi_headroom.analysis.worker_states import (
     RECYCLED,
+    are_stopped_when_idle,
     count_lost,
     count_respawns,
     find_ends,
@@ -281,6 +282,8 @@ def _lost(figures: Figures) -> Iterator[Finding]:
 def find_looping(figures: Figures) -> list[int]:
     """The workers that end again and again, and serve little in between, or, where that is not counted, for no known
     reason."""
+    if are_stopped_when_idle(figures):
+        return []
     ends = find_ends(figures) if figures.window.is_counted else find_unexplained_ends(figures)
     return [number for number, respawns, requests in ends if _is_loop(figures, respawns, requests)]
 

@@ -209,6 +209,8 @@ class MemoryMap(Struct, frozen=True):
     is_64_bit: bool
     known: tuple[tuple[int, int, Region], ...]
     images: tuple[tuple[int, int], ...]
+    pool_variable: str = ""
+    """The environment variable that bounds the threads of a library which computes in several; empty without one."""
 
     @property
     def has_python(self) -> bool:
@@ -254,7 +256,13 @@ def read_memory_map(pid: int) -> MemoryMap:
     for is_program, elf, mapped in read_images(pid, mappings, _SYMBOLS):
         is_64_bit = is_64_bit or (is_program and elf.is_64_bit)
         known += _locate(elf, mapped)
-    return MemoryMap(is_64_bit, tuple(known), tuple(sorted(_find_images(pid, mappings))))
+    names = {os.path.basename(mapping.path) for mapping in mappings}
+    variable = next((each for library, each in _POOLS.items() if any(library in name for name in names)), "")
+    return MemoryMap(is_64_bit, tuple(known), tuple(sorted(_find_images(pid, mappings))), variable)
+
+
+_POOLS = {"openblas": "OPENBLAS_NUM_THREADS", "libmkl_": "MKL_NUM_THREADS", "libgomp": "OMP_NUM_THREADS"}
+"""What bounds the threads of libraries that start one for each CPU of the host in each worker, by parts of names."""
 
 
 def read_mappings(pid: int) -> list[MappedRange]:

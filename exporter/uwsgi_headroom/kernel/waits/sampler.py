@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Literal
@@ -23,13 +23,14 @@ from msgspec.structs import replace
 from uwsgi_headroom.kernel.aside import DIRECT, Asks
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import WorkerProcess
+from uwsgi_headroom.kernel.waits.file_systems import FileServers
 from uwsgi_headroom.kernel.waits.holders import Holders, Pools, UwsgiLocks
 from uwsgi_headroom.kernel.waits.locks import FileLocks
 from uwsgi_headroom.kernel.waits.loops import Loops
 from uwsgi_headroom.kernel.waits.peers import Peers
-from uwsgi_headroom.kernel.waits.schedules import Naps, RunDelays
+from uwsgi_headroom.kernel.waits.schedules import OLD_SECONDS, Naps, RunDelays, Streams
 from uwsgi_headroom.kernel.waits.system_calls import find_calls
-from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, Wait
+from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, remember
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WorkerThreads
 from uwsgi_headroom.record import (
     UNKNOWN,
@@ -63,7 +64,7 @@ _MOST_STARTING = 16
 _PROBE_SECONDS = 5.0
 """How long an idle server is believed to be visible, or not."""
 
-Place = Literal["shared", "output", "websockets"]
+Place = Literal["shared", "output", "websockets", "endless"]
 
 GAP_TIME = "the workers are too many to look at all of them at once"
 GAP_REFUSED = (
@@ -123,9 +124,12 @@ class WaitSampler:
         self._holders = Holders()
         self._uwsgi_locks = UwsgiLocks()
         self._naps = Naps()
+        self._streams = Streams()
         self._loops = Loops()
         self._shared: Collection[int] = ()
         self._output: Output | None = None  # the last one in which a thread was blocked
+        self._output_socket = ""
+        self._mounts, self._file_systems = FileServers(asks), Counter[tuple[str, str]]()
         self._near: int | None = None  # a master in our network namespace
         self._workers: tuple[Worker, ...] = ()
         self._sampled_at = clock()
@@ -203,6 +207,7 @@ class WaitSampler:
             file_lock=file_lock,
             file_lock_holder=holder,
             uwsgi_lock_holder=self._uwsgi_locks.find(master_pid, snapshot),
+            streams=self._find_streams(found),
         )
 
     def _sample_unlike(
@@ -307,6 +312,17 @@ class WaitSampler:
     def _rest(self, workers: list[LookedAt], now: float) -> dict[int, LockUse]:
         """The locks of workers that serve no request."""
         return {at.worker.worker_id: use for at in workers if (use := at.locks.rest(now))}
+
+    def _find_streams(self, found: list[LookedAt]) -> tuple[tuple[int, int], ...]:
+        """The old requests that go on, by worker id and the number of the thread."""
+        now, old = time.time(), dict[tuple[int, int], tuple[int, int]]()
+        for at in found:
+            numbers = [number for number, start in at.worker.serving.items() if start and now - start >= OLD_SECONDS]
+            if numbers and at.threads.all_found:
+                threads = sorted(at.threads.threads)  # uWSGI starts them in the order of their numbers
+                known = (number for number in numbers if number < len(threads))
+                old |= {(at.worker.worker_id, number): (at.process.pid, threads[number]) for number in known}
+        return self._streams.find(old, now)
 
     def _find_active(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess]) -> list[Worker]:
         before, self._workers = self._workers, snapshot.workers
@@ -434,7 +450,7 @@ class WaitSampler:
                 gaps.append(GAP_REFUSED if refused else self.threads.why_not or gap)
             if result == "interpreter_lock":
                 lock[worker_id] += count
-            self._note_place(places, each.wait, result, count)
+            self._note_place(places, each, what, count)
             if result in ("backend", "dns"):
                 destinations[_destination(result, what)] += count
                 name = result == "backend" and (names.get(address) or names.get(f"*:{address.rpartition(':')[2]}"))
@@ -460,7 +476,11 @@ class WaitSampler:
             shared=places["shared"],
             output=places["output"],
             output_name=self._output,
+            output_socket=self._output_socket,
+            file_system=max(self._file_systems, key=self._file_systems.__getitem__, default=("", "")),
+            pool_variable=next((at.process.memory.pool_variable for at in found), ""),
             websockets=places["websockets"],
+            endless=places["endless"],
             pools=self._find_pools(decided, snapshot) if weight == 1 else self._pools.sizes(),
             holder=self._holders.find(),
             nap=self._naps.length,
@@ -469,16 +489,20 @@ class WaitSampler:
             gaps=tuple(dict.fromkeys(gaps)),
         )
 
-    def _note_place(self, places: dict[Place, float], wait: Wait, result: str, count: float) -> None:
+    def _note_place(self, places: dict[Place, float], seen: SeenThread, what: Decision, count: float) -> None:
         """Count threads that wait over a connection that workers share, for a pipe to take their output, or for what a
-        client sends after its request."""
+        client sends after its request; and note for which file system they wait."""
+        wait, result = seen.wait, what.result
         if result == "backend" and self._shared and all(inode in self._shared for inode in wait.sockets):
             places["shared"] += count
-        if result == "pipe" and wait.output:
+        if result == "pipe" and (output := wait.output or (what.address and "log socket")):
             places["output"] += count
-            self._output = wait.output
+            self._output, self._output_socket = output, _show(what.address)
+        if result == "disk":
+            remember(self._file_systems, self._mounts.find(seen.by.process.pid, wait.file_system, wait.path))
         if result == "client" and wait.beyond and not wait.writes:
             places["websockets"] += count
+            places["endless"] += count * wait.endless
 
     def _find_pools(self, decided: list[tuple[SeenThread, float, Decision]], snapshot: Snapshot) -> dict[int, int]:
         """The sizes of pools, after this sample of all threads."""
@@ -523,9 +547,12 @@ class WaitSampler:
 @lru_cache(256)
 def _destination(state: Literal["backend", "dns"], what: Decision) -> Destination:
     addresses = (what.address,) if what.address else what.candidates
-    # Without what a terminal would obey: the path of a UNIX socket may hold any byte.
-    shown = ["".join(each if each.isprintable() else "?" for each in one[:_LONGEST_ADDRESS]) for one in addresses]
-    return Destination(state, tuple(shown), what.connecting)
+    return Destination(state, tuple(map(_show, addresses)), what.connecting)
+
+
+def _show(address: str) -> str:
+    """An address without what a terminal would obey: the path of a UNIX socket may hold any byte."""
+    return "".join(each if each.isprintable() else "?" for each in address[:_LONGEST_ADDRESS])
 
 
 def explain_doubt(snapshot: Snapshot, kind: ConcurrencyKind | None) -> str | None:

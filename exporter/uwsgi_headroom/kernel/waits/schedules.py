@@ -4,7 +4,12 @@ long it waits for a CPU, and for how long it sleeps at a time.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TypeVar
+
 from uwsgi_headroom.kernel import procfs
+
+T = TypeVar("T")
 
 _MOST_KNOWN = 65536
 """Beyond so many threads, all are forgotten: they are those of a process that starts threads again and again."""
@@ -101,3 +106,36 @@ class Naps:
         if self._seconds < LEAST_SECONDS:
             return None
         return self._seconds / self._naps if self._naps else float("inf")
+
+
+OLD_SECONDS, _STILL_SECONDS, _LOOK_SECONDS = 10.0, 30.0, 1.0
+"""A request of this age is followed; it does not go on if its thread has written nothing for so long, as event streams
+send a comment every 15 s or so; and the time between two looks, 6 µs for each thread."""
+
+_MOST_OLD = 256
+_NEVER = 0, 0.0
+
+
+class Streams:
+    """Finds the old requests of one server that go on, as event streams do: their threads still write. uWSGI counts the
+    bytes of a response only when it has ended; the kernel counts what each thread writes (proc_pid_io(5))."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, int], tuple[int, float]] = {}
+        self._looked_at = 0.0
+
+    def find(self, old: Mapping[T, tuple[int, int]], now: float) -> tuple[T, ...]:
+        """Those of the old requests that go on. old: the process and the thread of each; now: epoch seconds."""
+        if abs(now - self._looked_at) >= _LOOK_SECONDS:
+            self._looked_at = now
+            self._seen = {each: self._look(*each, now) for each in list(old.values())[:_MOST_OLD]}
+        return tuple(each for each, at in old.items() if now - self._seen.get(at, _NEVER)[1] < _STILL_SECONDS)
+
+    def _look(self, pid: int, thread: int, now: float) -> tuple[int, float]:
+        """The bytes that a thread has written, and when it was last seen to have written more."""
+        try:
+            written = int(procfs.read_line(f"/proc/{pid}/task/{thread}/io").split()[3])
+        except (OSError, ValueError, IndexError):
+            return _NEVER
+        before, at = self._seen.get((pid, thread), (written, 0.0))
+        return written, now if written > before else at

@@ -14,6 +14,7 @@ from uwsgi_headroom.kernel import procfs
 Kind = Literal[
     "futex",
     "descriptor",
+    "send",
     "connect",
     "poll",
     "ppoll",
@@ -29,12 +30,11 @@ Kind = Literal[
 ]
 """What a call waits for, as far as its number says.
 
-descriptor: for the descriptor in its first argument. connect: the same, until its connection is made. poll: for the
-descriptors in an array in memory, whose length is the second argument. ppoll: the same; the third argument is the
-address of its timeout. select: for descriptors in sets in memory; the
-first argument is 0 if there are none. semaphore: for the System V semaphore in its first argument. restart: what the
-thread was blocked in before it was stopped and continued (SIGSTOP, a debugger, the freezer), which the kernel does not
-say.
+descriptor: for the descriptor in its first argument. send: the same, to send to a socket. connect: the same, until its
+connection is made. poll: for the descriptors in an array in memory, whose length is the second argument. ppoll: the
+same; the third argument is the address of its timeout. select: for descriptors in sets in memory; the first argument is
+0 if there are none. semaphore: for the System V semaphore in its first argument. restart: what the thread was blocked
+in before it was stopped and continued (SIGSTOP, a debugger, the freezer), which the kernel does not say.
 """
 
 _KINDS: Mapping[str, tuple[Kind, int, int]] = {
@@ -50,12 +50,12 @@ _KINDS: Mapping[str, tuple[Kind, int, int]] = {
     "pwritev2": ("descriptor", 328, 287),
     "sendfile": ("descriptor", 40, 71),
     "connect": ("connect", 42, 203),
-    "sendto": ("descriptor", 44, 206),
+    "sendto": ("send", 44, 206),
     "recvfrom": ("descriptor", 45, 207),
-    "sendmsg": ("descriptor", 46, 211),
+    "sendmsg": ("send", 46, 211),
     "recvmsg": ("descriptor", 47, 212),
     "recvmmsg": ("descriptor", 299, 243),
-    "sendmmsg": ("descriptor", 307, 269),
+    "sendmmsg": ("send", 307, 269),
     "accept": ("accept", 43, 202),
     "accept4": ("accept", 288, 242),
     "poll": ("poll", 7, -1),

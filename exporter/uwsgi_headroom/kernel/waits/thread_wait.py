@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.waits import descriptors
 from uwsgi_headroom.kernel.waits.descriptors import MOST_ENTRIES, Epolls, Polled
+from uwsgi_headroom.kernel.waits.file_systems import find_kind
 from uwsgi_headroom.kernel.waits.memory import MemoryMap, Region
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
 from uwsgi_headroom.kernel.waits.system_calls import Blocked, Calls, Kind
@@ -57,15 +58,16 @@ GAP_32_BIT = "the system calls of a program of 32 bits are not known"
 class Wait(Struct, frozen=True):
     """What a thread waits for: a result; or sockets, by inode, whose peers decide. gap: why the result is unknown.
     lock: identifies a lock that idle threads may wait for as well (see `IdleLocks`); None if they do not. epoll: the
-    descriptor of the epoll set, for a wait in one. call: the kind of the system call, for a wait for sockets.
-    output: what it writes to, if that is one of the process's own outputs. writes: whether it waits until it can
-    write to sockets, as for a connection. polled: the address and length of the array that says for which
-    descriptors it waits, and the address of the timeout of ppoll(2), else 0, for `decide_polled`. address: where it
-    waits as for a lock of the application, if that says which lock it is; semaphore: the same, if it is a semaphore of
-    the C library. file: whether it waits for a file's lock. shared: whether other processes may use the same lock.
-    joins: the id of the thread, in the process's own namespace, for whose end it waits if that is a thread of this
-    process. beyond: whether it polls for another time than uWSGI itself does for a request: the application then waits
-    for what a client sends after it. unread: whether the sockets in its epoll set are to be read."""
+    descriptor of the epoll set, for a wait in one. call: the kind of the system call, for a wait for sockets. output:
+    what it writes to, if that is one of the process's own outputs. writes: whether it waits until it can write to
+    sockets, as for a connection. polled: the address and length of the array that says for which descriptors it waits,
+    and the address of the timeout of ppoll(2), else 0, for `decide_polled`. address: where it waits as for a lock of
+    the application, if that says which lock it is; semaphore: the same, if it is a semaphore of the C library. file:
+    whether it waits for a file's lock. shared: whether other processes may use the same lock. joins: the id of the
+    thread, in the process's own namespace, for whose end it waits if that is a thread of this process. beyond: whether
+    it polls for another time than uWSGI itself does for a request: the application then waits for what a client sends
+    after it. endless: whether it polls for any time. file_system: the kind of the one for whose answer it waits; path:
+    of the file that it waits for. unread: whether the sockets in its epoll set are to be read."""
 
     result: Result | None
     sockets: tuple[int, ...] = ()
@@ -82,7 +84,10 @@ class Wait(Struct, frozen=True):
     joins: int | None = None
     output: Output | None = None
     beyond: bool = False
+    endless: bool = False
     unread: bool = False
+    file_system: str = ""
+    path: str = ""
 
 
 IDLE, RUNNING = Wait("idle"), Wait("running")
@@ -127,15 +132,17 @@ def classify(process: Process, thread: int, call: Blocked | Literal["running", "
             return Wait("unknown", gap=GAP_32_BIT)
         if kind := process.calls.get(number):
             return _classify_kind(process, thread, kind, arguments)
-    return Wait("disk" if _is_in_device_sleep(process.pid, thread) else "other")
+    file_system = find_kind(process.pid, thread)
+    is_disk = file_system or _is_in_device_sleep(process.pid, thread)
+    return Wait("disk" if is_disk else "other", file_system=file_system)
 
 
 def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[int, ...]) -> Wait:
     first, second, third = arguments[:3]
     if kind == "futex":
         return _classify_futex(process.memory, arguments)
-    if kind in ("descriptor", "connect"):
-        wait = _classify_descriptor(process.pid, thread, first, connects=kind == "connect")
+    if kind in ("descriptor", "send", "connect"):
+        wait = _classify_descriptor(process.pid, thread, first, writes=kind != "descriptor")
         return replace(wait, output=_name_output(process.pid, first)) if first in _OUTPUTS else wait
     if kind == "epoll" and first not in process.epolls.idle:
         return Wait(None, epoll=first, call="epoll", unread=not process.epolls.too_large)
@@ -145,7 +152,9 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
         wait = _infer_polled(process, first, second, None if timespec else timeout, stack=arguments[6])
         beyond = not timespec and process.is_beyond(timeout)
         reads = process.read_pollfds and second
-        return replace(wait, polled=(first, second, timespec), beyond=beyond) if reads else wait
+        # A timeout is an int of 32 bits.
+        endless = not timespec and bool(timeout & 1 << 31)
+        return replace(wait, polled=(first, second, timespec), beyond=beyond, endless=endless) if reads else wait
     if kind == "select" and first:
         return Wait(None, process.sockets, gap=GAP_POLL, call="poll")
     return Wait(
@@ -259,26 +268,28 @@ def decide_polled(process: Process, wait: Wait, polled: Sequence[Polled] | None,
     if sockets:
         writes = all(each.writes for each, _ in sockets)
         beyond = wait.beyond if timeout is None else process.is_beyond(timeout)
-        return Wait(None, tuple(inode for _, inode in sockets), call="poll", writes=writes, beyond=beyond)
+        inodes = tuple(inode for _, inode in sockets)
+        return Wait(None, inodes, call="poll", writes=writes, beyond=beyond, endless=wait.endless)
     # If all are closed, the thread has gone on meanwhile, and uses the memory for something else.
     return Wait("pipe") if any(target for _, target in targets) else GONE_ON
 
 
-def _classify_descriptor(pid: int, thread: int, descriptor: int, *, connects: bool) -> Wait:
+def _classify_descriptor(pid: int, thread: int, descriptor: int, *, writes: bool) -> Wait:
     target = descriptors.read_target(pid, descriptor)
     if target is None:
         return Wait("unknown", gap=GAP_SOCKET)
     if inode := procfs.socket_inode(target):
-        return Wait(None, (inode,), call="descriptor", writes=connects)
+        return Wait(None, (inode,), call="descriptor", writes=writes)
     if target.startswith("pipe:["):
         return Wait("pipe")
-    if _is_in_device_sleep(pid, thread):
-        return Wait("disk")
+    file_system, path = find_kind(pid, thread), target * target.startswith("/")
+    if file_system or _is_in_device_sleep(pid, thread):
+        return Wait("disk", file_system=file_system, path=path)
     # stat(2) could tell a FIFO from a file, but blocks if the file is on a server that does not answer.
     with suppress(OSError):  # hidden: the kernel's function that a thread sleeps in, such as `pipe_read`
         if b"pipe" in procfs.read_line(f"/proc/{pid}/task/{thread}/wchan"):
             return Wait("pipe")
-    return Wait("disk" if target.startswith("/") and not target.startswith("/dev/") else "other")
+    return Wait("disk", path=path) if path and not path.startswith("/dev/") else Wait("other")
 
 
 class Decision(NamedTuple):
@@ -324,6 +335,8 @@ def decide(wait: Wait, peers: Peers) -> Decision:
 
 def _decide_for(peer: Peer, wait: Wait) -> Decision:
     """What a thread waits for, by the only other end of its sockets."""
+    if wait.writes and (peer.kind == "log" or (peer.kind == "datagram" and peer.address.startswith(("/", "@")))):
+        return Decision("pipe", peer.address)  # whose reader does not read
     if peer.kind in ("backend", "datagram"):
         # A socket is looked up rarely: by now, a thread that waits for an answer has its connection.
         return Decision("backend", peer.address, connecting=peer.connecting and (wait.writes or wait.gap is not None))
