@@ -613,6 +613,8 @@ class ServerRecord(Struct, frozen=True):
     """Of the window that ends at this instant; None if nothing is known of a log."""
     silence: Silence | None = None
     """None while its stats answer, and for a server without stats."""
+    empty_seconds: float = 0.0
+    """How long its stats were empty in the window that ends at this instant (`errors.BlindError`)."""
 
     @property
     def cpu_count(self) -> float | None:

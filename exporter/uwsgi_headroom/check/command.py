@@ -54,7 +54,7 @@ from uwsgi_headroom.discover import discover_servers, find_everything
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Error, ServerDocument
-from uwsgi_headroom.errors import ConfigError, ReadError
+from uwsgi_headroom.errors import BlindError, ConfigError, ReadError
 from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.reading import Reading
@@ -64,10 +64,14 @@ from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.code_watch import CHECK
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.pace import GAP_SECONDS
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.template import fill
 
 _STOPPED_SECONDS = 5.0
+
+_EMPTY_READS = 10
+"""So often is an empty answer read again: uWSGI's stats are empty while it cannot parse a request."""
 
 _SETTLING_SECONDS = 3.0
 """How long a server is watched after a reload, in seconds: so long does it serve the requests that waited meanwhile."""
@@ -108,11 +112,12 @@ async def judge(
     """
     watch.holds_findings = False
     try:
-        outcome: Reading | ReadError | None = await watch.reader.read()
-        if isinstance(outcome, Reading) and isinstance(outcome.snapshot, Snapshot):
+        outcome: Reading | ReadError | None = await _read_first(watch)
+        if isinstance(outcome, BlindError) or isinstance(getattr(outcome, "snapshot", None), Snapshot):
             seconds += await _watch(watch, seconds, progress)
             outcome = watch.reader.outcome
-        if isinstance(outcome, ReadError):
+        is_seen = isinstance(outcome, BlindError) and (watch.shown is not watch or watch.state == "up")
+        if isinstance(outcome, ReadError) and not is_seen:
             raise outcome
     except asyncio.CancelledError:
         return describe_failure(watch, clock, "interrupted", "It was interrupted before the first reading.")
@@ -126,6 +131,16 @@ async def judge(
     both = watch.figures(watch.reading, (seconds, late))
     slower = find_change(*both) if len(both) == 2 else None
     return build.build_server(watch, clock, late, (seconds,), [slower]) if slower else document
+
+
+async def _read_first(watch: Watch) -> Reading | ReadError:
+    """Read a server once, or, if its answer is empty for an unknown reason, until it has a document."""
+    for _ in range(_EMPTY_READS):
+        outcome = await watch.reader.read()
+        if isinstance(outcome, BlindError) or getattr(outcome, "reason", "") != "empty":
+            break
+        await asyncio.sleep(GAP_SECONDS)
+    return outcome
 
 
 def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, change: str = "") -> ServerDocument:

@@ -20,7 +20,7 @@ from uwsgi_headroom.kernel.facts import HostFacts, Memories, read_table
 from uwsgi_headroom.kernel.memory import WorkerMemories, read_available_memory, read_oom_kills
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import Processes, read_threads
-from uwsgi_headroom.kernel.proof import Proof, Prover, WorkersHere
+from uwsgi_headroom.kernel.proof import PAUSE_SECONDS, Proof, Prover, WorkersHere, is_here
 from uwsgi_headroom.kernel.roles import Roles
 from uwsgi_headroom.kernel.seen_server import SeenServer
 from uwsgi_headroom.kernel.setup import SetupReader, read_identity
@@ -28,7 +28,7 @@ from uwsgi_headroom.kernel.shared_connections import SharedConnections
 from uwsgi_headroom.kernel.spools import Spools
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
 from uwsgi_headroom.record import UNKNOWN, Backlog, Waiting, is_tcp
-from uwsgi_headroom.source import Answer, ProcessOfApp, SocketOfApp
+from uwsgi_headroom.source import Address, Answer, ProcessOfApp, SocketOfApp, Tcp, Unix
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
@@ -104,7 +104,7 @@ class Host:
         self._last = HostFacts()
         self._overflows: ListenOverflows | None = None
         self._workers: tuple[Worker, ...] = ()
-        self._read_at = self._all_read_at = float("-inf")
+        self._read_at = self._all_read_at = self._sought_at = float("-inf")
 
     @property
     def spent(self) -> float:
@@ -123,6 +123,27 @@ class Host:
                 if self._clock() >= end:
                     raise SourceError("timeout", str(error)) from None
                 await asyncio.sleep(SHORT_WAIT)
+
+    async def find_blind(self, address: Address, answer: Answer, seconds: float) -> int | None:
+        """The master here whose own stats server gave an answer without a document; None if that is not known."""
+        place: Unix | Tcp | None = address if isinstance(address, Unix) else None
+        if answer.peer and is_here(answer.peer[0]):
+            place = Tcp(*answer.peer)
+        now = self._clock()
+        if place is None or now < self._sought_at + PAUSE_SECONDS:
+            return None
+        self._sought_at = now
+        seen = SeenServer(SocketOfApp(place), self._waits.threads, self._asks, self._clock, reads=False)
+        while self._clock() < now + seconds:
+            try:
+                pid = seen.find_master()
+            except NotYetError:
+                await asyncio.sleep(SHORT_WAIT)
+            except SourceError:
+                break
+            else:
+                return pid if answer.peer_pid in (None, pid) else None
+        return None
 
     def read_facts(self, snapshot: AnySnapshot, answer: Answer | None) -> HostFacts:
         """The kernel's facts about the server that gave this answer; only the reason if its PID is not proven. The same
