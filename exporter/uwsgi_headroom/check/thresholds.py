@@ -73,12 +73,14 @@ class Limited(NamedTuple):
 
 
 _HEADROOM = "Headroom is {value:factor}"
+_REQUESTS = "uWSGI has served {value:request}"
 _WAIT = "Requests wait [floor? at least ]{value:duration} in the listen queue"
 _TIME = "Requests take {value:duration} on average"
 _PERCENTILE = "The {th}th percentile of response times is {value}"
 
 LIMITED = (
     Limited("headroom", "min_headroom", "headroom.factor", _HEADROOM, "wants {limit:factor}", "", "{:g}:"),
+    Limited("requests", "min_requests", "flow.requests", _REQUESTS, "wants {limit}", "", "{:g}:"),
     Limited("queue_wait", "max_queue_wait", "flow.queue_wait", _WAIT),
     Limited("response_time", "max_response_time", "flow.response_time", _TIME),
     Limited("response_time_p95", "max_p95", 0.95, _PERCENTILE),

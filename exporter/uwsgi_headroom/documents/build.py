@@ -249,6 +249,8 @@ def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> 
     match watch.reading and watch.reading.snapshot:
         case EmperorSnapshot() as emperor:
             return worst_status(judged), judged[0].title if judged else _describe_emperor(emperor)
+        case RouterSnapshot(lacks_nodes=True):
+            return "warning", "Router without a living node: start one, or let it subscribe."
         case RouterSnapshot() as router:
             return "ok", f"Router with {counted(router.active_sessions, 'open connection')}."
     return "unknown", "No figures yet: they need two readings, a second apart."

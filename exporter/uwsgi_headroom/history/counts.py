@@ -268,6 +268,8 @@ class ServerCounts(Struct):
             "no plugin for them. Absent with stats-no-cores.",
         ),
     ] = None
+    unanswered_calls: Annotated[int | None, _REPORTED] = None
+    """Requests whose application was called and sent no byte; a lower bound."""
     starting_seconds: Annotated[
         float | None,
         _REPORTED_SECONDS.shown(

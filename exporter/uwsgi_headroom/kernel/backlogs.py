@@ -38,6 +38,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -154,6 +155,9 @@ _UNPROVEN = "the PID of uWSGI's master is not proven, so its sockets are unknown
 _IMPOSSIBLE = "no socket can have the name in uWSGI's stats: the name has a NUL byte, or a port above 65535"
 
 
+_CLOSED_SECONDS = 0.05
+
+
 class Backlogs:
     """Reads the queues of one server repeatedly, and caches the list of the master's descriptors, whether the master is
     in another network namespace, and the listeners of each name."""
@@ -254,6 +258,35 @@ class _Sockets(Struct, frozen=True):
 
     held: frozenset[int] | None
     near: bool | None
+
+
+class Ended(NamedTuple):
+    """Connections that one end has closed. by_server: how long ago, in seconds, the server closed those that it closed
+    first: they stand in TIME_WAIT at its end for a minute; by_client: the number of those that the server still holds.
+    """
+
+    by_server: list[float]
+    by_client: int
+
+
+def list_ended(pid: int, names: Sequence[str]) -> Ended:
+    """The connections to these sockets in the network of a process. A question for `aside`. Raises OSError."""
+    ports = {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}
+    return ask_in_network_of(pid, partial(_list_ended, {port for port in ports if port <= _LARGEST_PORT}))
+
+
+def _list_ended(ports: Collection[int]) -> Ended:
+    states = 1 << sock_diag.TCP_TIME_WAIT | 1 << sock_diag.TCP_CLOSE_WAIT
+    requests = (
+        sock_diag.inet_request(family, states, (port.to_bytes(2, "big"), b""))
+        for port in ports
+        for family in (socket.AF_INET, socket.AF_INET6)
+    )
+    payloads = [each for request in requests for each in sock_diag.ask(request, seconds=_CLOSED_SECONDS)[0]]
+    found = [sock_diag.inet_diag_msg.unpack_from(payload) for payload in payloads]
+    left = sum(each[1] == sock_diag.TCP_CLOSE_WAIT for each in found)
+    expire = [each[-5] / 1000 for each in found if each[1] == sock_diag.TCP_TIME_WAIT]
+    return Ended([sock_diag.TIME_WAIT_SECONDS - seconds for seconds in expire], left)
 
 
 class _Address(Struct, frozen=True):

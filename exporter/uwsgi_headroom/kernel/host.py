@@ -13,7 +13,14 @@ from msgspec.structs import replace
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.kernel import aside
 from uwsgi_headroom.kernel.aside import SHORT_WAIT, Asks, NotYetError, Questions
-from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
+from uwsgi_headroom.kernel.backlogs import (
+    Backlogs,
+    Ended,
+    ListenerDumps,
+    ListenOverflows,
+    list_ended,
+    read_listen_overflows,
+)
 from uwsgi_headroom.kernel.cgroups import explain_hidden, read_task_limit
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memories, read_table
@@ -104,6 +111,7 @@ class Host:
         self._last = HostFacts()
         self._overflows: ListenOverflows | None = None
         self._workers: tuple[Worker, ...] = ()
+        self._requested = -1, 0.0  # requests that uWSGI has counted, and since when
         self._read_at = self._all_read_at = self._sought_at = float("-inf")
 
     @property
@@ -203,6 +211,7 @@ class Host:
             cpus, available = read_usable_cpus(master_pid, affinity=allowed or None), read_available_memory(master_pid)
             setup = self._setup.read(master_pid, snapshot, processes, now)
             has_tcp = any(is_tcp(socket.name) for socket in snapshot.sockets)
+            ended = self._list_ended(master_pid, snapshot, now)
             listens_here = has_tcp and shares_network_namespace(master_pid)
             facts = HostFacts(
                 master_pid=master_pid,
@@ -220,6 +229,8 @@ class Host:
                 oom_kills=read_oom_kills(master_pid),
                 roles=self._roles.read(master_pid, pids, [spooler.pid for spooler in snapshot.spoolers if spooler.pid]),
                 shared_connections=self._shared.read(master_pid, processes.keys()),
+                unrequested=sum(age < now - self._requested[1] for age in ended.by_server),
+                left=ended.by_client,
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
             )
             self._slow = replace(self._slow, facts=facts, allowed=tuple(allowed) or affinity or ())
@@ -247,6 +258,18 @@ class Host:
             waits=waits,
         )
         return self._last
+
+    def _list_ended(self, master_pid: int, snapshot: Snapshot, now: float) -> Ended:
+        """The connections that have ended, if no request was completed since the last time."""
+        requests = sum([worker.requests or 0 for worker in snapshot.workers])
+        if requests != self._requested[0] or snapshot.source == "kernel":
+            self._requested = requests, now
+            return Ended([], 0)
+        names = tuple([each.name for each in snapshot.sockets if is_tcp(each.name)])
+        with suppress(OSError):
+            if names:
+                return self._asks.ask(list_ended, master_pid, names)
+        return Ended([], 0)
 
     def _at_rest(self, snapshot: Snapshot, now: float, interval: float) -> set[int]:
         """Pids of workers that need not be read: they are idle and unchanged, and all workers were read a moment

@@ -75,6 +75,13 @@ UPLOADS_LEFT = replace(
     act="Let the web server buffer requests (nginx: `proxy_request_buffering`, `uwsgi_request_buffering`).",
     then="If clients send their requests slowly, raise `socket-timeout`.",
 )
+ALL_LEFT = replace(
+    LEFT_EARLY,
+    severity="warning",
+    title="All clients leave before they get their response: requests take longer than they wait.",
+    evidence="{left} clients have closed their connection; {serving:request} {serving:is|are} in service[wait? ; "
+    "{wait}].",
+)
 MOST_LEFT = replace(
     LEFT_EARLY,
     severity="critical",
@@ -156,6 +163,10 @@ def _count(number: int, requests: int) -> Facts:
 
 def find_left(figures: Figures) -> Iterator[Finding]:
     left, unread, flow = count_left(figures), _count_unread(figures), figures.flow
+    serving = sum(len(worker.ages) for worker in figures.server.workers)
+    if figures.server.left >= max(LEFT[0], serving):
+        yield ALL_LEFT.found(figures, left=figures.server.left, serving=serving)
+        return
     if not left:
         return
     facts = _count(left, flow.completed)
