@@ -80,11 +80,11 @@ _PERCENTILE = "The {th}th percentile of response times is {value}"
 
 LIMITED = (
     Limited("headroom", "min_headroom", "headroom.factor", _HEADROOM, "wants {limit:factor}", "", "{:g}:"),
-    Limited("requests", "min_requests", "flow.requests", _REQUESTS, "wants {limit}", "", "{:g}:"),
     Limited("queue_wait", "max_queue_wait", "flow.queue_wait", _WAIT),
     Limited("response_time", "max_response_time", "flow.response_time", _TIME),
     Limited("response_time_p95", "max_p95", 0.95, _PERCENTILE),
     Limited("response_time_p99", "max_p99", 0.99, _PERCENTILE),
+    Limited("requests", "min_requests", "flow.requests", _REQUESTS, "wants {limit}", "", "{:g}:"),
 )
 
 

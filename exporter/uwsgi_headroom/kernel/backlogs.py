@@ -155,7 +155,8 @@ _UNPROVEN = "the PID of uWSGI's master is not proven, so its sockets are unknown
 _IMPOSSIBLE = "no socket can have the name in uWSGI's stats: the name has a NUL byte, or a port above 65535"
 
 
-_CLOSED_SECONDS = 0.05
+_MOST_ENDED, _CLOSED_SECONDS = 8, 0.05
+_FAMILY = (socket.AF_INET, socket.AF_INET6)
 
 
 class Backlogs:
@@ -271,17 +272,16 @@ class Ended(NamedTuple):
 
 def list_ended(pid: int, names: Sequence[str]) -> Ended:
     """The connections to these sockets in the network of a process. A question for `aside`. Raises OSError."""
-    ports = {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}
-    return ask_in_network_of(pid, partial(_list_ended, {port for port in ports if port <= _LARGEST_PORT}))
+    return ask_in_network_of(pid, partial(_list_ended, names[:_MOST_ENDED]))
 
 
-def _list_ended(ports: Collection[int]) -> Ended:
+def _list_ended(names: Sequence[str]) -> Ended:
     states = 1 << sock_diag.TCP_TIME_WAIT | 1 << sock_diag.TCP_CLOSE_WAIT
-    requests = (
-        sock_diag.inet_request(family, states, (port.to_bytes(2, "big"), b""))
-        for port in ports
-        for family in (socket.AF_INET, socket.AF_INET6)
-    )
+    ports = [(int(name.rpartition(":")[2]) & _LARGEST_PORT).to_bytes(2, "big") for name in names]
+    requests = [
+        sock_diag.inet_request(_FAMILY[name[:1] == "["], states, (port, b""))
+        for name, port in zip(names, ports, strict=True)
+    ]
     payloads = [each for request in requests for each in sock_diag.ask(request, seconds=_CLOSED_SECONDS)[0]]
     found = [sock_diag.inet_diag_msg.unpack_from(payload) for payload in payloads]
     left = sum(each[1] == sock_diag.TCP_CLOSE_WAIT for each in found)

@@ -152,7 +152,9 @@ class Pace:
 
     def pause(self, outcome: Reading | ReadError) -> float:
         """Return the seconds to wait after a read with this outcome."""
-        if isinstance(outcome, BlindError):  # it answers again between two such requests, which may last for a second
+        if (
+            isinstance(outcome, BlindError) and outcome.pid
+        ):  # it answers again between two such requests, which may last for a second
             self._add_cost(GAP_SECONDS)
             return GAP_SECONDS * (1 + JITTER * (2 * self._chance() - 1))
         if isinstance(outcome, ReadError):
