@@ -111,7 +111,7 @@ class Host:
         self._last = HostFacts()
         self._overflows: ListenOverflows | None = None
         self._workers: tuple[Worker, ...] = ()
-        self._requested = -1, 0.0  # requests that uWSGI has counted, and since when
+        self._served, self._served_at = [0, 0], 0.0  # requests and running time, and since when
         self._read_at = self._all_read_at = self._sought_at = float("-inf")
 
     @property
@@ -229,7 +229,7 @@ class Host:
                 oom_kills=read_oom_kills(master_pid),
                 roles=self._roles.read(master_pid, pids, [spooler.pid for spooler in snapshot.spoolers if spooler.pid]),
                 shared_connections=self._shared.read(master_pid, processes.keys()),
-                unrequested=sum(age < now - self._requested[1] for age in ended.by_server),
+                unrequested=sum(age < now - self._served_at for age in ended.by_server),
                 left=ended.by_client,
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
             )
@@ -260,10 +260,14 @@ class Host:
         return self._last
 
     def _list_ended(self, master_pid: int, snapshot: Snapshot, now: float) -> Ended:
-        """The connections that have ended, if no request was completed since the last time."""
-        requests = sum([worker.requests or 0 for worker in snapshot.workers])
-        if requests != self._requested[0] or snapshot.source == "kernel":
-            self._requested = requests, now
+        """The connections that have ended, if hardly any request was completed since the last time."""
+        busy = sum([worker.busy_threads or 0 for worker in snapshot.workers])
+        # A ping of uWSGI's is no request, but it adds running time.
+        served = [sum([getattr(each, name) or 0 for each in snapshot.workers]) for name in ("requests", "running_time")]
+        grown = served[0] - self._served[0]
+        if served != self._served:
+            self._served, self._served_at = served, now
+        if not 0 <= grown <= busy or snapshot.source == "kernel":
             return Ended([], 0)
         names = tuple([each.name for each in snapshot.sockets if is_tcp(each.name)])
         with suppress(OSError):

@@ -71,7 +71,8 @@ UNANSWERED = Kind(
     "sends a modifier, which selects a plugin of uWSGI. If it is not loaded, or a body is larger than `limit-post`, "
     "uWSGI closes the connection at once.",
     act="Compare the modifier that the web server sends with the `plugins` that uWSGI loads.",
-    then="The modifier (`uwsgi_modifier1`) is 0 for Python, 5 for Perl, 14 for PHP. [look? See uWSGI's log. ]"
+    then="The modifier (`uwsgi_modifier1`) is 0 for Python, 5 for Perl, 14 for PHP, and 22 if clients speak TLS. "
+    "[look? See uWSGI's log. ]"
     "[fix? {fix} ]" + LOG,
     page_after=60,
     runbook="UwsgiNoApplication",
