@@ -64,14 +64,10 @@ from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.code_watch import CHECK
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.pace import GAP_SECONDS
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.template import fill
 
 _STOPPED_SECONDS = 5.0
-
-_EMPTY_READS = 10
-"""So often is an empty answer read again: uWSGI's stats are empty while it cannot parse a request."""
 
 _SETTLING_SECONDS = 3.0
 """How long a server is watched after a reload, in seconds: so long does it serve the requests that waited meanwhile."""
@@ -112,7 +108,7 @@ async def judge(
     """
     watch.holds_findings = False
     try:
-        outcome: Reading | ReadError | None = await _read_first(watch)
+        outcome: Reading | ReadError | None = await watch.reader.read()
         if isinstance(outcome, BlindError) or isinstance(getattr(outcome, "snapshot", None), Snapshot):
             seconds += await _watch(watch, seconds, progress)
             outcome = watch.reader.outcome
@@ -131,16 +127,6 @@ async def judge(
     both = watch.figures(watch.reading, (seconds, late))
     slower = find_change(*both) if len(both) == 2 else None
     return build.build_server(watch, clock, late, (seconds,), [slower]) if slower else document
-
-
-async def _read_first(watch: Watch) -> Reading | ReadError:
-    """Read a server once, or, if its answer is empty for an unknown reason, until it has a document."""
-    for _ in range(_EMPTY_READS):
-        outcome = await watch.reader.read()
-        if isinstance(outcome, BlindError) or getattr(outcome, "reason", "") != "empty":
-            break
-        await asyncio.sleep(GAP_SECONDS)
-    return outcome
 
 
 def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, change: str = "") -> ServerDocument:

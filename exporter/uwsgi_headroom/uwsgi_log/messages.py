@@ -76,7 +76,7 @@ bad_packet rejected uncalled: uWSGI refuses requests that do not follow the uwsg
   >> Let the web server speak the socket's protocol: `uwsgi_pass`, or `proxy_pass` for `http-socket`.
 bad_http rejected -: uWSGI refuses requests that are not HTTP == invalid HTTP request$
   !! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
-  >> Check what connects to the `http-socket`: `uwsgi_pass` and TLS are not HTTP, nor is an empty request.
+  >> Check what connects to the `http-socket`: `uwsgi_pass`, TLS and an empty request are not HTTP.
 tls_on_uwsgi_socket rejected uncalled: clients speak TLS to a socket of the uwsgi protocol
   == -- unavailable modifier requested: 22 --
   !! uWSGI takes the first byte of TLS for the modifier 22, and closes the connection without a response.

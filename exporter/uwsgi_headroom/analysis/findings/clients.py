@@ -78,7 +78,7 @@ UPLOADS_LEFT = replace(
 ALL_LEFT = replace(
     LEFT_EARLY,
     severity="warning",
-    title="All clients leave before they get their response: requests take longer than they wait.",
+    title="All clients leave before they get their response: requests take longer than clients wait.",
     evidence="{left} clients have closed their connection; {serving:request} {serving:is|are} in service[wait? ; "
     "{wait}].",
 )
@@ -164,7 +164,7 @@ def _count(number: int, requests: int) -> Facts:
 def find_left(figures: Figures) -> Iterator[Finding]:
     left, unread, flow = count_left(figures), _count_unread(figures), figures.flow
     serving = sum(len(worker.ages) for worker in figures.server.workers)
-    if figures.server.left >= max(LEFT[0], serving):
+    if serving and figures.server.left >= max(LEFT[0], serving):
         yield ALL_LEFT.found(figures, left=figures.server.left, serving=serving)
         return
     if not left:
