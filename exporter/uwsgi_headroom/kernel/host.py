@@ -13,14 +13,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.kernel import aside
 from uwsgi_headroom.kernel.aside import SHORT_WAIT, Asks, NotYetError, Questions
-from uwsgi_headroom.kernel.backlogs import (
-    Backlogs,
-    Ended,
-    ListenerDumps,
-    ListenOverflows,
-    list_ended,
-    read_listen_overflows,
-)
+from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, list_ended, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden, read_task_limit
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memories, read_table
@@ -211,7 +204,7 @@ class Host:
             cpus, available = read_usable_cpus(master_pid, affinity=allowed or None), read_available_memory(master_pid)
             setup = self._setup.read(master_pid, snapshot, processes, now)
             has_tcp = any(is_tcp(socket.name) for socket in snapshot.sockets)
-            ended = self._list_ended(master_pid, snapshot, now)
+            closed, left = self._list_ended(master_pid, snapshot, now)
             listens_here = has_tcp and shares_network_namespace(master_pid)
             facts = HostFacts(
                 master_pid=master_pid,
@@ -229,8 +222,8 @@ class Host:
                 oom_kills=read_oom_kills(master_pid),
                 roles=self._roles.read(master_pid, pids, [spooler.pid for spooler in snapshot.spoolers if spooler.pid]),
                 shared_connections=self._shared.read(master_pid, processes.keys()),
-                unrequested=sum(age < now - self._served_at for age in ended.by_server),
-                left=ended.by_client,
+                unrequested=sum(age < now - self._served_at for age in closed),
+                left=left,
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
             )
             self._slow = replace(self._slow, facts=facts, allowed=tuple(allowed) or affinity or ())
@@ -259,7 +252,7 @@ class Host:
         )
         return self._last
 
-    def _list_ended(self, master_pid: int, snapshot: Snapshot, now: float) -> Ended:
+    def _list_ended(self, master_pid: int, snapshot: Snapshot, now: float) -> tuple[list[float], int]:
         """The connections that have ended, if hardly any request was completed since the last time."""
         busy = sum([worker.busy_threads or 0 for worker in snapshot.workers])
         # A ping of uWSGI's is no request, but it adds running time.
@@ -267,13 +260,11 @@ class Host:
         grown = served[0] - self._served[0]
         if served != self._served:
             self._served, self._served_at = served, now
-        if not 0 <= grown <= busy or snapshot.source == "kernel":
-            return Ended([], 0)
         names = tuple([each.name for each in snapshot.sockets if is_tcp(each.name)])
-        with suppress(OSError):
-            if names:
+        if names and 0 <= grown <= busy and snapshot.source == "stats":
+            with suppress(OSError):
                 return self._asks.ask(list_ended, master_pid, names)
-        return Ended([], 0)
+        return [], 0
 
     def _at_rest(self, snapshot: Snapshot, now: float, interval: float) -> set[int]:
         """Pids of workers that need not be read: they are idle and unchanged, and all workers were read a moment

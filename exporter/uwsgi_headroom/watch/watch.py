@@ -67,9 +67,6 @@ FRESH_SECONDS = 5.0
 """How long a server counts as up after a successful read, in seconds: in normal operation uWSGI's master is silent for
 1 to 3 s, while it ends a worker or reloads."""
 
-_MOST_EMPTY = 1000
-"""The most times of empty stats that are kept."""
-
 _FRESH_INTERVALS = 3
 """A server also counts as up for this many intervals, if that is longer."""
 
@@ -157,7 +154,7 @@ class Watch:
         self.code: CodeWatch | None = None
         self.set_code(code)
         self._make_other = make_other
-        self._empty_at: deque[float] = deque(maxlen=_MOST_EMPTY)
+        self._empty_at: deque[float] = deque(maxlen=1000)  # of empty stats
         self.silent: SilentServer | None = None  # the same in the watch of the kernel's figures
 
     def set_log(self, path: str) -> None:

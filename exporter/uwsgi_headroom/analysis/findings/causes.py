@@ -260,8 +260,8 @@ UNFINISHED = Kind(
     code="unfinished_requests",
     severity="warning",
     title="Clients that speak HTTP to uWSGI's `socket`, or send no whole request, hold threads.",
-    evidence="uWSGI's stats [since? have been empty since {since}][not since? were empty for {empty:duration} of the last "
-    "{seconds:duration}]: it writes none while it cannot parse a request.",
+    evidence="uWSGI's stats [since? have been empty since {since}][not since? were empty for {empty:duration} "
+    "of the last {seconds:duration}]: it writes none while it cannot parse a request.",
     meaning="Each such request holds a thread until `socket-timeout`.[since?  Figures are the kernel's: requests are "
     "not counted.]",
     act="Find the client that sends HTTP to uWSGI's `socket`, such as a health check.",
