@@ -2,7 +2,7 @@
 
 `totals` has these fields as totals that never decrease, which `integrals` updates, and `window` as their growth between
 two instants. From the rows follow those of a history (`rows`), windows, and how windows are merged and written to a
-file (`store`). By this table a row takes 84 bytes a worker and 348 for the server, without sockets and backends.
+file (`store`). By this table a row takes 84 bytes a worker and 352 for the server, without sockets and backends.
 """
 
 from collections.abc import Sequence
@@ -268,8 +268,6 @@ class ServerCounts(Struct):
             "no plugin for them. Absent with stats-no-cores.",
         ),
     ] = None
-    unanswered_calls: Annotated[int | None, _REPORTED] = None
-    """Requests whose application was called and sent no byte; a lower bound."""
     starting_seconds: Annotated[
         float | None,
         _REPORTED_SECONDS.shown(
@@ -300,6 +298,8 @@ class ServerCounts(Struct):
     """How long these waited, added up."""
     queue_lists: Annotated[int | None, _REPORTED] = None
     """Without uWSGI's stats: samples that listed every request in the queues."""
+    unanswered_calls: Annotated[int | None, _REPORTED] = None
+    """Requests whose application was called and sent no byte; a lower bound."""
 
 
 def rows_of(counts: type[Struct], of: Of) -> tuple[Quantity, ...]:
