@@ -104,7 +104,7 @@ class Host:
         self._last = HostFacts()
         self._overflows: ListenOverflows | None = None
         self._workers: tuple[Worker, ...] = ()
-        self._served, self._served_at = [0, 0], 0.0  # requests and running time, and since when
+        self._served, self._served_at = [-1, 0], 0.0  # requests and running time, and since when
         self._read_at = self._all_read_at = self._sought_at = float("-inf")
 
     @property

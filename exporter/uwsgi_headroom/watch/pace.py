@@ -60,7 +60,8 @@ listened so far. So samples see the requests that waited meanwhile: after three 
 one."""
 
 GAP_SECONDS = 0.2
-"""The pause where uWSGI answers with nothing, which costs it less than a document."""
+"""The pause where uWSGI answers with nothing, which costs it less than a document: between two requests that it cannot
+parse, it answers again."""
 
 _READS_REMEMBERED = 15
 
@@ -152,9 +153,7 @@ class Pace:
 
     def pause(self, outcome: Reading | ReadError) -> float:
         """Return the seconds to wait after a read with this outcome."""
-        if (
-            isinstance(outcome, BlindError) and outcome.pid
-        ):  # it answers again between two such requests, which may last for a second
+        if isinstance(outcome, BlindError) and outcome.pid:
             self._add_cost(GAP_SECONDS)
             return GAP_SECONDS * (1 + JITTER * (2 * self._chance() - 1))
         if isinstance(outcome, ReadError):
