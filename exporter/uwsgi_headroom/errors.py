@@ -11,7 +11,8 @@ HeadroomError
 │   └── AccessError   the server wants a login or TLS, or its certificate is not trusted
 ├── RunError        `tune` cannot measure a server
 └── StatsError      the bytes read are not a document that uWSGI writes (its `reason` says how)
-    └── DamagedError  uWSGI wrote them, but did not escape a name in them
+    ├── DamagedError  uWSGI wrote them, but did not escape a name in them
+    └── BlindError    uWSGI writes none, because it cannot parse a request in service
 
 A message names what was tried, what was expected and what to do. A message never contains any part of a document:
 stats documents contain the headers of requests in service.
@@ -103,3 +104,16 @@ class StatsError(ReadError):
 
 class DamagedError(StatsError):
     """The bytes are a document of uWSGI, but no JSON, because uWSGI did not escape a name in it."""
+
+
+class BlindError(StatsError):
+    """uWSGI's own stats server answers with nothing: it stops writing at a request in service whose variables it
+    cannot parse (`uwsgi_stats_dump_vars` in core/stats.c). pid: of its master here, None if that is not proven."""
+
+    def __init__(self, pid: int | None) -> None:
+        super().__init__(
+            "empty",
+            "uWSGI's stats are empty while it waits for the rest of a request: a client speaks HTTP to uWSGI's "
+            "`socket`, or sends no whole request",
+        )
+        self.pid = pid

@@ -199,6 +199,8 @@ class RoleUse(NamedTuple):
     cpus: float | None
     """CPUs in use on average between the last two looks; None at the first."""
     resident_bytes: int
+    stopped: tuple[int, ...] = ()
+    """The PIDs here of those that a signal or a debugger has stopped."""
 
 
 class SharedConnection(NamedTuple):
@@ -685,10 +687,15 @@ class ServerRecord(Struct, frozen=True):
     """Of the network namespace, if it is the exporter's; None if connections are not tracked, too."""
     tasks: Tasks | None = None
     """None without a limit, or if unknown."""
+    unrequested: int = 0
+    left: int = 0
+    """As of `HostFacts`."""
     log: LogRecord | None = None
     """Of the window that ends at this instant; None if nothing is known of a log."""
     silence: Silence | None = None
     """None while its stats answer, and for a server without stats."""
+    empty_seconds: float = 0.0
+    """How long its stats were empty in the window that ends at this instant (`errors.BlindError`)."""
 
     @property
     def cpu_count(self) -> float | None:

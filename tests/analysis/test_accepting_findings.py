@@ -63,7 +63,7 @@ def test_a_stopped_worker_while_nobody_waits():
 
 @pytest.mark.parametrize(
     ("reason", "is_stopped", "act"),
-    [("timeout", True, "`kill -CONT 7`"), ("truncated", False, "`/proc/7/wchan`"), ("empty", True, "health check")],
+    [("timeout", True, "`kill -CONT 7`"), ("truncated", False, "`/proc/7/wchan`")],
 )
 def test_a_master_that_does_not_answer(reason, is_stopped, act):
     """A ticket with what to do for each reason; none while its stats answer."""
@@ -74,6 +74,17 @@ def test_a_master_that_does_not_answer(reason, is_stopped, act):
     assert act in found["master_silent"].change
     assert " 7" not in found["master_silent"].public.act
     assert "master_silent" not in judge(waiting(0.0), record)
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_stats_that_are_empty(slow):
+    """Requests without an end hold threads: they are the cause of waiting for clients, and the headroom is unknown. One
+    of four seconds in a minute is no finding."""
+    record = replace(describe(prefork()), silence=Silence(AT, 7, False, "empty", "no answer", 3))
+    assert said(judge(waiting(2.0 * slow), record), "unfinished_requests")[0] == causes.UNFINISHED
+    for seconds, is_found in ((4.0, False), (12.0, True)):
+        found = judge(waiting(0.0), replace(record, silence=None, empty_seconds=seconds))
+        assert ("unfinished_requests" in found) == is_found
 
 
 def paused(*worker_ids: int, reserve: tuple[int, ...] = ()) -> Server:

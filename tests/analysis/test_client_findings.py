@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.analysis.judging import change_workers, describe, findings_by_code, idle, judge, said, severity
-from tests.support.simulated_server import Server
+from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, clients, log
 from uwsgi_headroom.analysis.findings.log import UNPROVEN
@@ -74,6 +74,16 @@ def test_clients_that_leave_while_their_requests_wait():
     assert finding.settings == (("listen", 22),), "16/s in 0.8 of two seconds, without the time in service"
     for other in (late(480), late(960, queue=1.0)):
         assert (other["clients_left"].kind, other["clients_left"].settings) == (clients.LEFT_EARLY, ())
+
+
+@pytest.mark.parametrize(("gone", "kind"), [(2, None), (3, None), (4, clients.ALL_LEFT), (40, clients.ALL_LEFT)])
+def test_all_clients_that_leave_before_their_answer(gone, kind):
+    """Four requests are in service: at least so many connections, and three, were closed by clients alone."""
+    server = Server(processes=1, threads=4)
+    server.busy(4)
+    server[1].request_starts = (EPOCH - 8,) * 4
+    finding = judge(idle(), replace(describe(server), left=gone)).get("clients_left")
+    assert (finding and finding.kind) == kind
 
 
 def answered(

@@ -82,6 +82,22 @@ def test_mules_are_no_other_programs(uses, are_named):
     assert all(("mules" in text) == are_named for text in (finding.title, finding.change, starved.title))
 
 
+@pytest.mark.parametrize(
+    ("of", "processes", "expected"),
+    [
+        (window(60, worker(1, 0)), 1, "critical"),
+        (window(60, worker(1, 0)), 2, "warning"),
+        (window(60, worker(1, 9)), 1, "warning"),
+    ],
+)
+def test_a_router_that_is_stopped(of, processes, expected):
+    """Critical if all are, and no request comes by another way. One that runs is no finding."""
+    router = RoleUse("router", processes, 1.0, 0.0, 5_000_000, (77,))
+    found = findings_by_code(of, Server(), roles=(router,))["router_stopped"]
+    assert (found.severity, "`kill -CONT 77`" in found.change, "77" in found.public.act) == (expected, True, False)
+    assert "router_stopped" not in findings_by_code(of, Server(), roles=(router._replace(stopped=()),))
+
+
 QUOTA = Quota("/system.slice/uwsgi.service", 0.5, 8)
 
 

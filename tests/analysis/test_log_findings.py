@@ -43,6 +43,25 @@ def test_requests_that_are_refused(of, lines, agreed, expected):
     assert (UNPROVEN in finding.evidence) == (agreed != lines)
 
 
+@pytest.mark.parametrize(
+    ("of", "closed", "lines", "code"),
+    [
+        (window(10.0), 3, 0, "connections_without_request"),
+        (window(10.0), 2, 0, None),
+        (idle(), 300, 0, None),
+        (window(10.0), 300, 200, "requests_rejected"),  # the log says more
+    ],
+)
+def test_connections_that_bring_no_request(of, closed, lines, code):
+    """A warning where no request is counted at all; `buffer-size` is no advice for another protocol."""
+    log = says(**{"http_on_uwsgi_socket": LogMessage(lines, 0)} if lines else {})
+    found = judge(of, replace(describe(log=log), unrequested=closed))
+    both = found.keys() & {"connections_without_request", "requests_rejected"}
+    assert both == ({code} if code else set())
+    assert all(found[each].severity == "warning" and "uwsgi_pass" in found[each].change for each in both)
+    assert "buffer-size" not in "".join(found[each].change for each in both)
+
+
 @pytest.mark.parametrize(("code", "part"), [("head_too_large", "23 %"), ("body_too_large", "30 %")])
 def test_the_part_of_all_requests(code, part):
     """Some of the refused requests are among the 2,000 that uWSGI counted, others are not."""

@@ -86,6 +86,21 @@ def test_the_gravest_decides(before, flow, limits, status, verdict):
     assert [finding.code for finding in judged.findings][: len(exceeded)] == [f"threshold_{name}" for name in exceeded]
 
 
+@pytest.mark.parametrize(
+    ("requests", "limits", "status"),
+    [
+        (0, Threshold(1), "warning"),
+        (0, Threshold(10, 1), "critical"),
+        (1, Threshold(1), "ok"),
+        (5, Threshold(10, 1), "warning"),
+    ],
+)
+def test_too_few_requests(requests, limits, status):
+    """Also where none came, and so no other figure is known."""
+    server = with_flow(with_headroom(busy_server(), factor=None), requests=requests)
+    assert apply_thresholds(server, Thresholds(min_requests=limits)).status == status
+
+
 def test_an_idle_server_is_within_every_limit():
     """Without thresholds, nothing changes."""
     idle = with_flow(with_headroom(busy_server(), factor=None, far=("threads",)), requests=0, queue_wait=None)

@@ -17,6 +17,7 @@ from tests.support.real_uwsgi import Uwsgi, accepting, uwsgi, wait_until
 from tests.support.simulated_server import Server, Slot, reading
 from tools.scenarios.actions import find_accept_lock_holder
 from uwsgi_headroom import stats
+from uwsgi_headroom.analysis.findings.log import UNANSWERED_CALLS
 from uwsgi_headroom.history.totals import INSTANT, Totals
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import Throttling
@@ -239,14 +240,17 @@ def test_the_advice_frees_the_accept_lock(sign):
 INSTANTLY = INSTANT / 10
 
 
-def count(serve: Callable[[Server], None], *, cores: bool = True, samples: int = 11) -> int | None:
+def count(
+    serve: Callable[[Server], None], *, cores: bool = True, samples: int = 11, name: str = "unanswered"
+) -> int | None:
     """The number after as many samples as seconds, with `serve` between each two."""
     server, watched = watch(processes=2, threads=2, cores=cores)
     for second in range(samples):
         watched.sample(float(second))
         serve(server)
     window = watched.window(60)
-    return window.unanswered
+    number: int | None = getattr(window, name)
+    return number
 
 
 def fail(server: Server, requests: int = 10, each: float = INSTANTLY) -> None:
@@ -306,6 +310,7 @@ def test_requests_that_reach_an_application_do_not():
         server[1].calls = 0 if server[1].requests == 50 else (server[1].calls or 0) + 10
 
     assert count(serve) == 10
+    assert count(serve, name="unanswered_calls") == 80
     assert count(lambda server: (fail(server), setattr(server[1], "calls", 7))) == 90 - 7
 
 
@@ -328,6 +333,13 @@ def test_many_are_critical(unanswered, is_found):
     if finding:
         assert finding.severity == "critical"
         assert "modifier" in finding.change
+
+
+@pytest.mark.parametrize(("calls", "is_found"), [(2, False), (20, True)])
+def test_an_application_that_sends_nothing(calls, is_found):
+    """It may write to the connection itself: a warning."""
+    finding = findings_by_code(replace(idle(), unanswered_calls=calls)).get("requests_unanswered")
+    assert (finding and finding.kind) == (UNANSWERED_CALLS if is_found else None)
 
 
 def test_a_log_that_proves_the_cause_says_it_instead():

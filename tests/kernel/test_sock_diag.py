@@ -14,6 +14,7 @@ from tests.kernel.listeners import listening
 from tests.support.other_namespaces import forbid_netlink, in_child, knows_socket_call, over_ipv6
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import sock_diag
+from uwsgi_headroom.kernel.backlogs import list_ended
 
 
 def inode(server: socket.socket) -> int:
@@ -228,3 +229,21 @@ def test_a_listener_that_is_closed_or_another():
         assert queues.ask([find(other), known]) is None
         assert queues.ask([find(other)]) == [(0, 9)]
     queues.close()
+
+
+def test_connections_that_the_server_closed_first():
+    """Those that the client closed first, as a health check of TCP does, are none; nor are those of other ports."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
+        name = f"127.0.0.1:{server.getsockname()[1]}"
+        for listener, server_first in ((server, True), (server, True), (server, False), (other, True)):
+            with socket.create_connection(listener.getsockname()) as client:
+                accepted, _ = listener.accept()
+                ends = [accepted, client] if server_first else [client, accepted]
+                for end in ends:
+                    end.close()
+        wait_until(lambda: len(list_ended(os.getpid(), [name])[0]) == 2, what="both to be closed")
+        assert all(0 <= age < 30 for age in list_ended(os.getpid(), [name])[0])
+        with socket.create_connection(server.getsockname()) as client, server.accept()[0]:
+            assert list_ended(os.getpid(), [name])[1] == 0
+            client.close()
+            wait_until(lambda: list_ended(os.getpid(), [name])[1] == 1, what="the client to have left")

@@ -82,6 +82,8 @@ ROWS = {
     "server_errors": Row("server errors", (*clients.EXCEPTIONS, wait_states.MOSTLY)),
     "clients_left": Row("clients (that )?left|disconnect", (*clients.LEFT, wait_states.MOSTLY)),
     "requests_rejected": Row("requests (that are |are )?(refused|rejected)|refuses", log.MANY_REFUSED),
+    "unfinished_requests": Row("stats are empty", (causes.EMPTY,)),
+    "connections_without_request": Row("counts no request", log.MANY_REFUSED[:1]),
     "requests_unanswered": Row("without (a byte of )?an answer|unanswered", log.MANY_REFUSED),
     "saturation": Row("threads (are |is )?(busy|in use)|busy threads", (limits.THREADS_BUSY, limits.THREADS_FULL)),
     "interpreter_bound": Row("async cores", (figures.OF_KERNEL,)),

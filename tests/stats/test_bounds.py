@@ -252,6 +252,21 @@ def test_negative_counts_and_dates_of_emperors_and_routers_are_unknown():
     assert {read.failures, read.death_mark} == {None}
 
 
+@pytest.mark.parametrize(
+    ("keys", "lacks"),
+    [
+        ({}, False),  # it passes requests to the sockets of its own uWSGI
+        ({"subscriptions": []}, True),
+        ({"subscriptions": [{"key": "a", "nodes": [{"death_mark": 1}, {"death_mark": 0}]}]}, False),
+        ({"subscriptions": [{"key": "a", "nodes": [{"death_mark": 1}]}]}, True),
+        ({"static_nodes": [{"name": "a", "grace": 1_700_000_000}, {"name": "b", "grace": 0}]}, False),
+        ({"static_nodes": [{"name": "a", "grace": 1_700_000_000}]}, True),
+    ],
+)
+def test_a_router_without_a_living_node(keys, lacks):
+    assert stats.decode(router(**keys)).lacks_nodes == lacks
+
+
 def test_a_large_document_is_repaired_too():
     """Beyond a megabyte, control bytes in requests and the names of abstract sockets are still repaired."""
     core = b'{"requests":1,"in_request":1,"vars":["A=' + b"\x01\xff" * 2000 + b'",""],"req_info":{}}'

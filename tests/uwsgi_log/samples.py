@@ -10,6 +10,7 @@ DATE = "Wed Nov 25 18:54:16 2026 - "
 """Before all lines with `log-date`, and before some without."""
 
 _TABLE = r"""
+http_on_uwsgi_socket: invalid request block size: 21573 (max 4096)...skip
 head_too_large: invalid request block size: 5000 (max 4096)...skip
 head_too_large: invalid HTTP request size (max 4096)...skip
 head_too_large: invalid HTTPS request size (max 4096)...skip
@@ -29,6 +30,7 @@ bad_packet: invalid uwsgi request (current strsize: 20300). skip.
 bad_packet: invalid uwsgi array. skip this var.
 bad_packet: uwsgi key cannot be null. skip this request.
 bad_http: <date>invalid HTTP request
+tls_on_uwsgi_socket: -- unavailable modifier requested: 22 --
 modifier_unavailable: -- unavailable modifier requested: 5 --
 no_python_application: --- no python application found, check your startup logs for errors ---
 empty_request: Empty python request. skip.

@@ -38,6 +38,19 @@ def test_lines_of_each_version_are_recognized(text):
     assert len(codes(*lines)) == len(lines) >= 35
 
 
+@pytest.mark.parametrize(
+    ("size", "code"),
+    [
+        *[(size, "http_on_uwsgi_socket") for size in (21573, 21327, 16709, 21589, 21569, 21584, 19525, 20306)],
+        *[(size, "head_too_large") for size in (21572, 21574, 215730, 1573, 32769)],
+    ],
+)
+def test_a_size_that_is_letters(size, code):
+    """That of GET, POST, HEAD, PUT, PATCH, OPTIONS, DELETE and PROXY; a size beside them is that of headers."""
+    (found,) = Scanner().scan(f"invalid request block size: {size} (max 4096)...skip\n".encode())
+    assert (found.code, found.limit) == (code, 4096 if code == "head_too_large" else None)
+
+
 def test_there_are_samples_of_every_message():
     """Each known message has a line of its own in the samples, at least one for each pattern."""
     assert list(SAMPLES) == [message.code for message in MESSAGES]

@@ -11,7 +11,7 @@ import pytest
 from tests.support.captured_documents import document
 from tests.support.clock import MovableClock
 from tests.support.simulated_server import Server
-from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.errors import BlindError, ReadError
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
@@ -19,6 +19,7 @@ from uwsgi_headroom.source import File
 from uwsgi_headroom.watch.pace import (
     BUDGET,
     COSTLY,
+    GAP_SECONDS,
     JITTER,
     LONGEST_INTERVAL,
     MOST_CPU,
@@ -206,6 +207,14 @@ def test_loop_goes_on_after_failures():
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(sample(Script(*outcomes), pace, LoopLag(time.monotonic)))
     assert tuple(pace.outcomes) == outcomes
+
+
+def test_empty_stats_are_read_again_soon():
+    """However often: uWSGI answers in a gap between two requests that it cannot parse."""
+    pace = Pace()
+    pauses = [pace.pause(BlindError(7)) for _ in range(100)]
+    assert max(pauses) <= GAP_SECONDS * (1 + JITTER)
+    assert len(set(pauses)) > 1
 
 
 async def test_loop_ends_when_cancelled_in_a_pause():

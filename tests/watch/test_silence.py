@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 import threading
 import urllib.request
 from collections.abc import Callable, Coroutine
@@ -20,11 +21,13 @@ from uwsgi_headroom.analysis.findings import Held
 from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.config.settings import Settings
 from uwsgi_headroom.documents.build import build_server
-from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.errors import BlindError, ReadError
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import ProcessOfApp, parse_address
 from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.pace import GAP_SECONDS
+from uwsgi_headroom.watch.reader import Reader
 from uwsgi_headroom.watch.watch import Watch
 
 MASTER = 100
@@ -224,3 +227,34 @@ async def test_a_master_that_is_stopped():
             os.kill(server.pid, signal.SIGCONT)
             ended.set()
             client.join()
+
+
+@pytest.mark.integration
+async def test_a_head_that_uwsgi_cannot_parse():
+    """HTTP at a socket of the uwsgi protocol empties the stats: the address is right, and is read again soon. That of
+    the application's socket is wrong."""
+    with uwsgi("--processes", "2", "--buffer-size", "32768", "--socket-timeout", "60") as server:
+        readers = [Reader("shop", parse_address(f"unix://{path}")) for path in (server.stats, server.socket)]
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(server.socket)
+            client.sendall(b"GET / HTTP/1.1\r\nHost: shop\r\n\r\n")
+            await until(lambda: server.document() == b"")
+            errors = [await reader.read() for reader in readers]
+            assert [error.reason for error in errors] == ["empty", "empty"]
+            assert [getattr(error, "pid", None) for error in errors] == [server.pid, None]
+        await until(lambda: server.document() != b"")
+        assert isinstance(await readers[0].read(), Reading)
+
+
+async def test_stats_that_are_empty_from_the_start():
+    """The master that is proven is watched by the kernel, also without an earlier document; of a server that answers at
+    times, what fails is counted."""
+    silent = Silent()
+    silent.watch.reading, silent.master = None, None
+    silent.scripted.read(BlindError(MASTER), 30.0)
+    assert silent.asked == [ProcessOfApp(MASTER)]
+    silent.scripted.read(silent.server.read(31.0))
+    silent.scripted.read(silent.server.read(32.0))
+    (figures,) = silent.watch.figures(silent.watch.reading, (60.0,))
+    assert (silent.watch.silent, figures.server.silence) == (None, None)
+    assert figures.server.empty_seconds == pytest.approx(GAP_SECONDS)

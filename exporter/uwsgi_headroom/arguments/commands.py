@@ -185,6 +185,13 @@ CHECK_FLAGS = (
         default=UNSET,
         group="your own thresholds",
     ),
+    Flag(
+        "--min-requests WARNING[:CRITICAL]",
+        "the fewest requests that are OK while `check` watches. For example, 1 gives a warning if none comes",
+        parse=parse_minimum,
+        default=UNSET,
+        group="your own thresholds",
+    ),
     _maximum(
         "--max-queue-wait WARNING[:CRITICAL]",
         "the longest average wait in the listen queue that is OK: 100ms:2s is a warning above 100ms, and critical "

@@ -54,7 +54,7 @@ from uwsgi_headroom.discover import discover_servers, find_everything
 from uwsgi_headroom.documents import build
 from uwsgi_headroom.documents.predict import predict_what_if
 from uwsgi_headroom.documents.schema import Error, ServerDocument
-from uwsgi_headroom.errors import ConfigError, ReadError
+from uwsgi_headroom.errors import BlindError, ConfigError, ReadError
 from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.reading import Reading
@@ -109,10 +109,11 @@ async def judge(
     watch.holds_findings = False
     try:
         outcome: Reading | ReadError | None = await watch.reader.read()
-        if isinstance(outcome, Reading) and isinstance(outcome.snapshot, Snapshot):
+        if isinstance(outcome, BlindError) or isinstance(getattr(outcome, "snapshot", None), Snapshot):
             seconds += await _watch(watch, seconds, progress)
             outcome = watch.reader.outcome
-        if isinstance(outcome, ReadError):
+        is_seen = isinstance(outcome, BlindError) and (watch.shown is not watch or watch.state == "up")
+        if isinstance(outcome, ReadError) and not is_seen:
             raise outcome
     except asyncio.CancelledError:
         return describe_failure(watch, clock, "interrupted", "It was interrupted before the first reading.")

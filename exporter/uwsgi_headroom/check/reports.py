@@ -401,7 +401,7 @@ def _list_figures(server: ServerDocument, thresholds: Thresholds) -> Iterator[Pe
     elif server.router:
         yield Performance("active_sessions", server.router.active_sessions)
     else:
-        headroom, wait, time, p95, p99 = (_judged_figure(server, figure, thresholds) for figure in LIMITED)
+        headroom, wait, time, p95, p99, _ = (_judged_figure(server, figure, thresholds) for figure in LIMITED)
         yield headroom
         yield Performance("throughput", find_field(server, "flow.throughput"))
         yield from (time, wait)

@@ -31,13 +31,14 @@ UNSET = Threshold()
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """The user's thresholds. min_headroom: a least factor; the others: most seconds."""
+    """The user's thresholds. min_headroom: a least factor; min_requests: a least number; the others: most seconds."""
 
     min_headroom: Threshold = UNSET
     max_queue_wait: Threshold = UNSET
     max_response_time: Threshold = UNSET
     max_p95: Threshold = UNSET
     max_p99: Threshold = UNSET
+    min_requests: Threshold = UNSET
 
 
 NO_THRESHOLDS = Thresholds()

@@ -73,6 +73,7 @@ class Limited(NamedTuple):
 
 
 _HEADROOM = "Headroom is {value:factor}"
+_REQUESTS = "uWSGI has served {value:request}"
 _WAIT = "Requests wait [floor? at least ]{value:duration} in the listen queue"
 _TIME = "Requests take {value:duration} on average"
 _PERCENTILE = "The {th}th percentile of response times is {value}"
@@ -83,6 +84,7 @@ LIMITED = (
     Limited("response_time", "max_response_time", "flow.response_time", _TIME),
     Limited("response_time_p95", "max_p95", 0.95, _PERCENTILE),
     Limited("response_time_p99", "max_p99", 0.99, _PERCENTILE),
+    Limited("requests", "min_requests", "flow.requests", _REQUESTS, "wants {limit}", "", "{:g}:"),
 )
 
 

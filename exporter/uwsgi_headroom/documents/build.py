@@ -26,7 +26,7 @@ from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.sections import build_identity, build_setup
 from uwsgi_headroom.documents.sentences import describe_full_host, find_first_act, lacks_host_only
 from uwsgi_headroom.documents.subjects import build_code, build_emperor, build_router, build_routes, build_workers
-from uwsgi_headroom.errors import DamagedError, NoSocketError, ReadError, StillRunsError
+from uwsgi_headroom.errors import BlindError, DamagedError, NoSocketError, ReadError, StillRunsError
 from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.history.window import SERVER, Window
 from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
@@ -36,7 +36,7 @@ from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
 from uwsgi_headroom.watch.observation import WELL, ExporterHealth
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.formats import counted
-from uwsgi_headroom.words.states import DAMAGED, FAILURES, STILL_RUNS
+from uwsgi_headroom.words.states import BLIND, DAMAGED, FAILURES, STILL_RUNS
 
 SERVERS_PATH = "/api/v2/servers"
 
@@ -216,6 +216,8 @@ def explain_failure(error: ReadError) -> tuple[str, str]:
     its reason is that of a missing file: nothing has to be started."""
     if isinstance(error, DamagedError):
         return DAMAGED
+    if isinstance(error, BlindError):
+        return BLIND
     if isinstance(error, StillRunsError):
         return STILL_RUNS[error.reason]
     return FAILURES["not_uwsgi" if isinstance(error, NoSocketError) else error.reason]
@@ -246,6 +248,8 @@ def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> 
     match watch.reading and watch.reading.snapshot:
         case EmperorSnapshot() as emperor:
             return worst_status(judged), judged[0].title if judged else _describe_emperor(emperor)
+        case RouterSnapshot(lacks_nodes=True):
+            return "warning", "Router without a living node: start one, or let it subscribe."
         case RouterSnapshot() as router:
             return "ok", f"Router with {counted(router.active_sessions, 'open connection')}."
     return "unknown", "No figures yet: they need two readings, a second apart."

@@ -204,7 +204,7 @@ def _served(server: ServerDocument) -> TextLine | None:
         "[at_once? ; {at_once} at once for {threads:threads} {slots}]",
         "[refused? ; {refused:rate} turned away with retries]",
         "[full, not refused? ; queue full {full:percent} of the time]",
-        "[none? ; none turned away]",
+        "[none? ; none dropped at the queue]",
         "[exceptions? ; {exceptions:exception}]",
         "[harakiri? ; {harakiri} harakiri]",
         "[reloads? ; {reloads:reload}]",

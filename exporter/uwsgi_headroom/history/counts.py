@@ -300,6 +300,8 @@ class ServerCounts(Struct):
     """Without uWSGI's stats: samples that listed every request in the queues."""
     spooler_respawns: Annotated[int | None, _REPORTED] = None
     """Processes of spoolers that uWSGI started; None without spoolers."""
+    unanswered_calls: Annotated[int | None, _REPORTED] = None
+    """Requests whose application was called and sent no byte; a lower bound."""
 
 
 def rows_of(counts: type[Struct], of: Of) -> tuple[Quantity, ...]:

@@ -159,7 +159,7 @@ class Unanswered:
     def __init__(self) -> None:
         self._workers: tuple[Worker, ...] = ()
         self._served: _Served | None = None
-        self._pending = 0
+        self._pending = self._pending_calls = 0
 
     def add(self, totals: Totals, workers: tuple[Worker, ...], *, joined: bool) -> None:
         """Add a sample. joined: whether uWSGI's counters went on since the last one."""
@@ -168,14 +168,18 @@ class Unanswered:
             self._workers, self._served = workers, _sum(workers)
         now = self._served
         if now is None:
-            totals.unanswered, self._pending = None, 0
+            totals.unanswered = totals.unanswered_calls = None
+            self._pending = self._pending_calls = 0
             return
-        totals.unanswered = totals.unanswered or 0
+        totals.unanswered, totals.unanswered_calls = totals.unanswered or 0, totals.unanswered_calls or 0
         if before is None or not joined or now.sent_bytes != before.sent_bytes:
-            self._pending = 0
+            self._pending = self._pending_calls = 0
             return
         totals.unanswered += self._pending
-        requests = now.requests - before.requests - max(0, now.calls - before.calls)
+        totals.unanswered_calls += self._pending_calls
+        calls, ended = max(0, now.calls - before.calls), now.requests - before.requests
+        self._pending_calls = max(0, min(calls, ended))
+        requests = ended - calls
         seconds = now.seconds - before.seconds
         self._pending = requests if requests > 0 and seconds <= INSTANT * requests else 0
 

@@ -154,6 +154,9 @@ _UNPROVEN = "the PID of uWSGI's master is not proven, so its sockets are unknown
 _IMPOSSIBLE = "no socket can have the name in uWSGI's stats: the name has a NUL byte, or a port above 65535"
 
 
+_MOST_ENDED, _ENDED_SECONDS = 8, 0.05
+
+
 class Backlogs:
     """Reads the queues of one server repeatedly, and caches the list of the master's descriptors, whether the master is
     in another network namespace, and the listeners of each name."""
@@ -254,6 +257,25 @@ class _Sockets(Struct, frozen=True):
 
     held: frozenset[int] | None
     near: bool | None
+
+
+def list_ended(pid: int, names: Sequence[str]) -> tuple[list[float], int]:
+    """How long ago, in seconds, a server closed those TCP connections to its sockets that it closed first, within the
+    last minute (TIME_WAIT); and how many its clients have closed that it still holds (CLOSE_WAIT). pid: of a process in
+    its network. A question for `aside`. Raises OSError."""
+    return ask_in_network_of(pid, partial(_list_ended, names[:_MOST_ENDED]))
+
+
+def _list_ended(names: Sequence[str]) -> tuple[list[float], int]:
+    states = 1 << sock_diag.TCP_TIME_WAIT | 1 << sock_diag.TCP_CLOSE_WAIT
+    ports = [(int(name.rpartition(":")[2]) & _LARGEST_PORT).to_bytes(2, "big") for name in names]
+    families = [(socket.AF_INET, socket.AF_INET6)[name.startswith("[")] for name in names]
+    requests = [sock_diag.inet_request(each, states, (port, b"")) for each, port in zip(families, ports, strict=True)]
+    payloads = [each for request in requests for each in sock_diag.ask(request, seconds=_ENDED_SECONDS)[0]]
+    found = [sock_diag.inet_diag_msg.unpack_from(payload) for payload in payloads]
+    left = sum(each[1] == sock_diag.TCP_CLOSE_WAIT for each in found)
+    expire = [each[-5] / 1000 for each in found if each[1] == sock_diag.TCP_TIME_WAIT]
+    return [sock_diag.TIME_WAIT_SECONDS - seconds for seconds in expire], left
 
 
 class _Address(Struct, frozen=True):

@@ -85,6 +85,10 @@ class HostFacts(Struct, frozen=True):
 
     cpu_times: CpuTimes | None = None
     """Idle and used time of the CPUs that the server may use; the same object until the next reading."""
+    unrequested: int = 0
+    """TCP connections that uWSGI closed, and clients did not, since it last counted a request."""
+    left: int = 0
+    """TCP connections that clients closed, and uWSGI did not, if no request was completed for seconds."""
     identity: MasterIdentity | None = None
 
     oom_kills: OomKills | None = None

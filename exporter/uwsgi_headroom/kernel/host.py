@@ -13,14 +13,14 @@ from msgspec.structs import replace
 from uwsgi_headroom.errors import SourceError
 from uwsgi_headroom.kernel import aside
 from uwsgi_headroom.kernel.aside import SHORT_WAIT, Asks, NotYetError, Questions
-from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, read_listen_overflows
+from uwsgi_headroom.kernel.backlogs import Backlogs, ListenerDumps, ListenOverflows, list_ended, read_listen_overflows
 from uwsgi_headroom.kernel.cgroups import explain_hidden, read_task_limit
 from uwsgi_headroom.kernel.cpus import MachineCpu, ServerCpu, ThrottleCounts, read_affinity, read_usable_cpus
 from uwsgi_headroom.kernel.facts import HostFacts, Memories, read_table
 from uwsgi_headroom.kernel.memory import WorkerMemories, read_available_memory, read_oom_kills
 from uwsgi_headroom.kernel.namespaces import shares_network_namespace
 from uwsgi_headroom.kernel.processes import Processes, read_threads
-from uwsgi_headroom.kernel.proof import Proof, Prover, WorkersHere
+from uwsgi_headroom.kernel.proof import PAUSE_SECONDS, Proof, Prover, WorkersHere, is_here
 from uwsgi_headroom.kernel.roles import Roles, list_roles
 from uwsgi_headroom.kernel.seen_server import SeenServer
 from uwsgi_headroom.kernel.setup import SetupReader, read_identity
@@ -29,7 +29,7 @@ from uwsgi_headroom.kernel.spools import Spools
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.way_in import WaysInReader
 from uwsgi_headroom.record import UNKNOWN, Backlog, Waiting, is_tcp
-from uwsgi_headroom.source import Answer, ProcessOfApp, SocketOfApp
+from uwsgi_headroom.source import Address, Answer, ProcessOfApp, SocketOfApp, Tcp, Unix
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
@@ -106,7 +106,8 @@ class Host:
         self._last = HostFacts()
         self._overflows: ListenOverflows | None = None
         self._workers: tuple[Worker, ...] = ()
-        self._read_at = self._all_read_at = float("-inf")
+        self._served, self._served_at = [-1, 0], 0.0  # requests and running time, and since when
+        self._read_at = self._all_read_at = self._sought_at = float("-inf")
 
     @property
     def spent(self) -> float:
@@ -125,6 +126,27 @@ class Host:
                 if self._clock() >= end:
                     raise SourceError("timeout", str(error)) from None
                 await asyncio.sleep(SHORT_WAIT)
+
+    async def find_blind(self, address: Address, answer: Answer, seconds: float) -> int | None:
+        """The master here whose own stats server gave an answer without a document; None if that is not known."""
+        place: Unix | Tcp | None = address if isinstance(address, Unix) else None
+        if answer.peer and is_here(answer.peer[0]):
+            place = Tcp(*answer.peer)
+        now = self._clock()
+        if place is None or now < self._sought_at + PAUSE_SECONDS:
+            return None
+        self._sought_at = now
+        seen = SeenServer(SocketOfApp(place), self._waits.threads, self._asks, self._clock, reads=False)
+        while self._clock() < now + seconds:
+            try:
+                pid = seen.find_master()
+            except NotYetError:
+                await asyncio.sleep(SHORT_WAIT)
+            except SourceError:
+                break
+            else:
+                return pid if answer.peer_pid in (None, pid) else None
+        return None
 
     def read_facts(self, snapshot: AnySnapshot, answer: Answer | None) -> HostFacts:
         """The kernel's facts about the server that gave this answer; only the reason if its PID is not proven. The same
@@ -184,6 +206,7 @@ class Host:
             cpus, available = read_usable_cpus(master_pid, affinity=allowed or None), read_available_memory(master_pid)
             setup = self._setup.read(master_pid, snapshot, processes, now)
             has_tcp = any(is_tcp(socket.name) for socket in snapshot.sockets)
+            closed, left = self._list_ended(master_pid, snapshot, now)
             listens_here = has_tcp and shares_network_namespace(master_pid)
             facts = HostFacts(
                 master_pid=master_pid,
@@ -201,6 +224,8 @@ class Host:
                 oom_kills=read_oom_kills(master_pid),
                 roles=self._roles.read(master_pid, pids, list_roles(snapshot)),
                 shared_connections=self._shared.read(master_pid, processes.keys()),
+                unrequested=sum(age < now - self._served_at for age in closed),
+                left=left,
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
                 ways_in=self.ways_in.read(master_pid, snapshot, now),
             )
@@ -229,6 +254,20 @@ class Host:
             waits=waits,
         )
         return self._last
+
+    def _list_ended(self, master_pid: int, snapshot: Snapshot, now: float) -> tuple[list[float], int]:
+        """The connections that have ended, if hardly any request was completed since the last time."""
+        busy = sum([worker.busy_threads or 0 for worker in snapshot.workers])
+        # A ping of uWSGI's is no request, but it adds running time.
+        served = [sum([getattr(each, name) or 0 for each in snapshot.workers]) for name in ("requests", "running_time")]
+        grown = served[0] - self._served[0]
+        if served != self._served:
+            self._served, self._served_at = served, now
+        names = tuple([each.name for each in snapshot.sockets if is_tcp(each.name)])
+        if names and 0 <= grown <= busy and snapshot.source == "stats":
+            with suppress(OSError):
+                return self._asks.ask(list_ended, master_pid, names)
+        return [], 0
 
     def _at_rest(self, snapshot: Snapshot, now: float, interval: float) -> set[int]:
         """Pids of workers that need not be read: they are idle and unchanged, and all workers were read a moment

@@ -232,7 +232,7 @@ def _find_listener(document_pid: int, host: str, port: int, search: Search) -> t
 
 def _find_inodes(host: str, port: int) -> set[int]:
     """The listening sockets of an address of this machine. Raises OSError with the reason if there is none here."""
-    if not _is_here(host):
+    if not is_here(host):
         raise OSError(
             f"the stats server is on another host ({host}): run an exporter there, beside uWSGI; if it is a container "
             "of this host, read its stats from a UNIX socket on a shared volume"
@@ -248,7 +248,7 @@ def _find_inodes(host: str, port: int) -> set[int]:
     return inodes
 
 
-def _is_here(host: str) -> bool:
+def is_here(host: str) -> bool:
     """Whether a numeric address belongs to this machine: only then is it also the source address of a connection to it.
 
     Sends nothing. Binding to the address would prove nothing: net.ipv4.ip_nonlocal_bind allows any address.

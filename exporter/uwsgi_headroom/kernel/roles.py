@@ -92,6 +92,7 @@ class Roles:
         grown: dict[Role, float] = defaultdict(float)
         resident: dict[Role, int] = defaultdict(int)
         number: dict[Role, int] = defaultdict(int)
+        stopped: dict[Role, tuple[int, ...]] = defaultdict(tuple)
         found: dict[int, Role | None] = dict.fromkeys([master, *others])
         found[master] = "master"
         own = len(found)
@@ -113,10 +114,12 @@ class Roles:
             grown[now.role] += now.cpu_seconds - then.cpu_seconds
             resident[now.role] += size
             number[now.role] += place < own
+            stopped[now.role] += (pid,) * (procfs.read_state(pid) in (b"T", b"t"))
         for role, growth in grown.items():
             self._cpu[role] += max(0.0, growth)
+        cpus = {role: None if is_first else growth / seconds for role, growth in grown.items()}
         return tuple(
-            RoleUse(role, number[role], self._cpu[role], None if is_first else grown[role] / seconds, resident[role])
+            RoleUse(role, number[role], self._cpu[role], cpus.get(role), resident[role], stopped[role])
             for role in sorted(number)
         )
 

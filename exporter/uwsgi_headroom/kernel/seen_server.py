@@ -166,6 +166,15 @@ class SeenServer:
             self._last = snapshot
         return self._last or snapshot
 
+    def find_master(self) -> int | None:
+        """The master, if it waits at the socket, and no worker does: so it is uWSGI's own, such as that of its stats.
+        Raises SourceError or NotYetError."""
+        root = self._root = self._root or self._find_root()
+        self._list(root, self._clock())
+        master, _ = self._seen.get(root) or (RequestSets(), False)
+        is_own = master.waits & self._inodes and not any(slot.found.waits & self._inodes for slot in self._slots)
+        return root.pid if is_own and self._slots else None
+
     def _find_root(self) -> _Key:
         """The first process of the server: the master, or the worker that started the others. Raises SourceError or
         NotYetError."""

@@ -119,6 +119,7 @@ _unix_diag_vfs = struct.Struct("=II")  # inode, device as the kernel keeps it: 1
 _inet_diag_req_v2 = struct.Struct("=BBBBI2s2s16s16sIQ")  # family, protocol, extensions, pad, states, sockid:
 # ports (big endian), source, destination, interface, cookie
 INET_DIAG_INFO = 2
+TCP_TIME_WAIT, TIME_WAIT_SECONDS = 6, 60.0  # TCP_TIMEWAIT_LEN
 NO_COOKIE = (1 << 64) - 1
 # The message: family, state, timer, retransmits, sockid without interface and cookie, expires, rqueue, wqueue, uid,
 # inode

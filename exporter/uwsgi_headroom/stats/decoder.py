@@ -67,8 +67,9 @@ def _make_snapshot(document: RawDocument, templates: Templates | None) -> AnySna
             document.version or "",
             document.pid,
             document.active_sessions,
-            document.subscriptions,
+            document.subscriptions or (),
             document.static_nodes,
+            document.subscriptions is not None,
         )
     raise StatsError(
         "not_uwsgi", "this is JSON, but not a stats document of uWSGI: it has no workers, vassals or router sessions"

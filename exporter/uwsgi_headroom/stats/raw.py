@@ -241,6 +241,8 @@ class ConfiguredNode(Struct, frozen=True, gc=False):
 
     name: str = ""
     hits: Whole | None = None
+    grace: Whole | None = None
+    """Set while the router passes nothing to it, after a failure."""
 
     def __post_init__(self) -> None:
         count_part("static nodes")
@@ -258,6 +260,14 @@ class RouterSnapshot(Struct, frozen=True):
     active_sessions: Whole
     subscriptions: tuple[Subscribed, ...]
     static_nodes: tuple[ConfiguredNode, ...]
+    takes_subscriptions: bool = False
+
+    @property
+    def lacks_nodes(self) -> bool:
+        """Whether it has nobody to pass requests to, as far as it lists its nodes."""
+        failing = [is_set(node.death_mark) for each in self.subscriptions for node in each.nodes]
+        failing += [is_set(node.grace) for node in self.static_nodes]
+        return all(failing) and bool(failing or self.takes_subscriptions)
 
 
 def is_set(flag: int | None) -> bool | None:
@@ -355,7 +365,7 @@ class RawDocument(Struct, frozen=True):
     blacklist: tuple[Blacklisted, ...] = ()
     # a router
     active_sessions: Count | None = None
-    subscriptions: tuple[Subscribed, ...] = ()
+    subscriptions: tuple[Subscribed, ...] | None = None
     static_nodes: tuple[ConfiguredNode, ...] = ()
 
     def __post_init__(self) -> None:

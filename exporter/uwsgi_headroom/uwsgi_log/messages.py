@@ -49,6 +49,10 @@ class Message(NamedTuple):
 
 _TABLE = r"""
 # Requests that uWSGI refuses: proto/uwsgi.c, http.c, scgi.c and base.c, core/protocol.c, core/uwsgi.c.
+http_on_uwsgi_socket rejected -: clients speak HTTP to a socket of the uwsgi protocol
+  == invalid request block size: <letters> \(max <n>\)\.\.\.skip
+  !! uWSGI takes the letters of GET or POST for a size, and closes the connection without a response.
+  >> Let the web server speak uwsgi (nginx: `uwsgi_pass`), or let uWSGI serve HTTP (`http-socket`).
 head_too_large rejected -: uWSGI refuses requests with headers larger than `buffer-size`
   == invalid (?:request block size: <n>|(?:HTTPS?|SCGI) request size) \(max <limit>\)\.\.\.skip
   !! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
@@ -72,7 +76,11 @@ bad_packet rejected uncalled: uWSGI refuses requests that do not follow the uwsg
   >> Let the web server speak the socket's protocol: `uwsgi_pass`, or `proxy_pass` for `http-socket`.
 bad_http rejected -: uWSGI refuses requests that are not HTTP == invalid HTTP request$
   !! The application never sees these requests, and uWSGI does not count them. Clients get an error, or no response.
-  >> Check what connects to the `http-socket`: it may be a health check that sends no request.
+  >> Check what connects to the `http-socket`: `uwsgi_pass`, TLS and an empty request are not HTTP.
+tls_on_uwsgi_socket rejected uncalled: clients speak TLS to a socket of the uwsgi protocol
+  == -- unavailable modifier requested: 22 --
+  !! uWSGI takes the first byte of TLS for the modifier 22, and closes the connection without a response.
+  >> Let the web server speak uwsgi without TLS (nginx: `uwsgi_pass`), or let uWSGI serve TLS (`https`).
 modifier_unavailable rejected uncalled: no plugin serves the requests that the web server passes on
   == -- unavailable modifier requested: <limit> --
   !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
@@ -297,12 +305,16 @@ status_5xx known request_line: responses have a status from 500 to 599
 """A message: its code, role and proof (`-` for none), and what it says. `==` has its patterns, `!!` the harm, and `>>`
 what to do about it."""
 
+_METHODS = (b"GET", b"POST", b"HEAD", b"PUT", b"PATCH", b"OPTIONS", b"DELETE", b"CONNECT", b"TRACE", b"PRI", b"PROXY")
+"""How HTTP and the PROXY protocol begin. Of the uwsgi protocol, the second and third byte are the size of the head."""
+
 _NUMBERS = {
     "<worker>": r"(?P<worker>\d{1,6})",
     "<pid>": r"(?P<pid>\d{1,10})",
     "<signal>": r"(?P<signal>\d{1,2})",
     "<limit>": r"(?P<limit>\d{1,10})",
     "<n>": r"\d{1,20}",
+    "<letters>": f"(?:{'|'.join(str(int.from_bytes(name[1:3], 'little')) for name in _METHODS)})",
 }
 
 

@@ -9,7 +9,8 @@
   stretch.
 * No interval is longer than 4 s, whatever reading costs, since longer intervals show too little. `duty` then exceeds
   the budget. Only where a sample costs much CPU time, as of a huge document, that may stretch the interval further.
-* After a failed read, the next attempt follows after one second, then with growing pauses up to five seconds.
+* After an empty answer of uWSGI's own, the next attempt follows at once.
+* After another failed read, the next attempt follows after one second, then with growing pauses up to five seconds.
 * Where nobody listens, as while uWSGI reloads, an attempt costs uWSGI nothing, and pauses are a part of the time that
   it is away: when it is back, the requests that wait in its queue are seen before they are served.
 
@@ -28,7 +29,7 @@ from collections.abc import Callable, Sequence
 from statistics import mean, median
 
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND
-from uwsgi_headroom.errors import ReadError, Reason
+from uwsgi_headroom.errors import BlindError, ReadError, Reason
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.watch.reader import Reader
 
@@ -57,6 +58,10 @@ GONE_PAUSE = (0.25, 0.125)
 """Where nobody listens: the shortest pause in seconds, and the pause as a part of the time for which nobody has
 listened so far. So samples see the requests that waited meanwhile: after three seconds, serving them takes about
 one."""
+
+GAP_SECONDS = 0.2
+"""The pause where uWSGI answers with nothing, which costs it less than a document: between two requests that it cannot
+parse, it answers again."""
 
 _READS_REMEMBERED = 15
 
@@ -148,6 +153,9 @@ class Pace:
 
     def pause(self, outcome: Reading | ReadError) -> float:
         """Return the seconds to wait after a read with this outcome."""
+        if isinstance(outcome, BlindError) and outcome.pid:
+            self._add_cost(GAP_SECONDS)
+            return GAP_SECONDS * (1 + JITTER * (2 * self._chance() - 1))
         if isinstance(outcome, ReadError):
             pause = self._pause_after_failure(outcome)
             self._add_cost(pause)

@@ -18,7 +18,7 @@ from uwsgi_headroom import source, stats
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import SIZE_CAP, TIMEOUT_SECONDS
 from uwsgi_headroom.config.servers import printable_name
-from uwsgi_headroom.errors import HeadroomError, ReadError, Reason, SourceError, StatsError, StillRunsError
+from uwsgi_headroom.errors import BlindError, HeadroomError, ReadError, Reason, SourceError, StatsError, StillRunsError
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.kernel.setup import is_running
 from uwsgi_headroom.reading import Reading
@@ -224,7 +224,12 @@ class Reader:
         finally:
             self._cpu_began = time.thread_time()  # other tasks have run meanwhile
         at, epoch = self._clock.monotonic(), self._clock.epoch()
-        snapshot = self._decode(answer.body)
+        try:
+            snapshot = self._decode(answer.body)
+        except StatsError as error:
+            if error.reason != "empty":
+                raise
+            raise await self._explain_empty(error, answer) from None
         if self._places and isinstance(snapshot, Snapshot):
             try:
                 self._places.take(self, len(snapshot.workers))
@@ -248,6 +253,13 @@ class Reader:
         if not partial:
             self._whole = reading
         return reading
+
+    async def _explain_empty(self, error: StatsError, answer: source.Answer) -> StatsError:
+        """Say that the address is right, if it is known to be that of a uWSGI's stats."""
+        before = self.error
+        known = before.pid if isinstance(before, BlindError) else self.find_master()
+        pid = known or await self._host.find_blind(self.address, answer, self.timeout)
+        return BlindError(pid) if pid or self._whole else error
 
     async def _look(self, address: source.ProcessOfApp | source.SocketOfApp, start: float) -> Reading:
         """Read a server without stats."""

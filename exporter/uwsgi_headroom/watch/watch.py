@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 import shlex
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -27,7 +28,7 @@ from uwsgi_headroom.analysis.routes import compute_routes
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, JOURNAL, SIZE_CAP, STUCK_SECONDS, TIMEOUT_SECONDS
 from uwsgi_headroom.config.slo import Slo
-from uwsgi_headroom.errors import ReadError
+from uwsgi_headroom.errors import BlindError, ReadError
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.named_hours import DestinationHour, RouteHour
@@ -57,7 +58,7 @@ from uwsgi_headroom.watch.judging import (
 )
 from uwsgi_headroom.watch.kept_history import MinuteCutter, find_levels
 from uwsgi_headroom.watch.observation import Observation
-from uwsgi_headroom.watch.pace import GONE, CpuBudget, LoopLag, Pace, sample
+from uwsgi_headroom.watch.pace import GAP_SECONDS, GONE, CpuBudget, LoopLag, Pace, sample
 from uwsgi_headroom.watch.reader import Reader, RouteNamer, WorkerPlaces
 from uwsgi_headroom.watch.recorder import Recorder
 from uwsgi_headroom.watch.silence import SILENT, SilentServer, Work
@@ -157,6 +158,7 @@ class Watch:
         self.code: CodeWatch | None = None
         self.set_code(code)
         self._make_other = make_other
+        self._empty_at: deque[float] = deque(maxlen=1000)  # of empty stats
         self.silent: SilentServer | None = None  # the same in the watch of the kernel's figures
 
     def set_log(self, path: str) -> None:
@@ -291,9 +293,14 @@ class Watch:
     def know(self, server: ServerRecord, reading: Reading, window: Window) -> Known:
         """Return what the judge is given of a window that ends with this reading. server: the reading, described."""
         times = self.response_times(window)
+        empty = GAP_SECONDS * sum(window.start <= at <= window.until for at in self._empty_at)
         return Known(
             window,
-            replace(self._with_log(server, reading, window), silence=self.silent and self.silent.record),
+            replace(
+                self._with_log(server, reading, window),
+                silence=self.silent and self.silent.record,
+                empty_seconds=empty,
+            ),
             self.other_programs.others_follow,
             times,
             self.routes.of(window),
@@ -383,17 +390,26 @@ class Watch:
     def _follow_silence(self, at: float, outcome: Reading | ReadError) -> None:
         """Watch by the kernel as well while the stats do not answer, but the master that served them runs."""
         reading, make = self.reading, self._make_other
+        blind = outcome.pid if isinstance(outcome, BlindError) else None
         if self.silent and self.silent.watch is self:
             self.silent.note(outcome)
-        elif isinstance(outcome, Reading) or outcome.reason not in SILENT or not (pid := self.reader.find_master()):
+        elif (
+            isinstance(outcome, Reading)
+            or outcome.reason not in SILENT
+            or not (pid := blind or self.reader.find_master())
+        ):
             self._end_silence()
         elif self.silent:
             self.silent.error = outcome
         elif (
-            make and reading and isinstance(reading.snapshot, Snapshot) and self._is_sampled and not self._is_fresh(at)
+            make
+            and (reading is None or isinstance(reading.snapshot, Snapshot))
+            and self._is_sampled
+            and not self._is_fresh(at)
         ):
             other, sampling = make(ProcessOfApp(pid))
-            self.silent = other.silent = SilentServer(other, sampling, pid, reading.time, outcome)
+            since = reading.time if reading else self._clock.epoch()
+            self.silent = other.silent = SilentServer(other, sampling, pid, since, outcome)
 
     def _end_silence(self) -> None:
         if self.silent and self.silent.watch is not self:
@@ -406,6 +422,8 @@ class Watch:
             self.integrals.add_partial(outcome)
             return
         self._outcome_at = at
+        if isinstance(outcome, BlindError):
+            self._empty_at.append(at)
         if isinstance(outcome, ReadError):
             self.integrals.miss(at)
             if self._failing_since is None:

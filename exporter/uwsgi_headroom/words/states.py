@@ -170,6 +170,13 @@ DAMAGED = (
 )
 """The same as FAILURES has, for a document that uWSGI itself damages."""
 
+BLIND = (
+    "uWSGI runs; requests without an end hold its threads for up to `socket-timeout` each.",
+    "Find the client that sends HTTP to uWSGI's `socket`, such as a health check. With `stats-no-cores`, uWSGI writes "
+    "its stats nevertheless.",
+)
+"""The same for empty stats (`errors.BlindError`)."""
+
 FAILURES: Mapping[str, tuple[str, str]] = {
     "not_found": _ENDED,
     "refused": _ENDED,

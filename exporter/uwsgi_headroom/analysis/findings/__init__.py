@@ -180,6 +180,8 @@ def _wait_for_turns(figures: Figures) -> bool:
 def _describe_errors(figures: Figures) -> str:
     """Why requests that take little now would take more without their errors, as a clause; empty if most are well."""
     accepting, without = find_without_application(figures.server) or ([], [])
+    if figures.server.empty_seconds >= causes.EMPTY * figures.window.seconds:
+        return "clients that send no whole request hold threads"
     window, least = figures.window, MOSTLY * figures.flow.completed or inf
     if without and len(accepting) == len(without):
         return "uWSGI answers every request with an error"

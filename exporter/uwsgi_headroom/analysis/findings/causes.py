@@ -247,31 +247,37 @@ WORKERS_STOPPED = Kind(
 MASTER_SILENT = Kind(
     code="master_silent",
     severity="warning",
-    title="[empty? uWSGI's stats are empty][not empty? uWSGI's master does not answer]; requests are served.",
-    evidence="The stats have not answered since {since}[not empty, why? : {why}].[changes?  Threads became idle or "
-    "busy {changes:times} in the last minute.]",
-    meaning="[not empty? Until it goes on, uWSGI replaces no worker that ends, ends no stuck request, and does not "
-    "reload. ]Figures are the kernel's: requests are not counted.",
-    act="[empty? Find the client that sends HTTP to uWSGI's `socket`, such as a health check.][stopped? Resume the "
-    "master: {resume}.][hangs? Find what holds the master: read {wchan}, and the end of uWSGI's log.]",
-    then="[empty? uWSGI writes no stats while a request's head cannot be parsed; with `stats-no-cores` it does.]"
-    "[hangs? A reload is not possible while it hangs: plan a restart.]",
+    title="uWSGI's master does not answer; requests are served.",
+    evidence="The stats have not answered since {since}[why? : {why}].[changes?  Threads became idle or busy "
+    "{changes:times} in the last minute.]",
+    meaning="Until it goes on, uWSGI replaces no worker that ends, ends no stuck request, and does not reload. Figures "
+    "are the kernel's: requests are not counted.",
+    act="[stopped? Resume the master: {resume}.]"
+    "[not stopped? Find what holds the master: read {wchan}, and the end of uWSGI's log.]",
+    then="[not stopped? A reload is not possible while it hangs: plan a restart.]",
 )
+UNFINISHED = Kind(
+    code="unfinished_requests",
+    severity="warning",
+    title="Clients that speak HTTP to uWSGI's `socket`, or send no whole request, hold threads.",
+    evidence="uWSGI's stats [since? have been empty since {since}][not since? were empty for {empty:duration} "
+    "of the last {seconds:duration}]: it writes none while it cannot parse a request.",
+    meaning="Each such request holds a thread until `socket-timeout`.[since?  Figures are the kernel's: requests are "
+    "not counted.]",
+    act="Find the client that sends HTTP to uWSGI's `socket`, such as a health check.",
+    then="Let it speak the uwsgi protocol, or give it an `http-socket`. `stats-no-cores` keeps the stats whole.",
+    clause="clients that speak HTTP to uWSGI's `socket`, or send no whole request, hold threads",
+    replaces=("slow_clients",),
+    fills_threads=True,
+)
+
+EMPTY = 0.1
+"""The part of the time in which empty stats are worth a warning: 6 s in a minute are more than one such request of 4 s,
+the usual `socket-timeout`."""
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    if silence := figures.server.silence:
-        yield MASTER_SILENT.found(
-            figures,
-            empty=(empty := silence.reason == "empty"),
-            stopped=not empty and silence.is_stopped,
-            hangs=not empty and not silence.is_stopped,
-            since=time.strftime("%H:%M:%S", time.localtime(silence.since)),
-            why=Private(silence.why),
-            changes=Private(silence.changes),
-            resume=Private(f"`kill -CONT {silence.pid}`", "`kill -CONT`"),
-            wchan=Private(f"`/proc/{silence.pid}/wchan`", "its `wchan`"),
-        )
+    yield from _silent(figures)
     if outage := figures.outage:
         until = time.strftime("%H:%M:%S %Z", time.localtime(outage.until))
         yield WAS_DOWN.found(figures, down=outage.seconds, until=until)
@@ -288,6 +294,27 @@ def find(figures: Figures) -> Iterator[Finding]:
         is_reached = figures.headroom.by_limit.get("threads", inf) <= 1 / REACHED
         worse = is_reached or shows_a_limit(figures.flow)
         yield HANDLERS_OCCUPY.found(figures, handlers=handlers, threads=threads, worse=worse)
+
+
+def _silent(figures: Figures) -> Iterator[Finding]:
+    silence, empty = figures.server.silence, figures.server.empty_seconds
+    if silence is None:
+        if empty >= EMPTY * figures.window.seconds > 0:
+            yield UNFINISHED.found(figures, empty=empty, since="")
+        return
+    since = time.strftime("%H:%M:%S", time.localtime(silence.since))
+    if silence.reason == "empty":
+        yield UNFINISHED.found(figures, since=since, empty=0.0)
+        return
+    yield MASTER_SILENT.found(
+        figures,
+        since=since,
+        changes=Private(silence.changes),
+        stopped=silence.is_stopped,
+        why=Private(silence.why),
+        resume=Private(f"`kill -CONT {silence.pid}`", "`kill -CONT`"),
+        wchan=Private(f"`/proc/{silence.pid}/wchan`", "its `wchan`"),
+    )
 
 
 def _stands(figures: Figures) -> bool:

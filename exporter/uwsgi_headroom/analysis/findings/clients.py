@@ -78,6 +78,13 @@ UPLOADS_LEFT = replace(
     act="Let the web server buffer requests (nginx: `proxy_request_buffering`, `uwsgi_request_buffering`).",
     then="If clients send their requests slowly, raise `socket-timeout`.",
 )
+ALL_LEFT = replace(
+    LEFT_EARLY,
+    severity="warning",
+    title="All clients leave before they get their response: requests take longer than clients wait.",
+    evidence="{left} clients have closed their connection; {serving:request} {serving:is|are} in service[wait? ; "
+    "{wait}].",
+)
 MOST_LEFT = replace(
     LEFT_EARLY,
     severity="critical",
@@ -180,6 +187,10 @@ def _count(number: int, requests: int) -> Facts:
 
 def find_left(figures: Figures) -> Iterator[Finding]:
     (unread, unwritten), flow = _count_errors(figures), figures.flow
+    serving = sum(len(worker.ages) for worker in figures.server.workers)
+    if serving and figures.server.left >= max(LEFT[0], serving):
+        yield ALL_LEFT.found(figures, left=figures.server.left, serving=serving)
+        return
     if not wait_too_long(figures):  # the log may be read for a part of the window only
         unread *= 2 * _count_proven(figures, "body_not_buffered") < unread
         unwritten *= 2 * _count_proven(figures, "write_timeout") < unwritten

@@ -43,6 +43,7 @@ CAUSES = [
     "loop_held",
     "waits_for_threads",
     "signal_handlers",
+    "unfinished_requests",
     "request_stuck",
     "cpu_throttled",
     "cpu_bound",

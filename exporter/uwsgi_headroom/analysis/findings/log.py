@@ -71,11 +71,44 @@ UNANSWERED = Kind(
     "sends a modifier, which selects a plugin of uWSGI. If it is not loaded, or a body is larger than `limit-post`, "
     "uWSGI closes the connection at once.",
     act="Compare the modifier that the web server sends with the `plugins` that uWSGI loads.",
-    then="The modifier (`uwsgi_modifier1`) is 0 for Python, 5 for Perl, 14 for PHP. [look? See uWSGI's log. ]"
+    then="The modifier (`uwsgi_modifier1`) is 0 for Python, 5 for Perl, 14 for PHP, and 22 if clients speak TLS. "
+    "[look? See uWSGI's log. ]"
     "[fix? {fix} ]" + LOG,
     page_after=60,
     runbook="UwsgiNoApplication",
-    log=("modifier_unavailable", "empty_request", "body_too_large", "bad_packet", "too_many_variables"),
+    log=(
+        "tls_on_uwsgi_socket",
+        "modifier_unavailable",
+        "empty_request",
+        "body_too_large",
+        "bad_packet",
+        "too_many_variables",
+    ),
+)
+
+UNANSWERED_CALLS = replace(
+    UNANSWERED,
+    severity="warning",
+    title="The application sends no response: uWSGI closes its connections without a byte.",
+    evidence="uWSGI called the application for at least {unanswered} of {requests:request} in the last "
+    "{seconds:duration}, sent no byte, and counted no exception.",
+    meaning="Clients get a closed connection, or status 502 from the web server.",
+    act="Find out why the application returns without a call of `start_response`.",
+    then=LOG,
+    log=("traceback", "bad_response"),
+    runbook="",
+)
+
+PROTOCOL_DIFFERS = Kind(
+    code="connections_without_request",
+    role="harm",
+    severity="warning",
+    title="uWSGI closes each connection without a request: clients may speak another protocol than its socket.",
+    evidence="Since uWSGI last counted a request, it has closed {closed:TCP connection} by itself.",
+    meaning="A `socket` takes the uwsgi protocol alone, an `http-socket` HTTP alone. Others get no response.",
+    act="Compare the protocols: `uwsgi_pass` of nginx needs `socket`, `proxy_pass` needs `http-socket`.",
+    then=LOG,
+    log=("http_on_uwsgi_socket", "tls_on_uwsgi_socket", "bad_http", "head_too_large"),
 )
 
 
@@ -123,8 +156,13 @@ def _say(code: str, message: LogMessage) -> str:
 def find_unanswered(figures: Figures) -> Iterator[Finding]:
     """The finding about requests that end at once without an answer, unless the log proves why."""
     unanswered, requests = figures.window.unanswered or 0, figures.flow.completed
+    calls, closed = figures.window.unanswered_calls or 0, figures.server.unrequested
     least, part = MANY_REFUSED
     messages = figures.server.messages
+    if calls >= max(least, part * requests):
+        yield UNANSWERED_CALLS.found(figures, unanswered=calls)
+    if closed >= least and not requests and not _choose(figures, "rejected"):
+        yield PROTOCOL_DIFFERS.found(figures, closed=closed)
     is_explained = any(message.agreed for code, message in messages.items() if BY_CODE[code].proof == "uncalled")
     if unanswered < least or unanswered < part * requests or is_explained:
         return

@@ -272,6 +272,17 @@ THUNDER_LOCK = Kind(
     act="Run a load test with `thunder-lock` and one without it, and compare the throughput.",
 )
 
+ROUTER_STOPPED = Kind(
+    code="router_stopped",
+    role="harm",
+    severity="critical or warning",
+    title="[every? uWSGI's router is stopped, so no client gets a response through it.]"
+    "[not every? A process of uWSGI's router is stopped, and its clients get no response.]",
+    evidence="SIGSTOP, a debugger or a cgroup freezer stopped it; {requests:request} came in {seconds:duration}.",
+    act="Resume the router: `kill -CONT {pids}`.",
+    page_after=60,
+)
+
 SETTINGS_HURT = Kind(
     code="settings_hurt",
     role="setting",
@@ -285,6 +296,11 @@ SETTINGS_HURT = Kind(
 def find_large_roles(figures: Figures) -> Iterator[Finding]:
     memory = figures.server.memory
     for use in figures.server.roles:
+        if use.role == "router" and use.stopped:
+            every = len(use.stopped) == use.processes
+            pids = Private(" ".join(map(str, use.stopped)), "PID")
+            worse = every and not figures.flow.completed
+            yield ROUTER_STOPPED.found(figures, every=every, pids=pids, worse=worse)
         if use.role in ("master", "daemon") or memory is None or use.resident_bytes < max(LARGE_ROLE, memory.together):
             continue
         yield ROLE_TAKES_MEMORY.found(
