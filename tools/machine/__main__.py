@@ -5,8 +5,9 @@ HEAD into it with a virtual environment; makes a disk of it, boots that without 
 the serial console. A trial is a script in tools/machine/trials/; two run in a copy of a root, without a boot.
 The status is 0 if each of its expectations holds, and 75 if the trial cannot run here.
 
-What an emulated machine shows is true for states, system calls, sockets, cgroups and rights, and not for cost, for the
-wait for a CPU, or for response times.
+The machine has one CPU, and its clock counts instructions, so that it is no slower for itself on a busy machine. What it
+shows is true for states, system calls, sockets, cgroups and rights, and not for cost, for the wait for a CPU, or for
+response times.
 """
 
 from __future__ import annotations
@@ -190,7 +191,7 @@ def boot(place: Path, trial: str, arch: Arch) -> Iterator[str]:
     image, ram = next(place.glob("vmlinuz-*")), next(place.glob("initrd.img-*"))
     options = f"root=/dev/vda rw console={arch.console} quiet no_timer_check systemd.show_status=false trial={trial}.sh"
     command = [
-        *("nice", arch.program, *arch.options, "-accel", "tcg,thread=multi", "-smp", "2", "-m", str(_MEMORY_MB)),
+        *("nice", arch.program, *arch.options, "-icount", "shift=2,sleep=off", "-smp", "1", "-m", str(_MEMORY_MB)),
         *("-nographic", "-nodefaults", "-serial", "stdio", "-kernel", str(image), "-initrd", str(ram)),
         *("-append", options, "-snapshot"),
     ]

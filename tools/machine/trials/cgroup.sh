@@ -43,6 +43,7 @@ done
 
 limit 'MemoryHigh=90M\n'
 load /grow?5 2
+[ -r /proc/pressure/memory ] && cat /proc/pressure/memory
 expect "processes wait above memory.high" 180 "$(says '^memory_stalls ')"
 stop_load
 
