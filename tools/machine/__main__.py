@@ -5,9 +5,9 @@ HEAD into it with a virtual environment; makes a disk of it, boots that without 
 the serial console. A trial is a script in tools/machine/trials/; two run in a copy of a root, without a boot.
 The status is 0 if each of its expectations holds, and 75 if the trial cannot run here.
 
-The machine has one CPU, and its clock counts instructions, so that it is no slower for itself on a busy machine. What it
-shows is true for states, system calls, sockets, cgroups and rights, and not for cost, for the wait for a CPU, or for
-response times.
+The machine has one CPU. Its clock counts instructions, so a busy host does not slow it down, by its own clock.
+What it shows is true for states, system calls, sockets, cgroups and rights, and not for cost, for the wait for a CPU,
+or for response times.
 """
 
 from __future__ import annotations
