@@ -57,6 +57,21 @@ def test_workers_that_end(of, options, expected):
     assert {code: each.severity for code, each in found.items() if code != "uneven"} == expected
 
 
+@pytest.mark.parametrize(
+    ("of", "options", "expected"),
+    [
+        (change_workers(idle(), 3, respawns=1), KNOWN, {"workers_ended": "warning"}),
+        (change_workers(idle(), 3, respawns=4), KNOWN, {"respawn_loop": "warning"}),
+        (change_workers(idle(), 3, respawns=4), {}, SEEN),  # a limit of requests may end them as often
+    ],
+)
+def test_workers_that_end_where_no_request_is_counted(of, options, expected):
+    """Ends that no known option explains are told without a number of requests, and no text says that none was lost."""
+    found = findings_by_code(replace(change_workers(of, requests=0), is_counted=False), setup=setup(**options))
+    assert {code: each.severity for code, each in found.items() if code != "uneven"} == expected
+    assert not any("request was lost" in each.meaning or "served" in each.evidence for each in found.values())
+
+
 def test_a_harakiri_and_its_options():
     """`harakiri` comes with its value if that is known; threads of a worker share one timer."""
     killed = replace(change_workers(idle(), 1, respawns=1), harakiris=1)

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
@@ -170,9 +171,11 @@ def test_a_reload_and_a_killed_worker_are_seen():
         assert after.workers[1].pid == before.workers[1].pid
         assert len(after.workers) == 2
         assert after.generation == before.generation
+        assert [worker.respawns for worker in after.workers] == [2, 1]
         os.kill(uwsgi.pid, signal.SIGHUP)
         wait_until(lambda: look(host, address)[0].generation > before.generation, pause=0.1)
         wait_until(lambda: seen(host, address)[:2] == (2, 8), what="the new workers", pause=0.1)
+        assert [worker.respawns for worker in look(host, address)[0].workers] == [1, 1]
 
 
 def test_what_only_uwsgi_counts_is_absent():
@@ -333,6 +336,33 @@ def test_an_old_request_over_tcp_has_its_age():
             return []
 
         wait_until(lambda: len(starts()) == 2 and None not in starts(), what="the age of both", pause=0.1)
+
+
+@pytest.mark.skipif(not Path("/proc/self/sched").exists(), reason="this kernel is without CONFIG_SCHED_DEBUG")
+def test_an_old_request_over_a_unix_socket_has_its_age():
+    """The kernel knows since when a thread has not run. The application's own thread, which has slept for longer, is no
+    request."""
+    app = (
+        "import threading, time\n"
+        "def sleep():\n    time.sleep(10000)\n"
+        "threading.Thread(target=sleep, daemon=True).start()\n"
+        "def application(environ, start_response):\n    sleep()\n"
+    )
+    options = ["--master", "--enable-threads", "--lazy-apps", "--threads", "3", "--http-socket", "{directory}/web"]
+    port = free_port()
+    files, options = {"app.py": app}, [*options, "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", "app.py"]
+    with bare(*options, files=files, ready=("127.0.0.1", port)) as server, socket.socket(socket.AF_UNIX) as client:
+        wait_until(lambda: seen(Host(waits=WaitSetting()), ProcessOfApp(server.pid))[1:3] == (3, 0), what="threads")
+        client.connect(str(server.directory / "web"))
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        sent = time.time()
+
+        def starts() -> list[float | None]:
+            snapshot, _ = look(Host(waits=WaitSetting()), ProcessOfApp(server.pid))
+            return [start for worker in snapshot.workers for start in worker.serving.values()]
+
+        wait_until(lambda: starts() not in ([], [None]), what="the age of the request", pause=0.1)
+        assert starts() == [pytest.approx(sent, abs=2)]
 
 
 def test_a_short_request_has_no_age():

@@ -152,6 +152,9 @@ STANDING = 0.5
 queue no wait is severe: in a minute of a quiet server, two or three requests that met by chance make the mean wait as
 long as the response time."""
 
+_NONE_SERVED = 0.01
+"""Below this concurrency, requests that wait are compared with this one."""
+
 WAITINGS: tuple[Waiting | None, ...] = (None, *get_args(Waiting))
 """From the least to the worst."""
 
@@ -173,7 +176,7 @@ def judge_waiting(flow: Flow) -> Waiting | None:
     seconds, multiple = SEVERE
     is_long = flow.queue_wait >= seconds and flow.queue_wait >= multiple * (flow.response_time or 0.0)
     if flow.requests is None:  # by Little's law, waits compare like numbers; most may have found the queue empty
-        part = ratio(flow.queue_length, flow.concurrency or 0.0) or 0.0
+        part = (flow.queue_length or 0.0) / max(flow.concurrency or 0.0, _NONE_SERVED)
         is_felt = flow.queue_wait >= MOST_WAIT and part >= WAIT_RATIO
         return "none" if not is_felt else "severe" if is_long and part >= multiple else "noticed"
     if is_long and (flow.queue_length or 0.0) >= STANDING:

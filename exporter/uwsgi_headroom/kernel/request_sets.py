@@ -114,6 +114,38 @@ def list_accepted(pids: Sequence[int], names: Sequence[str], *ages: bool) -> lis
     return found
 
 
+def find_blocked(threads: Sequence[tuple[int, int]]) -> list[float]:
+    """For how many seconds each of these threads, as process and thread, has not run at least; 0 if it has, or if that
+    is unknown. A question for `aside`.
+
+    The kernel says when a thread ran last (`se.exec_start` of sched(5), with CONFIG_SCHED_DEBUG), on a clock of its CPU
+    that stands still while the CPU serves interrupts or the hypervisor: so far, the clocks of two CPUs are apart.
+    """
+    clock = _read_last_run("thread-self")
+    ran = [_read_last_run(f"{pid}/task/{thread}") for pid, thread in threads]
+    seconds = [0.0 if clock is None or each is None else clock - each for each in ran]
+    if max(seconds, default=0.0) < _RUNS_SECONDS:
+        return [0.0] * len(ran)
+    lines = [line.split() for line in procfs.read_file("/proc/stat").splitlines() if line.startswith(b"cpu")]
+    still = [sum(map(int, line[6:9])) / os.sysconf("SC_CLK_TCK") for line in lines[1:]]
+    apart = max(still, default=0.0) - min(still, default=0.0)
+    return [each - apart if each - apart >= _RUNS_SECONDS else 0.0 for each in seconds]
+
+
+_RUNS_SECONDS = 1.0
+"""A thread that last ran fewer seconds ago is taken for one that runs."""
+
+_LAST_RUN = re.compile(rb"^se\.exec_start\s*:\s*(\d+\.\d+)", re.MULTILINE)
+
+
+def _read_last_run(thread: str) -> float | None:
+    """When a thread ran last, in seconds since boot."""
+    with suppress(OSError):
+        if found := _LAST_RUN.search(procfs.read_begin(512, "/proc", thread, "sched")):
+            return float(found[1]) / 1000
+    return None
+
+
 def _list_connections(names: Sequence[str], *, ages: bool) -> dict[int, float]:
     """The connections to sockets of these names, in this thread's network, as of `list_accepted`. Raises OSError."""
     inodes: dict[int, float] = {}

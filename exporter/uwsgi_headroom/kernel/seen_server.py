@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from itertools import zip_longest
 from typing import NamedTuple, TypeVar
@@ -26,7 +26,14 @@ from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import Asks, NotYetError
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.proof import SEARCH_SECONDS, read_start_ticks
-from uwsgi_headroom.kernel.request_sets import DENIED, RequestSets, find_listening, find_sets, list_accepted
+from uwsgi_headroom.kernel.request_sets import (
+    DENIED,
+    RequestSets,
+    find_blocked,
+    find_listening,
+    find_sets,
+    list_accepted,
+)
 from uwsgi_headroom.kernel.waits.memory import Generation, read_generation, read_memory_map
 from uwsgi_headroom.kernel.waits.thread_wait import Lock
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, SeenThread, WorkerThreads, list_threads
@@ -53,6 +60,9 @@ _AT_ONCE = 8
 MOST_THREADS = 4096
 """Of all workers, 10 us each: the exporter does nothing else meanwhile."""
 
+MOST_BLOCKED = 256
+"""So many busy threads are asked since when they have not run, once a second, 20 us each."""
+
 _MOST_ANCESTORS = 8
 _MOST_HOLDERS = 64
 
@@ -77,7 +87,8 @@ class _Key(NamedTuple):
 class _Slot(Struct):
     """The place of a worker, which its successor takes. started: epoch seconds; away_since: the monotonic time since
     which it has no process, None while it has one; accepted: since when its connections are known, by inode; None if
-    they are hidden; accepted_at: when they were listed last."""
+    they are hidden; accepted_at: when they were listed last; blocked: since when busy threads have not run, the longest
+    first."""
 
     key: _Key
     started: float
@@ -85,6 +96,8 @@ class _Slot(Struct):
     away_since: float | None = None
     accepted: dict[int, float] | None = None
     accepted_at: float = 0.0
+    blocked: list[float] = []
+    spawns: int = 1
 
 
 class SeenServer:
@@ -104,6 +117,7 @@ class SeenServer:
         self._is_uwsgi = False
         self._accept_locks: Counter[Lock] = Counter()
         self._several = 0  # looks at which several threads waited in sets at once
+        self._hung: list[tuple[int, int]] = []  # threads that are not idle, with their process first
         self._doubts = 0  # looks in a row that do not show which threads are idle
         self._unsearched: list[int] | None = None  # PIDs
         self._named: list[int] = []
@@ -124,6 +138,8 @@ class SeenServer:
             self._listed_at = now
             self._list_accepted(now)
         busy, thunder = self._count_busy(options) if self._slots else ({}, None)
+        if now == self._listed_at:
+            self._list_blocked(busy, now)
         names = {name for slot in self._slots for _, name in slot.found.names}
         workers = [
             _make_worker(place, slot, busy.get(slot.key), self._find_state(slot, options, now), now)
@@ -211,6 +227,8 @@ class SeenServer:
         if generation != self._generation:
             self._generation, self._generations, self._seen = generation, self._generations + 1, {}
             self._accept_locks.clear()
+            for slot in self._slots:
+                slot.spawns = 0
         unsettled = [key for key in keys if key not in self._seen or not self._seen[key][1]]
         try:
             for place in range(0, len(unsettled), _AT_ONCE):
@@ -259,6 +277,20 @@ class SeenServer:
             for slot in slots:
                 slot.accepted = None
 
+    def _list_blocked(self, busy: Mapping[_Key, int], now: float) -> None:
+        """List since when busy threads have not run: so long their requests have lasted at least. Of a worker with
+        more of them than busy ones, the others are the application's own, which may be those that wait longest."""
+        found: dict[int, list[float]] = {}
+        with suppress(NotYetError, SourceError):
+            if 0 < len(self._hung) <= MOST_BLOCKED:
+                seconds = self._ask(find_blocked, tuple(self._hung))
+                for (pid, _), each in zip(self._hung, seconds, strict=True):
+                    found.setdefault(pid, []).append(each)
+        for slot in self._slots:
+            longest = sorted(found.get(slot.key.pid, ()), reverse=True)
+            others = max(0, len(longest) - busy.get(slot.key, 0))
+            slot.blocked = [now - each for each in longest[others:] if each]
+
     def _note(self, key: _Key, found: RequestSets) -> None:
         before, started = self._seen.get(key), procfs.read_start(key.pid)
         is_old = started is not None and time.time() - started >= SETTLED_SECONDS
@@ -279,6 +311,7 @@ class SeenServer:
                 continue
             if free:
                 slot = free.pop(0)
+                slot.spawns += 1
                 slot.key, slot.started, slot.found, slot.away_since, slot.accepted = key, started, found, None, None
             else:
                 self._slots.append(_Slot(key, started, found))
@@ -295,6 +328,7 @@ class SeenServer:
         """The busy threads of each worker where they are known, and whether `thunder-lock` is on. Raises SourceError if
         the program is none of uWSGI's, and NotYetError."""
         looked: list[tuple[_Slot, list[SeenThread]]] = []
+        self._hung = []
         try:
             if not self._reads_threads:
                 raise HiddenError("waits are off")
@@ -326,11 +360,12 @@ class SeenServer:
         if unlearnt:
             return {}, thunder
         accept_lock = self._find_accept_lock() if thunder else None
-        idle = Counter(
-            each.by.process.pid
-            for each in every
-            if each.wait.result == "idle" or (accept_lock and each.wait.lock == accept_lock)
-        )
+        hung = [each for each in every if each.wait.result != "idle"]
+        self._hung = [
+            (each.by.process.pid, each.thread) for each in hung if not accept_lock or each.wait.lock != accept_lock
+        ]
+        idle = Counter(each.by.process.pid for each in every)
+        idle.subtract(pid for pid, _ in self._hung)
         # A worker that ends has fewer threads than sets.
         threads = {slot.key: min(len(slot.found.sets), len(seen)) for slot, seen in looked}
         return {key: max(0, number - idle[key.pid]) for key, number in threads.items()}, thunder
@@ -398,11 +433,14 @@ def _holds_pair(found: RequestSets) -> bool:
 def _make_worker(place: int, slot: _Slot, busy: int | None, state: State, now: float) -> Worker:
     runs = slot.away_since is None
     busy = busy if runs else 0
-    since = sorted((slot.accepted or {}).values())
     # With more connections than busy threads, some are kept open, and which ones is unknown. One that was seen once may
     # have ended since then.
-    is_known = len(since) <= (busy or 0)
-    starts = [int(time.time() - (now - at)) for at in since if at < slot.accepted_at] if is_known else []
+    accepted = sorted([at for at in (slot.accepted or {}).values() if at < slot.accepted_at])
+    if len(slot.accepted or ()) > (busy or 0):
+        accepted = []
+    # Both are the latest that the requests may have begun, the oldest first.
+    since = [min(each) for each in zip_longest(accepted, slot.blocked[: busy or 0], fillvalue=now)]
+    starts = [int(time.time() - (now - at)) for at in since]
     return Worker(
         worker_id=place,
         pid=slot.key.pid if runs else None,
@@ -411,6 +449,7 @@ def _make_worker(place: int, slot: _Slot, busy: int | None, state: State, now: f
         threads=len(slot.found.sets),
         busy_threads=busy,
         last_spawn=int(slot.started) or None,
+        respawns=slot.spawns,
         serving=dict(zip_longest(range(busy or 0), starts)),
     )
 

@@ -128,7 +128,8 @@ KEEPS_RESTARTING = Kind(
     code="respawn_loop",
     severity="critical or warning",
     title="{ids:Worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}].",
-    evidence="{ended:Worker} ended {respawns:times} in {seconds:duration}, and served {served:request} meanwhile.",
+    evidence="{ended:Worker} ended {respawns:times} in {seconds:duration}[counted? , and served {served:request} "
+    "meanwhile].",
     meaning="Until a new worker has started, it serves nothing. With `lazy-apps`, it first loads the application.",
     act="[not works? If this began with a deploy, roll the deploy back.]"
     "[works? Find out from uWSGI's log why {ids:worker} {ids:ends|end}.]",
@@ -152,7 +153,8 @@ RESPAWNED = Kind(
     title="Workers were restarted.",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}[life? ; on average over "
     "all workers, a worker lives for {life:duration}].",
-    meaning="uWSGI replaces workers that exit, or reach a limit, or at a reload, or with `idle`. No request was lost.",
+    meaning="uWSGI replaces workers that exit, or reach a limit, or at a reload, or with `idle`.[counted?  No request "
+    "was lost.]",
     act="[life? Raise `max-requests`: each worker lives for less than a minute.]",
     event="worker_ended",
 )
@@ -163,7 +165,8 @@ ENDED = Kind(
     severity="critical or warning",
     title="Workers ended unexpectedly[killed? , killed{killed}].",
     evidence="{ended:Worker} ended {respawns:times} in the last {seconds:duration}, and no uWSGI option explains why.",
-    meaning="It was a chain reload, or the workers crashed, exited, or were killed, as when memory runs out.",
+    meaning="It was a chain reload, or the workers crashed, exited, or were killed, as when memory runs "
+    "out[not counted?  or by `harakiri`].",
     act="[fix? {fix}][look? Look for `died, killed by signal` in uWSGI's log, and for `Out of memory` in `dmesg`.]",
     then=LOG,
     page_after=60,
@@ -276,8 +279,10 @@ def _lost(figures: Figures) -> Iterator[Finding]:
 
 
 def find_looping(figures: Figures) -> list[int]:
-    """The workers that end again and again, and serve little in between."""
-    return [number for number, respawns, requests in find_ends(figures) if _is_loop(figures, respawns, requests)]
+    """The workers that end again and again, and serve little in between, or, where that is not counted, for no known
+    reason."""
+    ends = find_ends(figures) if figures.window.is_counted else find_unexplained_ends(figures)
+    return [number for number, respawns, requests in ends if _is_loop(figures, respawns, requests)]
 
 
 def _looping(figures: Figures) -> Iterator[Finding]:
@@ -296,7 +301,8 @@ def _looping(figures: Figures) -> Iterator[Finding]:
         ids=looping,
         ended=[worker_id for worker_id, _, _ in ended],
         served=sum(requests for _, _, requests in ended),
-        works=any(requests >= times for worker_id, times, requests in ended if worker_id in looping),
+        works=not figures.window.is_counted
+        or any(requests >= times for worker_id, times, requests in ended if worker_id in looping),
     )
 
 
