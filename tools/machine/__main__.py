@@ -36,7 +36,7 @@ USED = ("uwsgi", "uwsgi-plugin-python3", "procps", "iproute2", "logrotate")
 BESIDES = {"container": ("podman", "crun")}
 """What a trial needs besides; debootstrap cannot order these packages."""
 
-FROM_PYPI = {"tests": ("pytest", "hypothesis", "flask")}
+FROM_PYPI = {"tests": ("pytest", "pytest-xdist", "hypothesis", "flask", "pyte")}
 """What else goes into the virtual environment."""
 
 WITHOUT_BOOT = ("demo", "package")
