@@ -43,7 +43,6 @@ done
 
 limit 'MemoryHigh=90M\n'
 load /grow?5 2
-[ -r /proc/pressure/memory ] && cat /proc/pressure/memory
 expect "processes wait above memory.high" 180 "$(says '^memory_stalls ')"
 stop_load
 
