@@ -52,16 +52,7 @@ exec "$here/libexec/${0##*/}" "$@"
 """
 
 # apt gives up within seconds on a mirror that does not answer.
-_APT = (
-    "apt-get",
-    "-qq",
-    "-o",
-    "Acquire::Retries=0",
-    "-o",
-    "Acquire::http::Timeout=5",
-    "-o",
-    "Acquire::https::Timeout=5",
-)
+_APT = ("apt-get", "-qq", *(f"-oAcquire::{each}" for each in ("Retries=0", "http::Timeout=5", "https::Timeout=5")))
 
 
 def find_program(program: str, directory: Path) -> Path | None:

@@ -26,13 +26,8 @@ USER = "visitor"
 """The ordinary user of a root."""
 
 _PROGRAMS = ("apt-get", "apt-config", "chroot", "cp", "git", "nsenter", "unshare")
-_INDEX_TARGETS = (
-    "apt-get",
-    "indextargets",
-    "--format",
-    "$(ORIGIN)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)",
-    "Created-By: Packages",
-)
+_FORM = "$(ORIGIN)|$(RELEASE)|$(COMPONENT)|$(REPO_URI)"
+_INDEX_TARGETS = ("apt-get", "indextargets", "--format", _FORM, "Created-By: Packages")
 _APT_NETWORK = re.compile("Acquire::(https?|Retries|Check-|Allow)")
 _CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 _FILES = ("/etc/resolv.conf", "/etc/hosts", "/etc/pip.conf", _CERTIFICATES)

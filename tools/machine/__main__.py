@@ -5,8 +5,9 @@ HEAD into it with a virtual environment; makes a disk of it, boots that without 
 the serial console. A trial is a script in tools/machine/trials/; two run in a copy of a root, without a boot.
 The status is 0 if each of its expectations holds, and 75 if the trial cannot run here.
 
-What an emulated machine shows is true for states, system calls, sockets, cgroups and rights, and not for cost, for the
-wait for a CPU, or for response times.
+The machine has one CPU. Its clock counts instructions, so a busy host does not slow it down, by its own clock.
+What it shows is true for states, system calls, sockets, cgroups and rights, and not for cost, for the wait for a CPU,
+or for response times.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ BOOT = ("systemd-sysv", "dbus", "udev", "initramfs-tools", "ca-certificates", "p
 USED = ("uwsgi", "uwsgi-plugin-python3", "procps", "iproute2", "logrotate")
 BESIDES = {"container": ("podman", "crun")}
 """What a trial needs besides; debootstrap cannot order these packages."""
+
+FROM_PYPI = {"tests": ("pytest", "pytest-xdist", "hypothesis", "flask", "pyte")}
+"""What else goes into the virtual environment."""
 
 WITHOUT_BOOT = ("demo", "package")
 """Trials of a root in namespaces of their own, which need a network and no kernel."""
@@ -77,6 +81,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("trial", choices=names)
     parser.add_argument("--suite", default="trixie", help="of Debian (default %(default)s)")
     parser.add_argument("--arch", choices=sorted(ARCHES), default="amd64", help="(default %(default)s)")
+    parser.add_argument("--kernel", default="", metavar="SUITE", help="the kernel of another suite, such as bullseye")
     parser.add_argument("--minutes", type=float, default=40.0, help="the longest time of it all (default 40)")
     parser.add_argument("--cached", action="store_true", help="do not make a root of Debian, which takes minutes")
     given = parser.parse_args(argv)
@@ -107,17 +112,19 @@ def check(given: argparse.Namespace) -> None:
         raise UnavailableError(f"this machine has no {', '.join(missing)}: apt-get install qemu-system qemu-utils")
     if given.cached and not (debian_root.cache() / (f"{suite}-{given.arch}" if boots else suite)).exists():
         raise UnavailableError(f"no root of {suite} was made here yet: make machine TRIAL={trial}")
-    run = boot(find_disk(suite, given.arch, BESIDES.get(trial, ())), trial, arch) if boots else enter(suite, trial)
+    run = boot(find_disk(suite, given.arch, trial, given.kernel), trial, arch) if boots else enter(suite, trial)
     held = judge(run)
     took = time.monotonic() - began
     print(f"machine: {held} expectations of the trial {trial} hold on {suite}, {given.arch}, after {took:.0f} s")
 
 
-def find_disk(suite: str, name: str, besides: Sequence[str]) -> Path:
+def find_disk(suite: str, name: str, trial: str, kernel: str) -> Path:
     """The directory with a disk that has HEAD and its virtual environment, and with its kernel; made once for HEAD."""
-    arch, disk = ARCHES[name], "-".join(("disk", suite, name, *besides))
-    trees = ["git", "-c", "safe.directory=*", "rev-parse", "HEAD:exporter", "HEAD:deploy"]
-    key = hashlib.sha256(subprocess.check_output(trees, cwd=ROOT)).hexdigest()[:12]
+    arch, besides, wheels = ARCHES[name], BESIDES.get(trial, ()), FROM_PYPI.get(trial, ())
+    disk = "-".join(("disk", suite, name, *besides, *wheels[:1], *filter(None, [kernel])))
+    trees = ("HEAD:exporter", "HEAD:deploy", "HEAD:tests")[: 2 + bool(wheels)]
+    commits = subprocess.check_output(["git", "-c", "safe.directory=*", "rev-parse", *trees], cwd=ROOT)
+    key = hashlib.sha256(commits).hexdigest()[:12]
     place = debian_root.cache() / f"{disk}-{key}"
     if place.exists():
         return place
@@ -127,13 +134,19 @@ def find_disk(suite: str, name: str, besides: Sequence[str]) -> Path:
         debian_root.copy_source(root)
         with machine(root) as inside:
             try:
-                install(root, arch)
+                install(root, arch, wheels)
             except CommandError:
                 update(inside)  # without a network, this says so
                 raise
+            if kernel:
+                besides = (*besides, f"{arch.kernel}/{kernel}")
+                sources = root / "etc/apt/sources.list"
+                sources.write_text(sources.read_text() + sources.read_text().replace(suite, kernel))
+                commands.run_command(["find", root / "boot", "-type", "f", "-delete"])
             if besides:
                 update(inside)
-                inside.run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-qq", "-y", "install", *besides)
+                quiet = ("-qq", "-y", "--allow-downgrades")
+                inside.run("env", "DEBIAN_FRONTEND=noninteractive", "apt-get", *quiet, "install", *besides)
         units = root / "etc/systemd/system"
         (units / "trial.service").write_text(UNIT.replace("ENDED", ENDED))
         (units / "graphical.target.wants").mkdir()
@@ -150,7 +163,7 @@ def find_disk(suite: str, name: str, besides: Sequence[str]) -> Path:
     return place
 
 
-def install(root: Path, arch: Arch) -> None:
+def install(root: Path, arch: Arch, wheels: Sequence[str]) -> None:
     """Makes a virtual environment with the source of a root, with this machine's pip: no program of the root runs."""
     own, platform = Environment(debian_root.cache() / "pip"), arch.program.removeprefix("qemu-system-")
     own.ensure()
@@ -165,7 +178,7 @@ def install(root: Path, arch: Arch) -> None:
     options += [f"--platform={oldest}_{platform}" for oldest in ("manylinux_2_28", "manylinux2014")]
     with show_step("pip install of HEAD"):
         commands.run_command(
-            [own.program("python"), "-m", "pip", "install", *options, "--target", site, root / "srv/source"]
+            [own.program("python"), "-m", "pip", "install", *options, "--target", site, root / "srv/source", *wheels]
         )
     program = shutil.move(site / "bin/uwsgi-headroom", environment / "bin/uwsgi-headroom")
     commands.run_command(["sed", "-i", "1s,.*,#!/opt/uwsgi-headroom/bin/python,", program])
@@ -178,7 +191,7 @@ def boot(place: Path, trial: str, arch: Arch) -> Iterator[str]:
     image, ram = next(place.glob("vmlinuz-*")), next(place.glob("initrd.img-*"))
     options = f"root=/dev/vda rw console={arch.console} quiet no_timer_check systemd.show_status=false trial={trial}.sh"
     command = [
-        *("nice", arch.program, *arch.options, "-accel", "tcg,thread=multi", "-smp", "2", "-m", str(_MEMORY_MB)),
+        *("nice", arch.program, *arch.options, "-icount", "shift=2,sleep=off", "-smp", "1", "-m", str(_MEMORY_MB)),
         *("-nographic", "-nodefaults", "-serial", "stdio", "-kernel", str(image), "-initrd", str(ram)),
         *("-append", options, "-snapshot"),
     ]

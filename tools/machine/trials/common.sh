@@ -1,6 +1,7 @@
 # Sourced by each trial, which runs as root in the booted machine. A line "ok - ..." or "not ok - ..." is a result.
 export PATH=/opt/uwsgi-headroom/bin:$PATH HOME=/root LANG=C.UTF-8
 export here=$(dirname "$0")
+echo # the BIOS has left its line unended
 
 # expect SENTENCE SECONDS COMMAND: the command succeeds within so many seconds
 expect() {

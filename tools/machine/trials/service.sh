@@ -19,9 +19,12 @@ expect "shop is up" 90 "$metrics | grep -q '^uwsgi_up{server=\"shop\"} 1'"
 expect "the listen queue is known" 90 "$metrics | grep -q '^uwsgi_listen_queue_length.* 0'"
 expect "it runs as a user of its own" 0 "! ps -o user= -p \$(systemctl show -p MainPID --value $unit) | grep -E 'root|www-data'"
 expect "no waits without the right" 0 "! $metrics | grep -q ^uwsgi_wait_observed"
+older=$(printf '6.2\n%s\n' "$(uname -r)" | sort -VC || echo '!')
+expect "open files without the right, from Linux 6.2 on" 0 "$older $metrics | grep ^uwsgi_worker_open_fds"
 install -D -m 644 /srv/source/deploy/systemd/waits.conf /etc/systemd/system/$unit.service.d/waits.conf
 systemctl daemon-reload; systemctl restart $unit || journalctl -u $unit -o short-monotonic | tail -n 25
 expect "waits.conf shows what threads wait for" 90 "$metrics | grep -q ^uwsgi_wait_observed"
+expect "and open files" 90 "$metrics | grep -q ^uwsgi_worker_open_fds"
 
 for _ in $(seq 10); do curl -s 127.0.0.1:8000/ >/dev/null; done
 sleep 3

@@ -5,20 +5,8 @@
 useradd --system --user-group uwsgi-headroom 2>/dev/null
 names="debian shop bare blue green"
 
-# An emulated machine is some thirty times slower than the times that `discover` takes at most are meant for.
-cat >/usr/local/bin/discover <<'PYTHON'
-#!/opt/uwsgi-headroom/bin/python
-import sys
-from uwsgi_headroom import cli
-from uwsgi_headroom.discover import find, launch, report, trial
-
-for module in (find, launch, report, trial):
-    for name, value in vars(module).items():
-        if name.endswith("_SECONDS") and isinstance(value, float):
-            setattr(module, name, 30 * value)
-sys.exit(cli.main(["discover", "--user", "uwsgi-headroom"]))
-PYTHON
-chmod +x /usr/local/bin/discover
+discover() { uwsgi-headroom discover --user uwsgi-headroom; }
+export -f discover
 
 # follow NAME: does what `discover` prints about one server
 follow() {
