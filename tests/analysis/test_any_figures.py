@@ -107,6 +107,7 @@ def check_finding(found: Figures, finding: Finding) -> None:
     options = found.server.setup.options
     assert all(getattr(options, name.replace("-", "_"), None) != number for name, number in finding.settings), finding
     pids = {str(each.local_pid) for each in found.server.workers if each.local_pid} | {"PID"}
+    pids |= {str(pid) for role in found.server.roles for pid in role.stopped}
     if found.server.waits and found.server.waits.uwsgi_lock_holder:
         pids.add(str(found.server.waits.uwsgi_lock_holder.pid))
     for named in re.findall(

@@ -37,14 +37,14 @@ REPLACED = Kind(
     code="socket_replaced",
     role="harm",
     severity="critical, warning or info",
-    title="[program? {program} listens][other? Another process listens][nobody? A socket on which nobody listens is] "
-    "at the path of uWSGI's socket[path? : {path}].",
-    evidence="For {age:duration}, another socket has been at {place}[program? , that of {process}][accepts? , which "
+    title="[program? Another program ({program}) listens][again? Another uWSGI listens][other? Another process "
+    "listens][nobody? A socket on which nobody listens is] at the path of uWSGI's socket[path? : {path}].",
+    evidence="For {age:duration}, another socket has been at {place}[seen? , that of {process}][accepts? , which "
     "takes connections]. [came? Requests still come to this uWSGI.][not came? No request comes to this uWSGI.]"
     + _NAMED,
     meaning="A second start of the same configuration does this: uWSGI removes what is at the path, and binds its own "
     "socket there. In a deploy that is meant, and the old uWSGI ends soon.",
-    act="[program? Stop {process} and restart this uWSGI, unless that process replaces it.][not program? Restart "
+    act="[seen? Stop {process} and restart this uWSGI, unless that process replaces it.][not seen? Restart "
     "uWSGI: after a reload it still has the socket without a path.]",
     keeps_out=True,
 )
@@ -55,7 +55,7 @@ REFUSED = Kind(
     severity="critical or info",
     title="The web server ({program}) [not absent? may not connect to uWSGI's socket][absent? finds nothing at the "
     "path of uWSGI's socket][path? : {path}].",
-    evidence="{program} runs as {user}[mode? ; {where} has mode {mode} and belongs to {owner}][absent? , with other "
+    evidence="It runs as {user}[mode? ; {where} has mode {mode} and belongs to {owner}][absent? , with other "
     "mounts than uWSGI, as with `PrivateTmp=`]. No request comes." + _NAMED,
     meaning="To connect to a UNIX socket takes the right to write to it, and to enter each directory above it. Without "
     "it, web servers answer 502, and uWSGI gets no request.",
@@ -113,7 +113,9 @@ def _replaced(figures: Figures, way: Way, facts: Facts) -> Finding:
         age=age,
         nobody=way.nobody,
         other=not rival and not way.nobody,
-        program=rival and (rival.name if is_other else "Another uWSGI"),
+        program=is_other and rival and rival.name,
+        again=rival is not None and not is_other,
+        seen=rival is not None,
         process=Private(rival and f"process {rival.pid}", "the other process"),
         accepts=rival and rival.serves,
     )
