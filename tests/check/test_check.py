@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -14,10 +15,11 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from tests.kernel.waits.test_sampler import needs_known_calls
 from tests.support.captured_documents import document
 from tests.support.driven_top import driven
 from tests.support.exporter import COMMAND, clean_environment, exporter, run
-from tests.support.real_uwsgi import free_port, uwsgi, wait_until
+from tests.support.real_uwsgi import bare, free_port, uwsgi, wait_until
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
 from uwsgi_headroom.analysis.findings.load import LOW_CPU
 from uwsgi_headroom.check.reports import render_lines
@@ -266,3 +268,23 @@ def test_a_threshold_decides():
         r"CRITICAL - stats: Requests take \d+ ms on average: --max-response-time allows 20 ms\.", ran.stdout
     )
     assert ";0.01;0.02;0 " in ran.stdout
+
+
+@needs_known_calls
+@pytest.mark.integration
+@pytest.mark.parametrize("place", ["unix", "tcp"])
+def test_a_master_that_is_stopped_is_judged_by_the_kernel(place):
+    """`check` of stats that do not answer looks at the workers of that uWSGI, and says what its master needs."""
+    port = free_port()
+    stats, ready = {"unix": ("{directory}/stats", None), "tcp": (f"127.0.0.1:{port}", ("127.0.0.1", port))}[place]
+    options = ["--master", "--processes", "2", "--socket", "{directory}/app", "--stats", stats]
+    with bare(*options, ready=ready) as server:
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            ran = run("check", stats.format(directory=server.directory), "--seconds", "2", "--format", "json")
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+    document = json.loads(ran.stdout)
+    assert (document["source"], document["address"][: len(place)]) == ("kernel", place)
+    assert [each["code"] for each in document["findings"]][:1] == ["master_silent"]
+    assert f"kill -CONT {server.pid}" in document["findings"][0]["change"]

@@ -116,10 +116,10 @@ def test_a_master_that_hangs_is_named(monkeypatch, capsys):
     """A master whose files do not answer, or whose facts raise anything, is named with the reason; others are found."""
     ask = aside.ask
 
-    def answer(question: Callable[..., Any], *args: Any, seconds: float) -> Any:
+    def answer(question: Callable[..., Any], *args: Any, seconds: float, **kwargs: Any) -> Any:
         if args and isinstance(args[0], FoundMaster) and args[0].pid in (hanging, broken):
             raise TimeoutError if args[0].pid == hanging else ZeroDivisionError("a fault")
-        return ask(question, *args, seconds=seconds)
+        return ask(question, *args, seconds=seconds, **kwargs)
 
     with uwsgi() as good, hostile() as hanging, hostile() as broken:
         monkeypatch.setattr(aside, "ask", answer)

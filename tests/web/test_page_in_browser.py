@@ -340,6 +340,7 @@ def test_the_keyboard_is_enough(chromium, shop):
             "Worker",
             "Share",
         ]
+        names = [name.partition(",")[0] for name in names]  # other uWSGIs of this machine are not watched
         assert list(dict.fromkeys(name for name in names if name in expected)) == expected
 
 

@@ -67,7 +67,7 @@ def check(row: Scenario, place: Place, *more: str) -> Seen:
     else:
         command = [sys.executable, *RUNNER, "-m", "uwsgi_headroom", "check", place.stats]
         command += ["--seconds", f"{row.seconds:g}", "--format", "json", *more]
-        command += ["--uwsgi-log", str(place.uwsgi.log)] if row.log else []
+        command += ["--uwsgi-log", str(place.uwsgi.log)] if row.log else ["--no-log"]
     terminal = Terminal()
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=terminal.fd, text=True)
     terminal.start()

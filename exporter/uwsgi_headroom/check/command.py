@@ -118,6 +118,9 @@ async def judge(
     except asyncio.CancelledError:
         return describe_failure(watch, clock, "interrupted", "It was interrupted before the first reading.")
     except ReadError as error:
+        if other := await watch.find_silent(error):
+            shown = describe_failure(watch, clock, error.reason, "")
+            return replace(await judge(other, clock, seconds, progress), address=shown.address)
         _, change = build.explain_failure(error)
         return describe_failure(watch, clock, error.reason, build.describe_trouble(error), change)
     document = build.build_server(watch, clock, seconds, (seconds,))

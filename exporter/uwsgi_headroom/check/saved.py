@@ -237,7 +237,7 @@ def _is_free(hint: Any) -> bool:
 
 
 _WORDS_ARE_KEYS = ("messages", "options", "source")
-_WORDS = ("version", "code", "ends_workers")
+_WORDS = ("version", "code", "ends_workers", "directive", "protocol")
 _SENTENCES = (
     *("why", "reason", "off", "gaps", "message", "harm", "change", "title", "evidence", "verdict", "meaning"),
     *("processes_off", "why_unknown", "turn_on"),

@@ -127,11 +127,13 @@ class Host:
                     raise SourceError("timeout", str(error)) from None
                 await asyncio.sleep(SHORT_WAIT)
 
-    async def find_blind(self, address: Address, answer: Answer, seconds: float) -> int | None:
-        """The master here whose own stats server gave an answer without a document; None if that is not known."""
+    async def find_blind(self, address: Address, answer: Answer | None, seconds: float) -> int | None:
+        """The master here whose own stats server gave an answer without a document, or none; None if that is not
+        known."""
         place: Unix | Tcp | None = address if isinstance(address, Unix) else None
-        if answer.peer and is_here(answer.peer[0]):
-            place = Tcp(*answer.peer)
+        peer = answer.peer if answer else (address.host, address.port) if isinstance(address, Tcp) else None
+        if peer and is_here(peer[0]):
+            place = Tcp(*peer)
         now = self._clock()
         if place is None or now < self._sought_at + PAUSE_SECONDS:
             return None
@@ -145,7 +147,7 @@ class Host:
             except SourceError:
                 break
             else:
-                return pid if answer.peer_pid in (None, pid) else None
+                return pid if answer is None or answer.peer_pid in (None, pid) else None
         return None
 
     def read_facts(self, snapshot: AnySnapshot, answer: Answer | None) -> HostFacts:

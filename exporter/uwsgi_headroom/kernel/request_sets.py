@@ -12,7 +12,7 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -133,35 +133,54 @@ def list_accepted(pids: Sequence[int], names: Sequence[str], *ages: bool) -> lis
 
 
 def find_blocked(threads: Sequence[tuple[int, int]]) -> list[float]:
-    """For how many seconds each of these threads, as process and thread, has not run at least; 0 if it has, or if that
-    is unknown. A question for `aside`.
+    """For how many seconds each of these threads, as process and thread, has not run; 0 if it has, or if that is
+    unknown. A question for `aside`.
 
-    The kernel says when a thread ran last (`se.exec_start` of sched(5), with CONFIG_SCHED_DEBUG), on a clock of its CPU
-    that stands still while the CPU serves interrupts or the hypervisor: so far, the clocks of two CPUs are apart.
+    The kernel says when a thread ran last (`se.exec_start` of sched(5), with CONFIG_SCHED_DEBUG), on a clock of its
+    CPU that stands still while the CPU serves interrupts or the hypervisor. So this thread reads the clock of each CPU
+    there.
     """
-    clock = _read_last_run("thread-self")
-    ran = [_read_last_run(f"{pid}/task/{thread}") for pid, thread in threads]
-    seconds = [0.0 if clock is None or each is None else clock - each for each in ran]
-    if max(seconds, default=0.0) < _RUNS_SECONDS:
-        return [0.0] * len(ran)
-    lines = [line.split() for line in procfs.read_file("/proc/stat").splitlines() if line.startswith(b"cpu")]
-    still = [sum(map(int, line[6:9])) / os.sysconf("SC_CLK_TCK") for line in lines[1:]]
-    apart = max(still, default=0.0) - min(still, default=0.0)
-    return [each - apart if each - apart >= _RUNS_SECONDS else 0.0 for each in seconds]
+    ran = [(_find_cpu(pid, thread), _read_last_run(f"{pid}/task/{thread}")) for pid, thread in threads]
+    clocks = _read_clocks({cpu for cpu, at in ran if at is not None})
+    seconds = [clocks.get(cpu, 0.0) - (at or clocks.get(cpu, 0.0)) for cpu, at in ran]
+    return [each if each >= _RUNS_SECONDS else 0.0 for each in seconds]
 
 
 _RUNS_SECONDS = 1.0
 """A thread that last ran fewer seconds ago is taken for one that runs."""
 
+_MOST_CPUS = 16
+_PROCESSOR = 36  # of the fields of `stat` behind the name
+
 _LAST_RUN = re.compile(rb"^se\.exec_start\s*:\s*(\d+\.\d+)", re.MULTILINE)
 
 
 def _read_last_run(thread: str) -> float | None:
-    """When a thread ran last, in seconds since boot."""
+    """When a thread ran last, in seconds of its CPU's clock."""
     with suppress(OSError):
         if found := _LAST_RUN.search(procfs.read_begin(512, "/proc", thread, "sched")):
             return float(found[1]) / 1000
     return None
+
+
+def _find_cpu(pid: int, thread: int) -> int:
+    """The CPU on which a thread ran last; -1 if unknown."""
+    with suppress(OSError, ValueError, IndexError):
+        return int(procfs.read_stat_fields("/proc", str(pid), "task", str(thread), "stat")[_PROCESSOR])
+    return -1
+
+
+def _read_clocks(cpus: Collection[int]) -> dict[int, float]:
+    """What the clocks of those of these CPUs say that this thread may use."""
+    own, found = os.sched_getaffinity(0), dict[int, float]()
+    try:
+        for cpu in sorted(own.intersection(cpus))[:_MOST_CPUS]:
+            os.sched_setaffinity(0, {cpu})
+            if clock := _read_last_run("thread-self"):
+                found[cpu] = clock
+    finally:
+        os.sched_setaffinity(0, own)
+    return found
 
 
 def _list_connections(names: Sequence[str], *, ages: bool) -> dict[int, float]:

@@ -52,7 +52,6 @@ from uwsgi_headroom.web.listeners import (
     refuse_exposed,
     resolve_places,
 )
-from uwsgi_headroom.web.security.readers import ReaderCheck, find_readers
 from uwsgi_headroom.web.shared_builds import EventStreams, SharedBuilds
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
     reloader = Reloader(lambda: refuse(source.read_again()), settings, fleet, manager)
     lifecycle = Lifecycle(manager, reloader, hangup)
     has_login = live is not None and live.config.needs_identity
-    readers = find_readers(settings.readers) if discovers and not has_login else None
+    readers = settings.readers if discovers and not has_login else None
     serve_until_signal(fleet, sockets, settings.allowed_hosts, lifecycle, live, readers)
     return 0
 
@@ -176,7 +175,7 @@ def serve_until_signal(
     allowed_hosts: Sequence[str] = (),
     lifecycle: Lifecycle | None = None,
     live: LiveConfig | None = None,
-    readers: Collection[int] | None = None,
+    readers: Collection[str] | None = None,
 ) -> None:
     """Serve a fleet on listening sockets until a signal. allowed_hosts: host names of the exporter that are not local.
     live: TLS and login; readers: the only users who get an answer, None for everybody.
@@ -211,7 +210,7 @@ class _Exporter:
         hosts: HostPolicy,
         lifecycle: Lifecycle | None,
         live: LiveConfig | None,
-        readers: Collection[int] | None,
+        readers: Collection[str] | None,
     ) -> None:
         self.ended_by = 0
         self._fleet = fleet
@@ -224,7 +223,9 @@ class _Exporter:
         application: ASGIApp = create_application(fleet, self._streams, hosts, self._builds)
         make_tls = None
         if readers is not None:
-            application = ReaderCheck(application, readers)
+            from uwsgi_headroom.web.security.readers import ReaderCheck, find_readers  # noqa: PLC0415 - seldom needed
+
+            application = ReaderCheck(application, find_readers(readers))
         if live is not None:
             from uwsgi_headroom.web.security.gate import protect  # noqa: PLC0415
 

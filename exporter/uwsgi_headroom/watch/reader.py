@@ -261,6 +261,12 @@ class Reader:
         pid = known or await self._host.find_blind(self.address, answer, self.timeout)
         return BlindError(pid) if pid or self._whole else error
 
+    async def find_silent(self) -> int | None:
+        """The master here whose stats have not answered a first read; None if that is not known."""
+        if isinstance(self.address, source.ProcessOfApp | source.SocketOfApp):
+            return None
+        return await self._host.find_blind(self.address, None, self.timeout)
+
     async def _look(self, address: source.ProcessOfApp | source.SocketOfApp, start: float) -> Reading:
         """Read a server without stats."""
         snapshot = await self._host.look(address, self.timeout)

@@ -39,13 +39,14 @@ _CLOCK_SECONDS = 1
 
 class SilentServer:
     """The watch of a server by the kernel, and what samples it. pid: its master, here; since: when its stats last
-    answered (epoch seconds); error: why they do not."""
+    answered (epoch seconds); error: why they do not; sampling: None if its owner samples it."""
 
-    def __init__(self, watch: Watch, sampling: Work, pid: int, since: float, error: ReadError) -> None:
+    def __init__(self, watch: Watch, sampling: Work | None, pid: int, since: float, error: ReadError) -> None:
         self.watch, self.pid, self.since, self.error = watch, pid, since, error
         self._changes: deque[float] = deque()
         self._before: Reading | None = None
-        self._sampling = asyncio.create_task(self._sample(sampling), name=f"sample {watch.name} by the kernel")
+        name = f"sample {watch.name} by the kernel"
+        self._sampling = asyncio.create_task(self._sample(sampling), name=name) if sampling else None
 
     async def _sample(self, sampling: Work) -> None:
         try:
@@ -55,7 +56,8 @@ class SilentServer:
 
     def end(self) -> None:
         """Stop watching; a read under way ends soon after."""
-        self._sampling.cancel()
+        if self._sampling:
+            self._sampling.cancel()
 
     def note(self, reading: Reading | ReadError) -> None:
         """Count the workers whose threads have become idle or busy since the reading before."""

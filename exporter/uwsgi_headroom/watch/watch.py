@@ -411,6 +411,15 @@ class Watch:
             since = reading.time if reading else self._clock.epoch()
             self.silent = other.silent = SilentServer(other, sampling, pid, since, outcome)
 
+    async def find_silent(self, error: ReadError) -> Watch | None:
+        """Make the watch by the kernel of a server whose stats did not answer at the first read; None if that may not
+        be. Its owner has to sample it."""
+        if error.reason not in SILENT or self._make_other is None or not (pid := await self.reader.find_silent()):
+            return None
+        other, _ = self._make_other(ProcessOfApp(pid))
+        other.silent = SilentServer(other, None, pid, self._clock.epoch(), error)
+        return other
+
     def _end_silence(self) -> None:
         if self.silent and self.silent.watch is not self:
             self.silent.end()

@@ -247,7 +247,7 @@ WORKERS_STOPPED = Kind(
 MASTER_SILENT = Kind(
     code="master_silent",
     severity="warning",
-    title="uWSGI's master does not answer; requests are served.",
+    title="uWSGI's master does not answer[changes? ; requests are served].",
     evidence="The stats have not answered since {since}[why? : {why}].[changes?  Threads became idle or busy "
     "{changes:times} in the last minute.]",
     meaning="Until it goes on, uWSGI replaces no worker that ends, ends no stuck request, and does not reload. Figures "
