@@ -46,6 +46,9 @@ HUNG_SECONDS = 0.5
 LONGEST_SECONDS = 10.0
 """The same for one that waits for a CPU, on a machine that is busy."""
 
+_WAIT_SECONDS = 0.05
+"""A shorter wait, as for a page of memory, is none for something that may never come."""
+
 SHARE, MOST_OWED = 0.02, 0.25
 """The share of the time that the answers for one server may take, and how many seconds they may be ahead of it: then it
 is asked nothing until they are not. Waiting counts as computing does, since another process may cause it; waiting for a
@@ -104,6 +107,7 @@ class Aside:
         self._since = 0.0  # monotonic time: when the child, or the present question, began
         self._used = 0.0  # CPU seconds of the child when the present question began
         self._has_begun = False  # the present question: the child may import its module first
+        self._waits = 0.0, -1.0  # since when the child was seen to wait, with the CPU seconds that it had then
         self._imported: set[str] = set()
         self._running: _Ticket | None = None
         self._ending: list[subprocess.Popen[bytes]] = []
@@ -282,8 +286,12 @@ class Aside:
             return elapsed >= START_SECONDS
         assert self._process
         stat = procfs.read_process_stat(self._process.pid)
-        if stat is None or stat.state != "R":
+        if stat is None:
             return True
+        if stat.state != "R":
+            if self._waits[1] != stat.cpu_seconds:
+                self._waits = time.monotonic(), stat.cpu_seconds
+            return time.monotonic() - self._waits[0] >= _WAIT_SECONDS
         return stat.cpu_seconds - self._used >= HUNG_SECONDS or elapsed >= LONGEST_SECONDS
 
 
