@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -201,6 +202,7 @@ def test_a_real_uwsgi():
 
         assert look() == [(server.socket, "clear")]
         Path(server.socket).unlink()
+        urlopen(f"http://127.0.0.1:{server.http}/", timeout=20).close()  # a worker that starts would miss the signal
         os.kill(server.pid, signal.SIGHUP)
         wait_until(lambda: "(RE)spawned uWSGI master" in server.log.read_text(), what="the reload")
         wait_until(lambda: accepts(server.stats), what="stats")
