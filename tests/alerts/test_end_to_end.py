@@ -46,8 +46,13 @@ class Watched(Struct, frozen=True):
         return eventually(prometheus, lambda answer: answer[0], f"{name} {status} to come to {to}", seconds)[0][0]
 
     def names(self) -> set[str]:
+        return {name for name, _ in self.names_and_codes()}
+
+    def names_and_codes(self) -> set[tuple[str, str | None]]:
         return {
-            alert["labels"]["alertname"] for _, body in self.receiver.notifications for alert in body.get("alerts", ())
+            (alert["labels"]["alertname"], alert["labels"].get("code"))
+            for _, body in self.receiver.notifications
+            for alert in body.get("alerts", ())
         }
 
     def servers(self) -> set[str]:
@@ -156,7 +161,7 @@ def test_killed_uwsgi_pages_and_its_return_resolves(tmp_path):
 @pytest.mark.slow
 def test_uneven_load_is_a_ticket(tmp_path):
     """No alert about workers fires while the load is even. The alert does not need the judge; its ticket is sent unless
-    that of the judge says it all."""
+    the judge's says that unevenness hurts."""
     with alert_scenes.mapped(processes=2) as server, watched({"shop": server.stats}, tmp_path) as prometheus:
         with server.loaded(hot=2, calm=2):
             prometheus.prometheus.wait_for("server:uwsgi_active_requests:rate5m > 5")
@@ -169,4 +174,5 @@ def test_uneven_load_is_a_ticket(tmp_path):
 
             alert, *_ = eventually(firing, bool, "the alert about workers", 180)
             assert re.search(r"one worker has taken 1\.[5-9] times an even share", read(alert))
-            eventually(prometheus.names, lambda names: names & {"UwsgiWorkersUneven", "UwsgiWillHurt"}, "a ticket", 180)
+            said = {("UwsgiWorkersUneven", None), ("UwsgiWillHurt", "unevenness_hurts")}
+            eventually(lambda: prometheus.names_and_codes() & said, bool, "a ticket", 180)

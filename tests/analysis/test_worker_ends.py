@@ -66,7 +66,8 @@ def test_workers_that_end(of, options, expected):
     ],
 )
 def test_workers_that_end_where_no_request_is_counted(of, options, expected):
-    """Ends that no known option explains are told without a number of requests, and no text says that none was lost."""
+    """A finding names ends that no known option explains, without a number of requests, and never says that none was
+    lost."""
     found = findings_by_code(replace(change_workers(of, requests=0), is_counted=False), setup=setup(**options))
     assert {code: each.severity for code, each in found.items() if code != "uneven"} == expected
     assert not any("request was lost" in each.meaning or "served" in each.evidence for each in found.values())

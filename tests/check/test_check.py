@@ -287,4 +287,5 @@ def test_a_master_that_is_stopped_is_judged_by_the_kernel(place):
     document = json.loads(ran.stdout)
     assert (document["source"], document["address"][: len(place)]) == ("kernel", place)
     assert [each["code"] for each in document["findings"]][:1] == ["master_silent"]
+    assert document["findings"][0]["title"] == "uWSGI's master does not answer."  # nobody was seen to be served
     assert f"kill -CONT {server.pid}" in document["findings"][0]["change"]

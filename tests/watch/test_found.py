@@ -61,8 +61,8 @@ def master(number=1, user="www-data", name="shop", **facts):
 
 
 def test_nobody_takes_the_name_of_another_user():
-    """A name ends with the user, whoever was first; of one user's alike, with a number. A hostile name of a file is
-    none."""
+    """A name ends with the user, also that of the first; equal names of one user get a number. A hostile name of a file
+    is none."""
     machine = Machine(Watch("wiki@www-data", Unix("/run/wiki")))
     names = machine.take(
         master(1, "mallory"),

@@ -47,6 +47,7 @@ from uwsgi_headroom.config.http_client_file import load_optional
 from uwsgi_headroom.config.servers import (
     ServerConfig,
     parse_server_argument,
+    printable_name,
     refuse_duplicates,
 )
 from uwsgi_headroom.config.settings import Settings, find_setting
@@ -112,15 +113,14 @@ async def judge(
         if isinstance(outcome, BlindError) or isinstance(getattr(outcome, "snapshot", None), Snapshot):
             seconds += await _watch(watch, seconds, progress)
             outcome = watch.reader.outcome
-        is_seen = isinstance(outcome, BlindError) and (watch.shown is not watch or watch.state == "up")
+        is_seen = watch.shown is not watch or (isinstance(outcome, BlindError) and watch.state == "up")
         if isinstance(outcome, ReadError) and not is_seen:
+            if other := await watch.find_silent(outcome):
+                return replace(await judge(other, clock, seconds, progress), address=printable_name(str(watch.address)))
             raise outcome
     except asyncio.CancelledError:
         return describe_failure(watch, clock, "interrupted", "It was interrupted before the first reading.")
     except ReadError as error:
-        if other := await watch.find_silent(error):
-            shown = describe_failure(watch, clock, error.reason, "")
-            return replace(await judge(other, clock, seconds, progress), address=shown.address)
         _, change = build.explain_failure(error)
         return describe_failure(watch, clock, error.reason, build.describe_trouble(error), change)
     document = build.build_server(watch, clock, seconds, (seconds,))

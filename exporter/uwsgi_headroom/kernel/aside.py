@@ -37,17 +37,15 @@ from uwsgi_headroom.kernel.answering import ANSWER, REQUEST
 
 T = TypeVar("T")
 
-START_SECONDS = 10.0
-"""How long the child may take to start: it runs no code but this package's."""
+START_SECONDS, LONGEST_START = 10.0, 60.0
+"""How long the child may take to start, and to import a module: it runs no code but this package's. The longer time is
+for a module, while the child waits for a CPU."""
 
 HUNG_SECONDS = 0.5
 """How long a question may wait for something, or compute. An ordinary one takes a few milliseconds of CPU."""
 
 LONGEST_SECONDS = 10.0
 """The same for one that waits for a CPU, on a machine that is busy."""
-
-_WAIT_SECONDS = 0.05
-"""A shorter wait, as for a page of memory, is none for something that may never come."""
 
 SHARE, MOST_OWED = 0.02, 0.25
 """The share of the time that the answers for one server may take, and how many seconds they may be ahead of it: then it
@@ -107,7 +105,6 @@ class Aside:
         self._since = 0.0  # monotonic time: when the child, or the present question, began
         self._used = 0.0  # CPU seconds of the child when the present question began
         self._has_begun = False  # the present question: the child may import its module first
-        self._waits = 0.0, -1.0  # since when the child was seen to wait, with the CPU seconds that it had then
         self._imported: set[str] = set()
         self._running: _Ticket | None = None
         self._ending: list[subprocess.Popen[bytes]] = []
@@ -281,18 +278,15 @@ class Aside:
     def _hangs(self) -> bool:
         """Whether the child waits for something, or has computed, for too long. On a busy machine it waits for a CPU:
         that is no fault of the question."""
-        elapsed = time.monotonic() - self._since
-        if elapsed < HUNG_SECONDS or not self._has_begun:  # it may import a module first
-            return elapsed >= START_SECONDS
+        # It may import a module first.
+        least, most = (HUNG_SECONDS, LONGEST_SECONDS) if self._has_begun else (START_SECONDS, LONGEST_START)
+        if (elapsed := time.monotonic() - self._since) < least:
+            return False
         assert self._process
         stat = procfs.read_process_stat(self._process.pid)
-        if stat is None:
+        if stat is None or stat.state != "R":
             return True
-        if stat.state != "R":
-            if self._waits[1] != stat.cpu_seconds:
-                self._waits = time.monotonic(), stat.cpu_seconds
-            return time.monotonic() - self._waits[0] >= _WAIT_SECONDS
-        return stat.cpu_seconds - self._used >= HUNG_SECONDS or elapsed >= LONGEST_SECONDS
+        return (self._has_begun and stat.cpu_seconds - self._used >= HUNG_SECONDS) or elapsed >= most
 
 
 _CODE = f"import sys; sys.path[:] = sys.argv[2:]; from {answering.__name__} import serve; serve(int(sys.argv[1]))"

@@ -29,7 +29,7 @@ from uwsgi_headroom.kernel.spools import Spools
 from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
 from uwsgi_headroom.kernel.way_in import WaysInReader
 from uwsgi_headroom.record import UNKNOWN, Backlog, Waiting, is_tcp
-from uwsgi_headroom.source import Address, Answer, ProcessOfApp, SocketOfApp, Tcp, Unix
+from uwsgi_headroom.source import Address, Answer, Http, ProcessOfApp, SocketOfApp, Tcp, Unix
 from uwsgi_headroom.stats import AnySnapshot
 from uwsgi_headroom.stats.server import Snapshot, Worker
 
@@ -131,7 +131,9 @@ class Host:
         """The master here whose own stats server gave an answer without a document, or none; None if that is not
         known."""
         place: Unix | Tcp | None = address if isinstance(address, Unix) else None
-        peer = answer.peer if answer else (address.host, address.port) if isinstance(address, Tcp) else None
+        peer = answer.peer if answer else None
+        if answer is None and isinstance(address, Tcp | Http):
+            peer = {"localhost": "127.0.0.1"}.get(address.host, address.host), address.port
         if peer and is_here(peer[0]):
             place = Tcp(*peer)
         now = self._clock()

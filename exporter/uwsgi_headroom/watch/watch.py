@@ -414,9 +414,10 @@ class Watch:
     async def find_silent(self, error: ReadError) -> Watch | None:
         """Make the watch by the kernel of a server whose stats did not answer at the first read; None if that may not
         be. Its owner has to sample it."""
-        if error.reason not in SILENT or self._make_other is None or not (pid := await self.reader.find_silent()):
+        make = self.reading is None and error.reason in SILENT and self._make_other
+        if not make or not (pid := await self.reader.find_silent()):
             return None
-        other, _ = self._make_other(ProcessOfApp(pid))
+        other, _ = make(ProcessOfApp(pid))
         other.silent = SilentServer(other, None, pid, self._clock.epoch(), error)
         return other
 

@@ -309,7 +309,7 @@ def _silent(figures: Figures) -> Iterator[Finding]:
     yield MASTER_SILENT.found(
         figures,
         since=since,
-        changes=Private(silence.changes),
+        changes=Private(silence.changes or None),
         stopped=silence.is_stopped,
         why=Private(silence.why),
         resume=Private(f"`kill -CONT {silence.pid}`", "`kill -CONT`"),
