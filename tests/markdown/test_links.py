@@ -39,6 +39,12 @@ def test_relative_links_lead_somewhere(path):
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_rows_are_in_a_table(path):
+    """An empty line ends a table: rows after it are shown as they are written."""
+    assert not re.findall(r"(?m)^\|.*\|\n\n+(?=\|.*\|\n(?!\|[-| :]+\|$))", path.read_text())
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_paths_in_code_exist(path):
     named = [code for code in inline_code(path.read_text()) if _PATH.fullmatch(code)]
     assert [code for code in named if not list(ROOT.glob(code.rstrip("/")))] == []
