@@ -15,9 +15,7 @@ SOURCES = [
     ROOT / "Makefile",
     ROOT / "CHANGELOG.md",
     *(ROOT / "alerts" / "runbooks").glob("*.md"),
-    *sorted(
-        path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in ENDINGS and path.is_file()
-    ),
+    *(path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in ENDINGS and path.is_file()),
 ]
 
 _PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})/[\w./*-]+")
@@ -27,15 +25,17 @@ _DOCUMENT = re.compile(r"\b(?:docs|alerts|dashboards|deploy)/[\w./-]*\.md\b")
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_relative_links_lead_somewhere(path):
     """To a file or a folder, and where the link names an anchor, to a heading of that document."""
-    broken = []
-    for link in links(path.read_text()):
-        target, _, anchor = urllib.parse.unquote(link).partition("#")
-        if re.match(r"[a-z]+:", target):
-            continue
+    for target, _, anchor in [urllib.parse.unquote(link).partition("#") for link in links(path.read_text())]:
         file = (path.parent / target).resolve() if target else path
-        if not file.exists() or (anchor and anchor not in anchors(file.read_text())):
-            broken.append(link)
-    assert not broken
+        if not re.match(r"[a-z]+:", target):
+            assert file.exists(), target
+            assert not anchor or anchor in anchors(file.read_text()), f"{target}#{anchor}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_rows_are_in_a_table(path):
+    """An empty line ends a table: rows after it are shown as they are written."""
+    assert not re.findall(r"(?m)^\|.*\|\n\n+(?=\|.*\|\n(?!\|[-| :]+\|$))", path.read_text())
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
