@@ -77,14 +77,18 @@ async def test_rotated_and_deleted(writer, tmp_path):
     new[0].close()
 
 
-async def test_what_uwsgi_has_not_opened_is_not_read(writer, tmp_path):
-    """A link of a user to another file: root would read what the user may not."""
+@pytest.mark.parametrize("flags", [None, os.O_PATH, os.O_RDONLY])
+async def test_what_uwsgi_has_not_opened_is_not_read(writer, tmp_path, flags):
+    """A link of a user to another file: root would read what the user may not, and may not write."""
     secret, link = tmp_path / "secret", tmp_path / "link"
     secret.write_bytes(ENDED)
     link.symlink_to(secret)
+    place = None if flags is None else os.open(secret, flags)
     watched = found(link)
     assert await read(watched, lambda: secret.write_bytes(ENDED * 9)) == 0
     assert watched.log.trouble == "it cannot be opened"
+    if place is not None:
+        os.close(place)
 
 
 async def test_no_regular_file_is_opened(tmp_path):

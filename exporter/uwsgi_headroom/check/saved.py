@@ -31,6 +31,7 @@ from uwsgi_headroom.documents.lines import list_lines
 from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.errors import ConfigError, OutputError
 from uwsgi_headroom.history.response_times.bins import Bins, share_bins
+from uwsgi_headroom.kernel.procfs import open_regular
 from uwsgi_headroom.reading import describe_server
 from uwsgi_headroom.record import DISTRIBUTIONS_FILES, Destination
 from uwsgi_headroom.terminal_text import escape_text
@@ -155,21 +156,21 @@ def _decode_object(kind: type, value: Any) -> Any:
 def is_saved(path: str) -> bool:
     """Whether there is such a file at a path."""
     try:
-        return os.path.isfile(path) and _read(path, len(_BEGINNING)) == _BEGINNING
+        return _read(path, len(_BEGINNING)) == _BEGINNING
     except OSError:
         return False
 
 
 def _read(path: str, most: int) -> bytes:
-    with open(path, "rb") as file:
+    with open(open_regular(path), "rb") as file:
         return file.read(most)
 
 
 def replay(path: str) -> list[ServerDocument]:
     """Judge what a file has, and return the documents. Raises ConfigError if it is too large, damaged, or of another
     version."""
-    data = _read(path, MOST_BYTES + 1)
     try:
+        data = _read(path, MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise ValueError("too large")
         form = msgspec.json.decode(data, type=_Form)

@@ -86,7 +86,8 @@ def read_ways(
             ways.append(way)
     paths = {way.name: way.path for way in ways}
     named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
-    return WaysIn(tuple(ways), came, (reads_files and find_lines(named, _find_named(_WEB_SERVER))) or ())
+    lines = find_lines(named, tuple(filter(_is_trusted, _find_named(_WEB_SERVER)))) if reads_files else ()
+    return WaysIn(tuple(ways), came, lines)
 
 
 class _Bound(NamedTuple):
@@ -125,7 +126,9 @@ def _look(pid: int, own: _Bound, bound: Sequence[_Bound], *, is_known: bool) -> 
     if device != own.file[1]:
         return Way(own.name, path, "unknown")
     there = [each for each in bound if each.file == (inode, device)]
-    return Way(own.name, path, "replaced", changed, not there, next(map(_find_holder, there), None))
+    # A path may be made a link to any socket, whose owner is no rival: that has bound the same name, in the same mounts.
+    rivals = (_find_holder(each, pid) for each in there if each.name == own.name and os.path.isabs(own.name))
+    return Way(own.name, path, "replaced", changed, not there, next(rivals, None))
 
 
 _NOTHING = 0, 0, 0.0
@@ -163,13 +166,22 @@ def _find_named(name: str) -> tuple[int, ...]:
     return _list_named(name, int(time.monotonic() // LOOK_SECONDS))
 
 
-def _find_holder(of: _Bound) -> Rival | None:
-    """A process that holds a socket; None if none is visible in time."""
+def _is_trusted(pid: int) -> bool:
+    """Whether all ids of a process are those of root, or of this user: anybody may give a process any name."""
+    uids = procfs.read_status("Uid", f"/proc/{pid}/status") or ()
+    return {*map(int, uids)} in ({0}, {os.geteuid()})
+
+
+def _find_holder(of: _Bound, master_pid: int) -> Rival | None:
+    """A process that holds a socket, in the mounts of the master; None if none is visible in time."""
+    mounts = os.readlink(f"/proc/{master_pid}/ns/mnt")
     end = time.monotonic() + _SEARCH_SECONDS
     for pid in _list_processes():
         if time.monotonic() > end:
             break
         with suppress(OSError):
+            if mounts != os.readlink(f"/proc/{pid}/ns/mnt"):
+                continue
             if any(target == f"socket:[{of.inode}]" for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)):
                 return Rival(pid, procfs.read_name(pid), any(_hold_connection(pid, of.name)))
     return None
@@ -207,8 +219,7 @@ def _list_web_servers() -> Iterator[tuple[Ids, int]]:
         with suppress(OSError):
             parent = getattr(procfs.read_process_stat(pid), "parent", 0)
             uids, gids, groups = (procfs.read_status(each, f"/proc/{pid}/status") for each in ("Uid", "Gid", "Groups"))
-            is_roots = {*(procfs.read_status("Uid", f"/proc/{parent}/status") or ())} == {b"0"}
-            if not uids or not gids or not is_roots or procfs.read_name(parent) != _WEB_SERVER:
+            if not uids or not gids or not _is_trusted(parent) or procfs.read_name(parent) != _WEB_SERVER:
                 continue
             users, mounts = (os.readlink(f"/proc/{parent}/ns/{each}") for each in ("user", "mnt"))
             if users == os.readlink("/proc/self/ns/user") and len(read_pid_numbers(pid)) == 1:

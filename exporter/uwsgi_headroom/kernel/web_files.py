@@ -22,6 +22,7 @@ _NOT_READ = ("sites-available", "modules-available")  # unless a link leads ther
 _MOST_FILES, _MOST_BYTES, _MOST_LINES, _MOST_SECONDS = 500, 256 << 10, 20, 0.2
 _ENDS = re.compile(rb"[;{}]")  # of a directive
 _GIVEN = re.compile(rb"^nginx: master process .* -c (/[^\s;\0]+)")
+_DIRECTIVE = re.compile(rb"[a-z_]{3,40}")  # a file that is none of a web server's may have secrets in this place
 _HERE = r"(?:127\.0\.0\.1|localhost|\[::1\])"
 
 
@@ -37,9 +38,9 @@ def find_lines(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int
                 begin = text.rfind(b"\n", 0, match.start()) + 1
                 before = text[begin : match.start()]
                 words = _ENDS.split(before)[-1].split()
-                if words and b"#" not in before:
+                if words and _DIRECTIVE.fullmatch(words[0]) and b"#" not in before:
                     number = text.count(b"\n", 0, begin) + 1
-                    found.append(WebLine(name, path, number, words[0].decode(errors="replace"), protocol))
+                    found.append(WebLine(name, path, number, words[0].decode(), protocol))
     return tuple(found)
 
 

@@ -25,7 +25,7 @@ import subprocess
 from collections.abc import Iterator
 from itertools import islice
 
-from uwsgi_headroom.kernel.procfs import NotRegularError, open_regular
+from uwsgi_headroom.kernel.procfs import NotRegularError, open_regular, read_begin
 from uwsgi_headroom.uwsgi_log.scan import BLOCK_BYTES, LineCutter
 
 MOST_BEHIND = 8 * 1024 * 1024
@@ -115,8 +115,9 @@ class Tail:
 
 
 def _has_open(pid: int, status: os.stat_result) -> bool:
-    """Whether a process has this file open. Root must not follow the link of a user to a file that the user may not
-    read; where descriptors are hidden, another user has no more rights than that anyway."""
+    """Whether a process may write to this file by a descriptor. Root must not follow the link of a user to a file of
+    somebody else's, which the user may open with O_PATH; where descriptors are hidden, another user has no more rights
+    than that anyway."""
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")
     except OSError:
@@ -124,7 +125,9 @@ def _has_open(pid: int, status: os.stat_result) -> bool:
     for name in islice(descriptors, _MOST_DESCRIPTORS):
         with contextlib.suppress(OSError):  # closed meanwhile
             if os.path.samestat(os.stat(f"/proc/{pid}/fd/{name}"), status):
-                return True
+                flags = read_begin(_MARK_BYTES, f"/proc/{pid}/fdinfo/{name}").partition(b"flags:")[2].split()[0]
+                if int(flags, 8) & (os.O_WRONLY | os.O_RDWR):
+                    return True
     return False
 
 
