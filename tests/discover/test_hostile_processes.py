@@ -158,6 +158,19 @@ def test_users_take_turns():
 
 
 @as_root
+def test_a_user_with_many_ids_is_one(tmp_path, monkeypatch):
+    """Ids that a user may take in a namespace of its own (subuid(5)) are no further users with turns of their own."""
+    monkeypatch.setattr(find, "_SUBORDINATE_IDS", tmp_path / "subuid")
+    ids = [((NOBODY - number,) * 3, (NOBODY,) * 3) for number in (35, 36, 37)]
+    with hostile(ids=ids[0]) as first, hostile(ids=ids[1]) as second, hostile(ids=ids[2]) as good:
+        assert find.find_user(second) == str(NOBODY - 36)
+        find._SUBORDINATE_IDS.write_text(f"other:1:2\nmallory:{NOBODY - 36}:2\ntorn")
+        users = {master.pid: master.user for master, _ in find.list_uwsgis()}
+    assert (users[first], users[second], users[good]) == ("mallory~", "mallory~", str(NOBODY - 37))
+    assert [*users].index(good) < [*users].index(second)
+
+
+@as_root
 @pytest.mark.parametrize(
     "ids", [((NOBODY, 0, 0), (NOBODY,) * 3), ((NOBODY,) * 3, (NOBODY, 42, 42))], ids=["set-user-ID", "set-group-ID"]
 )
@@ -167,6 +180,7 @@ def test_a_set_user_id_program_is_no_master(ids, capsys):
     with hostile(ids=ids) as pid:
         with pytest.raises(LaunchError, match="differ, as those of a set-user-ID program do"):
             read_ids(pid)
+        assert find.find_user(pid) == find.user_name(NOBODY)
         run(ANY_USER)
     printed = capsys.readouterr().out
     assert "No steps are proposed: its real, effective and saved users" in printed

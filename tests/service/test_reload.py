@@ -190,7 +190,7 @@ def discovering(monkeypatch, *found):
     """Has discovery find these names, one tuple after the other."""
     left = [tuple(make_server(f"/run/{name}", name=name) for name in names) for names in found]
 
-    def discover():
+    def discover(*, trusted):
         if not (servers := left.pop(0)):
             raise HeadroomError("none was found")
         return servers

@@ -69,10 +69,11 @@ def find_everything() -> Everything:
     )
 
 
-def discover_servers() -> tuple[ServerConfig, ...]:
-    """Find the servers on this machine that can be read, or that do not answer now. Raises HeadroomError with advice if
-    there is none."""
-    masters = asyncio.run(find_masters())
+def discover_servers(*, trusted: bool = False) -> tuple[ServerConfig, ...]:
+    """Find the servers on this machine that can be read, or that do not answer now. trusted: only those of root, and of
+    this user. Raises HeadroomError with advice if there is none."""
+    users = "root", user_name(os.geteuid())
+    masters = [master for master in asyncio.run(find_masters()) if not trusted or master.user in users]
     readable = {master.pid for master in masters if master.address and not master.trouble}
     pids = {
         master.address: master.pid

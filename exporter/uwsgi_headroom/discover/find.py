@@ -13,6 +13,7 @@ first master of each, then the second.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pwd
 import re
@@ -84,6 +85,7 @@ _REPLACED = (
     "the uWSGI with PID {} answers at {}, so nobody can reach this stats server: give each uWSGI an address of its "
     "own, and restart this one when that suits you"
 )
+_SUBORDINATE_IDS = Path("/etc/subuid")
 _UNIX = "unix://"
 _NAME = re.compile(r"uwsgi(-core|_(?!exporter)\w+)?|uWSGIWorker\d+\w*")
 """Names of uWSGI's program from pip and Debian (`uwsgi_python3`), but not of exporters such as `uwsgi-headroom`. Since
@@ -233,33 +235,40 @@ def explain(error: Exception) -> str:
 def list_uwsgis() -> Iterator[tuple[FoundMaster, int | None]]:
     """List the uWSGIs of this PID namespace; users take turns. Reads nothing but files of a line: every process may
     have any size, and any of these names."""
-    found: dict[int, tuple[int, int]] = {}
+    found: dict[int, tuple[int, str]] = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
         try:
-            if _NAME.fullmatch(procfs.read_name(pid := int(name))):
-                parent = int(procfs.read_stat_fields(f"/proc/{pid}/stat")[1])
-                found[pid] = parent, int((procfs.read_status("Uid", f"/proc/{pid}/status") or [])[1])
+            if _NAME.fullmatch(procfs.read_name(pid := int(name))) and (user := find_user(pid)):
+                found[pid] = int(procfs.read_stat_fields(f"/proc/{pid}/stat")[1]), user
         except (OSError, ValueError, IndexError):
             continue  # it has ended
     parents = {parent for parent, _ in found.values()}
-    counts: Counter[int] = Counter()
+    counts: Counter[str] = Counter()
     turns: list[tuple[int, int]] = []
-    for pid, (parent, uid) in sorted(found.items()):
+    for pid, (parent, user) in sorted(found.items()):
         if pid in parents or parent not in found:  # else a worker, or a router, whose public port must not be read
-            turns.append((counts[uid], pid))
-            counts[uid] += 1
+            turns.append((counts[user], pid))
+            counts[user] += 1
     for _, pid in sorted(turns):
-        parent, uid = found[pid]
+        parent, user = found[pid]
         if pid in parents:
-            yield FoundMaster(pid, user_name(uid)), parent if parent in found else None
+            yield FoundMaster(pid, user), parent if parent in found else None
         else:
-            yield FoundMaster(pid, user_name(uid), "process", trouble=_NO_MASTER), None
+            yield FoundMaster(pid, user, "process", trouble=_NO_MASTER), None
 
 
 def find_user(pid: int) -> str | None:
-    """The user whose rights a process has; None if it has ended, or is hidden."""
+    """The user who has started a process, also a set-user-ID program; None if it has ended, or is hidden. The name ends
+    with `~` if its id is a subordinate one (subuid(5)): a user can have processes with 65,536 of these."""
     words = procfs.read_status("Uid", f"/proc/{pid}/status")
-    return user_name(int(words[1])) if words else None
+    if not words:
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        for line in _SUBORDINATE_IDS.read_text().splitlines():
+            owner, first, number = line.split(":")
+            if 0 <= int(words[0]) - int(first) < int(number):
+                return f"{owner}~"
+    return user_name(int(words[0]))
 
 
 def user_name(uid: int) -> str:

@@ -126,8 +126,8 @@ def _look(pid: int, own: _Bound, bound: Sequence[_Bound], *, is_known: bool) -> 
     if device != own.file[1]:
         return Way(own.name, path, "unknown")
     there = [each for each in bound if each.file == (inode, device)]
-    # A path may be made a link to any socket, whose owner is no rival: that has bound the same name, in the same mounts.
-    rivals = (_find_holder(each, pid) for each in there if each.name == own.name and os.path.isabs(own.name))
+    # Anybody can make a path a link to any socket. A rival has bound the same name, in the same mounts.
+    rivals = (_find_holder(each, pid) for each in there if each.name == own.name and own.name.startswith("/"))
     return Way(own.name, path, "replaced", changed, not there, next(rivals, None))
 
 

@@ -128,15 +128,16 @@ class SettingsSource:
         return precedence.resolve_config(self._options)
 
     def with_servers(self, settings: Config) -> Config:
-        """Return the settings; if they name no server and no target of probes, with those that discovery finds. Servers
-        that were found before stay: one that restarts at this moment cannot be found. Raises HeadroomError if there is
-        none, unless others are looked for later."""
+        """Return the settings; if they name no server and no target of probes, with those that discovery finds: where
+        others are looked for later, no other user's. Servers that were found before stay: one that restarts at this
+        moment cannot be found. Raises HeadroomError if there is none, unless others are looked for later."""
         if settings.servers or (settings.probe and settings.probe.targets):
             self._found = ()
             return settings
         known = {server.address for server in self._found}
         try:
-            self._found += tuple(server for server in discover_servers() if server.address not in known)
+            found = discover_servers(trusted=not self.needs_one)
+            self._found += tuple(server for server in found if server.address not in known)
         except HeadroomError:
             if self.needs_one and not self._found:
                 raise
