@@ -21,10 +21,12 @@ from uwsgi_headroom.analysis.backends import BackendSlices
 from uwsgi_headroom.analysis.figures import Known, compute_figures
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom
 from uwsgi_headroom.analysis.findings.limits import find_change
-from uwsgi_headroom.check import saved
+from uwsgi_headroom.check import command, saved
 from uwsgi_headroom.check.command import judge, share_samples
 from uwsgi_headroom.check.reports import render_lines
+from uwsgi_headroom.check.request import Request
 from uwsgi_headroom.clock import Clock
+from uwsgi_headroom.config.servers import ServerConfig
 from uwsgi_headroom.documents.build import build_past
 from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.errors import ConfigError
@@ -340,6 +342,27 @@ def test_a_file_is_judged_alone_and_as_it_is(tmp_path):
         assert ran.returncode == 3
         assert "is judged alone" in " ".join(ran.stderr.split())
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_nobody_named_is_not_judged(tmp_path):
+    """As where a uWSGI that was found has put one at the path of its stats socket."""
+    path = tmp_path / "saved"
+    path.write_bytes(saved.encode([_make_look(_first_known())]))
+    servers = [ServerConfig("shop", Unix(str(path)))]
+    assert command._replay(servers, Request()) is None
+    documents, _ = command._replay(servers, Request(addresses=(str(path),)))
+    assert len(documents) == 1
+
+
+def test_what_takes_the_place_of_a_file(tmp_path):
+    """A FIFO, which would not let go, and nothing at all."""
+    path = tmp_path / "saved"
+    with pytest.raises(ConfigError, match="is damaged"):
+        saved.replay(str(path))
+    os.mkfifo(path)
+    assert not saved.is_saved(str(path))
+    with pytest.raises(ConfigError, match="is damaged"):
+        saved.replay(str(path))
 
 
 def test_without_anything_to_save_no_file_stays(tmp_path):

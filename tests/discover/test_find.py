@@ -129,14 +129,23 @@ def test_processes_that_are_hidden(monkeypatch):
     assert "hidepid" in render_report([FoundMaster(1, "me", trouble="no")])[-1]
 
 
-def found(monkeypatch: pytest.MonkeyPatch, *masters: FoundMaster) -> list[Address | None]:
+def found(monkeypatch: pytest.MonkeyPatch, *masters: FoundMaster, trusted: bool = False) -> list[Address | None]:
     """The addresses of the servers that discovery finds with these masters."""
 
     async def find_masters() -> list[FoundMaster]:
         return list(masters)
 
     monkeypatch.setattr(discover, "find_masters", find_masters)
-    return [server.address for server in discover.discover_servers()]
+    return [server.address for server in discover.discover_servers(trusted=trusted)]
+
+
+def test_other_users_are_found_later(monkeypatch):
+    """With `--discover`, their servers share places, so an exporter begins with those of root and its own user."""
+    masters = [FoundMaster(at, user, address=Unix(f"/{user}")) for at, user in enumerate(("mallory", "root", "root~"))]
+    assert found(monkeypatch, *masters, trusted=True) == [Unix("/root")]
+    assert len(found(monkeypatch, *masters)) == len(masters)
+    with pytest.raises(HeadroomError):
+        found(monkeypatch, masters[0], trusted=True)
 
 
 def test_a_master_that_does_not_answer_is_watched(monkeypatch):

@@ -92,6 +92,27 @@ def test_another_socket_at_the_path(path):
                 other.kill()
 
 
+def test_a_path_that_became_a_link_names_no_rival(path):
+    """Its owner can have it lead to any program's socket, which must not be stopped for that."""
+    with listen(path), listen("of-a-database"):
+        path.unlink()
+        path.symlink_to("of-a-database")
+        way = look(path)
+        assert (way.state, way.nobody, way.rival) == ("replaced", False, None)
+
+
+@needs_root
+def test_who_may_name_files_of_the_web_server(monkeypatch):
+    """The command lines of root's processes and one's own: another user can call a process nginx."""
+    asked = []
+    monkeypatch.setattr(way_in, "find_lines", lambda _named, web_servers: asked.append(web_servers) or ())
+    with subprocess.Popen(["sleep", "60"], user=NOBODY) as other:
+        monkeypatch.setattr(way_in, "_find_named", lambda _name: (other.pid, os.getpid()))
+        read_ways(os.getpid(), [], frozenset(), came=True, reads_files=True)
+        other.kill()
+    assert asked == [(os.getpid(),)]
+
+
 def test_a_file_system_whose_numbers_differ(path, monkeypatch):
     """As of an overlay: a file on another device than that of the socket says nothing."""
     with listen(path):

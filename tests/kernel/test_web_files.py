@@ -36,6 +36,7 @@ def folder(tmp_path, monkeypatch):
         ("uwsgi_pass 127.0.0.1:30311;", []),
         ("uwsgi_pass 110.0.0.5:80;", []),
         ("proxy_pass http://db; # unix:/run/a.sock;", []),
+        ("root:$6$salt$hash:localhost:3031 ;", []),
     ],
 )
 def test_a_line(folder, line, found):
