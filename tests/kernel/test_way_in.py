@@ -157,6 +157,19 @@ def test_what_keeps_a_user_from_connecting(tmp_path):
         folder.rmdir()
 
 
+@needs_root
+def test_a_path_that_leads_elsewhere_opens_no_directory(tmp_path, monkeypatch):
+    """In mounts of its own, a uWSGI can have its socket at any path, such as one below /root: nobody should open that."""
+    monkeypatch.setattr(way_in, "_list_web_servers", lambda: [(Ids(NOBODY, NOBODY), 0)])
+    tmp_path.chmod(0o700)
+    with listen(tmp_path / "a"):
+        found = (tmp_path / "a").stat()
+        for file, mode in (((found.st_ino, found.st_dev), "700"), ((found.st_ino + 1, found.st_dev), ""), (None, "")):
+            refusal = way_in._ask_web_server(tmp_path / "a", file)
+            assert refusal
+            assert refusal.mode == mode
+
+
 NGINX = """daemon off; worker_processes 1; pid {0}/pid; error_log {0}/error; user nobody nogroup; events {{}}
 http {{ access_log off; client_body_temp_path {0}; uwsgi_temp_path {0}; proxy_temp_path {0}; fastcgi_temp_path {0};
 scgi_temp_path {0}; server {{ listen unix:{0}/web; location / {{ uwsgi_pass unix:{1}; }} }} }}"""

@@ -82,7 +82,7 @@ def read_ways(
         if name in own and not is_tcp(name) and not name.startswith("@"):
             way = _look(master_pid, own[name], bound, is_known=name in known)
             if way.state == "clear" and is_here and not came:
-                way = way._replace(refusal=_ask_web_server(Path(way.path)))
+                way = way._replace(refusal=_ask_web_server(Path(way.path), own[name].file))
             ways.append(way)
     paths = {way.name: way.path for way in ways}
     named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
@@ -194,12 +194,15 @@ def _hold_connection(pid: int, name: str) -> Iterator[bool]:
         time.sleep(0.002)
 
 
-def _ask_web_server(path: Path) -> Refusal | None:
+def _ask_web_server(path: Path, file: tuple[int, int] | None) -> Refusal | None:
     """What keeps the web server of this host from connecting; without a path if nothing does, None if unknown. It takes
-    root. Each of its users is asked, with all groups and mounts."""
+    root. Each of its users is asked, with all groups and mounts: where its path leads to another file than that of the
+    socket, uWSGI has other mounts, in which any path may be, such as one in /root."""
     refusals = list[Refusal]()
     for ids, mounts_of in dict(_list_web_servers() if os.geteuid() == 0 else ()).items():
-        said = ask_as(ids, partial(_refuse, path), _ASK_SECONDS, mounts_of).split("\0")
+        found = _find_file(mounts_of or os.getpid(), str(path))
+        is_there = found is not None and found[:2] == file
+        said = ask_as(ids, partial(_refuse, path), _ASK_SECONDS, mounts_of).split("\0") if is_there else ["absent"]
         user, group = _name(ids.uid, "passwd"), _name(ids.gid, "group")
         match said:
             case ["may"]:
