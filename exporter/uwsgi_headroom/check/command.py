@@ -403,8 +403,7 @@ def run(
 
 
 def _replay(servers: Sequence[ServerConfig], request: Request) -> tuple[list[ServerDocument], bool] | None:
-    """Judge again what a file of `--save` has; None if the request names none: a hostile uWSGI that was found may have
-    put one at the path of its socket. Raises ConfigError."""
+    """Judge again what a file of `--save` has; None if the request names none. Raises ConfigError."""
     named = [each.address.path for each in servers if request.addresses and isinstance(each.address, Unix)]
     paths = list(filter(saved.is_saved, named))
     if not paths:

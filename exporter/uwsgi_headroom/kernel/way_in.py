@@ -86,8 +86,8 @@ def read_ways(
             ways.append(way)
     paths = {way.name: way.path for way in ways}
     named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
-    lines = find_lines(named, tuple(filter(_is_trusted, _find_named(_WEB_SERVER)))) if reads_files else ()
-    return WaysIn(tuple(ways), came, lines)
+    lines = reads_files and find_lines(named, tuple(filter(_is_trusted, _find_named(_WEB_SERVER))))
+    return WaysIn(tuple(ways), came, lines or ())
 
 
 class _Bound(NamedTuple):
@@ -201,8 +201,9 @@ def _ask_web_server(path: Path, file: tuple[int, int] | None) -> Refusal | None:
     refusals = list[Refusal]()
     for ids, mounts_of in dict(_list_web_servers() if os.geteuid() == 0 else ()).items():
         found = _find_file(mounts_of or os.getpid(), str(path))
-        is_there = found is not None and found[:2] == file
-        said = ask_as(ids, partial(_refuse, path), _ASK_SECONDS, mounts_of).split("\0") if is_there else ["absent"]
+        said = ["absent"]
+        if found and found[:2] == file:
+            said = ask_as(ids, partial(_refuse, path), _ASK_SECONDS, mounts_of).split("\0")
         user, group = _name(ids.uid, "passwd"), _name(ids.gid, "group")
         match said:
             case ["may"]:

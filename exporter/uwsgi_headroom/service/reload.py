@@ -136,8 +136,8 @@ class SettingsSource:
             return settings
         known = {server.address for server in self._found}
         try:
-            found = discover_servers(trusted=not self.needs_one)
-            self._found += tuple(server for server in found if server.address not in known)
+            found = [each for each in discover_servers(trusted=not self.needs_one) if each.address not in known]
+            self._found += tuple(found)
         except HeadroomError:
             if self.needs_one and not self._found:
                 raise
