@@ -57,10 +57,7 @@ EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
     ),
     "tune": (
         (0, "tune recommends a setting, which may be the present setting"),
-        (
-            1,
-            "tune recommends nothing: the application does not run, the machine is too busy, or tune was interrupted",
-        ),
+        (1, "tune recommends nothing: the application does not run, the machine is too busy, or tune was interrupted"),
         (2, "an argument, the ini file or the access log is wrong"),
     ),
     "review": (
@@ -273,9 +270,7 @@ TUNING = (
 
 TUNE_FLAGS = (
     Flag(
-        "--ini FILE",
-        "the ini file of your server, perhaps with a section (shop.ini:staging)",
-        extra={"required": True},
+        "--ini FILE", "the ini file of your server, perhaps with a section (shop.ini:staging)", extra={"required": True}
     ),
     Flag("--uwsgi FILE", "the uWSGI program (default: the one in the virtual environment, else the one on PATH)"),
     Flag(

@@ -34,22 +34,11 @@ from uwsgi_headroom.check.exporter_client import (
 )
 from uwsgi_headroom.check.request import EXIT_STATUS, WATCH_SECONDS, WORST_FIRST, Request, find_worst
 from uwsgi_headroom.check.tables import find_field
-from uwsgi_headroom.check.thresholds import (
-    POLL_SECONDS,
-    apply_deploy,
-    apply_thresholds,
-    is_undecided,
-    refuse_too_short,
-)
+from uwsgi_headroom.check.thresholds import POLL_SECONDS, apply_deploy, apply_thresholds, is_undecided, refuse_too_short
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, JOURNAL, STUCK_SECONDS
 from uwsgi_headroom.config.http_client_file import load_optional
-from uwsgi_headroom.config.servers import (
-    ServerConfig,
-    parse_server_argument,
-    printable_name,
-    refuse_duplicates,
-)
+from uwsgi_headroom.config.servers import ServerConfig, parse_server_argument, printable_name, refuse_duplicates
 from uwsgi_headroom.config.settings import Settings, find_setting
 from uwsgi_headroom.discover import discover_servers, find_everything
 from uwsgi_headroom.documents import build

@@ -18,11 +18,7 @@ from typing import Any
 
 from uwsgi_headroom.config import yaml_file
 from uwsgi_headroom.config.parsers import Texts
-from uwsgi_headroom.config.servers import (
-    parse_server_argument,
-    refuse_duplicates,
-    refuse_impossible_expectations,
-)
+from uwsgi_headroom.config.servers import parse_server_argument, refuse_duplicates, refuse_impossible_expectations
 from uwsgi_headroom.config.settings import FLAGS, PREFIX, Config, SettingRow, assign, find_setting
 from uwsgi_headroom.config.slo import refuse_too_short
 from uwsgi_headroom.errors import ConfigError

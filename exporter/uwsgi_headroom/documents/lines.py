@@ -29,16 +29,7 @@ from uwsgi_headroom.documents.sentences import (
     split_request_time,
     write_span,
 )
-from uwsgi_headroom.words.formats import (
-    byte_size,
-    chosen,
-    duration,
-    factor,
-    fine_percent,
-    in_queue,
-    significant,
-    whole,
-)
+from uwsgi_headroom.words.formats import byte_size, chosen, duration, factor, fine_percent, in_queue, significant, whole
 from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
 from uwsgi_headroom.words.states import STATUSES, WAITS
 from uwsgi_headroom.words.template import Facts, fill

@@ -164,10 +164,7 @@ class ServerCounts(Struct):
     gap_seconds: Annotated[float, _SECONDS] = 0.0
     reloads: Annotated[
         int,
-        _COUNT.shown(
-            "uwsgi_server_reloads_total",
-            "Full reloads seen; each one resets uWSGI's own counters to zero.",
-        ),
+        _COUNT.shown("uwsgi_server_reloads_total", "Full reloads seen; each one resets uWSGI's own counters to zero."),
     ] = 0
     overflows: Annotated[int | None, _REPORTED] = None
     """Connections that found a TCP queue of the network namespace full, of any program; None if unknown."""

@@ -78,10 +78,7 @@ OCCUPANCY: Rows[Totals] = {
 }
 
 EXPORTER_TOTALS: Rows[Observation] = {
-    "uwsgi_exporter_samples_total": (
-        "Readings used for the integrals.",
-        lambda server: server.totals.samples,
-    ),
+    "uwsgi_exporter_samples_total": ("Readings used for the integrals.", lambda server: server.totals.samples),
     "uwsgi_exporter_observed_seconds_total": (
         "Time covered by samples. If there are gaps, divide an integral by this time, not by wall-clock time.",
         lambda server: server.totals.observed_seconds,
@@ -124,7 +121,7 @@ LOCK_WAIT: Rows[float] = {
     "uwsgi_worker_interpreter_lock_wait_thread_seconds_total": (
         "Time in which threads of the worker waited for its interpreter lock.",
         lambda seconds: seconds,
-    ),
+    )
 }
 
 CONNECTIONS: Rows[ObservedServer] = {
@@ -133,7 +130,7 @@ CONNECTIONS: Rows[ObservedServer] = {
         "workers' requests wait for each other, and may get each other's answers. Absent if there is none, or if the "
         "exporter's user may not see the descriptors.",
         lambda server: len(server.record.shared_connections) or None,
-    ),
+    )
 }
 
 
@@ -146,7 +143,7 @@ ROUTES: Rows[RouteTotals] = {
         "Time of busy threads by the route of their request, from samples. The rate of all routes together is the "
         "observed concurrency. It says nothing about the number of requests. Opt-in (routes): 51 series at most.",
         lambda routes: routes.by_route(),
-    ),
+    )
 }
 
 

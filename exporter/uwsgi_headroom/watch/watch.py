@@ -297,9 +297,7 @@ class Watch:
         return Known(
             window,
             replace(
-                self._with_log(server, reading, window),
-                silence=self.silent and self.silent.record,
-                empty_seconds=empty,
+                self._with_log(server, reading, window), silence=self.silent and self.silent.record, empty_seconds=empty
             ),
             self.other_programs.others_follow,
             times,

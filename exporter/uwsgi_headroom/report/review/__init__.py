@@ -17,17 +17,7 @@ from uwsgi_headroom.documents.build import build_past
 from uwsgi_headroom.documents.schema import TextLine
 from uwsgi_headroom.report.quarters import STEP, Absent, ReviewData, ServerHistory, running_seconds
 from uwsgi_headroom.report.render import document as doc
-from uwsgi_headroom.report.render.document import (
-    UNKNOWN,
-    Block,
-    Document,
-    Heading,
-    Items,
-    Section,
-    Table,
-    Text,
-    absent,
-)
+from uwsgi_headroom.report.render.document import UNKNOWN, Block, Document, Heading, Items, Section, Table, Text, absent
 from uwsgi_headroom.report.review import recommendations, trend, users, utilization
 from uwsgi_headroom.report.review.peaks import Service, find_peaks, group_services
 from uwsgi_headroom.report.review.recommendations import (

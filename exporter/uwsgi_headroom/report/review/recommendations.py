@@ -141,25 +141,13 @@ def recommend(evidence: Evidence) -> tuple[Recommendation, ...]:
 COVERED = "Set processes x threads to {setting}, as another recommendation says: it covers this one."
 
 
-def reconcile(
-    found: Sequence[Recommendation],
-) -> Iterator[Recommendation]:
+def reconcile(found: Sequence[Recommendation]) -> Iterator[Recommendation]:
     """The same with one setting: that which serves most."""
-    most = max(
-        (each for each in found if each.setting),
-        key=lambda each: each.serves or 0.0,
-        default=None,
-    )
+    most = max((each for each in found if each.setting), key=lambda each: each.serves or 0.0, default=None)
     for each in found:
         if most and each.setting and each.setting != most.setting:
             action = fill(COVERED, {"setting": most.setting})
-            yield replace(
-                each,
-                action=action,
-                setting=most.setting,
-                serves=most.serves,
-                effect="",
-            )
+            yield replace(each, action=action, setting=most.setting, serves=most.serves, effect="")
         else:
             yield each
 

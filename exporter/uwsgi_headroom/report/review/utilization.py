@@ -8,15 +8,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.balance import Balance, WorkerFigures
-from uwsgi_headroom.analysis.capacity import (
-    LIMITS,
-    REACHED,
-    CpuShares,
-    Headroom,
-    Limit,
-    Resource,
-    count_more_workers,
-)
+from uwsgi_headroom.analysis.capacity import LIMITS, REACHED, CpuShares, Headroom, Limit, Resource, count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import correct_headroom
 from uwsgi_headroom.analysis.littles_law import Flow, ratio

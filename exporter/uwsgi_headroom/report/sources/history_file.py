@@ -20,13 +20,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.report.quarters import LEAST_COVERED, STEP, Progress, ReviewData, ServerHistory
-from uwsgi_headroom.report.sources.selection import (
-    Named,
-    TimeRange,
-    describe_clock,
-    list_problems,
-    select_servers,
-)
+from uwsgi_headroom.report.sources.selection import Named, TimeRange, describe_clock, list_problems, select_servers
 from uwsgi_headroom.store.file import HistoryFile, StoredServer
 from uwsgi_headroom.store.record import Record, merge_records
 from uwsgi_headroom.words.formats import counted, duration

@@ -33,13 +33,7 @@ from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.record import STATES, SocketHolders
 from uwsgi_headroom.report.quarters import LEAST_COVERED, STEP, Progress, ReviewData, ServerHistory
 from uwsgi_headroom.report.sources.prometheus_api import Labels, PrometheusApi, PrometheusError, Series
-from uwsgi_headroom.report.sources.selection import (
-    Named,
-    TimeRange,
-    describe_clock,
-    list_problems,
-    select_servers,
-)
+from uwsgi_headroom.report.sources.selection import Named, TimeRange, describe_clock, list_problems, select_servers
 from uwsgi_headroom.store.record import Levels, Record
 
 OBSERVED = "uwsgi_exporter_observed_seconds_total"

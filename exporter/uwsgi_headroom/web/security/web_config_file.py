@@ -148,12 +148,7 @@ _UNVERIFIED = (
     "RequireAndVerifyClientCert, with client_ca_file"
 )
 _BROKEN = "is broken, and OpenSSL refuses it: write TLS12 or TLS13"
-_REFUSED = {
-    "RequireAnyClientCert": _UNVERIFIED,
-    "RequireClientCert": _UNVERIFIED,
-    "TLS10": _BROKEN,
-    "TLS11": _BROKEN,
-}
+_REFUSED = {"RequireAnyClientCert": _UNVERIFIED, "RequireClientCert": _UNVERIFIED, "TLS10": _BROKEN, "TLS11": _BROKEN}
 """Why a value that the toolkit accepts is refused."""
 
 _MOST_COST = PASSWORD_COST_RANGE[1]
