@@ -341,7 +341,6 @@ class CommandLine:
 
 
 def make_command_line() -> CommandLine:
-    """Make the parsers of the whole command line."""
     commands = {name: Parser(prog=f"{PROGRAM} {name}", **row) for name, row in COMMANDS}
     listed = "\n".join(f"  {name:{max(map(len, commands))}}  {command.summary}" for name, command in commands.items())
     program = Parser(

@@ -72,7 +72,6 @@ class Flag:
 
     @property
     def completed(self) -> tuple[str, ...]:
-        """The names that completion offers."""
         return (*self.names, *(f"--no-{name[2:]}" for name in self.names if "[no-]" in self.form))
 
     @property
@@ -101,7 +100,6 @@ class Flag:
         return re.split(r" \[|\. |[;:] | \((?:default|YAML)", self.help)[0]
 
     def describe(self) -> dict[str, Any]:
-        """Return the keywords of argparse's `add_argument`."""
         keywords: dict[str, Any] = {"dest": self.name} if self.names else {}
         if not self.takes_value:
             return {**keywords, "action": argparse.BooleanOptionalAction, "default": False, **self.extra}

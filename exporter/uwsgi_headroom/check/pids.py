@@ -253,7 +253,6 @@ def _where(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
 
 
 def _sudo(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
-    """`sudo`, if the workers are another user's."""
     if _where(server, chosen) or os.geteuid() == 0:
         return ""
     with suppress(OSError):

@@ -142,7 +142,6 @@ def _find_named_workers(problems: Sequence[FindingSection]) -> set[int]:
 
 
 def _block(finding: FindingSection, server: ServerDocument, *, is_first: bool) -> list[str]:
-    """Write a problem. The first one is the verdict, whose title and first act stand above."""
     act = first_act(finding.change)
     lines: list[str] = []
     if not (is_first and finding.title == server.verdict):
@@ -169,7 +168,6 @@ _SENTENCE_ENDS = re.compile(r"(?<=\.) (?=[A-Z`])")
 
 
 def _count_left_out(server: ServerDocument) -> list[str]:
-    """Say in one line what else is known."""
     if not server.window:
         return []
     notes = sum(finding.severity == "info" for finding in server.findings)
@@ -180,7 +178,6 @@ def _count_left_out(server: ServerDocument) -> list[str]:
 
 
 def _identify(server: ServerDocument) -> str:
-    """Say which server it is, and for how long it was watched."""
     facts: Facts = {
         "name": server.name,
         "address": server.address,
@@ -204,7 +201,6 @@ _MOST_CODE_LINES = 5
 
 
 def _code(code: Code) -> Iterator[str]:
-    """Write the lines of code that take the most time."""
     if code.why is not None:
         yield from _wrap(f"Code: not known. {code.why[:1].upper()}{code.why[1:]}.")
         return
@@ -231,7 +227,6 @@ CODE_AT = 19
 
 
 def write_finding(place: int, finding: FindingSection, server: ServerDocument, width: int = WIDTH) -> Iterator[str]:
-    """Write all about a finding."""
     yield from wrap(f"{place}. {finding.severity.upper()}: {finding.title}", width, rest="   ")
     since = find_since(server, finding)
     if since is not None:
@@ -298,7 +293,6 @@ _LONGEST_NAME = 24
 
 
 def render_list(judged: Sequence[ServerDocument], *, everything: bool = False) -> Iterator[str]:
-    """Write the report on several servers."""
     yield f"{find_worst(server.status for server in judged).upper()}  {count_statuses(judged)}"
     full = _describe_full_hosts(judged)
     for sentence in full.values():
@@ -418,7 +412,6 @@ def _list_figures(server: ServerDocument, thresholds: Thresholds) -> Iterator[Pe
 
 
 def _judged_figure(server: ServerDocument, figure: Limited, thresholds: Thresholds) -> Performance:
-    """A figure with the ranges that are no warning and not critical."""
     limits = find_limits(thresholds, figure)
     warning, critical = (
         "" if limit is None else figure.range.format(limit) for limit in (limits.warning, limits.critical)
@@ -427,7 +420,6 @@ def _judged_figure(server: ServerDocument, figure: Limited, thresholds: Threshol
 
 
 def _count_lock_waiters(server: ServerDocument) -> float | None:
-    """Return the mean number of threads that wait for the interpreter lock of their worker."""
     if server.waits is None:
         return None
     return sum(state.threads for state in server.waits.states if state.state == "interpreter_lock")

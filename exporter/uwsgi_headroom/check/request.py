@@ -22,7 +22,6 @@ class Threshold:
 
     @property
     def least(self) -> float | None:
-        """The smaller of the values that are set."""
         return min((limit for limit in (self.warning, self.critical) if limit is not None), default=None)
 
 

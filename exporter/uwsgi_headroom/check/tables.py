@@ -166,7 +166,6 @@ def alarm(value: float | None, *levels: tuple[float, str]) -> str:
 
 
 def busy_bar(worker: WorkerSection, width: int) -> Cells:
-    """Write and draw how many of a worker's threads are busy, in this many columns."""
     busy, threads = worker.busy_threads, worker.threads
     if busy is None or not threads:
         return plain(UNKNOWN)
@@ -277,7 +276,6 @@ def _figure(
     *sort: str,
     total: Callable[[ServerDocument], str] = lambda _: "",
 ) -> WorkerColumn:
-    """Make a column that shows its sort key as `text` writes it."""
     return Column(title, width, lambda worker, _: plain(text(value(worker))), total, value, *sort)
 
 

@@ -49,7 +49,6 @@ def _add(server: ServerDocument, *found: FindingSection) -> ServerDocument:
 
 
 def _doubt(server: ServerDocument, why: str | None) -> ServerDocument:
-    """Make a verdict that would be ok unknown, if something cannot be judged."""
     return replace(server, status="unknown", verdict=why) if why and server.status == "ok" else server
 
 

@@ -127,7 +127,6 @@ class _HttpClientFile(YamlNodes):
         return HttpAccess(login, self._context(tls), self._string(tls.get("server_name")))
 
     def _login(self, kind: str, node: yaml.Node) -> str:
-        """The value of the Authorization header."""
         if kind == "basic_auth":
             keys = self._mapping(node, ("username", "username_file", "password", "password_file"))
             return basic(self._secret(keys, "username", node), self._secret(keys, "password", node))

@@ -58,8 +58,6 @@ class NumberRange:
 
 
 def one_of(known: Sequence[str]) -> Callable[[str, str], str]:
-    """Make a parser that accepts only these texts."""
-
     def parse(text: str, where: str) -> str:
         if text not in known:
             raise ConfigError(f"{where}: {text!r} is not one of {', '.join(known)}")
@@ -69,7 +67,6 @@ def one_of(known: Sequence[str]) -> Callable[[str, str], str]:
 
 
 def parse_text(text: str, _where: str) -> str:
-    """Accept any text, such as a path."""
     return text
 
 

@@ -83,7 +83,6 @@ def _read_file(flags: argparse.Namespace, environment: Mapping[str, str]) -> Con
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Return the variables that have the exporter's prefix but are unknown, sorted."""
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in _KNOWN)
 
 

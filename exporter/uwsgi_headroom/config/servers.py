@@ -178,7 +178,6 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def _escaped(path: str) -> str:
-    """Turn a path into a name that no other path has."""
     return printable_name(path.replace("\\", "\\\\"))
 
 
@@ -347,7 +346,6 @@ def _name(host: str) -> str:
 
 
 def _parts(address: Address) -> tuple[str, str, int]:
-    """Return the scheme, the host or path, and the port."""
     match address:
         case Tcp(host, port):
             return "tcp", host, port

@@ -140,7 +140,6 @@ class SettingRow:
 
     @property
     def variable(self) -> str:
-        """The environment variable that stands in for the flag."""
         return self.variables[0]
 
     @property
@@ -154,12 +153,10 @@ class SettingRow:
 
     @property
     def own_help(self) -> str:
-        """The help of the flag with its default."""
         return self.help.replace("{default}", self.default.replace("`", ""))
 
     @property
     def full_help(self) -> str:
-        """The same with its variable."""
         how = ", separated by spaces" * self.is_repeatable
         return f"{self.own_help} [{self.variable}{how}]"
 
@@ -169,7 +166,6 @@ def _name(flag: str) -> str:
 
 
 def _switch(field: str, flag: str, key: str, text: str, group: str = "") -> SettingRow:
-    """The row of a setting that is true or false."""
     return SettingRow(
         field=field,
         parse=parsers.parse_boolean,

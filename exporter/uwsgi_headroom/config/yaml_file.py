@@ -243,7 +243,6 @@ class _File(YamlNodes):
         return {setting.field: value}
 
     def _texts(self, node: yaml.Node | None) -> Texts:
-        """Those of a list, or the only one."""
         if isinstance(node, yaml.ScalarNode) and not self._is_null(node):
             return [self._text_and_place(node)]
         return list(map(self._text_and_place, self._list(node)))

@@ -256,7 +256,6 @@ def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> 
 
 
 def describe_trouble(error: ReadError) -> str:
-    """Say in a sentence why a server is down."""
     message = printable_name(str(error))
     what = "Down" if error.reason in ("refused", "not_found") else "Cannot be read"
     return f"{what}: {message}{'' if message.endswith('?') else '.'}"
@@ -300,7 +299,6 @@ def build_server_list(
 
 
 def extract_findings(server: schema.ServerDocument) -> schema.Findings:
-    """Extract the findings of a server's document to a document of their own."""
     return msgspec.convert(server, schema.Findings, from_attributes=True)
 
 

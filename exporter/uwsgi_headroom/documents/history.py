@@ -277,7 +277,6 @@ def _slot(until: float, step: float) -> int:
 
 
 def _union(names: Iterable[Iterable[str]]) -> list[str]:
-    """All names, in the order in which they come first."""
     return list(dict.fromkeys(name for some in names for name in some))
 
 
@@ -313,7 +312,6 @@ def _split_by_socket(record: Record) -> Sequence[SocketDemand]:
 
 
 def _append(to: HistoryDocument, record: Record) -> None:
-    """Append one value to every column, from the record of a slice."""
     window, levels = record.window, record.levels
     is_covered = window.observed_seconds >= window.seconds / 2
     rates, workers = compute_flow(window), compute_workers(window)

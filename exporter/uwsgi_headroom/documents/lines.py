@@ -162,7 +162,6 @@ def _list_untimed(server: ServerDocument) -> list[str]:
 
 
 def _tone_of_standing(server: ServerDocument) -> Tone | None:
-    """The status of a server of which requests are in service, and none is completed."""
     flow, threads = server.flow, server.threads
     is_standing = flow and flow.throughput == 0 and threads and threads.busy
     return server.status if is_standing and server.status in ("warning", "critical") else None
@@ -250,7 +249,6 @@ def _list_apart(texts: Sequence[str], mark: str = "; ") -> list[str]:
 
 
 def _headroom(server: ServerDocument) -> TextLine | None:
-    """By how much load can grow until the first limit, and until requests wait."""
     room, flow = server.headroom, server.flow
     if room is None or flow is None:
         return None
@@ -286,7 +284,6 @@ def _why_no_headroom(room: Headroom) -> list[str]:
 
 
 def _limits(server: ServerDocument) -> TextLine | None:
-    """Every limit with the factor by which load can grow until it."""
     room = server.headroom
     if room is None:
         return None

@@ -104,7 +104,6 @@ def _full(figures: Figures | None, name: str) -> float | None:
 
 
 def build_sampling(watch: Watch) -> schema.Sampling:
-    """Build the section about how the exporter samples the server."""
     totals, reading = watch.integrals.totals, watch.reading
     return copy_fields(schema.Sampling, watch.pace, totals, reading, history_seconds=watch.history.seconds)
 

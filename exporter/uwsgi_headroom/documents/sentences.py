@@ -270,7 +270,6 @@ _NEW = 1.0
 
 
 def is_judged(objective: Objective) -> bool:
-    """Whether the burn of the error budget is known."""
     return not describe_why_unjudged(objective)
 
 

@@ -29,7 +29,6 @@ Key = TypeVar("Key")
 
 
 def _sort(numbers: Mapping[Key, float]) -> list[tuple[Key, float]]:
-    """The largest first."""
     return sorted(numbers.items(), key=lambda item: -item[1])
 
 
@@ -240,7 +239,6 @@ def _age(since: int | None, time: float) -> float | None:
 
 
 def build_router(snapshot: RouterSnapshot) -> Router:
-    """Build a router's section."""
     return Router(
         active_sessions=snapshot.active_sessions,
         subscriptions=tuple(
@@ -320,7 +318,6 @@ class WorkerSection(Struct, frozen=True, kw_only=True):
 def build_workers(
     reading: Reading, record: ServerRecord, figures: Figures | None, totals: Totals
 ) -> Iterator[WorkerSection]:
-    """Build the sections of all workers of a server, in uWSGI's order."""
     snapshot = reading.snapshot
     assert isinstance(snapshot, Snapshot)
     served = sum(worker.requests or 0 for worker in snapshot.workers)

@@ -131,7 +131,6 @@ class Streaks:
         self._known = known
 
     def list(self) -> tuple[Lasting, ...]:
-        """The threads that have been in one function for long, those for longest first."""
         found = [
             Lasting(sight.worker_id, sight.line, sight.state, sight.address, last - since)
             for since, last, sight in self._known.values()
@@ -194,7 +193,6 @@ class CodeTotals(Struct):
     """Time in which the code was looked at."""
 
     def copy(self) -> CodeTotals:
-        """A copy, which later looks do not change."""
         return CodeTotals(dict(self.seconds), self.observed_seconds)
 
 

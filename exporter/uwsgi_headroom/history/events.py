@@ -106,7 +106,6 @@ class Journal:
         del self._events[: max(oldest, len(self._events) - MOST_EVENTS)]
 
     def latest(self, count: int) -> tuple[Event, ...]:
-        """The latest `count` events, newest first."""
         return tuple(self._events[: -count - 1 : -1])
 
     def latest_of(self, kind: Kind) -> Event | None:

@@ -110,7 +110,6 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """The length of the history, up to the latest totals."""
         return min(HISTORY_SECONDS, self._latest_at - self._rows.times[0]) if self._rows else 0.0
 
     def newest_slice(self, step: float) -> object:
@@ -166,7 +165,6 @@ class _RowBlocks:
         self._rows: list[bytes] = []
 
     def append(self, at: float, row: bytes) -> None:
-        """Add a row that is newer than all others."""
         self.times.append(at)
         self._rows.append(row)
         if len(self._rows) >= _PLAIN_ROWS + _BLOCK_ROWS:

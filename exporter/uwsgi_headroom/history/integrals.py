@@ -149,7 +149,6 @@ class Integrals:
             self.response_times.follow(reading, workers)
 
     def _set_slots(self, number: int) -> None:
-        """Have totals of this number of workers. Those of removed ones still count in the response times."""
         workers = self.totals.workers
         workers += map(WorkerTotals, range(len(workers) + 1, number + 1))
         for gone in workers[number:]:
@@ -358,7 +357,6 @@ class _Levels(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether every available thread is taken."""
         return self.taken >= self.available > 0
 
     @property
@@ -376,7 +374,6 @@ def _lacks_busy_threads(totals: Totals, workers: tuple[Worker, ...]) -> bool:
 
 
 def _find_levels(reading: Reading, workers: tuple[Worker, ...]) -> _Levels:
-    """The levels of a reading whose document has these workers."""
     levels = [(reading.busy_threads(worker), worker.accepting) for worker in workers]
     is_known = all(busy is not None for busy, _ in levels)
     available = sum([worker.available_threads or 0 for worker in workers]) if is_known else 0

@@ -102,7 +102,6 @@ class RouteHour:
 
 
 def _row_at(times: deque[float], rows: deque[array[float]], at: float) -> array[float]:
-    """The last row at or before a time, or the first one."""
     return rows[max(0, bisect_right(times, at) - 1)]
 
 

@@ -118,7 +118,6 @@ class Totals(ServerCounts):
 
 
 def copy_totals(totals: Totals) -> Totals:
-    """A copy of the totals, which later samples do not change."""
     waits, routes = totals.waits, totals.routes
     return replace(
         totals,

@@ -44,7 +44,6 @@ def render_family(family: Metric, *, openmetrics: bool = False) -> str:
 
 @cache
 def _head(family: str, documentation: str, kind: str, unit: str, openmetrics: bool) -> str:
-    """Write the lines above a family's samples, which are the same in every scrape."""
     name = f"{family}_total" if kind == "counter" and not openmetrics else family
     documentation = documentation.replace("\\", r"\\").replace("\n", r"\n")
     if openmetrics:

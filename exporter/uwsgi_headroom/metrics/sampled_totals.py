@@ -59,7 +59,6 @@ SERVER_TOTALS: Rows[Totals] = {
 
 
 def each_occupied(scrape: Scrape) -> Subjects[Totals]:
-    """The totals of servers whose threads uWSGI lists."""
     return [(labels, server.totals) for labels, server in scrape.summed if any(server.totals.occupancy)]
 
 

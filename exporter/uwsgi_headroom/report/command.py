@@ -118,7 +118,6 @@ def _load(request: ReportRequest, progress: Progress) -> ReviewData:
 
 
 def render(review: Review, name: Format) -> bytes:
-    """The content of the file."""
     match name:
         case "html":
             return render_html(write_review(review)).encode()

@@ -79,7 +79,6 @@ def judge(records: Sequence[Record]) -> Figures:
 
 
 def _describe(record: Record) -> ServerRecord:
-    """The server at the end of a record, as far as a history knows it."""
     window, levels, workers = record.window, record.levels, record.window.workers
     threads = given(window.configured, lambda configured: round(configured / max(1, len(workers))))
     least = UP * window.observed_seconds
@@ -120,7 +119,6 @@ def count_timed(record: Record) -> int:
 
 
 def running_seconds(record: Record) -> float | None:
-    """Seconds in service of the requests that were completed."""
     return sum_if_all_known([worker.running_time for worker in record.window.workers])
 
 
@@ -140,7 +138,6 @@ def count_refused(window: Window) -> int | None:
 def divide_known(
     records: Iterable[Record], part: Callable[[Record], float | None], whole: Callable[[Record], float | None]
 ) -> float | None:
-    """Sum over sum, of the records in which both are known."""
     pairs = [(part(record), whole(record)) for record in records]
     known = [(above, below) for above, below in pairs if above is not None and below is not None]
     return ratio(sum(above for above, _ in known), sum(below for _, below in known))

@@ -117,7 +117,6 @@ def hold_lock(path: Path) -> int:
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """A transaction for writing, which an error rolls back."""
     with database:
         database.execute("BEGIN IMMEDIATE")
         yield
@@ -169,7 +168,6 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def explain(path: Path, error: Exception) -> str:
-    """A failure of SQLite as a sentence with what to do."""
     text = "malformed" if isinstance(error, UnicodeDecodeError) else str(error)
     if "not a database" in text:
         return f"{path} is not a history file; choose another file, or move this one away"

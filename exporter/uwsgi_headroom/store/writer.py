@@ -132,7 +132,6 @@ class HistoryWriter:
         return self._database
 
     def _has_file(self) -> bool:
-        """Whether the path is still that of the locked file."""
         try:
             return self._lock is not None and os.path.samestat(os.stat(self.path), os.fstat(self._lock))
         except OSError:
@@ -227,7 +226,6 @@ class Database:
         return True
 
     def _merge(self, ended: Sequence[tuple[int, int]]) -> None:
-        """Merge the minutes of these quarters, and the quarters of their hours."""
         for server, slot in ended:
             self._merge_slot(server, QUARTERS, slot, MINUTES)
         for server, slot in {(server, slot_at(HOURS, slot * 15)) for server, slot in ended}:
@@ -307,7 +305,6 @@ class Database:
         return self._servers[name]
 
     def _load_names(self) -> None:
-        """Read which servers the file has, and how far back their records reach."""
         self._servers = {str(name): int(number) for number, name in self._execute("SELECT id, name FROM servers")}
         self.since: dict[str, float] = {}
         first = "SELECT min(slot) * tier FROM records WHERE server = ? AND tier = ?"
@@ -317,7 +314,6 @@ class Database:
                 self.since[name] = float(min(ends))
 
     def _find_unmerged(self, now: float) -> None:
-        """Find minutes that an earlier writer has not merged."""
         last = "SELECT max(coalesce(max(slot), 1), 1) FROM records WHERE server = ? AND tier = 900 AND slot <= ?"
         later = "SELECT slot FROM records WHERE server = ? AND tier = 60 AND slot > ? AND typeof(slot) = 'integer'"
         for server in self._servers.values():
@@ -326,7 +322,6 @@ class Database:
             self._unmerged |= {(server, slot_at(QUARTERS, minute)) for (minute,) in minutes}
 
     def _fit(self) -> None:
-        """Delete until the file fits into its size, and shrink it."""
         if used_bytes(self._connection) <= self._max_size:
             return
         fit(self._connection, int(_LEFT * self._max_size))

@@ -171,7 +171,6 @@ class Fleet:
         return observations
 
     async def read_logs(self) -> NoReturn:
-        """Read the logs of the servers that have one, until cancelled."""
         await supervise("log", self._log_reader.run, self.restarts)
 
     async def run(self) -> None:
@@ -298,7 +297,6 @@ class Fleet:
             await asyncio.to_thread(self.writer.close, CLOSE_SECONDS)
 
     async def pause(self) -> None:
-        """End reads in flight, and start none until `resume`."""
         self._paused = True
         if self.probed:
             self.probed.accepting = False
@@ -306,7 +304,6 @@ class Fleet:
         await asyncio.gather(*(watch.reader.pause() for watch in self._sampled()))
 
     def resume(self) -> None:
-        """Read again after a `pause`."""
         self._paused = self._found.is_paused = False
         for watch in self._sampled():
             watch.reader.resume()

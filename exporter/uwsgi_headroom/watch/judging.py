@@ -73,7 +73,6 @@ class Judge:
         self._due_at = self._judged_at = float("-inf")
 
     async def run(self) -> NoReturn:
-        """Judge the server whenever it is due, until cancelled."""
         while True:
             self.judge_if_due()
             await asyncio.sleep(max(_LOOK_SECONDS, self._due_at - self._clock.monotonic()))

@@ -47,7 +47,6 @@ class ProbedServers:
         self.accepting = True
 
     def watches(self) -> list[Watch]:
-        """Return the watches that are kept, in the order of their first probe."""
         return [probed.watch for probed in self._probed.values()]
 
     def find(self, target: str, watches: Sequence[Watch]) -> Watch | None:
@@ -85,7 +84,6 @@ class ProbedServers:
         return probed.watch
 
     def forget_idle(self) -> None:
-        """Forget the addresses whose last probe was FORGET_SECONDS ago."""
         now = self._clock.monotonic()
         for address, probed in list(self._probed.items()):
             if now - probed.probed_at >= FORGET_SECONDS:

@@ -73,25 +73,21 @@ class ConnectionSlots:
         return connection in self._line
 
     def mark_busy(self, connection: Connection) -> None:
-        """Mark a connection with a request, which stays open until it has its answer."""
         if connection in self._idle:
             del self._idle[connection]
             self._busy.add(connection)
 
     def mark_idle(self, connection: Connection) -> None:
-        """Mark a connection whose client has its answer."""
         if connection in self._busy:
             self._busy.remove(connection)
             self._waiting.pop(connection, None)
             self._idle[connection] = self._clock()
 
     def mark_waiting(self, connection: Connection) -> None:
-        """Mark a busy connection whose client does not accept the data that is ready for it."""
         if connection in self._busy:
             self._waiting[connection] = self._clock()
 
     def mark_accepted(self, connection: Connection) -> None:
-        """Mark a connection whose client has accepted that data."""
         self._waiting.pop(connection, None)
 
     def remove(self, connection: Connection) -> None:

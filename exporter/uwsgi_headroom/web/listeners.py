@@ -70,7 +70,6 @@ _NO_TLS = (
 
 
 def is_exposed(host: str) -> bool:
-    """Whether other machines can reach a listener at this IP address, which may have a zone."""
     return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 

@@ -170,7 +170,6 @@ def _time_left(step: _Step, passed: int, at: float, seconds: float) -> list[Left
 
 
 def _time_came(step: _Step, passed: int, at: float, seconds: float) -> list[_Waits]:
-    """Those that have come, with the time since when they wait."""
     coming = len(step.came) + passed + 1
     return [
         _Waits(key, at - seconds * (1 - place / coming), seconds > 0) if since is None else _Waits(key, since)

@@ -35,7 +35,6 @@ class Axes:
         return [(self.x(day), self.y(part)) for day, part in points]
 
     def ticks(self) -> Iterator[date]:
-        """About seven days."""
         step = max(1, (self.last - self.first).days // 7)
         day = self.first
         while day <= self.last:

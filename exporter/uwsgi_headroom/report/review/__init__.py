@@ -186,7 +186,6 @@ WORDS = (
 
 
 def write_review(review: Review) -> Document:
-    """The review as a document, the verdict first."""
     zone = ZoneInfo(review.time_zone)
     partial = " This report is partial: the source failed halfway." * review.partial
     return Document(

@@ -76,7 +76,6 @@ class Peaks(Struct, frozen=True):
         return server.quarters[self.until].levels.limited_by
 
     def utilization(self, limit: Limit) -> list[float | None]:
-        """The use of a limit on the server that uses most of it, in each of the quarter hours."""
         return [highest_use(figures.values(), limit) for figures in self.judged]
 
 
@@ -104,7 +103,6 @@ def group_services(data: ReviewData) -> tuple[Service, ...]:
 
 
 def _add_up(servers: Sequence[ServerHistory]) -> dict[float, float]:
-    """Threads in service on all servers of which they are known, by quarter."""
     load: dict[float, float] = {}
     for server in servers:
         for end, record in server.quarters.items():
@@ -161,7 +159,6 @@ def _leave_room(judged: Mapping[str, Figures]) -> dict[str, Figures]:
 
 
 def growth_if_lost(judged: Mapping[str, Figures], name: str) -> float:
-    """The factor by which the load of a server grows if the busiest of the others is lost."""
     rates = {each: figures.flow.throughput or 0.0 for each, figures in judged.items()}
     together = sum(rates.values())
     lost = max((rate for each, rate in rates.items() if each != name), default=0.0)
@@ -173,7 +170,6 @@ _SetUp = tuple["float | None", "float | None"]
 
 
 def _set_up(records: Sequence[Record]) -> _SetUp:
-    """Those that were last known."""
     threads = (record.window.configured for record in reversed(records))
     cpus = (record.levels.cpus for record in reversed(records))
     return next(filter(None, threads), None), next(filter(None, cpus), None)

@@ -126,7 +126,6 @@ AT_PEAK, IN_RANGE = "In the quarter hour that counts", "In the period of this re
 
 
 def recommend(evidence: Evidence) -> tuple[Recommendation, ...]:
-    """What to do about a service, most urgent first."""
     found = [*_find_ended(evidence.peaks), *_find_refused(evidence), *_find_missed(evidence), *_at_peak(evidence.peaks)]
     by_code: dict[str, list[ServerFinding]] = {}
     for each in sorted(found, key=lambda each: SEVERITIES.index(each.finding.severity)):
@@ -157,7 +156,6 @@ def _rank(found: Recommendation) -> int:
 
 
 def _at_peak(peaks: Peaks) -> Iterator[ServerFinding]:
-    """The findings about each server that have advice or hurt, in the quarter hour that counts."""
     for server, figures in peaks.present.items():
         for finding in collect_findings(correct_headroom(figures)):
             if finding.change or finding.severity != "info":
@@ -293,7 +291,6 @@ AHEAD_EVIDENCE = AT_PEAK + ", {server} had {busy:mean} of {threads} threads in s
 
 
 def _add_ahead(evidence: Evidence) -> Iterator[Recommendation]:
-    """Capacity to add before the first limit is reached."""
     used, peaks = evidence.utilization, evidence.peaks
     if used.headroom is None or used.first is None or used.server is None or not evidence.is_short:
         return

@@ -109,7 +109,6 @@ def _feel(merged: Sequence[Record], records: Sequence[Record]) -> Felt:
 
 
 def _find_percentiles(timed: Sequence[Record]) -> dict[str, float]:
-    """Those that are known, by name."""
     found = timed and compute_percentiles(merge_records(timed).response_times)
     if not found:
         return {}
@@ -125,7 +124,6 @@ def _queue_seconds(record: Record) -> float | None:
 
 
 def find_full_share(server: ServerHistory) -> float | None:
-    """The share of the time in which a listen queue of a server was full."""
     return divide_known(
         server.records, lambda record: queue_full_seconds(record.window), lambda record: record.window.observed_seconds
     )

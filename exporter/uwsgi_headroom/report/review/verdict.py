@@ -136,7 +136,6 @@ CROSSING = (
 
 
 def _say_date(trend: Trend | Absent) -> str:
-    """When the limit that comes first is reached."""
     forecast = trend if isinstance(trend, Absent) else trend.shown.forecast
     if isinstance(forecast, Absent):
         return f"No date: {forecast.reason}"

@@ -401,11 +401,9 @@ class _Quarter:
         return {part: max(0.0, growth) * self._factors[clock] for part, growth in values.items()}
 
     def _value(self, query: str) -> float | None:
-        """That of a query without parts."""
         return self._parts(query).get("")
 
     def _count(self, query: str) -> int | None:
-        """A whole number, of all parts together."""
         values = self._parts(query).values()
         return round(sum(values)) if values else None
 

@@ -171,15 +171,12 @@ class LoginQueue:
         return iter(list(self._waiting.values()))
 
     def find(self, token: bytes) -> Candidate | None:
-        """The login of this token, if it waits."""
         return self._waiting.get(token)
 
     def has(self, *, repeated: bool) -> bool:
-        """Whether a login of the repeated or of the new ones waits."""
         return any(each.repeated == repeated for each in self._waiting.values())
 
     def count_new(self, client: str) -> int:
-        """How many new logins of a client wait."""
         return sum(each.client == client and not each.repeated for each in self._waiting.values())
 
     def enter(self, candidate: Candidate) -> tuple[bool, Candidate | None]:
@@ -273,7 +270,6 @@ class Throttle:
         return max(0.0, last + wait - self._now())
 
     def record_failure(self, client: str) -> None:
-        """Count a wrong password."""
         now = self._now()
         count, last = self._failures.get(client, (0, now))
         if now - last > FORGET_SECONDS:
@@ -307,7 +303,6 @@ class TokenTable:
         return self._times[start + tokens.index(short)] if short in tokens else None
 
     def add(self, token: bytes, time: int) -> None:
-        """Remember a token with a time, unless it is known."""
         if token not in self:
             start, short = _place(token)
             for table, value in ((self._slots, short), (self._times, time)):
@@ -417,7 +412,6 @@ class Login:
         return None
 
     def _move_to_repeated(self, candidate: Candidate) -> None:
-        """Count a login that waits among the repeated ones, if it gets a place there."""
         if not candidate.repeated:
             candidate.repeated = True
             candidate.repeated = self._enter(candidate)

@@ -86,7 +86,6 @@ class WebConfig:
 
     @property
     def needs_identity(self) -> bool:
-        """Whether every client must prove who it is, by a password or a certificate."""
         return bool(self.users) or (self.tls is not None and self.tls.client_auth == "required")
 
 
