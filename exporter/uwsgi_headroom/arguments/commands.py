@@ -321,8 +321,7 @@ class CommandLine:
     commands: dict[str, Parser]
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse the options of a command, and add its name as `command`. The default command is `serve`. Raises
-        UsageError."""
+        """Parse the options of a command, by default `serve`, and add its name as `command`. Raises UsageError."""
         first = arguments[0] if arguments else ""
         if first == "help":
             arguments = [*arguments[1:2], "--help"]
@@ -386,8 +385,7 @@ _VERSION = Flag(
 
 
 def _command(name: str, summary: str, description: str, *flags: Flag) -> tuple[str, dict[str, Any]]:
-    """Return the name of a command and the keywords of its parser. Those with other statuses than 0 and 2 have them in
-    the epilog."""
+    """The name of a command and the keywords of its parser, with other statuses than 0 and 2 in the epilog."""
     statuses = [f"  {status}  {meaning}" for status, meaning in EXIT_STATUSES.get(name, ())]
     epilog = "\n".join(["exit status:", *statuses]) if statuses else ""
     return name, {"summary": summary, "description": description, "epilog": epilog, "flags": (HELP, *flags)}

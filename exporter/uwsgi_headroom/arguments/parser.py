@@ -155,8 +155,7 @@ class Parser(argparse.ArgumentParser):
         return [name for flag in self.flags for name in flag.completed]
 
     def _write_switches(self, words: Sequence[str]) -> list[str]:
-        """The words with `--x` for `--x true` and `--x=true`, and with `--no-x` for `false`, as earlier versions wrote
-        these."""
+        """The words with `--x` for `--x true` and `--x=true`, and with `--no-x` for `false`, as before."""
         written: list[str] = []
         for word in words:
             name, equals, value = word.rpartition("=")

@@ -64,8 +64,7 @@ _SETTLING_SECONDS = 3.0
 
 SAMPLES_PER_SECOND = 40.0
 """The most, of all servers together: percentiles of a single one begin at 20 ms. An exporter takes 5 of each, for as
-long as it runs, but `check` ends soon. As there, receiving documents takes 1 % of the time: large ones are read less
-often."""
+long as it runs, but `check` ends soon. As there, receiving takes 1 % of the time."""
 
 LOOKS_PER_SECOND = 20.0
 """The same of servers without stats: each sample looks at all threads."""
@@ -81,8 +80,7 @@ _MOST_CPU_OF_ALL = 0.04
 """The same where nobody named a server: of every server of this machine."""
 
 LATE_SECONDS, LATE = 5.0, 0.25
-"""The last part of the time, of which the verdict is if requests became much slower then: so many seconds, or this part
-of all."""
+"""The end of the time, which alone is judged if requests became much slower then: seconds, or this part of all."""
 
 
 async def judge(
@@ -122,8 +120,7 @@ async def judge(
 
 
 def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, change: str = "") -> ServerDocument:
-    """Make the document of a server that was not judged. reason: one word; sentence: the reason, used as verdict;
-    change: what to do."""
+    """The document of a server that was not judged. reason: one word; sentence: the verdict; change: what to do."""
     return replace(
         build.build_server(watch, clock, 1.0, ()),
         state="down",
@@ -173,8 +170,7 @@ async def read_page(
     page: ExporterPage, seconds: float | None, settings: Sequence[Setting] = ()
 ) -> list[ServerDocument]:
     """Fetch the document of the server that a page shows, or the documents of all servers. seconds: use the exporter's
-    shortest window of at least this length, or else its longest; None: use the window that its page shows. settings:
-    settings to predict.
+    shortest window of at least this length, or else its longest; None: the window of its page. settings: to predict.
 
     If an exporter does not answer, or one of its servers is gone, the document says why.
     """

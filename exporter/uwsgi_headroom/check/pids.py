@@ -131,8 +131,7 @@ def _refuse_what_has_no_workers(server: ServerDocument) -> None:
 
 
 def _choose(server: ServerDocument, numbers: Sequence[int], *, stuck: bool) -> list[WorkerSection]:
-    """The workers with these numbers, and those with stuck requests. Raises HeadroomError for those that do not exist,
-    or if no request is stuck."""
+    """The workers with these numbers, and those with stuck requests. Raises HeadroomError if there are none."""
     known = {worker.worker_id: worker for worker in server.workers}
     if unknown := [number for number in numbers if number not in known]:
         raise HeadroomError(

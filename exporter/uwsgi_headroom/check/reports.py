@@ -340,8 +340,7 @@ def write_line(server: ServerDocument, width: int) -> Iterator[str]:
 
 
 def render_json(judged: Sequence[ServerDocument], *, single: bool) -> str:
-    """Write one JSON document in ASCII: the server's own if the request names a single server, else a list with the
-    worst status."""
+    """Write JSON in ASCII: the document of the single server that is named, else a list with the worst status."""
     if single:
         return json.dumps(_to_builtins(judged[0]), indent=2)
     whole = {

@@ -44,8 +44,7 @@ NO_THRESHOLDS = Thresholds()
 
 
 def parse_minimum(text: str) -> Threshold:
-    """Parse a least factor for argparse: `2`, `2:1.2` or `:1.2`. Below the first is a warning, below the second
-    critical."""
+    """Parse a least factor for argparse, `2`, `2:1.2` or `:1.2`: below it is a warning, or critical."""
     threshold = _parse(text, _parse_factor, "2:1.2")
     if None not in (threshold.warning, threshold.critical) and threshold.least != threshold.critical:
         raise argparse.ArgumentTypeError(f"{text}: the critical minimum is above the warning minimum")
@@ -53,8 +52,7 @@ def parse_minimum(text: str) -> Threshold:
 
 
 def parse_maximum(text: str) -> Threshold:
-    """Parse a largest time for argparse: `100ms`, `100ms:2s` or `:2s`. Above the first is a warning, above the second
-    critical."""
+    """Parse a largest time for argparse, `100ms`, `100ms:2s` or `:2s`: above it is a warning, or critical."""
     threshold = _parse(text, parse_duration, "100ms:2s")
     if threshold.warning is not None and threshold.least != threshold.warning:
         raise argparse.ArgumentTypeError(f"{text}: the critical maximum is below the warning maximum")
@@ -121,8 +119,7 @@ UNKNOWN = 3
 EXIT_STATUS: dict[Status, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": UNKNOWN}
 
 WORST_FIRST: tuple[Status, ...] = ("critical", "warning", "unknown", "ok")
-"""The order of `max_state_alt` in the library of the Monitoring Plugins: an unreadable server does not hide a critical
-one."""
+"""As `max_state_alt` of the Monitoring Plugins' library: an unreadable server does not hide a critical one."""
 
 
 def find_worst(statuses: Iterable[Status]) -> Status:

@@ -165,8 +165,7 @@ def _read(path: str, most: int) -> bytes:
 
 
 def replay(path: str) -> list[ServerDocument]:
-    """Judge what a file has, and return the documents. Raises ConfigError if it is too large, damaged, or of another
-    version."""
+    """Judge what a file has. Raises ConfigError if it is too large, damaged, or of another version."""
     data = _read(path, MOST_BYTES + 1)
     try:
         if len(data) > MOST_BYTES:
@@ -267,8 +266,8 @@ _SHORTEST = 3
 
 
 class _StandIns:
-    """The stand-ins of one file, by the text that they replace. seen: finds these texts in sentences; None: leave
-    sentences as they are."""
+    """The stand-ins of one file, by the text that they replace. seen: finds these in sentences; None: leave
+    sentences."""
 
     def __init__(self) -> None:
         self.seen: re.Pattern[str] | None = None

@@ -130,8 +130,7 @@ def count_fitting(columns: Sequence[Column[R, W]], room: int) -> int:
 
 
 def make_row(row: R, whole: W, columns: Sequence[Column[R, W]]) -> Cells:
-    """Make a row: cells beside each other, each at the right end of its column. An ellipsis replaces what is too
-    long."""
+    """Make a row: cells beside each other, aligned to the right. An ellipsis replaces what is too long."""
     return _assemble([(column.cell(row, whole), column.width) for column in columns])
 
 

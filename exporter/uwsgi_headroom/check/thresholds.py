@@ -54,8 +54,7 @@ def _doubt(server: ServerDocument, why: str | None) -> ServerDocument:
 
 class Limited(NamedTuple):
     """A figure for which the user may have a threshold. name: in plugins' lines; limits: the field of `Thresholds`;
-    value: its place in a document, or the share of a percentile; sentence: written with the facts `value` and
-    `floor`."""
+    value: its place in a document, or the share of a percentile; sentence: with `value` and `floor`."""
 
     name: str
     limits: str

@@ -61,8 +61,7 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
 
 
 def _refuse_logs_of_nobody(config: Config) -> None:
-    """Raise ConfigError if a log is given to a name that no server has. Names of patterns and of discovery are not
-    known yet."""
+    """Raise ConfigError if a log is given to no server. Names of patterns and of discovery are not known yet."""
     names = [server.name for server in config.servers]
     for name, _ in config.settings.logs if names and all(names) else ():
         if name not in names:

@@ -101,9 +101,8 @@ class SettingRow:
     """One setting: how it is given, and what becomes of it. At least one of `form` and `key` is set."""
 
     field: str = ""
-    """The field of `Config` that takes the value, or `settings.` and a field of `Settings`. "" if the value is not
-    simply assigned: `precedence` opens the file of `--config`, and adds the servers of `--stats` to those of the
-    file."""
+    """The field of `Config` that takes the value, or `settings.` and a field of `Settings`. "": `precedence` opens the
+    file of `--config`, and adds the servers of `--stats` to its own."""
     parse: Callable[..., Any] = parsers.parse_text
     """Takes a text and its origin, and returns the value. If the setting is repeatable, takes a sequence of such pairs.
     Raises ConfigError, in whose message the origin comes first."""

@@ -238,8 +238,7 @@ def _build_error(error: ReadError | None, server: str) -> schema.Error | None:
 
 
 def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> tuple[Status, str]:
-    """Return a server's status, and its verdict in a sentence. figures: of the last reading, if any; judged: its
-    findings, worst first."""
+    """A server's status, and its verdict in a sentence. judged: the findings of its last reading, worst first."""
     trouble = describe_trouble(watch.error) if watch.error else _silence(watch)
     if trouble:
         return "unknown", trouble

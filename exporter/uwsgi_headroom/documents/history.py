@@ -251,8 +251,7 @@ def build_stored_history(
 
 
 def choose_tier(step: float, since: float, now: float) -> Tier:
-    """The tier for slices of `step` seconds that begin at `since`: its records are not longer, if such records are kept
-    for so long."""
+    """The tier for slices of `step` seconds from `since` on: its records are not longer, if those are kept so long."""
     kept = [tier for tier in TIERS if since >= now - tier.kept] or [TIERS[-1]]
     return max([tier for tier in kept if tier.seconds <= step], key=lambda tier: tier.seconds, default=kept[0])
 

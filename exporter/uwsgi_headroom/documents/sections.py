@@ -30,8 +30,7 @@ from uwsgi_headroom.watch.watch import Watch
 def build_threads(
     reading: Reading, record: ServerRecord, stuck_seconds: float, figures: Figures | None
 ) -> schema.Threads:
-    """Build the section about threads, and how many of them are in use now. stuck_seconds: the age from which on a
-    request counts as stuck."""
+    """Build the section about threads. stuck_seconds: the age from which on a request counts as stuck."""
     assert isinstance(reading.snapshot, Snapshot)
     workers = reading.snapshot.workers
     configured = sum_if_all_known([worker.threads for worker in workers])

@@ -1,5 +1,4 @@
-"""Builds the parts of a document that have types of their own: routes, lines of code, an emperor's vassals, a router's
-backends, and workers.
+"""Builds the parts of a document with types of their own: routes, lines of code, vassals, a router's backends, workers.
 """
 
 from __future__ import annotations

@@ -185,8 +185,7 @@ class _Key(NamedTuple):
 
 
 class CodeTotals(Struct):
-    """Seconds of busy threads by place, since it has its counter. They never decrease, but a place may lose its
-    counter."""
+    """Seconds of busy threads by place, since it has its counter, which it may lose. They never decrease."""
 
     seconds: dict[CodePlace, float] = field(default_factory=dict)
     observed_seconds: float = 0.0

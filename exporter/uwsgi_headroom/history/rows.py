@@ -42,8 +42,7 @@ Column = Sequence[Any]
 
 
 class Growth(NamedTuple):
-    """The growth of a server's totals: for each part of the table, a column for each of its quantities. Totals that
-    were unknown count from 0."""
+    """The growth of totals: for each part of the table, a column for each quantity. Unknown totals count from 0."""
 
     server: list[Column]
     sockets: list[Column]
@@ -51,8 +50,7 @@ class Growth(NamedTuple):
     waits: list[Column]
     workers: list[Column]
     queue_since: Column
-    """For each socket, the start of the uninterrupted measurement that lasts until the end; inf if the queue is not
-    measured at the end."""
+    """For each socket, the start of the measurement that lasts until the end; inf if there is none at the end."""
 
 
 _NO_CPU, _NO_WAITS = CpuTotals(), WaitTotals()
