@@ -2,14 +2,20 @@
 
 import asyncio
 import os
+import time
 
 import pytest
 
 from tests.support.captured_documents import path
 from tests.support.clock import MovableClock
+from tests.support.other_namespaces import as_root, python_in
+from tests.watch.test_log_reader import KNOWN, Watched, reader_of, turns
+from tools.environments import ROOT
 from uwsgi_headroom.discover.find import NO_TIME, NOT_ALLOWED, FoundMaster
+from uwsgi_headroom.kernel.aside import LOGS
 from uwsgi_headroom.source import ProcessOfApp, Unix
 from uwsgi_headroom.source.address import File
+from uwsgi_headroom.uwsgi_log.log import UwsgiLog
 from uwsgi_headroom.watch.found import AGAIN_SECONDS, MOST_FOUND, MOST_OF_USER, FoundServers
 from uwsgi_headroom.watch.globbed import GONE_SECONDS
 from uwsgi_headroom.watch.watch import Watch
@@ -155,3 +161,194 @@ def test_a_successor_takes_the_name_of_one_that_has_ended(pid):
     machine.time.move(GONE_SECONDS / 2)
     machine.fail()
     assert machine.take(master(2)) == ["shop@www-data"] + ["shop-2@www-data"] * (pid == os.getpid())
+
+
+ENDED = KNOWN % 7
+
+
+@pytest.fixture
+def writer(tmp_path):
+    """A log that this process has open, as a master has."""
+    with (tmp_path / "log").open("ab", buffering=0) as file:
+        yield file
+
+
+async def read(watched, *acts):
+    """The lines that were read; between two turns, one act is done."""
+    clock = MovableClock()
+    reader = reader_of([watched], clock)
+    await turns(reader, clock, 1)
+    for act in acts:
+        act()
+        await turns(reader, clock, 1)
+    return watched.lines
+
+
+def found(path):
+    return Watched(UwsgiLog(str(path), os.getpid()))
+
+
+@pytest.mark.parametrize("before", [b"\n", ENDED, b"\0" * 5000 + b"x" * 5_000_000])
+async def test_it_begins_at_its_end(writer, before):
+    """What was there before says nothing about now: not even the rest of a line."""
+    writer.write(before)
+    watched = found(writer.name)
+    end = b"\n" * (not before.endswith(b"\n"))
+    assert await read(watched, lambda: writer.write(end + ENDED * 3)) == 3
+    assert watched.batches[-1].seen.total() == 3
+    assert watched.log.trouble is None
+
+
+async def test_one_of_ten_gigabytes_is_read_at_once(writer):
+    """Only its end is."""
+    writer.truncate(10 << 30)
+    began = time.process_time()
+    assert await read(found(writer.name), lambda: writer.write(b"\n" + ENDED)) == 1
+    assert time.process_time() - began < 2.0
+
+
+async def test_rotated_and_deleted(writer, tmp_path):
+    """A file that was renamed or deleted is read on, and the new one once uWSGI has opened that."""
+    path, new = tmp_path / "log", []
+
+    def rotate():
+        path.rename(tmp_path / "log.1")
+        path.write_bytes(b"")
+        writer.write(ENDED)
+
+    def open_new():
+        new.append(path.open("ab", buffering=0))
+        new[0].write(ENDED)
+
+    def delete():
+        path.unlink()
+        new[0].write(ENDED)
+
+    watched = found(path)
+    assert await read(watched, rotate, open_new, delete) == 3
+    new[0].close()
+
+
+async def test_what_uwsgi_has_not_opened_is_not_read(writer, tmp_path):
+    """A link of a user to another file: root would read what the user may not."""
+    secret, link = tmp_path / "secret", tmp_path / "link"
+    secret.write_bytes(ENDED)
+    link.symlink_to(secret)
+    watched = found(link)
+    assert await read(watched, lambda: secret.write_bytes(ENDED * 9)) == 0
+    assert watched.log.trouble == "it cannot be opened"
+
+
+async def test_no_regular_file_is_opened(tmp_path):
+    """A FIFO would lose what its reader reads."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    for place in (fifo, "/dev/null"):
+        watched = found(place)
+        assert await read(watched) == 0
+        assert watched.log.trouble == "it is no regular file"
+
+
+def test_one_that_hangs_is_given_up(monkeypatch, writer):
+    """The process that reads it is ended; no thread of this one waits for it."""
+    monkeypatch.setattr("uwsgi_headroom.watch.log_reader.read_found", hang)
+    watched = found(writer.name)
+    assert asyncio.run(read(watched)) == 0
+    assert watched.log.is_given_up
+    assert watched.log.trouble == "its file system does not answer"
+    assert LOGS._process is None
+
+
+def hang(*_arguments):
+    time.sleep(60)
+
+
+BEGIN = (
+    f"import sys; sys.path.insert(0, {str(ROOT)!r})"
+    + """
+import json, os, signal, subprocess, sys, tempfile
+from tests.discover import hostile_master
+from tests.support.exporter import COMMAND, exporter
+from tests.support.real_uwsgi import uwsgi, wait_until
+
+def listed(running):
+    return json.loads(running.get("/api/v2/servers")[1])
+
+def reasons(running):
+    return {each["reason"]: each["number"] for each in listed(running)["not_watched"]}
+
+def series(running, *words):
+    return [line for line in running.metrics().splitlines() if all(word in line for word in words)]
+
+def seen(running, source):
+    states = {each["name"]: each["state"] for each in listed(running)["servers"]}
+    up = [name for name, state in states.items() if state == "up"]
+    return [name for name in up if series(running, f'server="{name}",source="{source}"')]
+"""
+)
+
+WATCHED = """
+with uwsgi("--processes", "2", stats=False) as other, uwsgi("--processes", "2") as shop, \\
+        exporter("--stats", "configured=file:///nowhere", "--discover") as running:
+    wait_until(lambda: seen(running, "kernel") and seen(running, "stats"), what="both")
+    (kernel,), (stats,) = seen(running, "kernel"), seen(running, "stats")
+    assert kernel.endswith("@root") and stats.endswith("@root"), (kernel, stats)
+    assert reasons(running) == {}
+    assert series(running, "uwsgi_found{", kernel), "no alert says that it is down"
+    addresses = {each["name"]: each["address"] for each in listed(running)["servers"]}
+    assert addresses[kernel] in (f"app:127.0.0.1:{other.http}", f"app:{other.socket}"), addresses
+    assert addresses[stats] == f"unix://{shop.stats}", addresses
+    os.killpg(other.pid, signal.SIGKILL)
+    wait_until(lambda: not series(running, "uwsgi_up{", kernel), what="no metrics of what has ended")
+    assert series(running, 'uwsgi_up{server="configured"} 0'), "this one is down"
+    (gone,) = [each["state"] for each in listed(running)["servers"] if each["name"] == kernel]
+    assert gone == "down"
+print("done")
+"""
+
+NOT_WATCHED = """
+NO_RIGHTS = ("setpriv", "--bounding-set", "-all", "--inh-caps", "-all", *COMMAND)
+with uwsgi("--processes", "2") as shop, uwsgi("--processes", "1", stats=False):
+    for command, reason in ((COMMAND, "not_configured"), (NO_RIGHTS, "rights")):
+        with exporter("--stats", f"shop=unix://{shop.stats}", command=command) as running:
+            wait_until(lambda: reasons(running), what="what is not watched")
+            assert reasons(running) == {reason: 1}
+            assert running.scrape()[f'uwsgi_exporter_servers_not_watched{{reason="{reason}"}}'] == 1
+            assert len(seen(running, "stats")) == 1
+            assert "seen, not watched" in running.get("/servers")[1]
+print("done")
+"""
+
+FORGED = """
+folder = tempfile.mkdtemp(prefix="found-")
+os.chmod(folder, 0o777)
+forged = [
+    subprocess.Popen(
+        [sys.executable, hostile_master.__file__, json.dumps({"ids": ((65534,) * 3, (65534,) * 3), **does})],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )
+    for does in [{"claims": {"arg": 2 << 30}}, {"epoll": (400, 400)}, {"documents": (folder, 6)}, *[{}] * 10]
+]
+for each in forged:
+    each.stdout.readline()
+with uwsgi("--processes", "2", stats=False), exporter("--stats", "file:///nowhere", "--discover") as running:
+    wait_until(lambda: seen(running, "kernel"), what="the real one")
+    assert [each["name"].partition("@")[2] for each in listed(running)["servers"]] == ["", "root"]
+    assert reasons(running) == {"unreadable": len(forged)}
+    with exporter("--stats", "file:///nowhere") as running:
+        wait_until(lambda: reasons(running), what="what is not watched")
+        assert reasons(running) == {"not_configured": len(forged) + 1}
+for each in forged:
+    each.stdin.close()
+print("done")
+"""
+
+
+@pytest.mark.integration
+@as_root
+@pytest.mark.parametrize("scene", [WATCHED, NOT_WATCHED, FORGED], ids=["watched", "not watched", "forged"])
+def test_a_machine(scene):
+    """With `--discover`, each is watched, by its stats or the kernel; one that ends has no metrics, and one that is
+    configured is down. Without it, or without the rights, it is listed with the reason. What looks like a uWSGI is not
+    shown, and delays nothing."""
+    assert python_in("--pid --mount-proc", BEGIN + scene).split()[-1] == "done"
