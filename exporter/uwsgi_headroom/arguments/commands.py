@@ -30,7 +30,7 @@ from uwsgi_headroom.config.defaults import (
     STUCK_SECONDS,
 )
 from uwsgi_headroom.config.settings import FLAGS, find_setting
-from uwsgi_headroom.report.request import DEFAULT_OUTPUT, DEFAULT_RANGE, parse_format, parse_range
+from uwsgi_headroom.report.request import DEFAULT_OUTPUT, DEFAULT_RANGE, parse_range
 from uwsgi_headroom.report.request import FORMATS as REPORT_FORMATS
 from uwsgi_headroom.tune.request import DEFAULT_SECONDS, LEAST_CLIENTS, parse_size
 
@@ -249,7 +249,6 @@ REPORT_FLAGS = (
     Flag(
         "--format",
         "the format of the report (default: by the ending of --output)",
-        parse=parse_format,
         values=REPORT_FORMATS,
     ),
     HTTP_CONFIG,

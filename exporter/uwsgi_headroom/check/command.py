@@ -270,7 +270,9 @@ async def judge_targets(
         asyncio.create_task(_judge_and_predict(watch, fleet, length, settings, progress, keep)) for watch in watches
     ]
     reading = [asyncio.create_task(read_page(page, request.seconds, settings)) for page in targets.exporters]
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _cancel, watching or reading)
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGINT, lambda: [task.cancel() for task in watching or reading]
+    )
     suspend.between_reads(fleet.pause, fleet.resume)
     beside = [log_task, *([asyncio.create_task(show(fleet, length), name="show")] if show else [])]
     try:
@@ -337,11 +339,6 @@ async def _judge_and_predict(
     except asyncio.CancelledError:
         what_if = WhatIf(name=watch.name, time=fleet.clock.epoch(), refusal="It was interrupted.")
     return replace(document, what_if=what_if)
-
-
-def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
-    for task in tasks:
-        task.cancel()
 
 
 def _finds_nothing(glob: ServerConfig) -> bool:

@@ -58,7 +58,9 @@ def render_lines(server: ServerDocument, *, everything: bool = False, names_all:
     and where the time goes; then each problem follows. everything: with all figures, workers and notes;
     names_all: name the option `--all`, which prints these."""
     lines = list_lines(server)
-    head = [*_wrap(_identify(server), indent=("", "  ")), *_wrap(_verdict(server, lines))]
+    # Its status as an exit status has it, so a server that is down is unknown.
+    verdict = f"{server.status.upper()}  {server.verdict}{''.join(lines[0].parts[1:])}"
+    head = [*_wrap(_identify(server), indent=("", "  ")), *_wrap(verdict)]
     for line in lines:
         if (everything or _is_first(line, server)) and not _is_said_elsewhere(line):
             head += _section(line.label, "".join(map(_keep_together, line.parts)))
@@ -71,11 +73,6 @@ def render_lines(server: ServerDocument, *, everything: bool = False, names_all:
         yield from ("", *_code(server.code))
     if server.what_if:
         yield from ("", *_what_if(server.what_if))
-
-
-def _verdict(server: ServerDocument, lines: Sequence[TextLine]) -> str:
-    """The status as an exit status has it, so a server that is down is unknown."""
-    return f"{server.status.upper()}  {server.verdict}{''.join(lines[0].parts[1:])}"
 
 
 def _is_first(line: TextLine, server: ServerDocument) -> bool:

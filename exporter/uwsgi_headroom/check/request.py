@@ -45,7 +45,7 @@ NO_THRESHOLDS = Thresholds()
 
 def parse_minimum(text: str) -> Threshold:
     """Parse a least factor for argparse, `2`, `2:1.2` or `:1.2`: below it is a warning, or critical."""
-    threshold = _parse(text, _parse_factor, "2:1.2")
+    threshold = _parse(text, lambda part: parse_number(part.removesuffix("x"), 0, 1e6), "2:1.2")
     if None not in (threshold.warning, threshold.critical) and threshold.least != threshold.critical:
         raise argparse.ArgumentTypeError(f"{text}: the critical minimum is above the warning minimum")
     return threshold
@@ -57,11 +57,6 @@ def parse_maximum(text: str) -> Threshold:
     if threshold.warning is not None and threshold.least != threshold.warning:
         raise argparse.ArgumentTypeError(f"{text}: the critical maximum is below the warning maximum")
     return threshold
-
-
-def _parse_factor(text: str) -> float:
-    """Parse a number of 0 or more, such as `1.5` or `1.5x`. Raises ValueError."""
-    return parse_number(text.removesuffix("x"), 0, 1e6)
 
 
 def _parse(text: str, parse: Callable[[str], float], example: str) -> Threshold:

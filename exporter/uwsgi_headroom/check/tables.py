@@ -257,11 +257,6 @@ def _mean_response(server: ServerDocument) -> str:
     return seconds_of(find_field(server, "flow.response_time"))
 
 
-def _restarts(worker: WorkerSection) -> float | None:
-    """Return a worker's restarts: uWSGI's respawns without the first spawn."""
-    return worker.respawns and worker.respawns - 1
-
-
 @_or_unknown
 def _plain_number(value: float) -> str:
     return f"{value:.0f}"
@@ -316,7 +311,7 @@ SCROLLED: tuple[WorkerColumn, ...] = (
     Column("OLDEST", 6, _oldest, _oldest_of_all, attrgetter("oldest_request_age"), "o", "oldest"),
     _summed("EXC", 5, attrgetter("exceptions"), number),
     _summed("HARA", 4, attrgetter("harakiris"), number),
-    _summed("RESTARTS", 8, _restarts, number),
+    _summed("RESTARTS", 8, lambda worker: worker.respawns and worker.respawns - 1, number),  # without the first spawn
     _figure("AGE", 4, attrgetter("age"), age),
     _figure("LAST", 4, attrgetter("last_cpu"), _plain_number),
     _summed("REQ", 7, attrgetter("requests"), number, "r", "requests"),

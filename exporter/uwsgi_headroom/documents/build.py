@@ -109,9 +109,16 @@ def _build_server(
         verdict=verdict,
         windows=tuple(schema.Covered(asked=length, seconds=watch.history.covered(length)) for length in windows),
         findings=tuple(_build_finding(finding, watch) for finding in judged),
-        sampling=sections.build_sampling(watch),
+        sampling=copy_fields(
+            schema.Sampling,
+            *(watch.pace, watch.integrals.totals, watch.reading),
+            history_seconds=watch.history.seconds,
+        ),
         events=watch.recorder.journal.latest(LATEST_EVENTS),
-        kept_history=sections.build_kept_history(watch),
+        kept_history=given(
+            watch.writer,
+            lambda writer: schema.KeptHistory(since=writer.since.get(watch.name), problem=writer.problem or None),
+        ),
         deploy=build_deploy(watch, clock.epoch()),
     )
     if reading:
@@ -246,7 +253,8 @@ def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> 
         return worst_status(judged), say_verdict(figures, judged)
     match watch.reading and watch.reading.snapshot:
         case EmperorSnapshot() as emperor:
-            return worst_status(judged), judged[0].title if judged else _describe_emperor(emperor)
+            none = f"Emperor with {counted(len(emperor.vassals), 'vassal')}; none is throttled."
+            return worst_status(judged), judged[0].title if judged else none
         case RouterSnapshot(lacks_nodes=True):
             return "warning", "Router without a living node: start one, or let it subscribe."
         case RouterSnapshot() as router:
@@ -266,10 +274,6 @@ def _silence(watch: Watch) -> str | None:
     if watch.state == "stale":
         return "No answer for a while: these are the last figures."
     return None
-
-
-def _describe_emperor(emperor: EmperorSnapshot) -> str:
-    return f"Emperor with {counted(len(emperor.vassals), 'vassal')}; none is throttled."
 
 
 async def build_servers(
@@ -425,6 +429,7 @@ def _list_unknowns(
     host, setup = reading.host, record.setup
     trouble, path = (watch.log.trouble, watch.log.path) if watch.log else ("", "")
     cut = isinstance(reading.snapshot, Snapshot) and reading.snapshot.cut_texts
+    source = getattr(reading.snapshot, "source", "stats")
     rows: list[tuple[schema.UnknownPart, object, str | None]] = [
         ("figures", figures is None, "figures need two readings, a second apart"),
         ("processes", host.off, host.off),
@@ -434,7 +439,7 @@ def _list_unknowns(
         *(("waits", not host.off, why) for why in list_gaps(record)),
         ("texts", cut, f"{counted(int(cut), 'text')} in the stats document: too long, so cut or left out"),
         ("log", trouble, f"uWSGI's log is not read: {trouble} ({printable_name(path)})"),
-        ("threads", any(worker.threads is None for worker in record.workers), _NO_CORES[_find_source(reading)]),
+        ("threads", any(worker.threads is None for worker in record.workers), _NO_CORES[source]),
     ]
     for what, holds, why in rows:
         if holds:
@@ -450,10 +455,6 @@ _NO_CORES = {
     "times are unknown",
     "kernel": "a worker serves its requests on one thread, and how many at once is an option that is not known here",
 }
-
-
-def _find_source(reading: Reading) -> str:
-    return reading.snapshot.source if isinstance(reading.snapshot, Snapshot) else "stats"
 
 
 def _build_host(reading: Reading, record: ServerRecord) -> schema.HostSection:

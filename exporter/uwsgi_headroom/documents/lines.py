@@ -98,7 +98,7 @@ def _list_figures(server: ServerDocument) -> Iterator[TextLine | None]:
     yield _response(server)
     yield _in_service(server)
     yield _line("routes", "routes", 7, _list_apart(list_routes(server.routes or ())))
-    yield _queue_wait(server)
+    yield _line("queue_wait", "queue wait", 12, _list_queue_wait(server))
     yield _balance(server)
     yield _cpu(server)
     yield _memory(server)
@@ -432,12 +432,8 @@ def _in_service(server: ServerDocument) -> TextLine | None:
     return _line("in_service", "in service", 5, [fill(part, facts) for part in parts], "critical" if is_alarm else None)
 
 
-def _queue_wait(server: ServerDocument) -> TextLine | None:
-    """How long requests wait, with percentiles where samples show any, and for how long the oldest has waited."""
-    return _line("queue_wait", "queue wait", 12, _list_queue_wait(server))
-
-
 def _list_queue_wait(server: ServerDocument) -> list[str]:
+    """How long requests wait, with percentiles where samples show any, and for how long the oldest has waited."""
     flow, known = server.flow, server.queue_waits
     oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
     waited = fill("[oldest? ; the oldest has waited for {oldest:duration}]", {"oldest": oldest or None})

@@ -24,7 +24,6 @@ from uwsgi_headroom.reading import Reading, describe_memory
 from uwsgi_headroom.record import Options, ServerRecord, Setup
 from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.watch import Watch
 
 
 def build_threads(
@@ -100,18 +99,6 @@ def _full(figures: Figures | None, name: str) -> float | None:
     if not was_full(figures.window, name):
         return 0.0
     return littles_law.ratio(figures.window.queue_full_seconds[name], figures.window.observed_seconds)
-
-
-def build_sampling(watch: Watch) -> schema.Sampling:
-    totals, reading = watch.integrals.totals, watch.reading
-    return copy_fields(schema.Sampling, watch.pace, totals, reading, history_seconds=watch.history.seconds)
-
-
-def build_kept_history(watch: Watch) -> schema.KeptHistory | None:
-    """Build the section about the history file; None without one."""
-    if watch.writer is None:
-        return None
-    return schema.KeptHistory(since=watch.writer.since.get(watch.name), problem=watch.writer.problem or None)
 
 
 def build_identity(reading: Reading) -> schema.Identity:

@@ -1,5 +1,4 @@
-"""Builds the parts of a document with types of their own: routes, lines of code, vassals, a router's backends, workers.
-"""
+"""Builds the parts of a document with types of their own: routes, lines of code, vassals, backends, workers."""
 
 from __future__ import annotations
 

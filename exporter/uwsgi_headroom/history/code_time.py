@@ -249,7 +249,10 @@ class CodeHistory:
     def add(self, at: float, look: CodeLook, longest_step: float) -> None:
         """Count a look at the time `at`. longest_step: seconds since the one before for which it stands at most."""
         if not self._slices or at - self._slices[-1].began >= SLICE_SECONDS:
-            self._begin_slice(at)
+            if self._slices:
+                self._slices[-1].close()
+                self._give_places()
+            self._slices.append(_Slice(at))
         self._slices[-1].add(look)
         self._streaks.add(at, look, longest_step)
         if look.off is not None:
@@ -283,12 +286,6 @@ class CodeHistory:
             locks=add_up(each.locks for each in slices),
             lasting=self._streaks.list(),
         )
-
-    def _begin_slice(self, at: float) -> None:
-        if self._slices:
-            self._slices[-1].close()
-            self._give_places()
-        self._slices.append(_Slice(at))
 
     def _count(self, look: CodeLook, step: float) -> None:
         totals = self.totals

@@ -195,7 +195,8 @@ def window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, 
         for quantity, column in zip(SERVER, _hide_unknown(_OF_SERVER, growth.server, (latest,), at), strict=True)
     }
     for quantity, areas in zip(SOCKET, growth.sockets, strict=True):
-        figures[quantity.name] = _since_start(latest, areas, growth.queue_since, at)
+        named = zip(latest.queue_seconds, areas, growth.queue_since, strict=True)
+        figures[quantity.name] = {name: area for name, area, since in named if since <= at}
     return Window(
         asked=asked,
         seconds=until - at,
@@ -246,12 +247,6 @@ def _hide_unknown(
         if not all(known):
             columns[place] = [value if yes else None for value, yes in zip(values, known, strict=True)]
     return columns
-
-
-def _since_start(latest: Totals, areas: Column, known_since: Column, start: float) -> dict[str, float]:
-    """The areas of the queues that were measured from the start of the window to its end, by socket."""
-    named = zip(latest.queue_seconds, areas, known_since, strict=True)
-    return {name: area for name, area, since in named if since <= start}
 
 
 def _covers(since: float | None, start: float) -> bool:

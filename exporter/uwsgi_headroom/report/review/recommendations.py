@@ -365,13 +365,9 @@ def _use_after(use: LimitUse, peaks: Peaks, step: Recommendation) -> float:
     wanted = max((each.flow.throughput or 0.0) * growth_if_lost(judged, name) for name, each in judged.items())
     if step.serves is None or step.serves < wanted:
         return inf
-    today, after = today_of(next(iter(judged.values()))), read_setting(step.setting)
+    today, after = today_of(next(iter(judged.values()))), Setting(*map(int, step.setting.split("x")))
     more = {"threads": after.in_all / today.in_all, "interpreters": after.processes / today.processes}
     return use.one_lost / more.get(use.limit, 1.0)
-
-
-def read_setting(text: str) -> Setting:
-    return Setting(*map(int, text.split("x")))
 
 
 INTRODUCTION = "What to do, most urgent first. To verify a change, run `uwsgi-headroom check` at the next peak."
@@ -384,7 +380,7 @@ def write(found: Sequence[Recommendation], servers: int) -> Iterator[Block]:
     for number, each in enumerate(found, 1):
         rows = (
             ("What to do", each.action),
-            ("Where", show_place(each.servers, servers)),
+            ("Where", f"all {servers} servers" if len(each.servers) == servers > 1 else ", ".join(each.servers)),
             ("What users felt", " ".join(each.harms)),
             ("Evidence", each.evidence),
             ("Expected effect", each.effect),
@@ -394,8 +390,3 @@ def write(found: Sequence[Recommendation], servers: int) -> Iterator[Block]:
             rows=[*(row for row in rows if row[1]), ("Owner, date", "")],
             style="advice",
         )
-
-
-def show_place(names: Sequence[str], servers: int) -> str:
-    """The servers of a service that something is about; `servers`: how many the service has."""
-    return f"all {servers} servers" if len(names) == servers > 1 else ", ".join(names)
