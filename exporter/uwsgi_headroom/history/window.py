@@ -115,8 +115,8 @@ WAITS = rows_of(WaitWindow, "waits")
 WORKER = rows_of(WorkerCounts, "worker")
 
 QUANTITIES = (SERVER, SOCKET, CPU, WAITS, WORKER)
-"""The table: for each part of a window, its figures in the order of a history file, which began with version 1.0.0: add
-at the end of a class, and only what may be unknown, since it is not in the files that exist."""
+"""The table: for each part of a window, its figures in the order of a history file: add at the end of a class, and only
+what may be unknown, since it is not in the files that exist."""
 
 
 class RouteWindow(Struct, frozen=True):
