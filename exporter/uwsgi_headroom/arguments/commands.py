@@ -354,7 +354,6 @@ def make_command_line() -> CommandLine:
 
 
 def find_format(arguments: Sequence[str]) -> str:
-    """Find the format that these arguments of `check` request, even if others of them are wrong."""
     try:
         found: argparse.Namespace = Parser(flags=CHECK_FORMATS).parse_known_args(arguments)[0]
     except UsageError:  # --format is the last argument, or has another value
@@ -384,7 +383,6 @@ _VERSION = Flag(
 
 
 def _command(name: str, summary: str, description: str, *flags: Flag) -> tuple[str, dict[str, Any]]:
-    """The name of a command and the keywords of its parser, with other statuses than 0 and 2 in the epilog."""
     statuses = [f"  {status}  {meaning}" for status, meaning in EXIT_STATUSES.get(name, ())]
     epilog = "\n".join(["exit status:", *statuses]) if statuses else ""
     return name, {"summary": summary, "description": description, "epilog": epilog, "flags": (HELP, *flags)}

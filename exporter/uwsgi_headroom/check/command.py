@@ -131,7 +131,6 @@ def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, cha
 
 
 def describe_unread(name: str, address: Address, reason: str, sentence: str) -> ServerDocument:
-    """Make the document of a target that cannot be watched, such as a silent exporter or a glob without sockets."""
     return describe_failure(Watch(name, address), Clock(), reason, sentence)
 
 
@@ -409,7 +408,6 @@ def _is_no_uwsgi(server: ServerDocument) -> bool:
 
 
 def _leads_nowhere(judged: Sequence[ServerDocument], request: Request) -> bool:
-    """Whether a person named paths at which there is nothing."""
     errors = [server.error for server in judged if server.address.startswith("unix:")]
     missing = [error for error in errors if error and error.reason == "not_found"]
     return request.format == "text" and bool(request.addresses) and len(missing) == len(judged)

@@ -44,7 +44,6 @@ def render_line(status: str, text: str, figures: Iterable[Performance] = ()) -> 
 
 
 def render_label(text: str) -> str:
-    """Turn a text into a label or a part of a label."""
     return re.sub(r"[^\w.:/@-]", "_", text)
 
 

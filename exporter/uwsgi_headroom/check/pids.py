@@ -223,7 +223,6 @@ _LOST = (
 
 
 def _say_lost(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
-    """What a restart at once loses, and who serves meanwhile."""
     numbers = [worker.busy_threads for worker in chosen]
     rest = [worker for worker in server.workers if worker.accepting and worker.pid and worker not in chosen]
     is_known = None not in numbers
@@ -244,7 +243,6 @@ def _say_lost(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
 
 
 def _where(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
-    """Where the command has to run, to follow `now`; empty if that is here."""
     host = find_field(server, "identity.host")
     if host is not None and host != os.uname().nodename:
         return f", on {host}"

@@ -239,7 +239,6 @@ def _wrap(text: str, indent: tuple[str, str] = ("", "")) -> list[str]:
 
 
 def _what_if(document: WhatIf) -> Iterator[str]:
-    """Write the section; for a refusal, its reason."""
     if document.refusal is not None:
         yield from _wrap(f"What if: not known. {document.refusal}")
         return
@@ -308,7 +307,6 @@ def render_list(judged: Sequence[ServerDocument], *, everything: bool = False) -
 
 
 def _describe_full_hosts(judged: Sequence[ServerDocument]) -> dict[str | None, str]:
-    """What each host lacks whose CPUs are all in use, by its name: said once for all servers on it."""
     hosts: dict[str | None, list[ServerDocument]] = {}
     for server in judged:
         hosts.setdefault(_host_of(server), []).append(server)
@@ -322,12 +320,10 @@ def _host_of(server: ServerDocument) -> str | None:
 
 
 def fit_names(servers: Iterable[ServerDocument]) -> int:
-    """The columns that their names take in a list."""
     return min(_LONGEST_NAME, max(len(escape_text(server.name)) for server in servers))
 
 
 def write_line(server: ServerDocument, width: int) -> Iterator[str]:
-    """Write a server's entry in a list whose names take so many columns."""
     status, name = server.status.upper(), escape_text(server.name)
     if len(name) > width:
         yield f"{status:8}  {name}"

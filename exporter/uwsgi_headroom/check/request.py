@@ -118,5 +118,4 @@ WORST_FIRST: tuple[Status, ...] = ("critical", "warning", "unknown", "ok")
 
 
 def find_worst(statuses: Iterable[Status]) -> Status:
-    """Find the worst of these statuses; unknown if there is none."""
     return min(statuses, key=WORST_FIRST.index, default="unknown")

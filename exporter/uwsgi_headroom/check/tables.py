@@ -34,8 +34,6 @@ def find_field(document: object, place: str) -> Any:
 
 
 def _or_unknown(write: Callable[[float], str]) -> Callable[[float | None], str]:
-    """Make a function that writes also what is not known."""
-
     def written(value: float | None) -> str:
         return UNKNOWN if value is None else write(value)
 
@@ -125,7 +123,6 @@ def sort_by_figure(rows: Sequence[R], figure: Callable[[R], float | None], *, de
 
 
 def count_fitting(columns: Sequence[Column[R, W]], room: int) -> int:
-    """Count how many columns, from the first on, fit into so many columns of the terminal."""
     return sum(end <= room for end in accumulate(column.width + 1 for column in columns))
 
 
@@ -194,7 +191,6 @@ def _share(worker: WorkerSection, server: ServerDocument) -> Cells:
 
 
 def _cpu(worker: WorkerSection, _: ServerDocument) -> Cells:
-    """Write the load of an interpreter, of one CPU."""
     load = worker.interpreter_load
     return plain(percent(load), alarm(load, (0.9, "bold red"), (0.7, "yellow")))
 

@@ -39,7 +39,6 @@ def apply_thresholds(server: ServerDocument, thresholds: Thresholds) -> ServerDo
 
 
 def _add(server: ServerDocument, *found: FindingSection) -> ServerDocument:
-    """Add findings. One that is worse than the status is the verdict."""
     findings = tuple(sorted((*server.findings, *found), key=lambda finding: SEVERITIES.index(finding.severity)))
     server = replace(server, findings=findings)
     worst = min(found, key=lambda finding: SEVERITIES.index(finding.severity), default=None)

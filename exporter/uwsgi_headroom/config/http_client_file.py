@@ -139,7 +139,6 @@ class _HttpClientFile(YamlNodes):
         return self._header(bearer(self._secret({kind: node}, "bearer_token", node)), node)
 
     def _secret(self, keys: dict[str, yaml.Node], name: str, node: yaml.Node) -> str:
-        """A text, or the content of a file without its last line end."""
         file = self._file(keys, name)
         if file is None:
             return self._string(keys.get(name))
@@ -149,7 +148,6 @@ class _HttpClientFile(YamlNodes):
             self._fail(node, f"{name}_file is not a text file")
 
     def _file(self, keys: dict[str, yaml.Node], name: str) -> tuple[Path, str] | None:
-        """The file that is given instead of a text, and the line that gives it."""
         file = keys.get(f"{name}_file")
         if file is None:
             return None

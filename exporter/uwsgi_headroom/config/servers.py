@@ -126,7 +126,6 @@ def default_name(address: Address) -> str:
 
 
 def address_name(address: Address) -> str:
-    """Return the name of a server that discovery found: its address, whichever other servers it found."""
     return _escaped(str(address).removeprefix("unix://"))
 
 

@@ -443,7 +443,6 @@ def find_setting(flag: str) -> SettingRow:
 
 
 def assign(config: Config, values: Mapping[str, Any]) -> Config:
-    """Return the settings with other values, each by the name in `SettingRow.field`."""
     watching = {name.removeprefix("settings."): values[name] for name in values if name.startswith("settings.")}
     others = {name: values[name] for name in values if not name.startswith("settings.")}
     return replace(config, settings=replace(config.settings, **watching), **others)

@@ -116,7 +116,6 @@ class YamlNodes:
         return self._children(node, yaml.SequenceNode, "expected a list, each entry after a dash")
 
     def _pairs(self, node: yaml.Node | None, expected: str) -> list[tuple[yaml.Node, yaml.Node]]:
-        """The keys and values of a mapping whose keys are not known beforehand."""
         return self._children(node, yaml.MappingNode, expected)
 
     def _children(self, node: yaml.Node | None, kind: type[yaml.Node], expected: str) -> list[Any]:

@@ -231,7 +231,6 @@ def explain_failure(error: ReadError) -> tuple[str, str]:
 
 
 def _build_error(error: ReadError | None, server: str) -> schema.Error | None:
-    """Build the section with the reason why a server is down, and what to do; None if it is not down."""
     if error is None:
         return None
     harm, change = explain_failure(error)
@@ -352,7 +351,6 @@ def _build_summary(server: schema.ServerDocument) -> schema.Summary:
 
 
 def runbook_path(code: str, server: str) -> str | None:
-    """Return the path of a finding's runbook on the exporter, filled in for a server; None if there is none."""
     name = RUNBOOKS.get(code)
     return f"/runbooks/{name}?server={quote(server, safe='')}" if name else None
 

@@ -52,7 +52,6 @@ def list_lines(server: ServerDocument) -> tuple[TextLine, ...]:
 
 
 def _line(code: str, label: str, rank: int, parts: Sequence[str], tone: Tone | None = None) -> TextLine | None:
-    """Make a line; None without a text."""
     known = tuple(filter(None, parts))
     return TextLine(code=code, label=label, parts=known, tone=tone, rank=rank) if known else None
 
@@ -139,7 +138,6 @@ def _users_wait(server: ServerDocument) -> TextLine | None:
 
 
 def _list_untimed(server: ServerDocument) -> list[str]:
-    """What is known of how long users wait, if no request has a time in service."""
     flow = server.flow
     assert flow
     if flow.requests is None and flow.queue_wait is not None:
@@ -339,7 +337,6 @@ def _tone_of_objective(server: ServerDocument) -> Tone | None:
 
 
 def _describe_burn(windows: Sequence[Burn]) -> str:
-    """Write the burn over the long window, and the rate over the short one where it is another."""
     short, long = windows[0], windows[-1]
     facts: Facts = {
         "missed": long.share or None,
@@ -455,7 +452,6 @@ def _list_queue_wait(server: ServerDocument) -> list[str]:
 
 
 def _balance(server: ServerDocument) -> TextLine | None:
-    """The largest share of the requests, beside an even one, and what chance alone explains."""
     balance = server.balance
     if balance is None or not balance.hot_ratio or balance.hottest is None:
         return None

@@ -47,7 +47,6 @@ def build_threads(
 
 
 def build_memory(memory: Memories) -> schema.MemorySection:
-    """Build the section about memory: available, used by a worker, and how many more workers fit."""
     room, available = describe_memory(memory), memory.available
     return copy_fields(
         schema.MemorySection,
@@ -60,7 +59,6 @@ def build_memory(memory: Memories) -> schema.MemorySection:
 
 
 def build_occupancy(window: Window) -> schema.Occupancy | None:
-    """Build the section about occupancy: shares of the time by busy threads; None without samples."""
     samples = sum(window.occupancy)
     if not samples:
         return None
@@ -127,7 +125,6 @@ def _find_mountpoint(reading: Reading) -> str:
 
 
 def build_setup(known: Setup) -> schema.SetupSection:
-    """Build the section: options by uWSGI's names, each with its source; other fields unchanged."""
     options = known.options
     return copy_fields(
         schema.SetupSection,

@@ -104,7 +104,6 @@ def _weight(part: TimePart) -> float:
 
 
 def _list_parts(waits: WaitFigures) -> Iterator[TimePart]:
-    """List the configured backends, and the states without them."""
     for backend in waits.backends:
         yield TimePart("backend", backend.threads, backend.per_request, backend.name)
     for state in waits.states:

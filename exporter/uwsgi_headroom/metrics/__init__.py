@@ -11,7 +11,14 @@ from typing import Any
 from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
 
-from uwsgi_headroom.metrics import exporter, host, sampled_totals, server, subsystems, window_figures
+from uwsgi_headroom.metrics import (
+    exporter,
+    host,
+    sampled_totals,
+    server,
+    subsystems,
+    window_figures,
+)
 from uwsgi_headroom.metrics.family import (
     Table,
     each_observation,

@@ -83,7 +83,7 @@ PATTERN: Rows[PatternServers] = {
             "missing": servers.missing,
             "left_out": servers.left_out,
         },
-    )
+    ),
 }
 
 

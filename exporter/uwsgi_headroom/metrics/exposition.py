@@ -22,13 +22,11 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 def render_families(families: Iterable[Metric], *, openmetrics: bool = False) -> bytes:
-    """Write families in the order given. A family without samples is left out."""
     texts = [render_family(family, openmetrics=openmetrics) for family in families]
     return "".join([*texts, END if openmetrics else ""]).encode()
 
 
 def render_family(family: Metric, *, openmetrics: bool = False) -> str:
-    """Write one family; returns an empty text if the family has no samples."""
     if isinstance(family, Family):
         lines = family.lines
     else:

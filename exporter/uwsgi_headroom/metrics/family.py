@@ -1,4 +1,5 @@
-"""Prepares the observations of a scrape, and builds its metric families: prometheus_client's types, without checks."""
+"""Prepares the observations of a scrape, and builds its metric families anew: prometheus_client's types, without its
+checks."""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ Rows = Mapping[str, tuple[str, Callable[[Subject], Value]]]
 """Families by their names: what each says, and what its value is for a subject; None: no sample.
 
 A name that ends in `_total` is that of a counter. `uwsgi_workers{state}` has a series for each value of one more label,
-and its value is a mapping; with several labels, the keys of the mapping have a value of each. `{le}`: a `Histogram`.
+and its value is a mapping; with several labels, the keys of the mapping have a value of each. With `{le}` it is a
+`Histogram`.
 """
 
 Table = tuple[Callable[["Scrape"], Subjects[Subject]], Rows[Subject]]
@@ -175,7 +177,8 @@ def _find_total(row: Quantity) -> Callable[[object], Value]:
 
 
 def name_apart(parts: Sequence[Subject], name: Callable[[Subject], str]) -> list[tuple[str, Subject]]:
-    """Give each part a unique name, in order: a repeated name gets the suffix `#2` and so on."""
+    """Give each part a unique name, in order: a repeated name gets the suffix `#2` and so on, because labels must
+    differ."""
     named: dict[str, Subject] = {}
     numbers: dict[str, int] = {}
     for part in parts:
@@ -239,7 +242,8 @@ class ObservedServer(Struct, frozen=True, dict=True):
 
 
 class Scrape(Struct, frozen=True):
-    """All observations of one scrape with their labels, and those of a server, an emperor or a router."""
+    """All observations of one scrape, with their labels, and those whose documents are a uWSGI server's, an emperor's
+    or a router's."""
 
     observations: Sequence[tuple[LabelSet, Observation]]
     health: ExporterHealth

@@ -26,7 +26,10 @@ PROCESS: Rows[WorkerProcess] = {
             "involuntary": process.involuntary_context_switches,
         },
     ),
-    "uwsgi_worker_open_fds": ("Open files and sockets of the worker process.", lambda process: process.open_fds),
+    "uwsgi_worker_open_fds": (
+        "Open files and sockets of the worker process.",
+        lambda process: process.open_fds,
+    ),
 }
 
 RESIDENT: Rows[Slot] = {
@@ -34,7 +37,7 @@ RESIDENT: Rows[Slot] = {
         "Resident memory of the worker process, including pages shared with other workers. From uWSGI's memory-report "
         "if the process is not visible.",
         lambda slot: (slot.process or slot.worker).resident_bytes,
-    )
+    ),
 }
 
 PROCESSES: Rows[ObservedServer] = {
@@ -79,7 +82,7 @@ UNIQUE: Rows[Slot] = {
         "Largest measured unique memory (USS) of the worker process, which ending the process would free. One worker "
         "is measured per minute; absent if the kernel does not permit it.",
         _find_unique_memory,
-    )
+    ),
 }
 
 
@@ -118,7 +121,10 @@ AFFINITY: Rows[WorkerProcess] = {
         "CPUs that the worker's affinity mask allows. A mask inherited from the master does not pin the worker.",
         lambda process: len(process.affinity) if process.affinity else None,
     ),
-    "uwsgi_worker_last_cpu": ("The CPU that the worker's main thread last ran on.", lambda process: process.last_cpu),
+    "uwsgi_worker_last_cpu": (
+        "The CPU that the worker's main thread last ran on.",
+        lambda process: process.last_cpu,
+    ),
 }
 
 CPUS: Rows[ObservedServer] = {

@@ -77,7 +77,10 @@ OCCUPANCY: Rows[Totals] = {
 }
 
 EXPORTER_TOTALS: Rows[Observation] = {
-    "uwsgi_exporter_samples_total": ("Readings used for the integrals.", lambda server: server.totals.samples),
+    "uwsgi_exporter_samples_total": (
+        "Readings used for the integrals.",
+        lambda server: server.totals.samples,
+    ),
     "uwsgi_exporter_observed_seconds_total": (
         "Time covered by samples. If there are gaps, divide an integral by this time, not by wall-clock time.",
         lambda server: server.totals.observed_seconds,
@@ -90,7 +93,6 @@ EXPORTER_TOTALS: Rows[Observation] = {
 
 
 def each_waits(scrape: Scrape) -> Subjects[WaitTotals]:
-    """What the threads of servers wait for, where the kernel permits the exporter to see it."""
     return [
         (labels, waits)
         for labels, server in scrape.summed
@@ -120,7 +122,7 @@ LOCK_WAIT: Rows[float] = {
     "uwsgi_worker_interpreter_lock_wait_thread_seconds_total": (
         "Time in which threads of the worker waited for its interpreter lock.",
         lambda seconds: seconds,
-    )
+    ),
 }
 
 CONNECTIONS: Rows[ObservedServer] = {
@@ -129,7 +131,7 @@ CONNECTIONS: Rows[ObservedServer] = {
         "workers' requests wait for each other, and may get each other's answers. Absent if there is none, or if the "
         "exporter's user may not see the descriptors.",
         lambda server: len(server.record.shared_connections) or None,
-    )
+    ),
 }
 
 
@@ -142,7 +144,7 @@ ROUTES: Rows[RouteTotals] = {
         "Time of busy threads by the route of their request, from samples. The rate of all routes together is the "
         "observed concurrency. It says nothing about the number of requests. Opt-in (routes): 51 series at most.",
         lambda routes: routes.by_route(),
-    )
+    ),
 }
 
 

@@ -133,7 +133,7 @@ ALERT: Rows[Held] = {
         "urgency: page or ticket. title, act and evidence are sentences that are fixed when it begins; worker_id is "
         "there if one worker is meant.",
         lambda held: held.since,
-    )
+    ),
 }
 
 

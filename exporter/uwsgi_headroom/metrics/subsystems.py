@@ -18,7 +18,14 @@ from uwsgi_headroom.metrics.family import (
     name_apart,
 )
 from uwsgi_headroom.stats import COUNTER, Cache, Cron, Legion
-from uwsgi_headroom.stats.raw import EmperorSnapshot, ListedVassal, RouterNode, RouterSnapshot, Subscribed, is_set
+from uwsgi_headroom.stats.raw import (
+    EmperorSnapshot,
+    ListedVassal,
+    RouterNode,
+    RouterSnapshot,
+    Subscribed,
+    is_set,
+)
 
 each_cache = each_part("name", lambda server: name_apart(server.snapshot.caches, lambda cache: cache.name))
 
@@ -96,7 +103,7 @@ LOCK: Rows[ObservedServer] = {
         "Whether a process held the lock at the moment of the read. The process that holds the lock `thunder` is "
         "waiting for a connection.",
         lambda server: {name: pid > 0 for name, pid in (server.snapshot.locks or {}).items()},
-    )
+    ),
 }
 
 each_with_custom_metrics = each_server_with(lambda server: server.snapshot.custom_metrics)
@@ -163,7 +170,10 @@ def each_router(scrape: Scrape) -> Subjects[RouterSnapshot]:
 
 
 ROUTER: Rows[RouterSnapshot] = {
-    "uwsgi_router_active_sessions": ("Connections that the router is serving.", lambda router: router.active_sessions),
+    "uwsgi_router_active_sessions": (
+        "Connections that the router is serving.",
+        lambda router: router.active_sessions,
+    ),
     "uwsgi_router_static_node_hits_total{node}": (
         "Requests sent to a backend named in the router's configuration.",
         lambda router: add_up(router.static_nodes, lambda node: node.name, lambda node: node.hits),
@@ -180,7 +190,7 @@ def each_key(scrape: Scrape) -> Subjects[Subscribed]:
 
 
 KEY: Rows[Subscribed] = {
-    "uwsgi_router_subscription_hits_total": ("Requests for a subscribed key.", lambda key: key.hits)
+    "uwsgi_router_subscription_hits_total": ("Requests for a subscribed key.", lambda key: key.hits),
 }
 
 

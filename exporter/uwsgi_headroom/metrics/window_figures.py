@@ -127,7 +127,7 @@ LONGEST_WINDOW: Rows[Figures] = {
         "Percentile of the wait in the listen queue over the longest window, of all requests. Absent if no request was "
         "seen waiting, if it is shorter than 0.8 of the time between two samples, or if there are too few requests.",
         lambda figures: _list_percentiles(figures.queue_waits),
-    )
+    ),
 }
 
 WORKER_IN_WINDOW: Rows[WorkerFigures] = {
@@ -169,7 +169,7 @@ RESPONSE_TIMES: Rows[Histogram] = {
         "Time in service inside uWSGI, without the wait in the listen queue, of completed requests without static "
         "files. Count and sum are uWSGI's own; buckets are estimated from samples.",
         lambda times: times,
-    )
+    ),
 }
 
 

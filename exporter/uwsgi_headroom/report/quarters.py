@@ -71,7 +71,6 @@ class Absent(Struct, frozen=True, kw_only=True):
 
 
 def judge(records: Sequence[Record]) -> Figures:
-    """The figures of some quarters of one server together, which are in the order of time."""
     whole = merge_records(records)
     return compute_figures(
         Known(whole.window, _describe(whole), whole.levels.others_follow, whole.response_times, whole.routes)
@@ -104,7 +103,6 @@ def _describe_memory(levels: Levels, workers: int) -> Memory | None:
 
 
 def mean_busy(record: Record) -> float | None:
-    """Mean threads in service; None if unknown."""
     busy = sum_if_all_known([worker.busy_seconds for worker in record.window.workers])
     return ratio(busy, record.window.observed_seconds)
 
@@ -144,6 +142,5 @@ def divide_known(
 
 
 def sum_known(values: Iterable[float | None]) -> float | None:
-    """The sum of those that are known; None if none is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None

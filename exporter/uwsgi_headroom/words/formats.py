@@ -195,7 +195,6 @@ def signed_duration(seconds: float) -> str:
 
 
 def short_function(function: str) -> str:
-    """The name of a function, or its end."""
     return function if len(function) <= LONGEST_FUNCTION else f"...{function[3 - LONGEST_FUNCTION :]}"
 
 

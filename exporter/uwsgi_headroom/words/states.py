@@ -89,7 +89,6 @@ LIMITS: Mapping[str, Limit] = {
 
 
 def list_colours() -> dict[str, Colour]:
-    """Every colour by the name of the page's variable: the palette, wait states, and backends in their turns."""
     waits = {f"wait-{code.replace('_', '-')}": state.colour for code, state in WAITS.items()}
     named = {f"wait-named-{number}": colour for number, colour in enumerate(BACKENDS)}
     return {**PALETTE, **waits, **named}

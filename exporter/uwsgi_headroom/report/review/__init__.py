@@ -140,7 +140,6 @@ ANSWERS: Mapping[Judgement, str] = {
 
 
 def _answer(services: Sequence[ServiceReview]) -> str:
-    """The answer for all services together, in a sentence."""
     said = []
     for judgement, template in ANSWERS.items():
         if names := [each.service for each in services if each.verdict.judgement == judgement]:

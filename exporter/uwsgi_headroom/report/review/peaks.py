@@ -67,11 +67,9 @@ class Peaks(Struct, frozen=True):
 
     @property
     def at_peak(self) -> list[Record]:
-        """The records of all servers of the quarter hour that counts."""
         return [server.quarters[self.until] for server in self.service.servers if self.until in server.quarters]
 
     def limited_by(self, name: str) -> str | None:
-        """What limited a server beside its resources then, by the verdict of its exporter."""
         server = next(server for server in self.service.servers if server.server == name)
         return server.quarters[self.until].levels.limited_by
 
@@ -80,7 +78,6 @@ class Peaks(Struct, frozen=True):
 
 
 def highest_use(judged: Iterable[Figures], limit: Limit) -> float | None:
-    """The highest use of a limit; None if no server knows it."""
     uses = [use_of(figures, limit) for figures in judged]
     return max((use for use in uses if use is not None), default=None)
 
@@ -112,7 +109,6 @@ def _add_up(servers: Sequence[ServerHistory]) -> dict[float, float]:
 
 
 def find_peaks(service: Service, zone: ZoneInfo) -> Peaks | None:
-    """The busiest quarter hours; None if it is not known in any how many threads were in service."""
     if not service.load:
         return None
     daily = daily_peaks(service.load, zone)
@@ -129,7 +125,6 @@ def find_peaks(service: Service, zone: ZoneInfo) -> Peaks | None:
 
 
 def _choose(daily: DailyPeaks, candidates: Sequence[int]) -> tuple[int, tuple[float, float] | None]:
-    """The place of the quarter hour that counts, and the one that stands out."""
     ranked = sorted(candidates, key=lambda place: daily.peaks[place], reverse=True)
     highest, *others = ranked
     if len(ranked) < ENOUGH_DAYS:
@@ -151,7 +146,6 @@ MOST_GROWTH = 2.0
 
 
 def _leave_room(judged: Mapping[str, Figures]) -> dict[str, Figures]:
-    """The figures of servers, with advice that leaves room for the load of one that is lost."""
     return {
         name: replace(figures, growth=max(figures.growth, min(MOST_GROWTH, growth_if_lost(judged, name))))
         for name, figures in judged.items()
@@ -176,7 +170,6 @@ def _set_up(records: Sequence[Record]) -> _SetUp:
 
 
 def _is_as_today(judged: Mapping[str, Figures], latest: Mapping[str, _SetUp]) -> bool:
-    """Whether every known server had the threads and CPUs that it has at the end of the range."""
     for name, figures in judged.items():
         then = figures.window.configured, given(figures.server.cpus, lambda cpus: cpus.count)
         for now, before in zip(latest[name], then, strict=True):

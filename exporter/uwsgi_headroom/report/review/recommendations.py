@@ -118,7 +118,6 @@ class ServerFinding(Struct, frozen=True):
         return {self.finding.code, *(harm.code for harm in self.finding.harms)}
 
     def say(self, finding: Finding) -> str:
-        """The evidence of the finding, or of one of its harms, with its time and server."""
         return f"{self.when}, on {self.server}: {finding.evidence} {finding.meaning}".strip()
 
 
@@ -177,7 +176,6 @@ REFUSED = (
 
 
 def _find_refused(evidence: Evidence) -> Iterator[ServerFinding]:
-    """Full listen queues, and what caused it while they were full, on the server with most."""
     users, servers = evidence.users, evidence.peaks.service.servers
     full = {server.server: share for server in servers if (share := find_full_share(server))}
     if not full:
@@ -246,7 +244,6 @@ _NOT_KNOWN = (
 
 
 def _combine(evidence: Evidence, alike: Sequence[ServerFinding]) -> Recommendation:
-    """One recommendation for findings of the same cause, the worst first, with each harm once."""
     worst = alike[0]
     harms: dict[str, str] = {}
     for each in alike:
@@ -272,7 +269,6 @@ def today_of(figures: Figures) -> Setting:
 
 
 def _promise(found: Recommendation, peaks: Peaks, name: str, advice: Finding | Advice) -> Recommendation:
-    """A recommendation with the setting that its advice leads to, and what a server then serves at least."""
     figures, wanted = peaks.present.get(name), dict(advice.settings)
     if figures is None or not wanted:
         return found
@@ -310,7 +306,6 @@ def _add_ahead(evidence: Evidence) -> Iterator[Recommendation]:
 
 
 def _even_out_or_add(figures: Figures, limit: Limit) -> Advice:
-    """Advice: to spread the load of the hottest worker where that is the limit and the workers are uneven."""
     balance = figures.balance
     uneven = (balance.hot_ratio or 0.0) >= max(evenness.UNEVEN, balance.noise_floor or 0.0)
     if limit == "hottest_interpreter" and uneven:

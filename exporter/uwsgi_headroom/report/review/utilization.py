@@ -136,7 +136,6 @@ def review_utilization(peaks: Peaks) -> Utilization:
 
 
 def _spread(values: Sequence[float | None]) -> Spread:
-    """The spread of the days on which the value is known: at least one."""
     known = sorted(value for value in values if value is not None)
     return Spread(p50=percentile(known, 0.5), p95=percentile(known, 0.95), highest=known[-1])
 
@@ -168,7 +167,6 @@ def _describe(name: str, figures: Figures, peaks: Peaks) -> ServerPeak:
 
 
 def _limit(peaks: Peaks, limit: Resource) -> LimitUse | None:
-    """A limit of a service; None if no server knows it in the quarter hour that counts."""
     present = [figures for figures in peaks.present.values() if use_of(figures, limit) is not None]
     if not present:
         return None

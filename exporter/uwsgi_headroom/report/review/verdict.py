@@ -211,7 +211,6 @@ REASONS = (
 
 
 def _find_confidence(evidence: Evidence) -> tuple[Confidence, list[str]]:
-    """How sure, in a word, and why, as clauses."""
     used, is_forecast = evidence.utilization, evidence.forecast is not None
     covered, load = evidence.covered, evidence.peaks.service.load
     facts: Facts = {"days": used.days or None, "length": duration(max(load) - min(load) + STEP), "covered": covered}

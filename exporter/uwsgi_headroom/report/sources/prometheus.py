@@ -77,7 +77,6 @@ def find_servers(api: PrometheusApi, span: TimeRange) -> list[ServerSeries]:
 
 
 def _server(labels: Labels, counts: Sequence[float]) -> ServerSeries:
-    """A server with so many scrapes in each quarter of an hour, ascending."""
     # In a quarter of an hour in which scrapes began or were missing, there are fewer.
     often = percentile(counts, _MANY) if counts else 1.0
     own = {name: value for name, value in labels.items() if name != "__name__"}
@@ -123,7 +122,6 @@ def select_by_any(servers: Sequence[ServerSeries]) -> str:
 
 
 def _escape(text: str) -> str:
-    """A label's value in PromQL's double quotes."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
@@ -306,7 +304,6 @@ def _ask_all(
 
 
 def _group(servers: Sequence[ServerSeries]) -> Iterator[Sequence[ServerSeries]]:
-    """Servers that are scraped equally often, a few at a time."""
     ordered = sorted(servers, key=lambda server: (ceil(server.interval), server.name))
     for _, same in groupby(ordered, key=lambda server: ceil(server.interval)):
         equal = list(same)
@@ -394,7 +391,6 @@ class _Quarter:
         )
 
     def _parts(self, query: str) -> dict[str, float]:
-        """The growths of all parts, such as workers, in the whole quarter; or their levels."""
         clock, values = CLOCKS[query], self._values.get(query, {})
         if clock == "level":
             return values
