@@ -130,7 +130,7 @@ def _results(*tests: str) -> dict[str, object]:
         "tests/test_never_hurts.py::test_a",
         "tests/kernel/test_proof.py::test_a",
         "tests/kernel/namespaces/test_pids.py::test_a",
-        "tests/watch/test_watch.py::test_a",
+        "tests/watch/test_cancellation.py::test_a",
         "tests/check/test_watching.py::test_cancelled_at_every_await",
         "tests/uwsgi_log/test_agreement.py::test_a_line_is_proven",
     ],

@@ -1,0 +1,146 @@
+"""After any cancellation at any await, the next read, scrape and close work."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from tests.support import bad_servers
+from tests.support.cancellation import cancelling, everywhere
+from tests.support.captured_documents import document
+from tests.watch.sampling import sampling, until
+from uwsgi_headroom.config.servers import make_server
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.watch.fleet import Fleet
+from uwsgi_headroom.watch.reader import Reader
+from uwsgi_headroom.watch.tasks import supervise
+
+NAMES = ["shop", "api"]
+
+
+@pytest.fixture(scope="module")
+def addresses():
+    """Two servers that answer."""
+    with (
+        bad_servers.answers("unix", document("minified")) as first,
+        bad_servers.answers("unix", document("threads_4x8_busy")) as second,
+    ):
+        yield [first, second]
+
+
+def make_reader(address: str) -> Reader:
+    server = make_server(address, name="shop")
+    assert server.address
+    return Reader("shop", server.address)
+
+
+async def works(reader: Reader) -> None:
+    """The reader reads, pauses, resumes, and closes."""
+    assert isinstance(await reader.read(), Reading)
+    await reader.pause()
+    reader.resume()
+    assert isinstance(await reader.read(), Reading)
+    await reader.close()
+
+
+def test_a_read_in_flight(addresses):
+    """If a read is cancelled, it starts again for callers that wait."""
+
+    async def scenario(place: int) -> bool:
+        reader = make_reader(addresses[0])
+        with cancelling(Reader._read, place) as cancellation:
+            assert isinstance(await reader.read(), Reading)
+        await works(reader)
+        return cancellation.happened
+
+    everywhere(scenario, least=1)
+
+
+@pytest.mark.parametrize("end", [Reader.pause, Reader.close])
+def test_a_pause_at_any_moment(addresses, end):
+    """After a pause or close at any turn of the event loop, the reader works again."""
+
+    async def scenario(place: int) -> bool:
+        reader = make_reader(addresses[0])
+        reading = asyncio.create_task(reader.read())
+        for _ in range(place):
+            await asyncio.sleep(0)
+        late = reading.done()
+        await end(reader)
+        reader.resume()
+        await reading
+        if end is Reader.pause:
+            await works(reader)
+        return not late and place < 200
+
+    everywhere(scenario, least=2)
+
+
+@pytest.mark.parametrize("function", [Reader.read, Reader.pause, Reader.close])
+def test_callers_that_wait_for_a_reader(addresses, function):
+    """Callers that wait for a read, a pause or a close may be cancelled."""
+
+    async def scenario(place: int) -> bool:
+        reader = make_reader(addresses[0])
+        under_way = asyncio.create_task(reader.read())
+        await asyncio.sleep(0)
+        with cancelling(function, place) as cancellation, contextlib.suppress(asyncio.CancelledError):
+            await asyncio.ensure_future(function(reader))
+        if function is Reader.close:
+            await reader.close()
+            await under_way
+            return cancellation.happened
+        reader.resume()
+        await under_way
+        await works(reader)
+        return cancellation.happened
+
+    everywhere(scenario, least=1)
+
+
+async def fleet_works(fleet: Fleet, names: list[str]) -> None:
+    """The fleet samples and observes every server, and closes."""
+    fleet.resume()
+    before = {watch: watch.integrals.totals.samples for watch in fleet.watches()}
+    async with sampling(fleet):
+        await until(lambda: all(watch.integrals.totals.samples > samples for watch, samples in before.items()))
+        observations = await fleet.observe()
+        assert [observation.name for observation in observations if observation.reading] == names
+
+
+def make_fleet(addresses: list[str]) -> Fleet:
+    return Fleet([make_server(address, name=name) for address, name in zip(addresses, NAMES, strict=True)])
+
+
+@pytest.mark.parametrize("function", [Fleet.run, supervise, Reader._read])
+def test_the_sampling_of_a_fleet(addresses, function):
+    """If the sampling of all servers, of one server, or one read is cancelled, all servers are still sampled."""
+
+    async def scenario(place: int) -> bool:
+        fleet = make_fleet(addresses)
+        with cancelling(function, place) as cancellation:
+            running = asyncio.create_task(fleet.run())
+            for _ in range(100):
+                await asyncio.sleep(0)
+            running.cancel()
+            await asyncio.wait({running})
+        await fleet_works(fleet, NAMES)
+        return cancellation.happened
+
+    everywhere(scenario, least=1)
+
+
+@pytest.mark.parametrize("function", [Fleet.observe, Fleet.pause])
+def test_callers_that_wait_for_a_fleet(addresses, function):
+    """If a scrape or a pause is cancelled, the fleet still works."""
+
+    async def scenario(place: int) -> bool:
+        fleet = make_fleet(addresses)
+        running = asyncio.create_task(fleet.run())
+        with cancelling(function, place) as cancellation, contextlib.suppress(asyncio.CancelledError):
+            await asyncio.ensure_future(function(fleet))
+        running.cancel()
+        await fleet_works(fleet, NAMES)
+        return cancellation.happened
+
+    everywhere(scenario, least=1)
