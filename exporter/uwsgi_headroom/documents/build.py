@@ -196,19 +196,13 @@ def _add_reading(
 
 
 def _add_figures(document: schema.ServerDocument, figures: Figures) -> schema.ServerDocument:
+    same = ("headroom", "flow", "balance", "cpu", "waits", "response_times", "queue_waits", "objective")
     return replace(
         document,
+        **{name: getattr(figures, name) for name in same},
         window=copy_fields(schema.WindowSection, figures.window, **_hide_uncounted(figures.window)),
-        headroom=figures.headroom,
-        flow=figures.flow,
         occupancy=sections.build_occupancy(figures.window),
-        balance=figures.balance,
-        cpu=figures.cpu,
         routes=given(figures.routes, lambda routes: build_routes(routes, figures.server)),
-        waits=figures.waits,
-        response_times=figures.response_times,
-        queue_waits=figures.queue_waits,
-        objective=figures.objective,
         code=given(figures.code, lambda code: build_code(code, figures.flow.response_time)),
     )
 

@@ -110,15 +110,15 @@ def build_code(use: CodeWindow, response_time: float | None) -> Code:
     """Build the section. response_time: seconds of a mean request, None without completed requests."""
     if use.off is not None:
         return Code(why=use.off)
-    return Code(
+    return copy_fields(
+        Code,
+        use,
         why=None,
         samples=use.looks,
-        threads=use.threads,
         lines=tuple(_list_lines(use, response_time)),
         unread=ratio(use.unread, use.threads) or 0.0,
         changed=ratio(use.changed, use.changed + use.threads) or 0.0,
         cpu_seconds=ratio(use.cpu_seconds, use.looks) or 0.0,
-        seconds=use.seconds,
     )
 
 
@@ -219,17 +219,9 @@ def build_emperor(snapshot: EmperorSnapshot, time: float) -> Emperor:
 
 
 def _build_vassal(vassal: VassalStats, time: float) -> Vassal:
-    return Vassal(
-        name=vassal.name,
-        pid=vassal.pid,
-        ready=is_set(vassal.ready),
-        accepting=is_set(vassal.accepting),
-        loyal=is_set(vassal.loyal),
-        cursed=is_set(vassal.cursed),
-        respawns=vassal.respawns,
-        age=_age(vassal.born, time),
-        heartbeat_age=_age(vassal.last_heartbeat, time),
-    )
+    flags = {name: is_set(getattr(vassal, name)) for name in ("ready", "accepting", "loyal", "cursed")}
+    ages = {"age": _age(vassal.born, time), "heartbeat_age": _age(vassal.last_heartbeat, time)}
+    return copy_fields(Vassal, vassal, **flags, **ages)
 
 
 def _age(since: int | None, time: float) -> float | None:

@@ -55,15 +55,13 @@ class ProbedServers:
 
         Does no I/O. The fleet samples a watch that is made here from then on.
         """
-        named = next((watch for watch in watches if watch.name == target), None)
-        if named:
+        if named := next((watch for watch in watches if watch.name == target), None):
             return named
         address = find_allowed(target, self._patterns)
         if address is None:
             return None
         # As text: a configured address is not guarded, which does not make it another server.
-        watched = next((watch for watch in watches if str(watch.address) == str(address)), None)
-        if watched:
+        if watched := next((watch for watch in watches if str(watch.address) == str(address)), None):
             self._forget(address)
             return watched
         self.forget_idle()

@@ -131,8 +131,7 @@ def share_out(limit: int, servers: int, listeners: int) -> ConnectionLimits:
     """Compute the HTTP server's share of `limit` descriptors. Of those that servers, listeners and the process itself
     leave, half are for connections, and a third for connections about to be accepted or closed. The rest is for servers
     that globs find later."""
-    needed = bounds.OWN_DESCRIPTORS + bounds.DESCRIPTORS_PER_SERVER * servers + listeners
-    spare = limit - needed
+    spare = limit - bounds.OWN_DESCRIPTORS - bounds.DESCRIPTORS_PER_SERVER * servers - listeners
     connections = max(_LEAST_CONNECTIONS, min(bounds.MOST_CONNECTIONS, spare // 2))
     accepts = max(_LEAST_ACCEPTS, min(bounds.ACCEPTS_IN_A_TURN, spare // 12))
     if connections < bounds.MOST_CONNECTIONS:

@@ -90,17 +90,13 @@ def build_review(data: ReviewData) -> Review:
     """The review of a range. Raises nothing for missing data: a section without it says why."""
     services = [_review(service, data) for service in group_services(data)]
     ordered = tuple(sorted(services, key=lambda service: MOST_URGENT_FIRST.index(service.verdict.judgement)))
-    return Review(
-        since=data.since,
-        until=data.until,
-        time_zone=data.time_zone,
-        source=data.source,
-        partial=data.partial,
+    return copy_fields(
+        Review,
+        data,
         judgement=next((each.verdict.judgement for each in ordered), "unknown"),
         answer=_answer(ordered),
         services=ordered,
         quality=tuple(assess(server, data) for server in data.servers),
-        problems=data.problems,
     )
 
 

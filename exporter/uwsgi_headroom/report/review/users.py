@@ -27,6 +27,7 @@ from uwsgi_headroom.report.render import document as doc
 from uwsgi_headroom.report.render.charts import shade
 from uwsgi_headroom.report.render.document import Block, Table, Text, absent
 from uwsgi_headroom.report.review.peaks import Peaks
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.store.record import Record, merge_records
 from uwsgi_headroom.words.formats import duration, fine_percent
 from uwsgi_headroom.words.template import fill
@@ -155,13 +156,8 @@ def _judge_objective(records: Sequence[Record]) -> ObjectiveUse | Absent:
     requests, missed = (sum(column) for column in zip(*counts, strict=True))
     if requests < FEWEST:
         return Absent(reason=f"Too few requests were judged by the objective: {requests:.0f}, and {FEWEST} are needed.")
-    return ObjectiveUse(
-        threshold=slo.threshold,
-        objective=slo.objective,
-        requests=requests,
-        bad=missed / requests,
-        budget=missed / requests / (1 - slo.objective),
-    )
+    bad = missed / requests
+    return copy_fields(ObjectiveUse, slo, requests=requests, bad=bad, budget=bad / (1 - slo.objective))
 
 
 _DAYS, _HOURS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"), range(24)

@@ -18,7 +18,7 @@ from uwsgi_headroom.report.quarters import sum_known
 from uwsgi_headroom.report.render import document as doc
 from uwsgi_headroom.report.render.document import Block, Table, Text
 from uwsgi_headroom.report.review.peaks import Peaks, highest_use, use_of
-from uwsgi_headroom.same_fields import given
+from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.words.formats import factor, percent
 from uwsgi_headroom.words.states import LIMITS as NAMES
 from uwsgi_headroom.words.template import Facts, fill
@@ -152,13 +152,11 @@ def _describe(name: str, figures: Figures, peaks: Peaks) -> ServerPeak:
     # A history does not have all that the exporter's verdict rested on then.
     if other is None and (code := peaks.limited_by(name)):
         unknown = fill(OTHER, {"server": name, "code": code})
-    return ServerPeak(
+    return copy_fields(
+        ServerPeak,
+        figures,
         server=name,
-        flow=figures.flow,
-        workers=figures.workers,
-        balance=figures.balance,
         available=figures.window.available,
-        cpu=figures.cpu,
         more_workers=given(memory, count_more_workers),
         headroom=judged.headroom,
         usable=None if unknown else judged.headroom.usable,
