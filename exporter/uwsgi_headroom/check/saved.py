@@ -150,6 +150,7 @@ def _decode_object(kind: type, value: Any) -> Any:
 
 
 def is_saved(path: str) -> bool:
+    """Whether there is such a file at a path."""
     try:
         return os.path.isfile(path) and _read(path, len(_BEGINNING)) == _BEGINNING
     except OSError:
@@ -162,7 +163,8 @@ def _read(path: str, most: int) -> bytes:
 
 
 def replay(path: str) -> list[ServerDocument]:
-    """Judge what a file has. Raises ConfigError if it is too large, damaged, or of another version."""
+    """Judge what a file has, and return the documents. Raises ConfigError if it is too large, damaged, or of another
+    version."""
     data = _read(path, MOST_BYTES + 1)
     try:
         if len(data) > MOST_BYTES:
