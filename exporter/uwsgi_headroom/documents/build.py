@@ -246,8 +246,7 @@ def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> 
         return worst_status(judged), say_verdict(figures, judged)
     match watch.reading and watch.reading.snapshot:
         case EmperorSnapshot() as emperor:
-            none = f"Emperor with {counted(len(emperor.vassals), 'vassal')}; none is throttled."
-            return worst_status(judged), judged[0].title if judged else none
+            return worst_status(judged), judged[0].title if judged else _describe_emperor(emperor)
         case RouterSnapshot(lacks_nodes=True):
             return "warning", "Router without a living node: start one, or let it subscribe."
         case RouterSnapshot() as router:
@@ -267,6 +266,10 @@ def _silence(watch: Watch) -> str | None:
     if watch.state == "stale":
         return "No answer for a while: these are the last figures."
     return None
+
+
+def _describe_emperor(emperor: EmperorSnapshot) -> str:
+    return f"Emperor with {counted(len(emperor.vassals), 'vassal')}; none is throttled."
 
 
 async def build_servers(
