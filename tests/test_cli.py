@@ -335,7 +335,6 @@ def test_a_line_of_the_log_is_one_line(capfd):
 
 
 def test_variables_of_orchestration_are_one_line_of_the_log():
-    """In a pod with a Kubernetes service of the same name, the exporter starts and logs the ignored variables."""
     names = ["UWSGI_HEADROOM_PORT", "UWSGI_HEADROOM_SERVICE_HOST"]
     with socket.create_server(("127.0.0.1", 0)) as taken:  # so that the exporter ends once it has tried to listen
         address = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -226,7 +226,6 @@ class Sampled(Watched):
 
 @pytest.mark.parametrize("forward", [10.0, 100.0, 86_400.0])
 def test_clock_set_forward_makes_no_concurrency_above_the_threads(forward):
-    """If uWSGI's clock is set forward, every request in service adds the step; the window's figures stay possible."""
     watched = Sampled().run(0.2)
     for second in range(60):
         watched.serving(1, second, second)
@@ -290,7 +289,6 @@ def test_long_request_over_a_gap():
 
 
 def test_next_request_of_a_thread_is_not_as_old_as_the_one_before():
-    """A thread's age is that of its present request: uWSGI's start of it changes with each request."""
     watched = Sampled().run(1.0)
     for second in range(100):
         watched.serving(1, second)

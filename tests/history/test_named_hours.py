@@ -88,7 +88,6 @@ def test_a_process_that_is_gone_has_no_busy_threads():
 
 
 def test_all_routes_together_are_the_observed_concurrency():
-    """Over any samples, the seconds of all routes are those of the busy threads of all workers."""
     random = Random(3)
     samples = [read(0.5 * number, *random.choices((0, 1, 2), k=random.randrange(8))) for number in range(200)]
     watched = Routed(*samples)

@@ -103,7 +103,6 @@ class TestLength:
         assert (window.seconds, window.workers[0].requests) == (20, 30)
 
     def test_outage_shorter_than_the_window_is_within_it(self):
-        """The row before a short outage is the nearest, and the window reports how much of it is a gap."""
         watched = Watched(Server())
         for at in (0.0, 1.0, 40.0, 41.0, 61.0):
             watched.sample(at)
@@ -217,7 +216,6 @@ class TestUnknown:
 
     @pytest.mark.parametrize(("spawned", "end", "cpu"), [(0, Server.cheap, 0.25), (1, Server.kill, 0.75)])
     def test_worker_without_a_process_has_known_cpu_time(self, spawned, end, cpu):
-        """A slot that cheaper filled or emptied, or whose process was killed, has the CPU time of its processes."""
         server, watched = watch(processes=1, spawned=spawned)
         watched.sample(0.0)
         if spawned:

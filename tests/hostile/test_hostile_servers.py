@@ -80,7 +80,6 @@ def test_sampling_goes_on(run):
 
 
 def test_the_good_server_is_itself(run):
-    """The good server is up in every scrape, without an error, and no name of another server changes its figures."""
     for series in [*run.scrapes, run.openmetrics]:
         assert is_up(series, GOOD)
         assert not failures(GOOD, series)

@@ -156,7 +156,6 @@ def test_nothing_listens(tmp_path, place, why, words):
 
 @pytest.mark.parametrize("what", ["file", "folder", "fifo", "below a file"])
 def test_anything_but_a_socket_is_refused(tmp_path, what):
-    """A path of anything but a socket is not opened, and the error says that the path is not a socket."""
     path = tmp_path / "stats"
     if what == "folder":
         path.mkdir()

@@ -300,7 +300,6 @@ def test_a_listener_that_never_accepts(where):
 
 
 async def test_a_full_unix_backlog_is_waited_for(tmp_path):
-    """A reader that finds the listen queue of a UNIX socket full is served once the server accepts again."""
     path = str(tmp_path / "stats")
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))

@@ -177,7 +177,6 @@ def test_threads_are_numbered_from_0():
 
 
 def test_the_oldest_request_is_of_busy_threads_only():
-    """An idle thread has no request in service, even if the start of its last one is still in the document."""
     cores = [
         {"in_request": 0, "req_info": {"request_start": 5}},
         {"in_request": 1, "req_info": {}},
@@ -465,7 +464,6 @@ def test_other_escapes_stay_beside_half_a_surrogate_pair():
 
 
 def test_negative_counts_and_dates_of_a_server_are_unknown():
-    """A negative count, date or length is unknown, and the rest of the document is read."""
     snapshot = stats.decode(
         server(
             signal_queue=-5,

@@ -61,7 +61,6 @@ def full_record(slo: Slo | None = SLO) -> Record:
 
 @pytest.mark.parametrize("slo", [None, Slo(1.0, 0.99), Slo(0.037, 0.95)])
 def test_a_record_survives(slo):
-    """Everything is as before, to a tenth of a millisecond and a hundredth of a request."""
     record = full_record(slo)
     again = decode_record(encode_record(record))
     assert again.window == record.window

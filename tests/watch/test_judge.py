@@ -192,7 +192,6 @@ def test_slices_are_taken_once():
 
 
 def test_what_limited_the_server_is_known_for_an_hour():
-    """At each time it is what the last judgement said; what is older than an hour is forgotten."""
     hour = LimitHour()
     assert hour.at(5.0) is None
     for at, code in ((10.0, None), (20.0, "errors"), (25.0, "errors"), (30.0, None)):

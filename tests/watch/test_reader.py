@@ -267,7 +267,6 @@ async def test_a_fault_of_our_own_is_contained(caplog, place):
 
 
 async def test_closing_closes_the_connection():
-    """Closing ends the read in flight: the server sees its client leave, and callers receive the reason."""
     with counted(answering=False) as server:
         reader = Reader("shop", Unix(server.address), timeout=30)
         waiting = asyncio.create_task(reader.read())

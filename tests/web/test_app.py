@@ -199,7 +199,6 @@ def test_the_page_names_servers_and_reasons():
 
 
 def test_the_page_escapes_what_is_not_its_own():
-    """Names, addresses and messages are escaped on the page, whatever they contain; all scripts are the page's own."""
     script = "<script>alert(1)</script>"
     evil = document("minified").replace(b"/run/uwsgi/app", script.encode()).replace(b"2.0.31", b"<img src=x>")
     with bad_servers.answers("unix", evil) as address:

@@ -123,7 +123,6 @@ def test_what_can_be_changed_comes_first(chromium, port):
 
 
 def test_states_are_chosen(chromium, port):
-    """Only servers in the chosen states are shown, also after a reload; none chosen shows all."""
     with listing(chromium, port, MIXED) as shown:
         critical = shown.page.get_by_role("button", name="CRITICAL 2")
         critical.click()
@@ -228,7 +227,6 @@ VASSAL = "[uwsgi]\nmaster = true\nstats = %d/vassal.stats\nsocket = %d/vassal.so
 
 
 def test_a_vassal_is_linked_to_its_page(chromium):
-    """A vassal is linked if its stats are read and its master's parent is this emperor."""
     options = ["--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats"]
     with real_uwsgi.bare(*options, files={"vassals/shop.ini": VASSAL}) as emperor:
         stats = str(emperor.directory / "vassals" / "vassal.stats")

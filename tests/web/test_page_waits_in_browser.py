@@ -261,7 +261,6 @@ def test_useful_ranges_are_offered(page, reach, names):
     ],
 )
 def test_how_far_the_history_reaches(page, kept, note):
-    """A sentence says how far back the history reaches, why it is not written, or how to keep one."""
     script = f"""({{ about, Ranges }}) => {{
         const server = JSON.parse(heard), now = server.time, ranges = new Ranges(() => {{}});
         const changed = {{ ...server, kept_history: {kept} }};

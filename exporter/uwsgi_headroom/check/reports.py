@@ -108,7 +108,6 @@ def _everything(server: ServerDocument) -> Iterator[str]:
 
 
 def _first_screen(server: ServerDocument, room: int, left: Sequence[str]) -> Iterator[str]:
-    """Write each problem in as many lines as there are, at most, on the rest of the first screen. left: the end."""
     problems = list_problems(server)
     shown = problems[:_MOST_PROBLEMS]
     after = [f"... and {len(problems) - len(shown)} more"] * (len(problems) > len(shown))

@@ -113,7 +113,6 @@ def _verdict(server: ServerDocument) -> TextLine | None:
 
 
 def _users_wait(server: ServerDocument) -> TextLine | None:
-    """What users wait: in the listen queue, then in service; for how long at least, if no request was completed."""
     flow = server.flow
     assert flow
     if flow.response_time is None:
@@ -219,7 +218,6 @@ def _slots(server: ServerDocument) -> str:
 
 
 def _time(server: ServerDocument) -> Iterator[TextLine | None]:
-    """Where the time in service goes, largest part first; then whom requests wait for outside of the server."""
     waits = server.waits
     time = split_request_time(waits, server.flow) if waits else None
     if waits is None:
@@ -355,7 +353,6 @@ def _describe_burn(windows: Sequence[Burn]) -> str:
 
 
 def _queue(socket: Socket) -> TextLine | None:
-    """How many connections wait at a socket now and on average, how many fit, and for how long the oldest waits."""
     if socket.queue is None:
         return _line("queue", "queue", 11, ["not known", f": {socket.reason}", f"  {socket.name}"])
     is_full = socket.limit is not None and socket.queue >= socket.limit
@@ -430,7 +427,6 @@ def _in_service(server: ServerDocument) -> TextLine | None:
 
 
 def _list_queue_wait(server: ServerDocument) -> list[str]:
-    """How long requests wait, with percentiles where samples show any, and for how long the oldest has waited."""
     flow, known = server.flow, server.queue_waits
     oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
     waited = fill("[oldest? ; the oldest has waited for {oldest:duration}]", {"oldest": oldest or None})

@@ -100,7 +100,6 @@ def _full(figures: Figures | None, name: str) -> float | None:
 
 
 def build_identity(reading: Reading) -> schema.Identity:
-    """Build the section: the master's PID from the stats, the rest from the kernel and the master's options."""
     known, setup = reading.host.identity, reading.host.setup
     options = setup.options if setup else Options()
     directory, started = (known.working_directory, known.started) if known else (None, None)

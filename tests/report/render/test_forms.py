@@ -80,7 +80,6 @@ def test_json_is_valid_and_has_stable_names(plain, hostile):
 
 
 def test_a_report_replaces_a_file_only_when_it_is_whole(plain, tmp_path):
-    """A directory that does not exist is a message; a good file is replaced, and nothing is left beside it."""
     with pytest.raises(HeadroomError, match="the report cannot be written: No such file or directory"):
         write_file(tmp_path / "missing" / "review.md", b"")
     out = tmp_path / "review.md"

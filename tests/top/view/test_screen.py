@@ -198,7 +198,6 @@ def test_what_is_not_known_is_a_dash_and_never_a_zero():
 
 
 def test_the_list_marks_what_is_chosen_and_keeps_it_in_sight():
-    """Of a hundred servers, the selected one is in view, with its verdict below the list."""
     each = hot()
     every = [replace(each, name=f"s{place:03}") for place in range(100)]
     drawn = lines(screen_model(*every), Navigation(server=(0, "s077")))
@@ -224,7 +223,6 @@ def test_into_a_pipe_nothing_is_left_out():
 
 @pytest.mark.parametrize("height", [10, 24, 40])
 def test_the_table_stays_where_it_is_when_the_verdict_changes(height):
-    """With a short or long verdict, advice, or a feed in trouble, the table's title stays on the same line."""
     ill = hot()
     calm = replace(ill, status="ok", verdict="Short.", findings=())
     long = replace(ill, verdict="Words " * 80)

@@ -70,7 +70,6 @@ def opened(name: str, directory: Path) -> Active | ConfigError:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_accepted_as_by_the_toolkit(name, directory):
-    """Each file is accepted or refused as the toolkit does, except those listed with a reason."""
     expected = RECORD[name]
     result = opened(name, directory)
     if name in ONLY_THE_TOOLKIT_ACCEPTS or name in ONLY_WE_ACCEPT:

@@ -201,7 +201,6 @@ MISSED = "{missed:amount} of {requests:amount} requests missed the objective: {b
 
 
 def _find_missed(evidence: Evidence) -> Iterator[ServerFinding]:
-    """An objective that was missed, and what caused it while the budget burned too fast, on the server with most."""
     objective, servers = evidence.users.objective, evidence.peaks.service.servers
     if isinstance(objective, Absent) or objective.budget <= 1:
         return

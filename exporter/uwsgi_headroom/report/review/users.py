@@ -117,7 +117,6 @@ def _find_percentiles(timed: Sequence[Record]) -> dict[str, float]:
 
 
 def _queue_seconds(record: Record) -> float | None:
-    """Seconds for which requests waited in the listen queues, in the whole time (Little's law)."""
     window = record.window
     if not window.queue_seconds:
         return None

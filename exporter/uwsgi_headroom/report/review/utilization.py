@@ -209,11 +209,8 @@ def _is_chance(balance: Balance) -> bool:
 
 
 def _cost_in_servers(balance: Balance, room: Headroom) -> float | None:
-    """The part of a server that uneven workers waste, 0 to 1.
-
-    With its hottest interpreter the server takes f times the present load, with even shares c times, up to the next
-    limit. So even workers would serve the load at which it is full with f/c of a server.
-    """
+    """The part of a server that uneven workers waste, 0 to 1. Up to the next limit it takes f times the present load
+    with its hottest interpreter, c times with even shares: even workers need f/c of a server."""
     hot, ceiling = room.by_limit.get("hottest_interpreter"), room.ceiling
     if _is_chance(balance) or (hot is None and "hottest_interpreter" in (*room.far, *room.idle)):
         return 0.0

@@ -216,7 +216,6 @@ Values = dict[str, dict[str, dict[float, float]]]
 def add_answers(
     known: dict[str, Values], question: Question, servers: Iterable[ServerSeries], series: Iterable[Series]
 ) -> None:
-    """Add the answer to a question about these servers, by their names. Series of other servers are left out."""
     names = {frozenset(server.labels.items()): server.name for server in servers}
     for one in series:
         own = {label: text for label, text in one.labels.items() if label not in ("__name__", question.part)}

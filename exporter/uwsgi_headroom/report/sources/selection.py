@@ -160,7 +160,6 @@ def list_problems(servers: Sequence[ServerHistory], span: TimeRange) -> list[str
 
 
 def describe_clock(ahead: float, whose: str) -> str:
-    """A sentence about the other clock, `ahead` seconds ahead of this machine's; empty if they agree."""
     if abs(ahead) < CLOCK_SECONDS:
         return ""
     way = "ahead of" if ahead > 0 else "behind"
