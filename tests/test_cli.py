@@ -1,11 +1,13 @@
 """The command line: help, mistakes, exit status, logs."""
 
+import contextlib
 import json
 import logging
 import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 
@@ -13,9 +15,11 @@ import pytest
 
 from tests.support.captured_documents import path
 from tests.support.exporter import COMMAND, clean_environment, run
+from tests.web.security.secure_server import write_certificates
 from uwsgi_headroom import __version__, cli, logs
 from uwsgi_headroom.errors import LONGEST_MESSAGE, HeadroomError
 from uwsgi_headroom.service import serve
+from uwsgi_headroom.store.file import VERSION, open_to_write
 from uwsgi_headroom.web import listeners
 from uwsgi_headroom.web.listeners import is_exposed
 
@@ -331,7 +335,6 @@ def test_a_line_of_the_log_is_one_line(capfd):
 
 
 def test_variables_of_orchestration_are_one_line_of_the_log():
-    """In a pod with a Kubernetes service of the same name, the exporter starts and logs the ignored variables."""
     names = ["UWSGI_HEADROOM_PORT", "UWSGI_HEADROOM_SERVICE_HOST"]
     with socket.create_server(("127.0.0.1", 0)) as taken:  # so that the exporter ends once it has tried to listen
         address = f"127.0.0.1:{taken.getsockname()[1]}"
@@ -367,3 +370,119 @@ def test_a_listener_on_loopback_is_no_warning(capfd, monkeypatch):
         signal.signal(signal.SIGINT, interrupt)
     assert "level=warning" in lines[0]
     assert "url=http://127.0.0.1:" in lines[0]
+
+
+CONFIGURATION = """
+servers:
+  - {name: shop, stats: ./shop.stats, log: LOG}
+  - {stats: "./vassals/*.sock", expect: [blog, wiki]}
+history: history.sqlite
+web: {listen_address: ":9238", config_file: tls/web.yml}
+routes: true
+"""
+WEB = "tls_server_config: {cert_file: server.pem, key_file: server.key}\nbasic_auth_users: {me: $2b$04$HASH}\n"
+HASH = "abcdefghijklmnopqrstuu5Lh1CBKVWJFL1eFNpWSJlGsPyfTfMYy"
+
+
+@pytest.fixture
+def config_path(tmp_path, monkeypatch):
+    """A configuration file that names others beside it. The working directory is another one."""
+    (tmp_path / "tls").mkdir()
+    (tmp_path / "vassals").mkdir()
+    write_certificates(tmp_path / "tls")
+    (tmp_path / "tls" / "web.yml").write_text(WEB.replace("HASH", HASH))
+    (tmp_path / "shop.log").touch()
+    file = tmp_path / "headroom.yml"
+    file.write_text(CONFIGURATION.replace("LOG", str(tmp_path / "shop.log")))
+    monkeypatch.chdir("/")
+    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    return file
+
+
+def checked(capsys, config_path, *more):
+    status = cli.main(["--check-config", "--config", str(config_path), *more])
+    return status, *capsys.readouterr()
+
+
+def test_what_the_exporter_would_do(config_path, capsys):
+    """Servers with their names, what is missing of them now, addresses and files; nothing is written."""
+    with contextlib.ExitStack() as listeners:
+        for name in ("blog", "news"):
+            listener = listeners.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(config_path.parent / "vassals" / f"{name}.sock"))
+        before = sorted(config_path.parent.rglob("*"))
+        status, out, err = checked(capsys, config_path)
+        assert (status, err, sorted(config_path.parent.rglob("*"))) == (0, "", before)
+    rows = {line.partition(" ")[0]: line[13:] for line in out.splitlines()}
+    assert rows["settings"].startswith(f"{config_path}, as user ")
+    assert rows["server"] == f"shop: unix://{config_path.parent}/shop.stats (not there now)"
+    assert (
+        rows["pattern"]
+        == f"{config_path.parent}/vassals/*.sock: 2 sockets now: blog and news; expected, and not there: wiki"
+    )
+    assert rows["listen"] == "https://*:9238/, with a login"
+    assert rows["history"] == f"{config_path.parent}/history.sqlite, 1.0 GB at most"
+    assert rows["opt-in"] == "routes"
+    assert out.splitlines()[-1] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("routes:", "ruotes:", "headroom.yml:7: unknown key 'ruotes'; did you mean 'routes'?"),
+        ("history:", "  - shop=/run/other\nhistory:", "another server is already named 'shop'"),
+        ("tls/web.yml", "web.yml", "web.yml: No such file"),
+        (", config_file: tls/web.yml", "", "--routes: other machines can reach :::9238, where there is no login"),
+        ('":9238"', "no.such.host.invalid:1", "no.such.host.invalid"),
+        ("shop.log", "gone.log", "gone.log: No such file"),
+        ("shop.log", "vassals", "vassals: not a regular file"),
+        ("history.sqlite", "none/history.sqlite", "none: no such directory"),
+        ("history.sqlite", "shop.log", ""),
+        ("history.sqlite", "tls/web.yml", "web.yml is not a history file"),
+        ("history.sqlite", "vassals", "vassals is not an ordinary file"),
+    ],
+)
+def test_what_is_wrong(config_path, capsys, before, after, said):
+    """One sentence on standard error, and the exit status 1. An empty file may become a history file."""
+    text = config_path.read_text()
+    assert before in text
+    config_path.write_text(text.replace(before, after))
+    status, out, err = checked(capsys, config_path)
+    assert (status, said in err, out.endswith("ok\n")) == ((1, True, False) if said else (0, True, True))
+
+
+def test_what_this_user_may_not_read(config_path, capsys, monkeypatch):
+    """The user is named, because the exporter may run as another one; a stats socket is no fault of the settings."""
+    (config_path.parent / "shop.stats").touch()
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    status, out, err = checked(capsys, config_path)
+    assert status == 1
+    assert f"{config_path.parent}/shop.stats (user " in out
+    assert [line.rpartition(": ")[2].startswith("user ") for line in err.splitlines()] == [True, True]
+
+
+def test_a_history_file_is_left_as_it_is(config_path, capsys):
+    """It is recognized by its header, without SQLite's own files beside it; a newer version's is refused."""
+    history = config_path.parent / "history.sqlite"
+    database = open_to_write(history)
+    database.close()
+    before = history.read_bytes()
+    assert checked(capsys, config_path)[0] == 0
+    assert (history.read_bytes(), list(config_path.parent.glob("history*"))) == (before, [history])
+    with contextlib.closing(sqlite3.connect(history)) as newer:
+        newer.execute(f"PRAGMA user_version = {VERSION + 1}")
+    assert "was written by a newer version" in checked(capsys, config_path)[2]
+    with contextlib.closing(sqlite3.connect(history)) as other:
+        other.execute("PRAGMA application_id = 7")
+    assert "is a database of another program" in checked(capsys, config_path)[2]
+
+
+def test_flags_are_part_of_the_settings(config_path, capsys):
+    """As for `serve`: they override the file, and a wrong one is an error."""
+    status, out, _ = checked(
+        capsys, config_path, "--web.listen-address", "127.0.0.1:1", "--stats", "a=tcp://127.0.0.1:2"
+    )
+    assert status == 0
+    assert "listen       https://127.0.0.1:1/, with a login\n" in out
+    assert "server       a: tcp://127.0.0.1:2\n" in out
+    assert checked(capsys, config_path, "--window", "1d")[0] == 1

@@ -203,7 +203,6 @@ def test_a_full_reload_resets_counters():
 
 
 def test_a_worker_killed_and_respawned():
-    """A worker killed in a request is respawned: its respawns grow, its requests stay, and no thread stays busy."""
     label = '{server="shop",worker_id="1"}'
     with uwsgi("--processes", "1", "--threads", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
         ask(server, times=5)

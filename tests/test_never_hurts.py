@@ -236,7 +236,6 @@ def test_nobody_waits_longer_than_the_deadline(server, situation):
 
 
 def test_one_connection_at_a_time(server):
-    """uWSGI has at most one connection of the exporter at a time, however many clients scrape."""
     open_now = most = total = 0
 
     with contextlib.ExitStack() as stack:

@@ -1,7 +1,7 @@
 """Runs the commands that docs/start.md shows, on real uWSGIs, and writes what they print: `python3 -m tools.examples`.
 
 Each example is a row of EXAMPLES, and a block of the document between marks, `<!-- example NAME -->`. It shows the
-lines that the text is about, not the whole output. `tests/markdown/test_examples.py` runs all, and compares their form.
+lines that the text is about, not the whole output. `tests/markdown/test_links.py` runs all, and compares their form.
 """
 
 from __future__ import annotations

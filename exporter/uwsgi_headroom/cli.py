@@ -54,8 +54,7 @@ def _run(line: CommandLine, arguments: Sequence[str]) -> int:
 
 
 def _is_typed() -> bool:
-    """Whether a person typed the program's name alone: in the foreground of a terminal, with no setting of `serve` and
-    no service manager."""
+    """Whether a person typed the program's name alone: in a terminal's foreground, without settings of `serve`."""
     try:
         is_foreground = os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp() and sys.stdout.isatty()
     except (AttributeError, OSError, ValueError):  # there is no standard input, or no terminal

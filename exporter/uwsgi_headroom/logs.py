@@ -37,7 +37,6 @@ class BackgroundWriter:
 
     @property
     def busy(self) -> bool:
-        """Whether any text is still to be written."""
         return self._texts.unfinished_tasks > 0
 
     def put(self, text: bytes) -> None:

@@ -34,8 +34,7 @@ from uwsgi_headroom.stats import AnySnapshot, EmperorSnapshot, Snapshot
 from uwsgi_headroom.stats.server import Worker
 
 _ENDING_SECONDS = 1.0
-"""A worker has fewer threads than uWSGI gives it for so long only if it is to end, and does not: others start or end
-within milliseconds."""
+"""A worker has fewer threads than uWSGI gives it for so long only if it is to end: others start within milliseconds."""
 
 
 class Reading(Struct, frozen=True):

@@ -173,7 +173,6 @@ class Templates:
             self._by_length.setdefault(len(segments), []).append(segments)
 
     def match(self, segments: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the segments of the first template that matches a path."""
         for template in self._by_length.get(len(segments), ()):
             if all(own == given or own[0] == "{" for own, given in zip(template, segments, strict=True)):
                 return template
@@ -284,7 +283,6 @@ class PathTree:
         return tuple(names)
 
     def is_named(self, names: Sequence[str]) -> bool:
-        """Whether a path that `add` returned is still named."""
         node = self._root
         for name in names:
             if name not in node.children:
@@ -357,7 +355,6 @@ class RouteBook:
         self._cuts = 0
 
     def find_numbers(self, shapes: Iterable[Shape], at: float) -> dict[Shape, int]:
-        """Return the number of the route of each shape in one sample, at the monotonic time `at`."""
         distinct = dict.fromkeys(shapes)
         unnamed: dict[Shape, None] = {}
         shown_as_any: dict[Shape, None] = {}
@@ -439,5 +436,4 @@ class ServedRoutes:
     numbers: Mapping[int, Mapping[int, int]]
 
     def of_worker(self, worker_id: int) -> dict[int, str]:
-        """Return the route of each busy thread of a worker, by thread number."""
         return {thread: self.names[number] for thread, number in self.numbers.get(worker_id, {}).items()}

@@ -209,7 +209,6 @@ def test_a_ticket_is_a_mail_and_json(running):
 
 @pytest.mark.integration
 def test_one_notification_for_a_service(running):
-    """A notification has all machines and alerts of a service, the first in full; another service gets its own."""
     machines = [f"10.0.0.{number}:9238" for number in range(11, 24)]
     running.post(
         *(alert("UwsgiUsersHurt", "critical", "fleet", instance=machine) for machine in machines),
@@ -294,7 +293,6 @@ def test_a_page_holds_back_the_ticket_of_its_own_name(running):
 
 @pytest.mark.integration
 def test_the_ticket_about_uneven_workers_says_whether_they_hurt(running):
-    """The judge's ticket about them mutes the plain one; its ticket about something else does not."""
     for server, code in (("hurts", "unevenness_hurts"), ("leaks", "memory_growing")):
         judged = alert(*WILL_HURT, server=server)
         judged["labels"]["code"] = code

@@ -94,7 +94,6 @@ def test_a_port_that_another_process_took_meanwhile_is_replaced(tmp_path, monkey
     ],
 )
 def test_page_of_the_alerts_is_one_that_is_there(pages, shown):
-    """The shown page is upstream's or Debian's, or the API if there is none, which is labelled JSON."""
     with _serving(pages) as port:
         addresses = monitoring.pages(port)
         assert list(addresses) == [f"http://127.0.0.1:{port}{path}" for path in shown]

@@ -1,13 +1,22 @@
 """The programs of a demo, and its line of figures."""
 
+import http.client
 import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from app import demo, programs
+from app import demo, loopback, programs
+from app.loopback import PREFIX, listener
 from app.programs import Program, ProgramError, running
 from tests.app.stand_in import DOCUMENT
 from tests.support import real_uwsgi
+from tools.environments import ROOT
 
 
 def shell(name, script, ready=lambda: True, *, required=True):
@@ -152,3 +161,105 @@ def test_figures_that_are_not_known_are_left_out(change, line):
 def test_no_figures_are_no_verdict(text):
     assert demo.read_verdict(text) is None
     assert demo.read_figures(text) is None
+
+
+def test_a_free_port_is_chosen(monkeypatch):
+    """The preferred one if it is free, else one that the kernel gives to nobody, if there is one."""
+    port = loopback.free_port()
+    assert loopback.free_port(port) == port
+    assert loopback.server_ports().stop == int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    monkeypatch.setattr(loopback, "server_ports", lambda: range(15_000, 25_000))
+    assert loopback.free_port() in range(15_000, 25_000)
+    monkeypatch.setattr(loopback, "server_ports", lambda: range(0))
+    assert loopback.why_taken(loopback.free_port()) is None
+    chosen = iter([15_000, 15_000, 15_000, 15_001])
+    monkeypatch.setattr(loopback, "free_port", lambda: next(chosen))
+    assert sorted(loopback.free_ports(2)) == [15_000, 15_001]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_another_port_is_chosen_if_it_is_taken(host):
+    """A port also counts as taken if a process listens on every address."""
+    with socket.create_server((host, 0)) as taken:
+        port = taken.getsockname()[1]
+        assert loopback.free_port(port) != port
+        assert "in use" in loopback.why_taken(port)
+
+
+LISTEN = """\
+import socket, sys
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))):
+    print("listens", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_who_listens():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        owner = listener(server.getsockname()[1])
+        assert owner.pid == os.getpid()
+        assert str(owner).endswith(f" (process {os.getpid()})")
+    assert listener(real_uwsgi.free_port()) is None
+    assert loopback.get(loopback.free_port(), "/") is None
+
+
+@pytest.mark.parametrize(("directory", "demo"), [(f"/tmp/{PREFIX}1234", True), ("/tmp/else", False)])
+def test_program_of_a_demo_is_told_from_others(directory, demo):
+    """A demo's program is recognized by its TMPDIR, and the demo itself is named as the process to end."""
+    port = real_uwsgi.free_port()
+    with subprocess.Popen(
+        [sys.executable, "-c", LISTEN, str(port)],
+        env={**os.environ, "TMPDIR": directory},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout.readline() == b"listens\n"
+        owner = listener(port)
+        assert owner.pid == process.pid
+        assert (str(owner) == f"another demo (process {os.getpid()})") is demo
+        process.communicate()
+
+
+@pytest.mark.integration
+def test_four_workers_of_eight_threads_with_stats_for_the_group(served):
+    assert [len(worker["cores"]) for worker in served.workers()] == [8, 8, 8, 8]
+    assert stat.S_IMODE(served.stats.stat().st_mode) == 0o660
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("path", ["/", "/9000", "/pong", "/fib/5", "/mixed?cpu_ms=1&io_ms=1", "/slow?s=0"])
+def test_routes_answer(served, path):
+    assert served.get(path).status == 200
+
+
+@pytest.mark.integration
+def test_error_is_counted_as_one_exception(served):
+    """The client gets no response, uWSGI counts one exception, and the worker survives."""
+    before, workers = served.exceptions(), [worker["pid"] for worker in served.workers()]
+    with pytest.raises(http.client.RemoteDisconnected):
+        served.get("/error")
+    real_uwsgi.wait_until(lambda: served.exceptions() == before + 1, what="the exception to be counted")
+    assert [worker["pid"] for worker in served.workers()] == workers
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (("listen = 100", "lisen = 100"), "unknown config directive: lisen"),
+        (("RUN_DIR", "NOT_SET"), "the-environment-variable-NOT_SET-is-not-set"),
+    ],
+)
+def test_mistakes_are_refused(tmp_path, change, complaint):
+    changed = tmp_path / "uwsgi.ini"
+    changed.write_text((ROOT / "app" / "uwsgi.ini").read_text().replace(*change))
+    ended = subprocess.run(
+        [real_uwsgi.uwsgi_binary(), "--ini", changed],
+        env={**os.environ, "RUN_DIR": str(tmp_path), "HTTP": f"127.0.0.1:{real_uwsgi.free_port()}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert complaint in ended.stdout + ended.stderr

@@ -10,22 +10,30 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
+from tests.check.documents import busy_server
 from tests.kernel.waits.test_sampler import needs_known_calls
 from tests.support.captured_documents import document
+from tests.support.documents_with_times import code_line
 from tests.support.driven_top import driven
 from tests.support.exporter import COMMAND, clean_environment, exporter, run
-from tests.support.real_uwsgi import bare, free_port, uwsgi, wait_until
+from tests.support.real_uwsgi import APP, accepting, bare, free_port, uwsgi, wait_until
 from uwsgi_headroom.analysis.capacity import LEAST_OWN
+from uwsgi_headroom.analysis.deploys.judgement import Status
 from uwsgi_headroom.analysis.findings.load import LOW_CPU
+from uwsgi_headroom.check.compare_command import parse_moment
 from uwsgi_headroom.check.reports import render_lines
+from uwsgi_headroom.check.thresholds import apply_deploy, is_undecided
+from uwsgi_headroom.documents.deploys import Deploy, DeploySide
 from uwsgi_headroom.documents.schema import ServerDocument
-
-pytestmark = pytest.mark.integration
+from uwsgi_headroom.documents.subjects import Code
+from uwsgi_headroom.errors import ConfigError
 
 
 @contextlib.contextmanager
@@ -55,6 +63,7 @@ def clients(*ports: int, path: str) -> Iterator[None]:
             thread.join(60)
 
 
+@pytest.mark.integration
 def test_a_worker_behind_a_mapped_socket_that_is_saturated_is_costly():
     """With seven requests of nine to one worker's socket, check reports the worker, the cost and advice."""
     hot, calm = free_port(), free_port()
@@ -88,6 +97,7 @@ def burners(count: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.integration
 @pytest.mark.slow
 def test_other_programs_that_fill_the_machine_leave_a_twentieth_of_it():
     """Beside as many burners as CPUs, the CPUs are the limit, and check reports who uses them."""
@@ -115,6 +125,7 @@ def test_other_programs_that_fill_the_machine_leave_a_twentieth_of_it():
     assert finding["runbook"].startswith(f"/runbooks/{runbook}?server=")
 
 
+@pytest.mark.integration
 def test_requests_that_sleep_spend_their_time_asleep():
     """Most of the time per request is in the state `sleep`; where the kernel hides it, the document has the reason."""
     with uwsgi("--processes", "2") as server, clients(server.http, path="/?io_ms=100"):
@@ -129,6 +140,7 @@ def test_requests_that_sleep_spend_their_time_asleep():
         assert re.match(r"  time +\d+ ms sleep(,| per request$)", lines[0])  # which goes on below if it has many parts
 
 
+@pytest.mark.integration
 def test_every_thread_busy_is_critical():
     """More clients than threads saturate the server, and the verdict reports the wait in the listen queue."""
     with uwsgi("--processes", "2", "--threads", "2") as server, clients(*[server.http] * 12, path="/?io_ms=200"):
@@ -139,6 +151,7 @@ def test_every_thread_busy_is_critical():
     assert "in the listen queue" in ran.stdout
 
 
+@pytest.mark.integration
 def test_an_idle_server_is_fine():
     """By its address, and by --all, which finds all servers of this machine."""
     with uwsgi("--processes", "2") as server:
@@ -150,6 +163,7 @@ def test_an_idle_server_is_fine():
     assert found[f"unix://{server.stats}"] == "ok"
 
 
+@pytest.mark.integration
 def test_interrupted_it_judges_what_it_has_seen():
     """Ctrl-C prints the verdict at once."""
     with (
@@ -163,6 +177,7 @@ def test_interrupted_it_judges_what_it_has_seen():
         assert "watched for" in terminal.text()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("seconds", ["1", "-5", "nan", "soon", "99999"])
 def test_lengths_that_make_no_sense(seconds):
     ran = run("check", "/nowhere", "--seconds", seconds)
@@ -170,6 +185,7 @@ def test_lengths_that_make_no_sense(seconds):
     assert "--seconds" in ran.stderr
 
 
+@pytest.mark.integration
 def test_what_cannot_be_read_is_unknown(tmp_path):
     """The status is 3, with the address, the reason and what to do: nothing listens, no socket, not uWSGI, or damaged
     by uWSGI."""
@@ -190,6 +206,7 @@ def test_what_cannot_be_read_is_unknown(tmp_path):
         assert f"DO {act}" in said
 
 
+@pytest.mark.integration
 def test_an_emperor_is_judged(tmp_path):
     """The verdict is that of the page and of `top`: a throttled vassal is a warning; --all has it whole."""
     path = tmp_path / "emperor"
@@ -201,6 +218,7 @@ def test_an_emperor_is_judged(tmp_path):
         assert ran.stdout.count("1. WARNING: 1 vassal of the emperor fails to start.") == number
 
 
+@pytest.mark.integration
 def test_an_application_is_no_stats_server():
     """The message identifies an application's own port, however it is read."""
     with uwsgi("--processes", "1") as server:
@@ -211,6 +229,7 @@ def test_an_application_is_no_stats_server():
             assert "waits for HTTP" not in ran.stdout
 
 
+@pytest.mark.integration
 def test_a_relative_path_is_a_path():
     with uwsgi("--processes", "1") as server:
         ran = subprocess.run(
@@ -224,6 +243,7 @@ def test_a_relative_path_is_a_path():
     assert [listed["state"] for listed in json.loads(ran.stdout)["servers"]] == ["up", "up"]
 
 
+@pytest.mark.integration
 def test_several_servers_of_every_kind():
     """Globs, exporters and single servers are judged together, with a line for each and the worst status."""
     with uwsgi("--processes", "1") as one, uwsgi("--processes", "2") as other, exporter("--stats", other.stats) as web:
@@ -237,6 +257,7 @@ def test_several_servers_of_every_kind():
     assert ran.returncode == 3
 
 
+@pytest.mark.integration
 def test_an_exporter_answers_from_its_memory():
     """The URL of an exporter, or of one of its servers, is judged at once over a window of its history."""
     with uwsgi("--processes", "1") as server, exporter("--stats", f"my.shop={server.stats}") as web:
@@ -259,6 +280,7 @@ def test_an_exporter_answers_from_its_memory():
         assert f"The exporter at http://127.0.0.1:{web.port} has no server other, or is of an" in ran.stdout
 
 
+@pytest.mark.integration
 def test_a_threshold_decides():
     """The verdict names the option that decided."""
     with uwsgi("--processes", "2") as server, clients(server.http, path="/?io_ms=50"):
@@ -270,6 +292,7 @@ def test_a_threshold_decides():
     assert ";0.01;0.02;0 " in ran.stdout
 
 
+@pytest.mark.integration
 @needs_known_calls
 @pytest.mark.integration
 @pytest.mark.parametrize("place", ["unix", "tcp"])
@@ -289,3 +312,135 @@ def test_a_master_that_is_stopped_is_judged_by_the_kernel(place):
     assert [each["code"] for each in document["findings"]][:1] == ["master_silent"]
     assert document["findings"][0]["title"] == "uWSGI's master does not answer."  # nobody was seen to be served
     assert f"kill -CONT {server.pid}" in document["findings"][0]["change"]
+
+
+@pytest.mark.integration
+def test_the_line_that_sleeps():
+    """The line that sleeps has nearly the whole time of a request; text and document say so."""
+    source = APP.read_text().splitlines()
+    with uwsgi("--processes", "2", "--threads", "2") as server, clients(*[server.http] * 3, path="/?io_ms=100"):
+        ran = run("check", server.stats, "--seconds", "4", "--code", "--format", "json")
+    document = msgspec.json.decode(ran.stdout, type=ServerDocument)
+    first = document.code.lines[0]
+    assert first.share > 0.8, document.code
+    assert (first.file, first.states[0].state) == (str(APP), "sleep")
+    assert "sleep" in source[first.line - 1]
+    assert document.flow.response_time
+    assert first.per_request
+    assert first.per_request == pytest.approx(first.share * document.flow.response_time)
+    place = f"{first.function} ({'/'.join(APP.parts[-2:])}:{first.line}): sleep"
+    assert place in re.sub(r"\s+", " ", "\n".join(render_lines(document)))
+
+
+def test_the_block_of_the_report():
+    """Five lines at most are shown, then how much is in others; names of any length stay within 80 columns."""
+    line = code_line(function="f" * 90, file=f"/srv/{'x' * 90}/orders.py", callee="psycopg2 execute", share=0.1)
+    outside = replace(line, function="", file="", line=0, callee="", per_request=None)
+    shown = Code(why=None, samples=5, threads=100.0, lines=(outside, *[line] * 8), unread=0.1, changed=0.02)
+    text = list(render_lines(replace(busy_server(), code=shown)))
+    assert max(map(len, text)) <= 80
+    flat = "".join("".join(text).split())
+    assert flat.count("/orders.py:3),inpsycopg2execute:backend10.0.0.5:5432") == 4
+    assert "outsideofPythoncode:backend" in flat
+    assert "40%inotherlines,10%notreadable,2.0%dropped." in flat
+    assert "Code: not known. No right." in "\n".join(render_lines(replace(busy_server(), code=Code(why="no right"))))
+
+
+def test_code_is_for_servers_that_check_watches():
+    ran = run("check", "/run/none", "--code-prefix", "/srv")
+    assert ran.returncode == 3
+    assert "--code-prefix needs --code" in ran.stderr
+
+
+SIDE = DeploySide(requests=9000, seconds=1200.0, throughput=7.5, p95=0.4, queue_wait=None)
+
+
+def deployed(status: Status, at: float = 1000.0) -> ServerDocument:
+    """A server that is well, and what its exporter says of a reload."""
+    deploy = Deploy(
+        time=at,
+        first=at,
+        reloads=1,
+        status=status,
+        sentence=f"It is {status}.",
+        before=SIDE,
+        after=SIDE,
+        changes=(),
+        bound=None,
+        needed=None,
+        expected=1.0,
+        is_over=False,
+        parts=(),
+        routes=(),
+    )
+    return replace(busy_server(), deploy=deploy)
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict", "waits"),
+    [
+        ("worse", "critical", False),
+        ("same", "ok", False),
+        ("better", "ok", False),
+        ("early", "unknown", True),
+        ("unknown", "unknown", True),
+    ],
+)
+def test_the_status_of_a_deploy(status, verdict, waits):
+    """Worse is critical, what is not known is unknown and worth waiting for, and nothing makes a verdict better."""
+    judged = apply_deploy(deployed(status), None)
+    assert (judged.status, is_undecided([judged])) == (verdict, waits)
+    assert f"It is {status}." in [finding.title for finding in judged.findings]
+    ill = replace(deployed(status), status="critical")
+    assert apply_deploy(ill, None).status == "critical"
+
+
+def test_which_reload_and_which_server_counts():
+    """Not an earlier reload; one that is worse ends the waiting for others."""
+    assert apply_deploy(deployed("worse", at=1000.0), 1000.0).status == "critical"
+    judged = apply_deploy(deployed("worse", at=999.0), 1000.0)
+    assert (judged.status, is_undecided([judged])) == ("unknown", True)
+    assert "has seen no reload since" in judged.verdict
+    worse, early = (apply_deploy(deployed(status), None) for status in ("worse", "early"))
+    assert not is_undecided([worse, early])
+
+
+def test_moments():
+    now = time.mktime((2026, 11, 26, 14, 30, 0, 0, 0, -1))
+    assert parse_moment("14:02", now) == now - 28 * 60
+    assert parse_moment("14:40", now) == now + 10 * 60 - 86_400
+    assert parse_moment("2026-11-26T14:20", now) == now - 600
+    assert parse_moment("1795000000.5", now) == 1_795_000_000.5
+    for wrong in ("25:00", "yesterday", "9" * 30, ""):
+        with pytest.raises(ConfigError):
+            parse_moment(wrong, now)
+
+
+@pytest.mark.integration
+def test_end_to_end():
+    """A real reload is seen; with so little before it, `compare` and `check` say that nothing is known."""
+    with accepting("--processes", "2", "--lazy-apps") as server, exporter(f"--stats=shop={server.stats}") as watching:
+        page = f"http://127.0.0.1:{watching.port}/servers/shop"
+        wait_until(lambda: '"state":"up"' in watching.get("/api/v2/servers/shop")[1], what="the first reading")
+        asked = run("compare", page)
+        assert asked.returncode == 1
+        assert "saw no reload of shop: give the time that divides before from after, as in `--around" in asked.stderr
+        other = run("compare", page.replace("shop", "ship")).stderr
+        assert "it has no server ship; it watches shop" in other
+        nobody = run("compare", f"http://127.0.0.1:{free_port()}/servers/shop").stderr
+        assert "nothing listens" in nobody
+        unseen = run("check", page, "--since-reload", "--wait", "1s")
+        assert (unseen.returncode, "has seen no reload" in unseen.stdout) == (3, True), unseen
+        began = time.time()
+        os.kill(server.pid, signal.SIGHUP)
+        wait_until(lambda: json.loads(watching.get("/api/v2/servers/shop")[1])["deploy"] is not None, what="the reload")
+        compared = run("compare", "shop", "--exporter", f"http://127.0.0.1:{watching.port}", "--json")
+        deploy = json.loads(compared.stdout)["deploy"]
+        assert (deploy["status"], deploy["reloads"]) == ("unknown", 1)
+        assert "of the 10 min before this time are known" in deploy["sentence"]
+        assert "before" in run("compare", page, "--around", str(began), "--before", "10m", "--after", "1m").stdout
+        checked = run("check", page, "--since-reload", "--not-before", str(began - 1))
+        assert (checked.returncode, "nothing can be said" in checked.stdout) == (3, True), checked
+        refused = run("check", server.stats, "--since-reload")
+        assert refused.returncode == 3
+        assert "only an exporter knows" in refused.stdout + refused.stderr

@@ -176,7 +176,6 @@ def _find_secrets(data, server):
 
 @pytest.mark.integration
 def test_the_file_has_no_routes(tmp_path):
-    """With routes on, too, no path of a request is in the file; the routes have stand-ins."""
     app = _write_app(tmp_path)
     with (
         uwsgi("--processes", "2", app=app) as server,

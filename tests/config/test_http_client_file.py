@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.monitoring import find
-from tests.web.security.certificates import write_certificates
+from tests.web.security.secure_server import write_certificates
 from uwsgi_headroom.config.http_client_file import load_http_access, load_optional
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source import HttpAccess

@@ -256,7 +256,6 @@ def test_the_first_screen_is_the_answer(name):
 
 @pytest.mark.parametrize("name", ["fleet", "server"])
 def test_a_verdict_has_the_words_of_the_other_faces(name):
-    """Every code that a verdict can have is shown in words, whatever the exporter finds tomorrow."""
     (verdict,) = [panel for panel in panels(board(name)) if "verdict" in _columns(panel)]
     words = {
         override["matcher"]["options"]: value["value"][0]["options"]

@@ -395,7 +395,6 @@ def test_an_application_that_no_option_names(mountpoints, application):
 
 
 def test_the_list_says_who_waits_and_whose_vassal_it_is():
-    """The list shows waits that users notice, and the PIDs that identify an emperor's vassals."""
     server = Server(2, 4, queue=6)
     watch = ScriptedWatch().seconds(server, 70, lambda _: server.serve(1, 3, each=0.5))
     reading = watch.watch.reading

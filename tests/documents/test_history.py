@@ -1,6 +1,8 @@
 """The documents of a history, in memory and in a file."""
 
 import asyncio
+import contextlib
+import sqlite3
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ from tests.store.test_codec import full_record
 from tests.store.test_database import minute
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
+from uwsgi_headroom.documents.build import NEWEST, Cursor, build_journal
 from uwsgi_headroom.documents.history import (
     MOST_POINTS,
     HistoryDocument,
@@ -21,9 +24,11 @@ from uwsgi_headroom.documents.history import (
     choose_tier,
     slice_seconds,
 )
+from uwsgi_headroom.documents.schema import JournalDocument
 from uwsgi_headroom.errors import HistoryFileError, ReadError
+from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.record import Options, Setup
-from uwsgi_headroom.store.file import open_to_write
+from uwsgi_headroom.store.file import HistoryFile, open_to_write
 from uwsgi_headroom.store.record import DAY, HOURS, MINUTES, QUARTERS, Minute
 from uwsgi_headroom.store.writer import Database, HistoryWriter
 
@@ -407,3 +412,66 @@ def test_names_of_all_parts(path):
     assert kept.routes.threads[0] == [None, 0.2]
     assert [socket.name for socket in kept.sockets] == ["socket"]
     assert {len(column) for column in columns(msgspec.to_builtins(kept))} == {2}
+
+
+STORED = 30  # five at a time at the same time
+KNOWN = 7
+
+
+@pytest.fixture
+def journal_path(tmp_path):
+    """A history file with events of an earlier run of the exporter; one of them is damaged."""
+    journal_path = tmp_path / "history.sqlite"
+    events = [
+        Event(
+            id=number,
+            time=EPOCH - 100.0 + number // 5,
+            since=EPOCH - 100.0 + number // 5,
+            kind="worker_ended",
+            title="A worker ended.",
+            workers=(number,),
+        )
+        for number in range(1, STORED + 1)
+    ]
+    database = Database(open_to_write(journal_path), 10**9)
+    database.write([Minute("shop", 1, None, events)], EPOCH)
+    database.close()
+    with contextlib.closing(sqlite3.connect(journal_path)) as damaged, damaged:
+        damaged.execute("UPDATE events SET data = x'ff' WHERE CAST(data AS TEXT) LIKE '%\"workers\":[7]%'")
+    return journal_path
+
+
+def pages(watch: ScriptedWatch, journal_path: Path, limit: int) -> list[JournalDocument]:
+    async def find_earlier(since: float, before: Cursor, count: int) -> list[Event]:
+        with HistoryFile(journal_path, EPOCH) as file:
+            return file.latest_events("shop", since, before, count)
+
+    async def collect() -> list[JournalDocument]:
+        found, before = list[JournalDocument](), NEWEST
+        while True:
+            found.append(await build_journal(watch.watch, watch.clock, 3600.0, limit, before, find_earlier))
+            if (cursor := found[-1].next) is None:
+                return found
+            time, _, number = cursor.partition(",")
+            before = float(time), int(number)
+
+    return asyncio.run(collect())
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, KNOWN, KNOWN + 1, 1000])
+def test_every_event_once(journal_path, limit):
+    """Whatever the size of a page, the pages together are the journal: newest first, without a damaged event."""
+    watch = ScriptedWatch()
+    for number in range(KNOWN):
+        watch.watch.recorder.journal.add(EPOCH + number // 2, "reload", f"Reload {number}.")
+    found = pages(watch, journal_path, limit)
+    events = [event for page in found for event in page.events]
+    assert all(len(page.events) == limit for page in found[:-1])
+    assert [event.title for event in events[:KNOWN]] == [f"Reload {number}." for number in reversed(range(KNOWN))]
+    assert [event.workers[0] for event in events[KNOWN:]] == [n for n in range(STORED, 0, -1) if n != 7]
+
+
+def test_without_a_limit_that_matters(journal_path):
+    """A journal that fits in one page has no next one."""
+    (page,) = pages(ScriptedWatch(), journal_path, 1000)
+    assert (len(page.events), page.next) == (STORED - 1, None)

@@ -60,7 +60,6 @@ class TestTime:
         assert totals.workers[0].requests == 0
 
     def test_clock_of_the_host_does_not_matter(self):
-        """Times are differences of the monotonic clock, whatever jumps the wall clock makes."""
         server = Server()
         server.busy(1, 0, 0, 0)
         first, second = server.read(10.0), server.read(10.5)
@@ -344,7 +343,6 @@ class TestLevels:
         assert stated / 1.6 < rms < stated * 1.6
 
     def test_a_document_without_workers_begins_no_step(self):
-        """A document without workers and one with four have no levels in common, so no step joins them."""
         server = Server()
         server.busy(8, 8, 8, 8)
         sample = server.read(10.2)
@@ -363,7 +361,6 @@ class TestLevels:
         assert watched.totals.full_seconds == pytest.approx(1.25)
 
     def test_no_thread_available_is_not_full(self):
-        """A server whose workers are all starting is not full, since it has no available threads."""
         totals = step(later=10.5, processes=2, spawned=0)
         assert (totals.full_seconds, sum(totals.occupancy)) == (0, 0)
 

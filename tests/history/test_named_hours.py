@@ -1,6 +1,8 @@
 """Integrals of the busy threads by route, and an hour of what they waited for, by address."""
 
+import random
 from collections.abc import Mapping
+from itertools import pairwise
 from random import Random
 
 import pytest
@@ -9,12 +11,15 @@ from msgspec.structs import replace
 from tests.history.watched import Watched
 from tests.support.simulated_server import Server
 from tests.support.windows import window
+from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history import named_hours
+from uwsgi_headroom.history.code_time import MOST_IN_SLICE, MOST_SERIES, OTHER, CodeHistory, CodePlace
+from uwsgi_headroom.history.events import JOIN_SECONDS, KINDS, MOST_EVENTS, Journal
 from uwsgi_headroom.history.named_hours import OTHERS, DestinationHour, RouteHour
 from uwsgi_headroom.history.totals import RouteTotals, copy_totals
 from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import Destination, Waits
+from uwsgi_headroom.record import OUTSIDE, STATES, CodeLook, CodeSight, Destination, Line, State, Waits
 from uwsgi_headroom.routes import ServedRoutes
 
 NAMES = ("other", "GET /a", "POST /b")
@@ -83,7 +88,6 @@ def test_a_process_that_is_gone_has_no_busy_threads():
 
 
 def test_all_routes_together_are_the_observed_concurrency():
-    """Over any samples, the seconds of all routes are those of the busy threads of all workers."""
     random = Random(3)
     samples = [read(0.5 * number, *random.choices((0, 1, 2), k=random.randrange(8))) for number in range(200)]
     watched = Routed(*samples)
@@ -197,3 +201,148 @@ def test_any_number_of_servers():
     sums = seconds(found, 4000, 5010)
     assert sums[REDIS] == pytest.approx(19, abs=0.1)
     assert sum(sums.values()) == pytest.approx(1019, abs=12)
+
+
+LONGEST_STEP = 3.0
+
+
+def sight(name: str, state: State = "backend", address: str = "", part: float = 1.0, number: int = 3) -> CodeSight:
+    return CodeSight(1, 100, Line(name, "/srv/shop.py", number), state, address, part)
+
+
+def look(*sights: CodeSight, changed: int = 0) -> CodeLook:
+    return CodeLook(None, sights, changed, 0.004)
+
+
+def test_a_window_has_its_looks_alone():
+    """Shares are those of the window, to within a slice; what it cannot name counts as well, and old looks do not."""
+    history = CodeHistory(300.0)
+    for second in range(600):
+        at = float(second)
+        if second < 540:
+            history.add(at, look(sight("old")), LONGEST_STEP)
+        else:
+            unread = sight("x")._replace(line=None)
+            outside = sight("x", "cpu")._replace(line=OUTSIDE)
+            history.add(at, look(sight("new", address="10.0.0.5:5432"), outside, unread, changed=1), LONGEST_STEP)
+    minute = history.of(540.0, 600.0)
+    assert (minute.off, minute.looks, minute.threads, minute.unread, minute.changed) == (None, 60, 180, 60, 60)
+    assert [(use.line.function, use.looks) for use in minute.lines] == [("new", 60), ("", 60)]
+    assert minute.lines[0].addresses == {"10.0.0.5:5432": 60}
+    assert minute.cpu_seconds == pytest.approx(60 * 0.004)
+    assert 300 <= history.of(0.0, 600.0).seconds <= 330, "no more is kept than was asked for"
+
+
+def test_why_nothing_is_known():
+    """The reason is there if nothing was looked at, and while more looks failed than saw a busy thread."""
+    history = CodeHistory()
+    assert history.of(0.0, 60.0).off == "no thread was looked at yet"
+    history.add(1.0, look(), LONGEST_STEP)
+    assert history.of(0.0, 60.0).off is None
+    history.add(2.0, CodeLook(off="no right"), LONGEST_STEP)
+    assert history.of(0.0, 60.0).off == "no right"
+    history.add(3.0, look(sight("a")), LONGEST_STEP)
+    assert history.of(0.0, 60.0).off is None
+    assert history.totals.observed_seconds == 0, "a look after one that failed stands for no time"
+
+
+def test_counters_add_up_to_the_concurrency():
+    """Together they have all thread seconds; a look stands for the time since the one before, but for no gap."""
+    history = CodeHistory()
+    for at in (0.0, 1.0, 2.5, 60.0, 61.0):
+        history.add(at, look(sight("a", part=0.25), sight("a", "cpu", part=0.75), sight("b")), LONGEST_STEP)
+    assert history.totals.observed_seconds == pytest.approx(1 + 1.5 + 1)
+    assert sum(history.totals.seconds.values()) == pytest.approx(2 * 3.5)
+
+
+def test_series_are_few_and_stay():
+    """An application that makes up functions gets 33 series at most; of two hundred functions, those that are seen
+    most have them, and small changes of their shares change none. A line that moves is no new series."""
+    chance = random.Random(7)
+    history = CodeHistory(300.0)
+    for second in range(600):
+        seen = [sight(f"made_up_{second}_{place}", chance.choice(STATES)) for place in range(20)]
+        seen += [
+            each._replace(line=Line(OTHER, f"/srv/{second}_{place}.py", 3)) for place, each in enumerate(seen[:10])
+        ]
+        history.add(float(second), look(*seen), LONGEST_STEP)
+    assert len(history.totals.seconds) <= MOST_SERIES + len(STATES)
+    assert max(len(each.known) for each in list(history._slices)[:-1]) <= MOST_IN_SLICE
+
+    names = [f"f{place}" for place in range(200)]
+    weights = [1 / (1 + place) for place in range(200)]
+    places: list[set[CodePlace]] = []
+    for second in range(600, 2400):
+        seen = [sight(name, number=second) for name in chance.choices(names, weights, k=10)]
+        history.add(float(second), look(*seen), LONGEST_STEP)
+        if second >= 1200 and second % 60 == 0:
+            places.append({place for place in history.totals.seconds if not place.is_rest})
+    assert {f"f{place}" for place in range(8)} <= {place.function for place in places[-1]}
+    new = [len(after - before) for before, after in pairwise(places)]
+    assert sum(new) <= 0.2 * len(new), "a series in five minutes"
+
+
+def titles(journal):
+    return [event.title for event in journal.latest(MOST_EVENTS)]
+
+
+def test_the_newest_comes_first():
+    """Ids grow in the order of adding; an event that was noticed late is sorted in by its time."""
+    journal = Journal()
+    journal.add(10.0, "reload", "a")
+    journal.add(30.0, "reload", "b")
+    journal.add(20.0, "verdict_changed", "late")
+    assert titles(journal) == ["b", "late", "a"]
+    assert [event.id for event in journal.latest(2)] == [2, 3]
+    assert [event.title for event in journal.since(20.0)] == ["b", "late"]
+    assert journal.latest_of("reload").title == "b"
+    assert journal.latest_of("server_down") is None
+
+
+def test_repeated_events_are_joined():
+    """The ends of a worker that keeps crashing are one event with a count."""
+    journal = Journal()
+    for second in range(100):
+        journal.add(float(second), "worker_ended", f"end {second}", workers=(1,), cause="unknown", count=2)
+        journal.add(float(second), "worker_ended", "other", workers=(2,), cause="unknown")
+    one, other = (event for event in journal.latest(9))
+    assert (other.title, other.time, other.since, other.count) == ("end 99", 99.0, 0.0, 200)
+    assert (one.workers, one.count) == ((2,), 100)
+    assert journal.counts["worker_ended"] == 300
+    journal.add(100.0 + JOIN_SECONDS, "worker_ended", "later", workers=(1,), cause="unknown")
+    assert len(journal.latest(9)) == 3
+
+
+def test_another_cause_or_kind_is_a_new_event():
+    """Each change of verdict or configuration, and each reload, is an event of its own, too."""
+    journal = Journal()
+    journal.add(1.0, "worker_ended", "a", workers=(1,), cause="unknown")
+    journal.add(2.0, "worker_ended", "b", workers=(1,), cause="harakiri")
+    for kind in ("verdict_changed", "configuration_changed", "reload", "reload"):
+        journal.add(3.0, kind, kind)
+    assert len(journal.latest(99)) == 6
+
+
+def test_the_journal_is_bounded():
+    """The journal is bounded in number, and to the time that the history covers."""
+    journal = Journal()
+    for number in range(MOST_EVENTS + 5):
+        journal.add(float(number), "reload", str(number))
+    assert len(titles(journal)) == MOST_EVENTS
+    assert titles(journal)[-1] == "5"
+    journal.add(MOST_EVENTS + HISTORY_SECONDS + 1.0, "reload", "last")
+    assert titles(journal) == ["last", *(str(number) for number in range(MOST_EVENTS + 4, MOST_EVENTS, -1))]
+    assert journal.counts["reload"] == MOST_EVENTS + 6
+
+
+def test_every_kind_is_counted_from_the_start():
+    """Counts of every kind exist from the start, so that Prometheus sees the first event."""
+    assert Journal().counts == dict.fromkeys(KINDS, 0)
+
+
+def test_an_event_is_not_joined_with_one_of_a_clock_that_was_ahead():
+    """It would begin in the future. Later ones are joined with each other all the same."""
+    journal = Journal()
+    for time in (5e8, 1000.0, 1010.0):
+        journal.add(time, "worker_ended", "Worker 1 ended.", workers=[1])
+    assert [(event.since, event.time, event.count) for event in journal.latest(9)] == [(5e8, 5e8, 1), (1000, 1010, 2)]

@@ -2,6 +2,7 @@
 
 import re
 from itertools import pairwise
+from typing import get_type_hints
 
 import pytest
 from msgspec.structs import replace
@@ -11,7 +12,9 @@ from tests.support.simulated_server import Server
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history import counts
 from uwsgi_headroom.history.hour import History
-from uwsgi_headroom.history.totals import Totals, WorkerTotals
+from uwsgi_headroom.history.totals import CpuTotals, Totals, WaitTotals, WorkerTotals
+from uwsgi_headroom.history.window import QUANTITIES, CpuWindow, WaitWindow, Window, WorkerWindow
+from uwsgi_headroom.stats.server import Worker
 
 
 def history_of(*rows: tuple[float, Totals]) -> History:
@@ -100,7 +103,6 @@ class TestLength:
         assert (window.seconds, window.workers[0].requests) == (20, 30)
 
     def test_outage_shorter_than_the_window_is_within_it(self):
-        """The row before a short outage is the nearest, and the window reports how much of it is a gap."""
         watched = Watched(Server())
         for at in (0.0, 1.0, 40.0, 41.0, 61.0):
             watched.sample(at)
@@ -214,7 +216,6 @@ class TestUnknown:
 
     @pytest.mark.parametrize(("spawned", "end", "cpu"), [(0, Server.cheap, 0.25), (1, Server.kill, 0.75)])
     def test_worker_without_a_process_has_known_cpu_time(self, spawned, end, cpu):
-        """A slot that cheaper filled or emptied, or whose process was killed, has the CPU time of its processes."""
         server, watched = watch(processes=1, spawned=spawned)
         watched.sample(0.0)
         if spawned:
@@ -331,3 +332,34 @@ def test_totals_of_an_earlier_time():
         history.add(at, Totals(observed_seconds=observed))
     window = history.window(60)
     assert (window.seconds, window.observed_seconds) == (1.4, 1.4)
+
+
+OWNERS = {
+    "server": (Totals, Window),
+    "all workers": (WorkerTotals, Window),
+    "occupancy": (Totals, Window),
+    "socket": (Totals, Window),
+    "cpu": (CpuTotals, CpuWindow),
+    "waits": (WaitTotals, WaitWindow),
+    "state": (WaitTotals, WaitWindow),
+    "backend": (WaitTotals, WaitWindow),
+    "worker": (WorkerTotals, WorkerWindow),
+}
+
+
+@pytest.mark.parametrize(
+    "quantity", [each for part in QUANTITIES for each in part], ids=lambda quantity: f"{quantity.of} {quantity.name}"
+)
+def test_totals_and_windows_have_what_the_table_names(quantity):
+    """Each total, and the time since when it is known, is an attribute of its owner; a counter is uWSGI's too; what may
+    be unknown, and nothing else, may be None in a window."""
+    totals, window = OWNERS[quantity.of]
+    assert quantity.name in totals.__struct_fields__
+    assert quantity.known in ("", "reported", "waits") or quantity.known in totals.__struct_fields__
+    assert not quantity.counter or quantity.name in Worker.__struct_fields__
+    may_be_none = type(None) in getattr(get_type_hints(window)[quantity.name], "__args__", ())
+    assert may_be_none == (quantity.may_be_unknown and quantity.of != "socket")
+
+
+def test_a_worker_of_a_window_is_its_number_and_the_rows_of_the_table():
+    assert WorkerWindow.__struct_fields__ == ("worker_id", *(quantity.name for quantity in QUANTITIES[-1]))

@@ -156,7 +156,6 @@ scrapes = st.lists(
 @given(scrapes)
 @settings(max_examples=30)
 def test_scrapes_are_those_of_an_exporter_that_keeps_nothing(story):
-    """After any scrapes of any servers, in any order, a scrape is byte for byte that of a new exporter."""
     forget()
     kept = [lines_of(servers, openmetrics=openmetrics) for servers, openmetrics in story]
     for (servers, openmetrics), lines in zip(story, kept, strict=True):

@@ -215,7 +215,6 @@ def test_queues():
 
 
 def test_the_age_of_the_oldest_request():
-    """The oldest request's age is the time since its start, never below 0, and absent without requests in service."""
     values = series(up("threads_4x8_busy"))
     name = 'uwsgi_worker_oldest_request_age_seconds{server="threads_4x8_busy",worker_id="1"}'
     assert values[name] == 1795250100.25 - 1795249581
@@ -238,7 +237,6 @@ def test_a_process_that_is_gone_has_no_oldest_request():
 
 
 def test_a_lord_is_one():
-    """uWSGI reports since when a node is the lord; the metric reports whether it is."""
     assert series(up("legion_lord"))['uwsgi_legion_lord{legion="demo",server="legion_lord"}'] == 1
     other = document("legion_lord").replace(b'"i_am_the_lord":1795250932', b'"i_am_the_lord":0')
     assert series(up("legion_lord", other))['uwsgi_legion_lord{legion="demo",server="legion_lord"}'] == 0

@@ -119,7 +119,6 @@ def read_named(address, timeout):
 
 
 def test_a_numeric_address_needs_no_resolver(resolver):
-    """A server with a numeric address is read while lookups of other servers' names hang."""
     with bad_servers.answers("tcp", b"{}") as address:
         assert read_named(f"tcp://{address}", 5).body == b"{}"
     assert resolver.asked == 0
@@ -127,7 +126,6 @@ def test_a_numeric_address_needs_no_resolver(resolver):
 
 @pytest.mark.parametrize("scheme", ["tcp", "http"])
 def test_a_name_waits_no_longer_than_the_deadline(resolver, scheme):
-    """A lookup that hangs is a timeout that names the resolver, and the program ends without waiting for the lookup."""
     with pytest.raises(SourceError, match=f"the name {_NAME} was not resolved within 0.05 s: check") as caught:
         read_named(f"{scheme}://{_NAME}:1717", 0.05)
     assert caught.value.reason == "timeout"
@@ -136,7 +134,6 @@ def test_a_name_waits_no_longer_than_the_deadline(resolver, scheme):
 
 
 def test_reads_share_the_lookup_that_hangs(resolver):
-    """Repeated reads of one server share a single lookup thread, and its answer serves the read that still waits."""
     for _ in range(3):
         with pytest.raises(SourceError):
             read_named(f"tcp://{_NAME}:1717", 0.01)

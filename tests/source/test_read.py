@@ -15,12 +15,12 @@ import pytest
 
 from tests.support import bad_servers
 from tests.support.captured_documents import document
-from tests.support.other_namespaces import as_nobody, as_root, over_ipv6
+from tests.support.other_namespaces import over_ipv6
 from tests.support.real_uwsgi import bare, free_port, uwsgi, wait_until
 from uwsgi_headroom import source
 from uwsgi_headroom.config.defaults import SIZE_CAP
 from uwsgi_headroom.errors import SourceError
-from uwsgi_headroom.source import File, Unix, parse_address
+from uwsgi_headroom.source import Unix, parse_address
 from uwsgi_headroom.source.read import explain_stopped, waits_to_write_a_pipe
 
 DOCUMENT = document("threads_4x8_busy")
@@ -300,7 +300,6 @@ def test_a_listener_that_never_accepts(where):
 
 
 async def test_a_full_unix_backlog_is_waited_for(tmp_path):
-    """A reader that finds the listen queue of a UNIX socket full is served once the server accepts again."""
     path = str(tmp_path / "stats")
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -513,124 +512,6 @@ def _after_request(answer):
 
     with bad_servers.serving("tcp", behave) as address:
         yield address
-
-
-@pytest.mark.parametrize(
-    ("place", "why", "words"),
-    [
-        ("free port", "refused", "nothing listens"),
-        ("stale socket", "refused", ""),
-        ("@headroom-nobody", "refused", ""),  # an unused abstract name has no file that could be missing
-        ("missing socket", "not_found", "stats"),  # the message names the option `stats`
-    ],
-)
-def test_nothing_listens(tmp_path, place, why, words):
-    """A port, an abstract name and the socket of a server that has ended are refused; a missing file is not found."""
-    path = str(tmp_path / "stats")
-    if place == "stale socket":
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(path)
-    error = failure(f"127.0.0.1:{free_port()}" if place == "free port" else place if place[0] == "@" else path)
-    assert error.reason == why
-    assert words in str(error)
-
-
-@pytest.mark.parametrize("what", ["file", "folder", "fifo", "below a file"])
-def test_anything_but_a_socket_is_refused(tmp_path, what):
-    """A path of anything but a socket is not opened, and the error says that the path is not a socket."""
-    path = tmp_path / "stats"
-    if what == "folder":
-        path.mkdir()
-    elif what == "fifo":
-        os.mkfifo(path)
-    else:
-        path.write_bytes(DOCUMENT)
-    error = failure(str(path / "x" if what == "below a file" else path), PATIENCE)
-    assert error.reason == "not_found"
-    if what != "below a file":
-        assert "not a socket" in str(error)
-
-
-def test_a_datagram_socket(tmp_path):
-    path = str(tmp_path / "stats")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as other:
-        other.bind(path)
-        error = failure(path)
-    assert error.reason == "unreachable"
-    assert "takes no connections, so it is not a stats server" in str(error)
-
-
-def test_a_loop_of_symbolic_links(tmp_path):
-    """A loop of symbolic links is reported as one, without the operating system's text."""
-    (tmp_path / "stats").symlink_to(tmp_path / "stats")
-    for scheme in ("unix", "file"):
-        error = failure(f"{scheme}://{tmp_path}/stats")
-        assert error.reason == "unreachable"
-        assert str(error).startswith("the path's symbolic links form a loop: give")
-
-
-@pytest.mark.parametrize("number", sorted(set(errno.errorcode) - {errno.ENOENT}))
-def test_every_error_of_the_operating_system_comes_with_advice(number, monkeypatch):
-    """The message says what happened and what to check, without the operating system's error number."""
-
-    def fail(*_):
-        raise OSError(number, os.strerror(number), "/run/stats")
-
-    monkeypatch.setattr(os, "stat", fail)
-    message = str(failure("/run/stats"))
-    assert "Errno" not in message
-    assert ": " in message or "before it answered" in message
-
-
-@as_root
-@pytest.mark.parametrize("scheme", ["unix", "file"])
-def test_permission_denied(tmp_path, scheme):
-    """If this user lacks the permission, the error says so; for a socket it names the command that finds a way."""
-    for folder in (tmp_path, *tmp_path.parents[:-2]):
-        folder.chmod(0o755)
-    path = tmp_path / "stats"
-    with socket.socket(socket.AF_UNIX) as listener:
-        if scheme == "unix":
-            listener.bind(str(path))
-            listener.listen()
-        else:
-            path.write_bytes(DOCUMENT)
-        path.chmod(0o600)
-
-        def try_to_read():
-            try:
-                asyncio.run(source.read_document(parse_address(f"{scheme}://{path}"), timeout=1, size_cap=SIZE_CAP))
-            except SourceError as error:
-                return error.reason, str(error)
-            return "", "it was read"
-
-        why, message = as_nobody(try_to_read)
-    assert why == "permission"
-    assert "permission denied" in message
-    assert ("discover --user" in message) == (scheme == "unix")
-
-
-def test_a_file_is_replayed(tmp_path):
-    path = tmp_path / "stats.json"
-    path.write_bytes(DOCUMENT)
-    assert read(f"file://{path}").body == DOCUMENT
-    assert read(f"file://{path}", size_cap=len(DOCUMENT)).body == DOCUMENT
-    assert reason(f"file://{path}", size_cap=len(DOCUMENT) - 1) == "too_large"
-
-
-@pytest.mark.parametrize("what", ["missing", "folder", "fifo", "socket"])
-def test_anything_but_a_regular_file_is_refused(tmp_path, what):
-    """Without hanging, each time."""
-    path = tmp_path / "stats.json"
-    with socket.socket(socket.AF_UNIX) as listener:
-        if what == "folder":
-            path.mkdir()
-        elif what == "fifo":
-            os.mkfifo(path)
-        elif what == "socket":
-            listener.bind(str(path))
-        for _ in range(5):
-            assert reason(File(str(path)), PATIENCE) == "not_found"
 
 
 @pytest.mark.integration

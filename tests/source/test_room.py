@@ -99,7 +99,6 @@ async def test_many_slow_servers_never_hold_more_than_the_room():
 
 
 async def test_an_unknown_document_waits_for_room_and_is_read_again():
-    """A document that turns out to be large is received from the start once there is room for it."""
     room = Room(4_000_000)
     holder = Share(room)
     assert room.take(holder, 2_000_000)

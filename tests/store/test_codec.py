@@ -1,9 +1,9 @@
-"""A record survives its bytes and merges, those of version 1.0.0 are read, and what is no record is refused."""
+"""A record survives its bytes and merges, and what is no record is refused."""
 
 import random
 import tarfile
 import zlib
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +11,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.store.test_database import NOON, minute, opened
+from tests.store.test_database import NOON
 from tests.support import windows
 from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.errors import HistoryFileError
-from uwsgi_headroom.history.response_times.bins import EARLIER_BOUNDS, Bins
+from uwsgi_headroom.history.response_times.bins import BUCKET_BOUNDS, Bins
 from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import RouteWindow, WorkerWindow
-from uwsgi_headroom.store import writer as database_module
 from uwsgi_headroom.store.codec import MOST_NAMES, decode_record, encode_record
 from uwsgi_headroom.store.file import HistoryFile, open_to_write, refuse_foreign
-from uwsgi_headroom.store.record import DAY, TIERS, Levels, Record, RunningMerge, merge_records
+from uwsgi_headroom.store.record import Levels, Record, RunningMerge, merge_records
 
 SLO = Slo(1.0, 0.99)
 
@@ -62,7 +61,6 @@ def full_record(slo: Slo | None = SLO) -> Record:
 
 @pytest.mark.parametrize("slo", [None, Slo(1.0, 0.99), Slo(0.037, 0.95)])
 def test_a_record_survives(slo):
-    """Everything is as before, to a tenth of a millisecond and a hundredth of a request."""
     record = full_record(slo)
     again = decode_record(encode_record(record))
     assert again.window == record.window
@@ -138,19 +136,16 @@ def test_damaged_bytes_are_refused():
             assert decode_record(bytes(flipped)) == decode_record(data)
 
 
-def test_wrong_figures_are_refused(path):
-    """With a checksum that is right, or in version 1.0.0 without any, bytes are a record or a HistoryFileError."""
-    unpack("version_1", path)
-    with closing(open_to_write(path)) as database:
-        ((earlier,),) = database.execute("SELECT data FROM records WHERE tier = 900").fetchall()
+def test_wrong_figures_are_refused():
+    """With a checksum that is right, bytes are a record or a HistoryFileError."""
     packed, dice, refused = zlib.decompress(encode_record(full_record())), random.Random(1), 0
     for number in range(8000):
-        changed = bytearray(earlier if number % 2 else packed)
+        changed = bytearray(packed)
         for _ in range(dice.randint(1, 5)):
             place = dice.randrange(1, len(changed))
             changed[place : place + dice.randrange(2)] = dice.randbytes(dice.randrange(12) if number % 4 == 1 else 1)
         try:
-            decode_record(bytes(changed) if number % 2 else zlib.compress(changed))
+            decode_record(zlib.compress(changed))
         except HistoryFileError:
             refused += 1
     assert refused > 800
@@ -249,49 +244,15 @@ def unpack(name: str, path: Path) -> bytes:
     return content
 
 
-def read_all(path: Path) -> list[Record]:
-    with HistoryFile(path, NOON + DAY) as file:
-        records = [record for tier in TIERS for record in file.records("shop", 0, NOON + DAY, tier.seconds)]
-        assert file.damaged == 0
-        assert [event.time for event in file.events("shop", 0, NOON + DAY)] == [NOON + 300]
-    return records
+def test_bounds_of_version_1_0():
+    """Dashboards and objectives name them: they stay bounds of the histogram."""
+    assert {0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0} <= set(BUCKET_BOUNDS)
 
 
-def test_a_file_of_version_1_0_0(path):
-    """Each minute is as it was written, in the bins of now; a request stays on its side of each bound of that time."""
-    unpack("version_1", path)
-    first, *_, hour = read_all(path)
-    record = full_record()
-    assert first.window == replace(record.window, until=NOON + 60.0)
-    assert (first.levels, first.routes) == (record.levels, record.routes)
-    assert hour.window.seconds == 900
-    for times, parts in ((first.response_times, 1), (hour.response_times, 15)):
-        assert times.bins.edges == record.response_times.bins.edges
-        below = [sum(times.counts[: times.bins.find(bound) + 1]) for bound in EARLIER_BOUNDS]
-        assert below == pytest.approx([113.75 * parts if bound > 0.01 else 0 for bound in EARLIER_BOUNDS])
-
-
-def test_it_is_converted_once(path, monkeypatch):
-    """A part with each write, while all is read as before; then its texts are gone. What is damaged stays as it is."""
-    unpack("version_1", path)
-    monkeypatch.setattr(database_module, "_CONVERTED", 5)
-    before = read_all(path)
-    database = opened(path)
-    for _ in range(6):
-        database.write([], NOON + 1020.0)
-        assert read_all(path) == before
-    assert database._execute("SELECT count(*) FROM records WHERE substr(data, 1, 1) = x'02'") == [(0,)]
-    assert database._execute("SELECT name FROM sqlite_master WHERE name = 'texts'") == []
-    database._execute("UPDATE records SET data = x'02ff' WHERE tier = 60 AND slot = ?", NOON // 60 + 3)
-    database.write([minute(18, route="GET /")], NOON + 1080.0)
-    with HistoryFile(path, NOON + DAY) as file:
-        ends = [(record.until - NOON) / 60 for record in file.records("shop", 0, NOON + DAY, 60)]
-        assert (ends, file.damaged) == ([1, 2, *range(4, 19)], 1)
-
-
-def test_a_file_that_was_never_released(path):
+@pytest.mark.parametrize("version", ["unreleased", "version_1"])
+def test_a_file_of_an_earlier_version(path, version):
     """It is refused with a sentence that says what to do, and stays as it is."""
-    content = unpack("unreleased", path)
+    content = unpack(version, path)
     for use in (open_to_write, refuse_foreign, lambda path: HistoryFile(path, NOON)):
         with pytest.raises(HistoryFileError, match=r"move it away, and the exporter begins a new one"):
             use(path)

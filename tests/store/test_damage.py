@@ -98,8 +98,7 @@ ANY = (
     *("", "12", "a\0b\n\x1b[31m", "x" * 1_000_000, b"", b"\xff\xfe\x80", b"\x01" * 3000),
     *(zlib.compress(bytes(10**8)), b"\x02" + b"\x80" * 3_000_000),
 )
-"""A value of each type, for any column. The last two are large ones for the codec: for this version's, and for that of
-version 1.0.0."""
+"""A value of each type, for any column. The last two are large ones for the codec."""
 
 ABSURD = (-1, -(10**12), 10**6, 10**12, 2**64 - 1, 1.5, None, "x", [], {}, [1] * 1000)
 """For a place in a record."""

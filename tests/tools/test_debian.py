@@ -165,7 +165,6 @@ def test_promtool_may_be_in_a_package_of_its_own(machine):
     ids=["no library", "only its version", "no data"],
 )
 def test_program_that_does_not_work_here_is_missing(machine, name, text, reason):
-    """A program that does not work, even if it answers --version, is not left where it would be found."""
     program(machine / "archive" / "prometheus" / "bin" / name, text)
     with pytest.raises(SetupError) as error:
         debian.ensure_programs(machine / "venv" / "bin", [name])
@@ -301,7 +300,6 @@ def test_a_copy_gets_the_ways_into_the_network(tmp_path, monkeypatch):
 
 
 def test_a_command_gets_a_clean_environment_and_the_ways_into_the_network(monkeypatch):
-    """The command gets only proxies and pip's index from the caller's environment."""
     monkeypatch.setenv("https_proxy", "http://proxy.example.org")
     monkeypatch.setenv("PIP_INDEX_URL", "http://index.example.org")
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")

@@ -34,7 +34,6 @@ def after(keys: str | list[str], navigation: Navigation | None = None) -> Naviga
 
 @pytest.mark.parametrize("key", [key for binding in BINDINGS for key in binding.keys])
 def test_every_key_of_the_help_does_something(key):
-    """Every key works in the middle of the list and of a server's rows, between the ends of every choice."""
     states = [
         replace(LIST, server=SERVERS[1], fleet_filter="x"),
         Navigation(view="workers", server=SERVERS[1], chosen=True, first=5, column=3, window=60.0, row_filter="x"),

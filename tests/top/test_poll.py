@@ -104,8 +104,6 @@ def test_a_feed_that_hangs_delays_no_other():
 
 
 def test_servers_of_a_feed_that_hangs_stay_with_their_age():
-    """Its servers stay listed with their age; its trouble is not shown on another feed's page."""
-
     async def look():
         clock, feeds = _Clock(), [FakeFeed("hangs"), FakeFeed("well")]
         poller = Poller(feeds, clock)
@@ -146,8 +144,6 @@ def test_every_feed_has_a_trouble_of_its_own():
 
 
 def test_another_page_does_not_wait_for_one_that_hangs():
-    """A key that selects another server cancels the request for the page that does not arrive."""
-
     async def look():
         feeds = [FakeFeed("a"), FakeFeed("b")]
         poller = Poller(feeds)

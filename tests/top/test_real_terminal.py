@@ -62,7 +62,6 @@ def state(pid: int) -> str:
 
 
 def test_the_figures_are_those_of_the_stats():
-    """Requests, PIDs and busy threads of each worker are those of the stats address."""
     with uwsgi("--processes", "3", "--threads", "2") as server:
         ask(server, "/", times=60)
         with in_service(server), driven(server.stats, columns=200) as top:
@@ -273,7 +272,6 @@ def test_a_fault_ends_it_with_a_traceback(tmp_path):
 
 
 def test_a_stray_message_of_asyncio_ends_nothing(tmp_path):
-    """A message without an exception ends nothing and leaves the screen unchanged."""
     body = (
         "class Feed(LocalFeed):\n"
         "    async def run(self):\n"

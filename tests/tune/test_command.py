@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from tests.support.real_uwsgi import uwsgi_binary, wait_until
 from tests.tune.simulated import Application
-from tests.tune.test_guard import MARK, marked
+from tests.tune.test_server import MARK, marked
 from tools.environments import ROOT
 from uwsgi_headroom import cli
 from uwsgi_headroom.analysis.what_if.measured import Setting

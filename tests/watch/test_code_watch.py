@@ -29,7 +29,6 @@ def watched(setting: CodeSetting) -> Watch:
     [(CodeSetting(), 0.004, 1.0), (CodeSetting(), 0.06, 10.0), (CHECK, 0.004, 0.1), (CHECK, 0.02, 0.4)],
 )
 def test_a_look_that_costs_much_lowers_the_rate(monkeypatch, setting, cost, pause):
-    """No server takes more than its share of a CPU, and the next cheap look raises the rate again."""
     watch = watched(setting)
     costs = iter((cost, 0.0))
 

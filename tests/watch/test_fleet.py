@@ -82,7 +82,6 @@ async def test_a_server_without_answers_keeps_its_settings(monkeypatch):
 
 
 def test_sockets_found_are_named_after_their_files(tmp_path):
-    """Every matching socket is a server named after its file; other files are not servers."""
     (tmp_path / "file.stats").write_text("")
     (tmp_path / "folder.stats").mkdir()
     (tmp_path / "dangling.stats").symlink_to("nowhere")
@@ -147,7 +146,6 @@ async def test_pausing_looks_nothing_up(tmp_path, call):
 
 
 def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path):
-    """A server whose socket is gone is reported long enough to be noticed, but not until it pages, after 2 minutes."""
     assert 2 * GLOB_SECONDS < GONE_SECONDS < 120
     hands = MovableClock()
     fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
@@ -218,7 +216,6 @@ def test_a_path_that_the_configuration_gave_as_a_name_is_taken(tmp_path):
 
 
 def test_a_configured_socket_is_not_found_again(tmp_path):
-    """A configured socket that a glob also matches is one server, and read only once."""
     with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
         fleet = globbing(f"{tmp_path}/*.stats", f"store={tmp_path}/shop.stats")
         assert names(fleet) == ["store", "api"]

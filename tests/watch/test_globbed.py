@@ -130,7 +130,6 @@ def test_links_to_a_socket_are_no_other_servers(tmp_path):
 
 
 def test_a_server_that_was_up_for_an_hour_is_not_forgotten(folder, monkeypatch):
-    """It stays down, with its name, for as long as nobody retires it; one that was up for less is forgotten."""
     monkeypatch.setattr(module, "LONG_ENOUGH", 8 * GLOB_SECONDS)
     fleet = Globs(folder / "*" / "stats")
     with bad_servers.answers("unix", document("minified")) as shop:
@@ -159,7 +158,6 @@ def test_a_suspended_exporter_has_not_seen_the_server_up(folder):
 
 
 def test_a_server_of_the_past_is_down_from_the_start(tmp_path):
-    """After a reboot without uWSGI, a server that the history knows is there, by its name, and down."""
     fleet = Globs(tmp_path / "*.stats", Remembered({"shop": 3600.0, "blog": 3599.0, "no/path": 9999.0}))
     assert fleet.turn() == ["shop"]
     asyncio.run(read_all(fleet))
@@ -287,7 +285,6 @@ def test_sockets_on_which_somebody_listens_come_first(folder):
 
 
 async def test_sampling_tries_the_sockets_without_a_place(folder, monkeypatch):
-    """While the fleet samples, a server that answers gets the place of a stale socket without further calls."""
     monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
 
     leave_socket(folder / "0" / "stats")
@@ -441,7 +438,6 @@ def test_a_file_that_cannot_be_read_knows_nothing(tmp_path, content, caplog):
 
 
 def test_an_emperor_that_lists_a_vassal_has_not_ended_it():
-    """A vassal that runs or is throttled is expected; so is one of an Emperor that is down itself."""
     watch = Fleet([make_server("/nowhere/stats")]).watches()[0]
     assert not is_ended((watch, "shop.ini"), "")
     running, tried, ended = (

@@ -102,7 +102,6 @@ class TestBudget:
         assert pace_after(*[0.001] * 20, *[1.0] * 3).interval == pytest.approx(0.2)
 
     def test_waiting_for_the_master_does_not_stretch_it(self):
-        """A master that does not answer for a second, for half a minute, does not slow down sampling."""
         pace = Pace(5, middle)
         for at in range(30):
             pause = pace.pause(Server(processes=1).read(float(at), read_seconds=1.2, transfer_seconds=0.001))

@@ -148,7 +148,6 @@ async def test_its_figures_are_sampled(monkeypatch):
 
 
 async def test_no_probe_writes_to_the_history(tmp_path):
-    """The history file has the servers of the configuration only: targets of probes come and go."""
     writer = HistoryWriter(tmp_path / "history", 10**9)
     probe = ProbeConfig((parse_pattern("127.0.0.1:1", "test"),))
     fleet = Fleet([make_server("/nowhere", name="shop")], writer=writer, probe=probe)

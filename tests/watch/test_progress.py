@@ -78,7 +78,6 @@ def test_a_long_timeout_is_no_standstill():
 
 
 def test_a_restart_of_a_sampler_is_no_standstill():
-    """A sampler that ends with an error is restarted after a pause, of a minute at most."""
     turns = Turns("shop")
     (shop,) = turns.watches
 

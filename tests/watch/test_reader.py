@@ -24,12 +24,12 @@ from tests.support.clock import MovableClock
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom import stats
 from uwsgi_headroom.clock import Clock
-from uwsgi_headroom.errors import ReadError, SourceError
+from uwsgi_headroom.errors import ReadError, SourceError, StatsError
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.routes import Templates
 from uwsgi_headroom.source import File, Unix, parse_address
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.reader import LINES, Reader, RouteNamer
+from uwsgi_headroom.watch.reader import LINES, WORKERS_PER_SERVER, Reader, RouteNamer, WorkerPlaces
 from uwsgi_headroom.watch.watch import Watch
 
 DOCUMENT = document("minified")
@@ -267,7 +267,6 @@ async def test_a_fault_of_our_own_is_contained(caplog, place):
 
 
 async def test_closing_closes_the_connection():
-    """Closing ends the read in flight: the server sees its client leave, and callers receive the reason."""
     with counted(answering=False) as server:
         reader = Reader("shop", Unix(server.address), timeout=30)
         waiting = asyncio.create_task(reader.read())
@@ -462,3 +461,45 @@ def test_a_master_that_is_stopped_after_it_was_read():
         finally:
             process.kill()
     assert reader.find_master() is None
+
+
+def admitted(places: WorkerPlaces, numbers: dict[str, int]) -> set[str]:
+    """The servers that have places once each has been read twice."""
+    for _ in range(2):
+        found = set(numbers)
+        for server, number in numbers.items():
+            try:
+                places.take(server, number)
+            except StatsError:
+                found.discard(server)
+    return found
+
+
+def test_the_smallest_servers_have_places_first():
+    """Large servers find no place, in whatever order they are read; of equal ones, the first has."""
+    large = {f"large{number}": 60 for number in range(5)}
+    assert admitted(WorkerPlaces(10), {**large, "small": 4, "middle": 30}) == {"large0", "small", "middle"}
+
+
+def test_few_workers_always_have_places():
+    """As many servers as may be watched, with the usual number of workers."""
+    usual = {str(number): WORKERS_PER_SERVER for number in range(10)}
+    assert admitted(WorkerPlaces(10), {"large": 1000, **usual}) == usual.keys()
+
+
+def test_servers_that_are_gone_leave_their_places():
+    """A server that found no place has one at its next read."""
+    places = WorkerPlaces(10)
+    assert admitted(places, {"first": 80, "second": 80}) == {"first"}
+    places.keep({"second"})
+    assert admitted(places, {"second": 80}) == {"second"}
+
+
+def test_the_reader_refuses_the_server(tmp_path):
+    """A server without places is down, for a reason that says what to do; a named one needs no places."""
+    path = tmp_path / "large.json"
+    path.write_text(json.dumps({"version": "2.0.31", "pid": 7, "workers": [{"pid": 8}] * 50}))
+    refused = asyncio.run(Reader("large", File(str(path)), places=WorkerPlaces(1)).read())
+    assert refused.reason == "too_large"
+    assert "has 50: name the server in the configuration, or raise `max_servers`" in str(refused)
+    assert isinstance(asyncio.run(Reader("large", File(str(path))).read()), Reading)

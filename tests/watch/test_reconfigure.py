@@ -84,8 +84,6 @@ def test_an_objective_changes_its_servers():
 
 
 def test_windows_change_and_other_settings_stay():
-    """Of the settings of sampling, only windows and the objective change while the exporter runs."""
-
     async def change() -> Settings:
         fleet = Fleet([], DEFAULT_SETTINGS)
         await fleet.reconfigure(

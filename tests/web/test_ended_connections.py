@@ -23,8 +23,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from tests.support.real_uwsgi import wait_until
-from tests.web.security.certificates import write_certificates
-from tests.web.security.secure_server import TLS
+from tests.web.security.secure_server import TLS, write_certificates
 from uwsgi_headroom.web import bounds
 from uwsgi_headroom.web.connection_slots import Connection, ConnectionLimits, ConnectionSlots
 from uwsgi_headroom.web.http_server import HttpServer

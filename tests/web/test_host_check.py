@@ -7,8 +7,7 @@ import socket
 import pytest
 
 from tests.support.web_server import limited_server
-from tests.web.security.certificates import write_certificates
-from tests.web.security.secure_server import MUTUAL, TLS, USERS
+from tests.web.security.secure_server import MUTUAL, TLS, USERS, write_certificates
 from uwsgi_headroom import cli
 from uwsgi_headroom.config.yaml_file import load_file
 from uwsgi_headroom.errors import ConfigError

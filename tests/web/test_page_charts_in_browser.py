@@ -75,7 +75,6 @@ def drag(shown: Tab, begin: float, end: float) -> None:
 
 
 def test_the_time_at_the_pointer(chromium, shop):
-    """Every chart shows the time at the pointer with its zone, or else the time of the latest figures."""
     with drawn(chromium, shop.port, width=1440, timezone_id="Asia/Kolkata") as shown:
         moments = "[...document.querySelectorAll('.panel:not([hidden]) .legend:not(.quiet) .when')]"
         latest = f"{moments}.every((when) => when.textContent.startsWith('latest, '))"

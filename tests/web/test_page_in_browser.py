@@ -144,7 +144,6 @@ def reads(text: str, value: float) -> bool:
 
 
 def test_the_exporter_stops_and_comes_back(chromium):
-    """Without the exporter the page turns stale and says since when; with the exporter back it is current again."""
     with alert_scenes.mapped(processes=2) as server, alert_scenes.loaded(server.hot, clients=2, io_ms=60):
         port = real_uwsgi.free_port()
         with tab(chromium, port) as shown:
@@ -271,7 +270,6 @@ def test_ranges_and_windows(chromium, shop):
 
 
 def test_the_snapshot(chromium, shop):
-    """The text for the incident channel has the verdict, the headroom, the findings, the time and the URL."""
     with opened(chromium, shop.port, permissions=["clipboard-read", "clipboard-write"]) as shown:
         shown.until("JSON.parse(heard).headroom !== null && JSON.parse(heard).findings.length")
         shown.page.get_by_role("button", name="Pause").click()

@@ -116,7 +116,6 @@ def test_new_slices_are_appended(page):
 
 
 def test_the_lock_wait_of_workers_is_a_column_only_where_it_is_known(page):
-    """One worker that is known is enough for the column; unknown workers have a dash there."""
     script = """({ table }) => {
         const { workers, ...server } = JSON.parse(heard), part = table();
         const show = (values) => {
@@ -136,7 +135,6 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 def test_the_bar_comes_and_goes(page):
-    """The bar has its sum in the title and every part in the list; without known parts it is absent."""
     script = f"""({{ requestBar }}) => {{
         const bar = requestBar();
         const show = (waits) => {{
@@ -228,7 +226,6 @@ def test_a_click_on_the_legend_takes_a_line_out(page):
 
 
 def test_the_name_of_a_backend_leaves_room_for_its_time(page):
-    """A long name is shortened on the bar; the time beside it stays in the segment."""
     seconds = waits({"cpu": 0.01, "backend": 0.03}, {"a-very-long-name-" * 20: 0.03})
     script = f"""({{ requestBar }}) => {{
         const bar = requestBar();

@@ -224,8 +224,6 @@ async def test_a_request_right_after_all_have_left(builder):
 
 
 async def test_a_request_that_is_cancelled_anywhere(builder):
-    """If a request is cancelled, at any point, the others get their answer, and nothing stays behind."""
-
     async def check():
         builder.state = object()
         assert (await builder.ask()).plain

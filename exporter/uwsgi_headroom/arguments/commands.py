@@ -30,7 +30,7 @@ from uwsgi_headroom.config.defaults import (
     STUCK_SECONDS,
 )
 from uwsgi_headroom.config.settings import FLAGS, find_setting
-from uwsgi_headroom.report.request import DEFAULT_OUTPUT, DEFAULT_RANGE, parse_format, parse_range
+from uwsgi_headroom.report.request import DEFAULT_OUTPUT, DEFAULT_RANGE, parse_range
 from uwsgi_headroom.report.request import FORMATS as REPORT_FORMATS
 from uwsgi_headroom.tune.request import DEFAULT_SECONDS, LEAST_CLIENTS, parse_size
 
@@ -57,10 +57,7 @@ EXIT_STATUSES: Mapping[str, tuple[tuple[int, str], ...]] = {
     ),
     "tune": (
         (0, "tune recommends a setting, which may be the present setting"),
-        (
-            1,
-            "tune recommends nothing: the application does not run, the machine is too busy, or tune was interrupted",
-        ),
+        (1, "tune recommends nothing: the application does not run, the machine is too busy, or tune was interrupted"),
         (2, "an argument, the ini file or the access log is wrong"),
     ),
     "review": (
@@ -252,7 +249,6 @@ REPORT_FLAGS = (
     Flag(
         "--format",
         "the format of the report (default: by the ending of --output)",
-        parse=parse_format,
         values=REPORT_FORMATS,
     ),
     HTTP_CONFIG,
@@ -273,9 +269,7 @@ TUNING = (
 
 TUNE_FLAGS = (
     Flag(
-        "--ini FILE",
-        "the ini file of your server, perhaps with a section (shop.ini:staging)",
-        extra={"required": True},
+        "--ini FILE", "the ini file of your server, perhaps with a section (shop.ini:staging)", extra={"required": True}
     ),
     Flag("--uwsgi FILE", "the uWSGI program (default: the one in the virtual environment, else the one on PATH)"),
     Flag(
@@ -326,8 +320,7 @@ class CommandLine:
     commands: dict[str, Parser]
 
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
-        """Parse the options of a command, and add its name as `command`. The default command is `serve`. Raises
-        UsageError."""
+        """Parse the options of a command, by default `serve`, and add its name as `command`. Raises UsageError."""
         first = arguments[0] if arguments else ""
         if first == "help":
             arguments = [*arguments[1:2], "--help"]
@@ -346,7 +339,6 @@ class CommandLine:
 
 
 def make_command_line() -> CommandLine:
-    """Make the parsers of the whole command line."""
     commands = {name: Parser(prog=f"{PROGRAM} {name}", **row) for name, row in COMMANDS}
     listed = "\n".join(f"  {name:{max(map(len, commands))}}  {command.summary}" for name, command in commands.items())
     program = Parser(
@@ -362,7 +354,6 @@ def make_command_line() -> CommandLine:
 
 
 def find_format(arguments: Sequence[str]) -> str:
-    """Find the format that these arguments of `check` request, even if others of them are wrong."""
     try:
         found: argparse.Namespace = Parser(flags=CHECK_FORMATS).parse_known_args(arguments)[0]
     except UsageError:  # --format is the last argument, or has another value
@@ -392,8 +383,6 @@ _VERSION = Flag(
 
 
 def _command(name: str, summary: str, description: str, *flags: Flag) -> tuple[str, dict[str, Any]]:
-    """Return the name of a command and the keywords of its parser. Those with other statuses than 0 and 2 have them in
-    the epilog."""
     statuses = [f"  {status}  {meaning}" for status, meaning in EXIT_STATUSES.get(name, ())]
     epilog = "\n".join(["exit status:", *statuses]) if statuses else ""
     return name, {"summary": summary, "description": description, "epilog": epilog, "flags": (HELP, *flags)}

@@ -21,7 +21,6 @@ _LONGEST_HELP = 70
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the script. Returns the exit status."""
     print_lines(render_script(make_command_line(), options.shell).splitlines())
     return 0
 

@@ -67,12 +67,10 @@ class Flag:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of an option, the short one first; none for a positional argument."""
         return tuple(word.replace("[no-]", "") for word in self.form.split() if word.startswith("-"))
 
     @property
     def completed(self) -> tuple[str, ...]:
-        """The names that completion offers."""
         return (*self.names, *(f"--no-{name[2:]}" for name in self.names if "[no-]" in self.form))
 
     @property
@@ -92,16 +90,13 @@ class Flag:
 
     @property
     def value(self) -> str:
-        """The value, as help shows it; empty for a switch."""
         return self.metavar or "|".join(self.values)
 
     @property
     def summary(self) -> str:
-        """The begin of the help text."""
         return re.split(r" \[|\. |[;:] | \((?:default|YAML)", self.help)[0]
 
     def describe(self) -> dict[str, Any]:
-        """Return the keywords of argparse's `add_argument`."""
         keywords: dict[str, Any] = {"dest": self.name} if self.names else {}
         if not self.takes_value:
             return {**keywords, "action": argparse.BooleanOptionalAction, "default": False, **self.extra}
@@ -153,12 +148,10 @@ class Parser(argparse.ArgumentParser):
 
     @property
     def options(self) -> list[str]:
-        """Every option, including short ones, without aliases."""
         return [name for flag in self.flags for name in flag.completed]
 
     def _write_switches(self, words: Sequence[str]) -> list[str]:
-        """The words with `--x` for `--x true` and `--x=true`, and with `--no-x` for `false`, as earlier versions wrote
-        these."""
+        """The words with `--x` for `--x true` and `--x=true`, and with `--no-x` for `false`, as before."""
         written: list[str] = []
         for word in words:
             name, equals, value = word.rpartition("=")
@@ -228,7 +221,6 @@ def expecting(expected: str, parse: Callable[[str], Value]) -> Callable[[str], V
 
 
 def seconds_between(least: float, most: float) -> Callable[[str], float]:
-    """Make a parser of seconds between two bounds, which are included."""
     return expecting(f"{least:g} to {most:g} seconds", lambda text: parse_number(text, least, most))
 
 
@@ -245,8 +237,6 @@ def parse_span(least: float, most: float) -> Callable[[str], float]:
 
 
 def whole_between(least: int, most: int) -> Callable[[str], int]:
-    """Make a parser of whole numbers of ASCII digits between two bounds, which are included."""
-
     def parse(text: str) -> int:
         # So long a number is out of bounds by its first digits; int() takes a long time for thousands of them.
         if not (text.isascii() and text.isdigit() and least <= int(text[:9]) <= most):

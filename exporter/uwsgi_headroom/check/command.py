@@ -34,22 +34,11 @@ from uwsgi_headroom.check.exporter_client import (
 )
 from uwsgi_headroom.check.request import EXIT_STATUS, WATCH_SECONDS, WORST_FIRST, Request, find_worst
 from uwsgi_headroom.check.tables import find_field
-from uwsgi_headroom.check.thresholds import (
-    POLL_SECONDS,
-    apply_deploy,
-    apply_thresholds,
-    is_undecided,
-    refuse_too_short,
-)
+from uwsgi_headroom.check.thresholds import POLL_SECONDS, apply_deploy, apply_thresholds, is_undecided, refuse_too_short
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_SAMPLES_PER_SECOND, JOURNAL, STUCK_SECONDS
 from uwsgi_headroom.config.http_client_file import load_optional
-from uwsgi_headroom.config.servers import (
-    ServerConfig,
-    parse_server_argument,
-    printable_name,
-    refuse_duplicates,
-)
+from uwsgi_headroom.config.servers import ServerConfig, parse_server_argument, printable_name, refuse_duplicates
 from uwsgi_headroom.config.settings import Settings, find_setting
 from uwsgi_headroom.discover import discover_servers, find_everything
 from uwsgi_headroom.documents import build
@@ -75,8 +64,7 @@ _SETTLING_SECONDS = 3.0
 
 SAMPLES_PER_SECOND = 40.0
 """The most, of all servers together: percentiles of a single one begin at 20 ms. An exporter takes 5 of each, for as
-long as it runs, but `check` ends soon. As there, receiving documents takes 1 % of the time: large ones are read less
-often."""
+long as it runs, but `check` ends soon. As there, receiving takes 1 % of the time."""
 
 LOOKS_PER_SECOND = 20.0
 """The same of servers without stats: each sample looks at all threads."""
@@ -92,8 +80,7 @@ _MOST_CPU_OF_ALL = 0.04
 """The same where nobody named a server: of every server of this machine."""
 
 LATE_SECONDS, LATE = 5.0, 0.25
-"""The last part of the time, of which the verdict is if requests became much slower then: so many seconds, or this part
-of all."""
+"""The end of the time, which alone is judged if requests became much slower then: seconds, or this part of all."""
 
 
 async def judge(
@@ -133,8 +120,7 @@ async def judge(
 
 
 def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, change: str = "") -> ServerDocument:
-    """Make the document of a server that was not judged. reason: one word; sentence: the reason, used as verdict;
-    change: what to do."""
+    """The document of a server that was not judged. reason: one word; sentence: the verdict; change: what to do."""
     return replace(
         build.build_server(watch, clock, 1.0, ()),
         state="down",
@@ -145,7 +131,6 @@ def describe_failure(watch: Watch, clock: Clock, reason: str, sentence: str, cha
 
 
 def describe_unread(name: str, address: Address, reason: str, sentence: str) -> ServerDocument:
-    """Make the document of a target that cannot be watched, such as a silent exporter or a glob without sockets."""
     return describe_failure(Watch(name, address), Clock(), reason, sentence)
 
 
@@ -184,8 +169,7 @@ async def read_page(
     page: ExporterPage, seconds: float | None, settings: Sequence[Setting] = ()
 ) -> list[ServerDocument]:
     """Fetch the document of the server that a page shows, or the documents of all servers. seconds: use the exporter's
-    shortest window of at least this length, or else its longest; None: use the window that its page shows. settings:
-    settings to predict.
+    shortest window of at least this length, or else its longest; None: the window of its page. settings: to predict.
 
     If an exporter does not answer, or one of its servers is gone, the document says why.
     """
@@ -285,7 +269,9 @@ async def judge_targets(
         asyncio.create_task(_judge_and_predict(watch, fleet, length, settings, progress, keep)) for watch in watches
     ]
     reading = [asyncio.create_task(read_page(page, request.seconds, settings)) for page in targets.exporters]
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, _cancel, watching or reading)
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGINT, lambda: [task.cancel() for task in watching or reading]
+    )
     suspend.between_reads(fleet.pause, fleet.resume)
     beside = [log_task, *([asyncio.create_task(show(fleet, length), name="show")] if show else [])]
     try:
@@ -352,11 +338,6 @@ async def _judge_and_predict(
     except asyncio.CancelledError:
         what_if = WhatIf(name=watch.name, time=fleet.clock.epoch(), refusal="It was interrupted.")
     return replace(document, what_if=what_if)
-
-
-def _cancel(tasks: Iterable[asyncio.Task[object]]) -> None:
-    for task in tasks:
-        task.cancel()
 
 
 def _finds_nothing(glob: ServerConfig) -> bool:
@@ -426,7 +407,6 @@ def _is_no_uwsgi(server: ServerDocument) -> bool:
 
 
 def _leads_nowhere(judged: Sequence[ServerDocument], request: Request) -> bool:
-    """Whether a person named paths at which there is nothing."""
     errors = [server.error for server in judged if server.address.startswith("unix:")]
     missing = [error for error in errors if error and error.reason == "not_found"]
     return request.format == "text" and bool(request.addresses) and len(missing) == len(judged)

@@ -138,13 +138,9 @@ def _describe_change(change: DeployChange) -> str:
     if change.subject == "errors":
         write, more = fine_percent, ""
     elif change.subject == "memory":
-        write, more = _a_minute, " a minute in a mean worker"
+        write, more = lambda rate: byte_size(max(0.0, 60 * rate)), " a minute in a mean worker"
     state = f"  {change.state}" * (change.state != "unclear")
     return f"{_NAMES[change.subject]:8} {write(change.before):>8} → {write(change.after):8}{more}{state}"
-
-
-def _a_minute(bytes_per_second: float) -> str:
-    return byte_size(max(0.0, 60 * bytes_per_second))
 
 
 def _list_parts(parts: Sequence[DeployPart]) -> Iterator[str]:

@@ -79,7 +79,6 @@ def parse_page(url: Http) -> ExporterPage:
 
 
 def find_page(address: Address | None, access: HttpAccess | None) -> ExporterPage | None:
-    """The page that an address means if it is an exporter's; None if it cannot be."""
     match address:
         case Http() as url:
             return parse_page(replace(url, access=access))
@@ -137,7 +136,6 @@ async def _read(url: Http, path: str, seconds: float) -> source.Answer:
 
 
 def _advise(url: Http, error: AccessError) -> str:
-    """The sentence of an error, with the file that gives access unless it is given already."""
     if url.access is not None or error.reason == "http":
         return str(error)
     return f"{error}; give what is needed with --http.config.file FILE"

@@ -22,8 +22,8 @@ _LONGEST_TEXT = 1000
 
 class Performance(NamedTuple):
     """A figure in a plugin's line. value None: unknown (`U`); unit: `s`, or empty for a plain number; warning and
-    critical: ranges that are ok, such as `2:` (2 or more) and `0.5` (0 to 0.5), or empty; least and most: the range
-    of possible values."""
+    critical: ranges that are ok, such as `2:` (2 or more) and `0.5` (0 to 0.5), or empty; least and most: of all
+    values."""
 
     label: str
     value: float | None
@@ -44,7 +44,6 @@ def render_line(status: str, text: str, figures: Iterable[Performance] = ()) -> 
 
 
 def render_label(text: str) -> str:
-    """Turn a text into a label or a part of a label."""
     return re.sub(r"[^\w.:/@-]", "_", text)
 
 
@@ -62,8 +61,7 @@ def _number(value: float | None) -> str:
 
 def report(output: str, reason: str, problem: str, details: Sequence[str] = ()) -> None:
     """Print why there is no verdict: a document or a plugin's line on standard output, or text on standard error.
-    output: `json`, `nagios`, or anything else for text; reason: one word; problem: a sentence; details: more lines for
-    a person."""
+    output: `json`, `nagios` or text; reason: one word; problem: a sentence; details: more lines."""
     match output:
         case "json":
             error = {"reason": reason, "message": problem}

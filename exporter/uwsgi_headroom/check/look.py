@@ -62,7 +62,6 @@ def write_answer(judged: Sequence[ServerDocument], found: Everything) -> Iterato
 
 
 def _name_others(found: Everything) -> list[str]:
-    """Say which servers were not looked at."""
     notes = [f"{counted(found.left_out, 'more server')} run here: name one to look at it."] * bool(found.left_out)
     if found.hidden:
         users = ", ".join(f"{user}: {number}" for user, number in Counter(found.hidden).most_common(5))
@@ -86,7 +85,6 @@ def _list_commands(server: ServerDocument) -> Iterator[tuple[str, str]]:
 
 
 def _program() -> str:
-    """The command that runs this program, as a shell takes it."""
     if shutil.which(_PROGRAM):
         return _PROGRAM
     path = os.path.abspath(sys.argv[0])

@@ -131,8 +131,7 @@ def _refuse_what_has_no_workers(server: ServerDocument) -> None:
 
 
 def _choose(server: ServerDocument, numbers: Sequence[int], *, stuck: bool) -> list[WorkerSection]:
-    """The workers with these numbers, and those with stuck requests. Raises HeadroomError for those that do not exist,
-    or if no request is stuck."""
+    """The workers with these numbers, and those with stuck requests. Raises HeadroomError if there are none."""
     known = {worker.worker_id: worker for worker in server.workers}
     if unknown := [number for number in numbers if number not in known]:
         raise HeadroomError(
@@ -224,7 +223,6 @@ _LOST = (
 
 
 def _say_lost(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
-    """What a restart at once loses, and who serves meanwhile."""
     numbers = [worker.busy_threads for worker in chosen]
     rest = [worker for worker in server.workers if worker.accepting and worker.pid and worker not in chosen]
     is_known = None not in numbers
@@ -245,7 +243,6 @@ def _say_lost(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
 
 
 def _where(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
-    """Where the command has to run, to follow `now`; empty if that is here."""
     host = find_field(server, "identity.host")
     if host is not None and host != os.uname().nodename:
         return f", on {host}"
@@ -253,7 +250,6 @@ def _where(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
 
 
 def _sudo(server: ServerDocument, chosen: Sequence[WorkerSection]) -> str:
-    """`sudo`, if the workers are another user's."""
     if _where(server, chosen) or os.geteuid() == 0:
         return ""
     with suppress(OSError):

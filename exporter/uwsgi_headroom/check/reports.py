@@ -58,7 +58,9 @@ def render_lines(server: ServerDocument, *, everything: bool = False, names_all:
     and where the time goes; then each problem follows. everything: with all figures, workers and notes;
     names_all: name the option `--all`, which prints these."""
     lines = list_lines(server)
-    head = [*_wrap(_identify(server), indent=("", "  ")), *_wrap(_verdict(server, lines))]
+    # Its status as an exit status has it, so a server that is down is unknown.
+    verdict = f"{server.status.upper()}  {server.verdict}{''.join(lines[0].parts[1:])}"
+    head = [*_wrap(_identify(server), indent=("", "  ")), *_wrap(verdict)]
     for line in lines:
         if (everything or _is_first(line, server)) and not _is_said_elsewhere(line):
             head += _section(line.label, "".join(map(_keep_together, line.parts)))
@@ -71,11 +73,6 @@ def render_lines(server: ServerDocument, *, everything: bool = False, names_all:
         yield from ("", *_code(server.code))
     if server.what_if:
         yield from ("", *_what_if(server.what_if))
-
-
-def _verdict(server: ServerDocument, lines: Sequence[TextLine]) -> str:
-    """The status as an exit status has it, so a server that is down is unknown."""
-    return f"{server.status.upper()}  {server.verdict}{''.join(lines[0].parts[1:])}"
 
 
 def _is_first(line: TextLine, server: ServerDocument) -> bool:
@@ -111,7 +108,6 @@ def _everything(server: ServerDocument) -> Iterator[str]:
 
 
 def _first_screen(server: ServerDocument, room: int, left: Sequence[str]) -> Iterator[str]:
-    """Write each problem in as many lines as there are, at most, on the rest of the first screen. left: the end."""
     problems = list_problems(server)
     shown = problems[:_MOST_PROBLEMS]
     after = [f"... and {len(problems) - len(shown)} more"] * (len(problems) > len(shown))
@@ -142,7 +138,6 @@ def _find_named_workers(problems: Sequence[FindingSection]) -> set[int]:
 
 
 def _block(finding: FindingSection, server: ServerDocument, *, is_first: bool) -> list[str]:
-    """Write a problem. The first one is the verdict, whose title and first act stand above."""
     act = first_act(finding.change)
     lines: list[str] = []
     if not (is_first and finding.title == server.verdict):
@@ -169,7 +164,6 @@ _SENTENCE_ENDS = re.compile(r"(?<=\.) (?=[A-Z`])")
 
 
 def _count_left_out(server: ServerDocument) -> list[str]:
-    """Say in one line what else is known."""
     if not server.window:
         return []
     notes = sum(finding.severity == "info" for finding in server.findings)
@@ -180,7 +174,6 @@ def _count_left_out(server: ServerDocument) -> list[str]:
 
 
 def _identify(server: ServerDocument) -> str:
-    """Say which server it is, and for how long it was watched."""
     facts: Facts = {
         "name": server.name,
         "address": server.address,
@@ -204,7 +197,6 @@ _MOST_CODE_LINES = 5
 
 
 def _code(code: Code) -> Iterator[str]:
-    """Write the lines of code that take the most time."""
     if code.why is not None:
         yield from _wrap(f"Code: not known. {code.why[:1].upper()}{code.why[1:]}.")
         return
@@ -231,7 +223,6 @@ CODE_AT = 19
 
 
 def write_finding(place: int, finding: FindingSection, server: ServerDocument, width: int = WIDTH) -> Iterator[str]:
-    """Write all about a finding."""
     yield from wrap(f"{place}. {finding.severity.upper()}: {finding.title}", width, rest="   ")
     since = find_since(server, finding)
     if since is not None:
@@ -247,7 +238,6 @@ def _wrap(text: str, indent: tuple[str, str] = ("", "")) -> list[str]:
 
 
 def _what_if(document: WhatIf) -> Iterator[str]:
-    """Write the section; for a refusal, its reason."""
     if document.refusal is not None:
         yield from _wrap(f"What if: not known. {document.refusal}")
         return
@@ -298,7 +288,6 @@ _LONGEST_NAME = 24
 
 
 def render_list(judged: Sequence[ServerDocument], *, everything: bool = False) -> Iterator[str]:
-    """Write the report on several servers."""
     yield f"{find_worst(server.status for server in judged).upper()}  {count_statuses(judged)}"
     full = _describe_full_hosts(judged)
     for sentence in full.values():
@@ -317,7 +306,6 @@ def render_list(judged: Sequence[ServerDocument], *, everything: bool = False) -
 
 
 def _describe_full_hosts(judged: Sequence[ServerDocument]) -> dict[str | None, str]:
-    """What each host lacks whose CPUs are all in use, by its name: said once for all servers on it."""
     hosts: dict[str | None, list[ServerDocument]] = {}
     for server in judged:
         hosts.setdefault(_host_of(server), []).append(server)
@@ -331,12 +319,10 @@ def _host_of(server: ServerDocument) -> str | None:
 
 
 def fit_names(servers: Iterable[ServerDocument]) -> int:
-    """The columns that their names take in a list."""
     return min(_LONGEST_NAME, max(len(escape_text(server.name)) for server in servers))
 
 
 def write_line(server: ServerDocument, width: int) -> Iterator[str]:
-    """Write a server's entry in a list whose names take so many columns."""
     status, name = server.status.upper(), escape_text(server.name)
     if len(name) > width:
         yield f"{status:8}  {name}"
@@ -346,8 +332,7 @@ def write_line(server: ServerDocument, width: int) -> Iterator[str]:
 
 
 def render_json(judged: Sequence[ServerDocument], *, single: bool) -> str:
-    """Write one JSON document in ASCII: the server's own if the request names a single server, else a list with the
-    worst status."""
+    """Write JSON in ASCII: the document of the single server that is named, else a list with the worst status."""
     if single:
         return json.dumps(_to_builtins(judged[0]), indent=2)
     whole = {
@@ -418,7 +403,6 @@ def _list_figures(server: ServerDocument, thresholds: Thresholds) -> Iterator[Pe
 
 
 def _judged_figure(server: ServerDocument, figure: Limited, thresholds: Thresholds) -> Performance:
-    """A figure with the ranges that are no warning and not critical."""
     limits = find_limits(thresholds, figure)
     warning, critical = (
         "" if limit is None else figure.range.format(limit) for limit in (limits.warning, limits.critical)
@@ -427,7 +411,6 @@ def _judged_figure(server: ServerDocument, figure: Limited, thresholds: Threshol
 
 
 def _count_lock_waiters(server: ServerDocument) -> float | None:
-    """Return the mean number of threads that wait for the interpreter lock of their worker."""
     if server.waits is None:
         return None
     return sum(state.threads for state in server.waits.states if state.state == "interpreter_lock")

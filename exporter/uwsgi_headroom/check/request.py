@@ -22,7 +22,6 @@ class Threshold:
 
     @property
     def least(self) -> float | None:
-        """The smaller of the values that are set."""
         return min((limit for limit in (self.warning, self.critical) if limit is not None), default=None)
 
 
@@ -45,26 +44,19 @@ NO_THRESHOLDS = Thresholds()
 
 
 def parse_minimum(text: str) -> Threshold:
-    """Parse a least factor for argparse: `2`, `2:1.2` or `:1.2`. Below the first is a warning, below the second
-    critical."""
-    threshold = _parse(text, _parse_factor, "2:1.2")
+    """Parse a least factor for argparse, `2`, `2:1.2` or `:1.2`: below it is a warning, or critical."""
+    threshold = _parse(text, lambda part: parse_number(part.removesuffix("x"), 0, 1e6), "2:1.2")
     if None not in (threshold.warning, threshold.critical) and threshold.least != threshold.critical:
         raise argparse.ArgumentTypeError(f"{text}: the critical minimum is above the warning minimum")
     return threshold
 
 
 def parse_maximum(text: str) -> Threshold:
-    """Parse a largest time for argparse: `100ms`, `100ms:2s` or `:2s`. Above the first is a warning, above the second
-    critical."""
+    """Parse a largest time for argparse, `100ms`, `100ms:2s` or `:2s`: above it is a warning, or critical."""
     threshold = _parse(text, parse_duration, "100ms:2s")
     if threshold.warning is not None and threshold.least != threshold.warning:
         raise argparse.ArgumentTypeError(f"{text}: the critical maximum is below the warning maximum")
     return threshold
-
-
-def _parse_factor(text: str) -> float:
-    """Parse a number of 0 or more, such as `1.5` or `1.5x`. Raises ValueError."""
-    return parse_number(text.removesuffix("x"), 0, 1e6)
 
 
 def _parse(text: str, parse: Callable[[str], float], example: str) -> Threshold:
@@ -122,10 +114,8 @@ UNKNOWN = 3
 EXIT_STATUS: dict[Status, int] = {"ok": 0, "warning": 1, "critical": 2, "unknown": UNKNOWN}
 
 WORST_FIRST: tuple[Status, ...] = ("critical", "warning", "unknown", "ok")
-"""The order of `max_state_alt` in the library of the Monitoring Plugins: an unreadable server does not hide a critical
-one."""
+"""As `max_state_alt` of the Monitoring Plugins' library: an unreadable server does not hide a critical one."""
 
 
 def find_worst(statuses: Iterable[Status]) -> Status:
-    """Find the worst of these statuses; unknown if there is none."""
     return min(statuses, key=WORST_FIRST.index, default="unknown")

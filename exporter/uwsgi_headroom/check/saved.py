@@ -78,7 +78,6 @@ _QUOTING = ("log_message", "verdict_changed", "configuration_changed", "deploy_j
 
 
 def take(watch: Watch, document: ServerDocument) -> Look:
-    """Take what a watch's document was judged by, before the watch reads anything else."""
     reading, server = watch.reading, describe_server(watch.reading)
     events = [replace(each, title="", evidence="") if each.kind in _QUOTING else each for each in document.events]
     rest = replace(document, path="", lines=(), deploy=None, what_if=None, events=tuple(events))
@@ -100,7 +99,6 @@ def take(watch: Watch, document: ServerDocument) -> Look:
 
 
 def _leave_out_destinations(known: Known) -> Any:
-    """The server without those of the last sample, which no judgement needs."""
     waits = known.server.waits
     return replace(known.server, waits=waits and replace(waits, destinations={}))
 
@@ -136,7 +134,6 @@ def saving(path: str | None) -> Iterator[list[Look] | None]:
 
 
 def encode(looks: Sequence[Look]) -> bytes:
-    """Write looks as a file without the names in them."""
     file, names = _File(FORM, __version__, tuple(looks)), _StandIns()
     _change(file, names.replace)
     names.seen = names.list_seen()
@@ -269,8 +266,8 @@ _SHORTEST = 3
 
 
 class _StandIns:
-    """The stand-ins of one file, by the text that they replace. seen: finds these texts in sentences; None: leave
-    sentences as they are."""
+    """The stand-ins of one file, by the text that they replace. seen: finds these in sentences; None: leave
+    sentences."""
 
     def __init__(self) -> None:
         self.seen: re.Pattern[str] | None = None

@@ -34,8 +34,6 @@ def find_field(document: object, place: str) -> Any:
 
 
 def _or_unknown(write: Callable[[float], str]) -> Callable[[float | None], str]:
-    """Make a function that writes also what is not known."""
-
     def written(value: float | None) -> str:
         return UNKNOWN if value is None else write(value)
 
@@ -125,13 +123,11 @@ def sort_by_figure(rows: Sequence[R], figure: Callable[[R], float | None], *, de
 
 
 def count_fitting(columns: Sequence[Column[R, W]], room: int) -> int:
-    """Count how many columns, from the first on, fit into so many columns of the terminal."""
     return sum(end <= room for end in accumulate(column.width + 1 for column in columns))
 
 
 def make_row(row: R, whole: W, columns: Sequence[Column[R, W]]) -> Cells:
-    """Make a row: cells beside each other, each at the right end of its column. An ellipsis replaces what is too
-    long."""
+    """Make a row: cells beside each other, aligned to the right. An ellipsis replaces what is too long."""
     return _assemble([(column.cell(row, whole), column.width) for column in columns])
 
 
@@ -166,7 +162,6 @@ def alarm(value: float | None, *levels: tuple[float, str]) -> str:
 
 
 def busy_bar(worker: WorkerSection, width: int) -> Cells:
-    """Write and draw how many of a worker's threads are busy, in this many columns."""
     busy, threads = worker.busy_threads, worker.threads
     if busy is None or not threads:
         return plain(UNKNOWN)
@@ -196,7 +191,6 @@ def _share(worker: WorkerSection, server: ServerDocument) -> Cells:
 
 
 def _cpu(worker: WorkerSection, _: ServerDocument) -> Cells:
-    """Write the load of an interpreter, of one CPU."""
     load = worker.interpreter_load
     return plain(percent(load), alarm(load, (0.9, "bold red"), (0.7, "yellow")))
 
@@ -259,11 +253,6 @@ def _mean_response(server: ServerDocument) -> str:
     return seconds_of(find_field(server, "flow.response_time"))
 
 
-def _restarts(worker: WorkerSection) -> float | None:
-    """Return a worker's restarts: uWSGI's respawns without the first spawn."""
-    return worker.respawns and worker.respawns - 1
-
-
 @_or_unknown
 def _plain_number(value: float) -> str:
     return f"{value:.0f}"
@@ -277,7 +266,6 @@ def _figure(
     *sort: str,
     total: Callable[[ServerDocument], str] = lambda _: "",
 ) -> WorkerColumn:
-    """Make a column that shows its sort key as `text` writes it."""
     return Column(title, width, lambda worker, _: plain(text(value(worker))), total, value, *sort)
 
 
@@ -319,7 +307,7 @@ SCROLLED: tuple[WorkerColumn, ...] = (
     Column("OLDEST", 6, _oldest, _oldest_of_all, attrgetter("oldest_request_age"), "o", "oldest"),
     _summed("EXC", 5, attrgetter("exceptions"), number),
     _summed("HARA", 4, attrgetter("harakiris"), number),
-    _summed("RESTARTS", 8, _restarts, number),
+    _summed("RESTARTS", 8, lambda worker: worker.respawns and worker.respawns - 1, number),  # without the first spawn
     _figure("AGE", 4, attrgetter("age"), age),
     _figure("LAST", 4, attrgetter("last_cpu"), _plain_number),
     _summed("REQ", 7, attrgetter("requests"), number, "r", "requests"),

@@ -39,7 +39,6 @@ def apply_thresholds(server: ServerDocument, thresholds: Thresholds) -> ServerDo
 
 
 def _add(server: ServerDocument, *found: FindingSection) -> ServerDocument:
-    """Add findings. One that is worse than the status is the verdict."""
     findings = tuple(sorted((*server.findings, *found), key=lambda finding: SEVERITIES.index(finding.severity)))
     server = replace(server, findings=findings)
     worst = min(found, key=lambda finding: SEVERITIES.index(finding.severity), default=None)
@@ -49,14 +48,12 @@ def _add(server: ServerDocument, *found: FindingSection) -> ServerDocument:
 
 
 def _doubt(server: ServerDocument, why: str | None) -> ServerDocument:
-    """Make a verdict that would be ok unknown, if something cannot be judged."""
     return replace(server, status="unknown", verdict=why) if why and server.status == "ok" else server
 
 
 class Limited(NamedTuple):
     """A figure for which the user may have a threshold. name: in plugins' lines; limits: the field of `Thresholds`;
-    value: its place in a document, or the share of a percentile; sentence: written with the facts `value` and
-    `floor`."""
+    value: its place in a document, or the share of a percentile; sentence: with `value` and `floor`."""
 
     name: str
     limits: str

@@ -127,7 +127,6 @@ class _HttpClientFile(YamlNodes):
         return HttpAccess(login, self._context(tls), self._string(tls.get("server_name")))
 
     def _login(self, kind: str, node: yaml.Node) -> str:
-        """The value of the Authorization header."""
         if kind == "basic_auth":
             keys = self._mapping(node, ("username", "username_file", "password", "password_file"))
             return basic(self._secret(keys, "username", node), self._secret(keys, "password", node))
@@ -140,7 +139,6 @@ class _HttpClientFile(YamlNodes):
         return self._header(bearer(self._secret({kind: node}, "bearer_token", node)), node)
 
     def _secret(self, keys: dict[str, yaml.Node], name: str, node: yaml.Node) -> str:
-        """A text, or the content of a file without its last line end."""
         file = self._file(keys, name)
         if file is None:
             return self._string(keys.get(name))
@@ -150,7 +148,6 @@ class _HttpClientFile(YamlNodes):
             self._fail(node, f"{name}_file is not a text file")
 
     def _file(self, keys: dict[str, yaml.Node], name: str) -> tuple[Path, str] | None:
-        """The file that is given instead of a text, and the line that gives it."""
         file = keys.get(f"{name}_file")
         if file is None:
             return None

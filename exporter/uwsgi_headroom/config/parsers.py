@@ -58,8 +58,6 @@ class NumberRange:
 
 
 def one_of(known: Sequence[str]) -> Callable[[str, str], str]:
-    """Make a parser that accepts only these texts."""
-
     def parse(text: str, where: str) -> str:
         if text not in known:
             raise ConfigError(f"{where}: {text!r} is not one of {', '.join(known)}")
@@ -69,7 +67,6 @@ def one_of(known: Sequence[str]) -> Callable[[str, str], str]:
 
 
 def parse_text(text: str, _where: str) -> str:
-    """Accept any text, such as a path."""
     return text
 
 
@@ -121,8 +118,7 @@ def parse_windows(texts: Texts) -> tuple[float, ...]:
 
 
 def parse_stuck(text: str, where: str) -> float:
-    """Parse the age from which on a request counts as stuck, such as `30s`, `5m` or `12h`, to seconds. Raises
-    ConfigError."""
+    """Parse the age from which on a request is stuck, such as `30s` or `12h`, to seconds. Raises ConfigError."""
     seconds = parse_quantity(text, SECONDS)
     if not STUCK_SECONDS_RANGE[0] <= seconds <= STUCK_SECONDS_RANGE[1]:
         raise ConfigError(f"{where}: {text!r} is not an age from 1s to 24h, such as 30s or 5m")

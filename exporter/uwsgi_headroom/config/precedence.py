@@ -18,11 +18,7 @@ from typing import Any
 
 from uwsgi_headroom.config import yaml_file
 from uwsgi_headroom.config.parsers import Texts
-from uwsgi_headroom.config.servers import (
-    parse_server_argument,
-    refuse_duplicates,
-    refuse_impossible_expectations,
-)
+from uwsgi_headroom.config.servers import parse_server_argument, refuse_duplicates, refuse_impossible_expectations
 from uwsgi_headroom.config.settings import FLAGS, PREFIX, Config, SettingRow, assign, find_setting
 from uwsgi_headroom.config.slo import refuse_too_short
 from uwsgi_headroom.errors import ConfigError
@@ -65,8 +61,7 @@ def resolve_config(flags: argparse.Namespace, environment: Mapping[str, str] = o
 
 
 def _refuse_logs_of_nobody(config: Config) -> None:
-    """Raise ConfigError if a log is given to a name that no server has. Names of patterns and of discovery are not
-    known yet."""
+    """Raise ConfigError if a log is given to no server. Names of patterns and of discovery are not known yet."""
     names = [server.name for server in config.servers]
     for name, _ in config.settings.logs if names and all(names) else ():
         if name not in names:
@@ -87,7 +82,6 @@ def _read_file(flags: argparse.Namespace, environment: Mapping[str, str]) -> Con
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """Return the variables that have the exporter's prefix but are unknown, sorted."""
     return sorted(name for name in environment if name.startswith(PREFIX) and name not in _KNOWN)
 
 

@@ -110,8 +110,7 @@ def parse_server_argument(text: str, where: str, directory: str = "") -> ServerC
 
 
 def default_name(address: Address) -> str:
-    """Return the default name of a server: the application's, its socket's file name without the extension, or its host
-    and port."""
+    """The default name of a server: the application's, its socket's file name without the ending, or host and port."""
     match address:
         case Unix(path) if application := _APPLICATION.fullmatch(path):
             return printable_name(application[1])
@@ -127,7 +126,6 @@ def default_name(address: Address) -> str:
 
 
 def address_name(address: Address) -> str:
-    """Return the name of a server that discovery found: its address, whichever other servers it found."""
     return _escaped(str(address).removeprefix("unix://"))
 
 
@@ -159,8 +157,7 @@ class GlobNames:
         return next(name for name in names if name and name not in self._given)
 
     def path(self, name: str, pattern: str) -> str | None:
-        """Return the path that a pattern of these matches and whose socket has this name; None if there is none, or if
-        the name has escapes."""
+        """The path of the socket that has this name by a pattern of these; None without one, or if it has escapes."""
         if not name or "\\" in name:
             return None
         ending = self._endings.get(pattern.count("/"), "")
@@ -178,7 +175,6 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def _escaped(path: str) -> str:
-    """Turn a path into a name that no other path has."""
     return printable_name(path.replace("\\", "\\\\"))
 
 
@@ -347,7 +343,6 @@ def _name(host: str) -> str:
 
 
 def _parts(address: Address) -> tuple[str, str, int]:
-    """Return the scheme, the host or path, and the port."""
     match address:
         case Tcp(host, port):
             return "tcp", host, port

@@ -101,9 +101,8 @@ class SettingRow:
     """One setting: how it is given, and what becomes of it. At least one of `form` and `key` is set."""
 
     field: str = ""
-    """The field of `Config` that takes the value, or `settings.` and a field of `Settings`. "" if the value is not
-    simply assigned: `precedence` opens the file of `--config`, and adds the servers of `--stats` to those of the
-    file."""
+    """The field of `Config` that takes the value, or `settings.` and a field of `Settings`. "": `precedence` opens the
+    file of `--config`, and adds the servers of `--stats` to its own."""
     parse: Callable[..., Any] = parsers.parse_text
     """Takes a text and its origin, and returns the value. If the setting is repeatable, takes a sequence of such pairs.
     Raises ConfigError, in whose message the origin comes first."""
@@ -140,7 +139,6 @@ class SettingRow:
 
     @property
     def variable(self) -> str:
-        """The environment variable that stands in for the flag."""
         return self.variables[0]
 
     @property
@@ -154,12 +152,10 @@ class SettingRow:
 
     @property
     def own_help(self) -> str:
-        """The help of the flag with its default."""
         return self.help.replace("{default}", self.default.replace("`", ""))
 
     @property
     def full_help(self) -> str:
-        """The same with its variable."""
         how = ", separated by spaces" * self.is_repeatable
         return f"{self.own_help} [{self.variable}{how}]"
 
@@ -169,7 +165,6 @@ def _name(flag: str) -> str:
 
 
 def _switch(field: str, flag: str, key: str, text: str, group: str = "") -> SettingRow:
-    """The row of a setting that is true or false."""
     return SettingRow(
         field=field,
         parse=parsers.parse_boolean,
@@ -448,7 +443,6 @@ def find_setting(flag: str) -> SettingRow:
 
 
 def assign(config: Config, values: Mapping[str, Any]) -> Config:
-    """Return the settings with other values, each by the name in `SettingRow.field`."""
     watching = {name.removeprefix("settings."): values[name] for name in values if name.startswith("settings.")}
     others = {name: values[name] for name in values if not name.startswith("settings.")}
     return replace(config, settings=replace(config.settings, **watching), **others)

@@ -116,7 +116,6 @@ class YamlNodes:
         return self._children(node, yaml.SequenceNode, "expected a list, each entry after a dash")
 
     def _pairs(self, node: yaml.Node | None, expected: str) -> list[tuple[yaml.Node, yaml.Node]]:
-        """The keys and values of a mapping whose keys are not known beforehand."""
         return self._children(node, yaml.MappingNode, expected)
 
     def _children(self, node: yaml.Node | None, kind: type[yaml.Node], expected: str) -> list[Any]:
@@ -243,7 +242,6 @@ class _File(YamlNodes):
         return {setting.field: value}
 
     def _texts(self, node: yaml.Node | None) -> Texts:
-        """Those of a list, or the only one."""
         if isinstance(node, yaml.ScalarNode) and not self._is_null(node):
             return [self._text_and_place(node)]
         return list(map(self._text_and_place, self._list(node)))

@@ -109,9 +109,16 @@ def _build_server(
         verdict=verdict,
         windows=tuple(schema.Covered(asked=length, seconds=watch.history.covered(length)) for length in windows),
         findings=tuple(_build_finding(finding, watch) for finding in judged),
-        sampling=sections.build_sampling(watch),
+        sampling=copy_fields(
+            schema.Sampling,
+            *(watch.pace, watch.integrals.totals, watch.reading),
+            history_seconds=watch.history.seconds,
+        ),
         events=watch.recorder.journal.latest(LATEST_EVENTS),
-        kept_history=sections.build_kept_history(watch),
+        kept_history=given(
+            watch.writer,
+            lambda writer: schema.KeptHistory(since=writer.since.get(watch.name), problem=writer.problem or None),
+        ),
         deploy=build_deploy(watch, clock.epoch()),
     )
     if reading:
@@ -189,19 +196,13 @@ def _add_reading(
 
 
 def _add_figures(document: schema.ServerDocument, figures: Figures) -> schema.ServerDocument:
+    same = ("headroom", "flow", "balance", "cpu", "waits", "response_times", "queue_waits", "objective")
     return replace(
         document,
+        **{name: getattr(figures, name) for name in same},
         window=copy_fields(schema.WindowSection, figures.window, **_hide_uncounted(figures.window)),
-        headroom=figures.headroom,
-        flow=figures.flow,
         occupancy=sections.build_occupancy(figures.window),
-        balance=figures.balance,
-        cpu=figures.cpu,
         routes=given(figures.routes, lambda routes: build_routes(routes, figures.server)),
-        waits=figures.waits,
-        response_times=figures.response_times,
-        queue_waits=figures.queue_waits,
-        objective=figures.objective,
         code=given(figures.code, lambda code: build_code(code, figures.flow.response_time)),
     )
 
@@ -224,7 +225,6 @@ def explain_failure(error: ReadError) -> tuple[str, str]:
 
 
 def _build_error(error: ReadError | None, server: str) -> schema.Error | None:
-    """Build the section with the reason why a server is down, and what to do; None if it is not down."""
     if error is None:
         return None
     harm, change = explain_failure(error)
@@ -238,8 +238,7 @@ def _build_error(error: ReadError | None, server: str) -> schema.Error | None:
 
 
 def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> tuple[Status, str]:
-    """Return a server's status, and its verdict in a sentence. figures: of the last reading, if any; judged: its
-    findings, worst first."""
+    """A server's status, and its verdict in a sentence. judged: the findings of its last reading, worst first."""
     trouble = describe_trouble(watch.error) if watch.error else _silence(watch)
     if trouble:
         return "unknown", trouble
@@ -256,7 +255,6 @@ def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> 
 
 
 def describe_trouble(error: ReadError) -> str:
-    """Say in a sentence why a server is down."""
     message = printable_name(str(error))
     what = "Down" if error.reason in ("refused", "not_found") else "Cannot be read"
     return f"{what}: {message}{'' if message.endswith('?') else '.'}"
@@ -300,7 +298,6 @@ def build_server_list(
 
 
 def extract_findings(server: schema.ServerDocument) -> schema.Findings:
-    """Extract the findings of a server's document to a document of their own."""
     return msgspec.convert(server, schema.Findings, from_attributes=True)
 
 
@@ -351,7 +348,6 @@ def _build_summary(server: schema.ServerDocument) -> schema.Summary:
 
 
 def runbook_path(code: str, server: str) -> str | None:
-    """Return the path of a finding's runbook on the exporter, filled in for a server; None if there is none."""
     name = RUNBOOKS.get(code)
     return f"/runbooks/{name}?server={quote(server, safe='')}" if name else None
 
@@ -428,6 +424,7 @@ def _list_unknowns(
     host, setup = reading.host, record.setup
     trouble, path = (watch.log.trouble, watch.log.path) if watch.log else ("", "")
     cut = isinstance(reading.snapshot, Snapshot) and reading.snapshot.cut_texts
+    source = getattr(reading.snapshot, "source", "stats")
     rows: list[tuple[schema.UnknownPart, object, str | None]] = [
         ("figures", figures is None, "figures need two readings, a second apart"),
         ("processes", host.off, host.off),
@@ -437,7 +434,7 @@ def _list_unknowns(
         *(("waits", not host.off, why) for why in list_gaps(record)),
         ("texts", cut, f"{counted(int(cut), 'text')} in the stats document: too long, so cut or left out"),
         ("log", trouble, f"uWSGI's log is not read: {trouble} ({printable_name(path)})"),
-        ("threads", any(worker.threads is None for worker in record.workers), _NO_CORES[_find_source(reading)]),
+        ("threads", any(worker.threads is None for worker in record.workers), _NO_CORES[source]),
     ]
     for what, holds, why in rows:
         if holds:
@@ -453,10 +450,6 @@ _NO_CORES = {
     "times are unknown",
     "kernel": "a worker serves its requests on one thread, and how many at once is an option that is not known here",
 }
-
-
-def _find_source(reading: Reading) -> str:
-    return reading.snapshot.source if isinstance(reading.snapshot, Snapshot) else "stats"
 
 
 def _build_host(reading: Reading, record: ServerRecord) -> schema.HostSection:

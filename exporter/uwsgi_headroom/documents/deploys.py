@@ -93,36 +93,25 @@ def build_deploy(watch: Watch, now: float) -> Deploy | None:
     return _build(
         deploy.judgement,
         (deploy.explains_before, deploy.explains_after),
-        time=deploy.time,
-        first=deploy.first,
-        reloads=deploy.reloads,
+        deploy,
         sentence=deploy.describe(now - deploy.time),
-        is_over=deploy.is_over,
         parts=tuple(deploy.parts[:_MOST_PARTS]),
         routes=tuple(deploy.routes[:_MOST_PARTS]),
     )
 
 
-def _build(judgement: Judgement, sides: tuple[Side | None, Side | None], **others: Any) -> Deploy:
+def _build(judgement: Judgement, sides: tuple[Side | None, Side | None], *sources: object, **others: Any) -> Deploy:
     before, after = (
         _build_side(side, judgement.requests[place], judgement.seconds[place]) for place, side in enumerate(sides)
     )
-    return copy_fields(Deploy, judgement, before=before, after=after, **others)
+    return copy_fields(Deploy, judgement, *sources, before=before, after=after, **others)
 
 
 def _build_side(side: Side | None, requests: int, seconds: float) -> DeploySide:
     if side is None:
         return DeploySide(requests=requests, seconds=seconds)
     flow, p95 = compute_flow(side.window), find_percentile(side.response_times, 0.95)
-    return DeploySide(
-        requests=requests,
-        seconds=seconds,
-        throughput=flow.throughput,
-        p95=p95.seconds if p95 else None,
-        queue_wait=flow.queue_wait,
-        headroom=side.headroom,
-        usable=side.usable,
-    )
+    return copy_fields(DeploySide, flow, side, requests=requests, seconds=seconds, p95=p95.seconds if p95 else None)
 
 
 class ComparedTimes(Struct, frozen=True):

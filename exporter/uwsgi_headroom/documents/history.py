@@ -251,8 +251,7 @@ def build_stored_history(
 
 
 def choose_tier(step: float, since: float, now: float) -> Tier:
-    """The tier for slices of `step` seconds that begin at `since`: its records are not longer, if such records are kept
-    for so long."""
+    """The tier for slices of `step` seconds from `since` on: its records are not longer, if those are kept so long."""
     kept = [tier for tier in TIERS if since >= now - tier.kept] or [TIERS[-1]]
     return max([tier for tier in kept if tier.seconds <= step], key=lambda tier: tier.seconds, default=kept[0])
 
@@ -277,7 +276,6 @@ def _slot(until: float, step: float) -> int:
 
 
 def _union(names: Iterable[Iterable[str]]) -> list[str]:
-    """All names, in the order in which they come first."""
     return list(dict.fromkeys(name for some in names for name in some))
 
 
@@ -313,7 +311,6 @@ def _split_by_socket(record: Record) -> Sequence[SocketDemand]:
 
 
 def _append(to: HistoryDocument, record: Record) -> None:
-    """Append one value to every column, from the record of a slice."""
     window, levels = record.window, record.levels
     is_covered = window.observed_seconds >= window.seconds / 2
     rates, workers = compute_flow(window), compute_workers(window)

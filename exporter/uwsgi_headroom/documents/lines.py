@@ -29,16 +29,7 @@ from uwsgi_headroom.documents.sentences import (
     split_request_time,
     write_span,
 )
-from uwsgi_headroom.words.formats import (
-    byte_size,
-    chosen,
-    duration,
-    factor,
-    fine_percent,
-    in_queue,
-    significant,
-    whole,
-)
+from uwsgi_headroom.words.formats import byte_size, chosen, duration, factor, fine_percent, in_queue, significant, whole
 from uwsgi_headroom.words.states import LIMITS as LIMIT_WORDS
 from uwsgi_headroom.words.states import STATUSES, WAITS
 from uwsgi_headroom.words.template import Facts, fill
@@ -61,7 +52,6 @@ def list_lines(server: ServerDocument) -> tuple[TextLine, ...]:
 
 
 def _line(code: str, label: str, rank: int, parts: Sequence[str], tone: Tone | None = None) -> TextLine | None:
-    """Make a line; None without a text."""
     known = tuple(filter(None, parts))
     return TextLine(code=code, label=label, parts=known, tone=tone, rank=rank) if known else None
 
@@ -107,7 +97,7 @@ def _list_figures(server: ServerDocument) -> Iterator[TextLine | None]:
     yield _response(server)
     yield _in_service(server)
     yield _line("routes", "routes", 7, _list_apart(list_routes(server.routes or ())))
-    yield _queue_wait(server)
+    yield _line("queue_wait", "queue wait", 12, _list_queue_wait(server))
     yield _balance(server)
     yield _cpu(server)
     yield _memory(server)
@@ -123,7 +113,6 @@ def _verdict(server: ServerDocument) -> TextLine | None:
 
 
 def _users_wait(server: ServerDocument) -> TextLine | None:
-    """What users wait: in the listen queue, then in service; for how long at least, if no request was completed."""
     flow = server.flow
     assert flow
     if flow.response_time is None:
@@ -148,7 +137,6 @@ def _users_wait(server: ServerDocument) -> TextLine | None:
 
 
 def _list_untimed(server: ServerDocument) -> list[str]:
-    """What is known of how long users wait, if no request has a time in service."""
     flow = server.flow
     assert flow
     if flow.requests is None and flow.queue_wait is not None:
@@ -171,7 +159,6 @@ def _list_untimed(server: ServerDocument) -> list[str]:
 
 
 def _tone_of_standing(server: ServerDocument) -> Tone | None:
-    """The status of a server of which requests are in service, and none is completed."""
     flow, threads = server.flow, server.threads
     is_standing = flow and flow.throughput == 0 and threads and threads.busy
     return server.status if is_standing and server.status in ("warning", "critical") else None
@@ -231,7 +218,6 @@ def _slots(server: ServerDocument) -> str:
 
 
 def _time(server: ServerDocument) -> Iterator[TextLine | None]:
-    """Where the time in service goes, largest part first; then whom requests wait for outside of the server."""
     waits = server.waits
     time = split_request_time(waits, server.flow) if waits else None
     if waits is None:
@@ -259,7 +245,6 @@ def _list_apart(texts: Sequence[str], mark: str = "; ") -> list[str]:
 
 
 def _headroom(server: ServerDocument) -> TextLine | None:
-    """By how much load can grow until the first limit, and until requests wait."""
     room, flow = server.headroom, server.flow
     if room is None or flow is None:
         return None
@@ -295,7 +280,6 @@ def _why_no_headroom(room: Headroom) -> list[str]:
 
 
 def _limits(server: ServerDocument) -> TextLine | None:
-    """Every limit with the factor by which load can grow until it."""
     room = server.headroom
     if room is None:
         return None
@@ -351,7 +335,6 @@ def _tone_of_objective(server: ServerDocument) -> Tone | None:
 
 
 def _describe_burn(windows: Sequence[Burn]) -> str:
-    """Write the burn over the long window, and the rate over the short one where it is another."""
     short, long = windows[0], windows[-1]
     facts: Facts = {
         "missed": long.share or None,
@@ -370,7 +353,6 @@ def _describe_burn(windows: Sequence[Burn]) -> str:
 
 
 def _queue(socket: Socket) -> TextLine | None:
-    """How many connections wait at a socket now and on average, how many fit, and for how long the oldest waits."""
     if socket.queue is None:
         return _line("queue", "queue", 11, ["not known", f": {socket.reason}", f"  {socket.name}"])
     is_full = socket.limit is not None and socket.queue >= socket.limit
@@ -444,11 +426,6 @@ def _in_service(server: ServerDocument) -> TextLine | None:
     return _line("in_service", "in service", 5, [fill(part, facts) for part in parts], "critical" if is_alarm else None)
 
 
-def _queue_wait(server: ServerDocument) -> TextLine | None:
-    """How long requests wait, with percentiles where samples show any, and for how long the oldest has waited."""
-    return _line("queue_wait", "queue wait", 12, _list_queue_wait(server))
-
-
 def _list_queue_wait(server: ServerDocument) -> list[str]:
     flow, known = server.flow, server.queue_waits
     oldest = max([socket.oldest_wait or 0.0 for socket in server.sockets], default=0.0)
@@ -471,7 +448,6 @@ def _list_queue_wait(server: ServerDocument) -> list[str]:
 
 
 def _balance(server: ServerDocument) -> TextLine | None:
-    """The largest share of the requests, beside an even one, and what chance alone explains."""
     balance = server.balance
     if balance is None or not balance.hot_ratio or balance.hottest is None:
         return None

@@ -32,8 +32,7 @@ PEAK_SECONDS = 60.0
 
 
 async def predict_what_if(watch: Watch, clock: Clock, seconds: float, settings: Sequence[Setting] = ()) -> WhatIf:
-    """Predict settings, or those around the observed one, from the last `seconds` of a server. If that is impossible,
-    the document says why."""
+    """Predict settings, or those around the observed one, from the last `seconds` of a server, or say why not."""
     try:
         covered, measured = await _measure(watch, seconds)
         wanted = settings or choose_settings(measured.setting, measured.cpus)

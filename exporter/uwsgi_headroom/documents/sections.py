@@ -24,14 +24,12 @@ from uwsgi_headroom.reading import Reading, describe_memory
 from uwsgi_headroom.record import Options, ServerRecord, Setup
 from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.stats import Snapshot
-from uwsgi_headroom.watch.watch import Watch
 
 
 def build_threads(
     reading: Reading, record: ServerRecord, stuck_seconds: float, figures: Figures | None
 ) -> schema.Threads:
-    """Build the section about threads, and how many of them are in use now. stuck_seconds: the age from which on a
-    request counts as stuck."""
+    """Build the section about threads. stuck_seconds: the age from which on a request counts as stuck."""
     assert isinstance(reading.snapshot, Snapshot)
     workers = reading.snapshot.workers
     configured = sum_if_all_known([worker.threads for worker in workers])
@@ -49,7 +47,6 @@ def build_threads(
 
 
 def build_memory(memory: Memories) -> schema.MemorySection:
-    """Build the section about memory: available, used by a worker, and how many more workers fit."""
     room, available = describe_memory(memory), memory.available
     return copy_fields(
         schema.MemorySection,
@@ -62,7 +59,6 @@ def build_memory(memory: Memories) -> schema.MemorySection:
 
 
 def build_occupancy(window: Window) -> schema.Occupancy | None:
-    """Build the section about occupancy: shares of the time by busy threads; None without samples."""
     samples = sum(window.occupancy)
     if not samples:
         return None
@@ -103,21 +99,7 @@ def _full(figures: Figures | None, name: str) -> float | None:
     return littles_law.ratio(figures.window.queue_full_seconds[name], figures.window.observed_seconds)
 
 
-def build_sampling(watch: Watch) -> schema.Sampling:
-    """Build the section about how the exporter samples the server."""
-    totals, reading = watch.integrals.totals, watch.reading
-    return copy_fields(schema.Sampling, watch.pace, totals, reading, history_seconds=watch.history.seconds)
-
-
-def build_kept_history(watch: Watch) -> schema.KeptHistory | None:
-    """Build the section about the history file; None without one."""
-    if watch.writer is None:
-        return None
-    return schema.KeptHistory(since=watch.writer.since.get(watch.name), problem=watch.writer.problem or None)
-
-
 def build_identity(reading: Reading) -> schema.Identity:
-    """Build the section: the master's PID from the stats, the rest from the kernel and the master's options."""
     known, setup = reading.host.identity, reading.host.setup
     options = setup.options if setup else Options()
     directory, started = (known.working_directory, known.started) if known else (None, None)
@@ -142,7 +124,6 @@ def _find_mountpoint(reading: Reading) -> str:
 
 
 def build_setup(known: Setup) -> schema.SetupSection:
-    """Build the section: options by uWSGI's names, each with its source; other fields unchanged."""
     options = known.options
     return copy_fields(
         schema.SetupSection,

@@ -104,7 +104,6 @@ def _weight(part: TimePart) -> float:
 
 
 def _list_parts(waits: WaitFigures) -> Iterator[TimePart]:
-    """List the configured backends, and the states without them."""
     for backend in waits.backends:
         yield TimePart("backend", backend.threads, backend.per_request, backend.name)
     for state in waits.states:
@@ -270,7 +269,6 @@ _NEW = 1.0
 
 
 def is_judged(objective: Objective) -> bool:
-    """Whether the burn of the error budget is known."""
     return not describe_why_unjudged(objective)
 
 
@@ -307,8 +305,8 @@ _LEAST_PART = 0.2
 
 
 def describe_code_line(line: CodeLine) -> str:
-    """Write where a line of code is and what it waits for, such as `query_orders (shop/orders.py:3), in execute:
-    backend 10.0.0.5:5432`."""
+    """Write where a line of code is and what it waits for: `get (shop/orders.py:3), in execute: backend
+    10.0.0.5:5432`."""
     where = "".join(f" {address}" for address in line.addresses[:1])
     waits = ", ".join(
         f"{WAITS[each.state].name}{where * (each.state in OUTSIDE)}"
@@ -325,8 +323,7 @@ _LEAST_REST = 0.005
 
 
 def describe_code_rest(code: Code, shown: int) -> str:
-    """Write what is not in the first lines of code, such as `12 % in other lines, 3.0 % not readable`; empty if there
-    is nothing."""
+    """Write what is not in the first lines of code, such as `12 % in other lines, 3.0 % not readable`, if anything."""
     known = sum(line.share for line in code.lines[:shown])
     rest = [(1 - known - code.unread, "in other lines"), (code.unread, "not readable"), (code.changed, "dropped")]
     return ", ".join(f"{percent(part)} {what}" for part, what in rest if part > _LEAST_REST)

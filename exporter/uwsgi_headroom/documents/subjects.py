@@ -1,6 +1,4 @@
-"""Builds the parts of a document that have types of their own: routes, lines of code, an emperor's vassals, a router's
-backends, and workers.
-"""
+"""Builds the parts of a document with types of their own: routes, lines of code, vassals, backends, workers."""
 
 from __future__ import annotations
 
@@ -29,7 +27,6 @@ Key = TypeVar("Key")
 
 
 def _sort(numbers: Mapping[Key, float]) -> list[tuple[Key, float]]:
-    """The largest first."""
     return sorted(numbers.items(), key=lambda item: -item[1])
 
 
@@ -113,15 +110,15 @@ def build_code(use: CodeWindow, response_time: float | None) -> Code:
     """Build the section. response_time: seconds of a mean request, None without completed requests."""
     if use.off is not None:
         return Code(why=use.off)
-    return Code(
+    return copy_fields(
+        Code,
+        use,
         why=None,
         samples=use.looks,
-        threads=use.threads,
         lines=tuple(_list_lines(use, response_time)),
         unread=ratio(use.unread, use.threads) or 0.0,
         changed=ratio(use.changed, use.changed + use.threads) or 0.0,
         cpu_seconds=ratio(use.cpu_seconds, use.looks) or 0.0,
-        seconds=use.seconds,
     )
 
 
@@ -222,17 +219,9 @@ def build_emperor(snapshot: EmperorSnapshot, time: float) -> Emperor:
 
 
 def _build_vassal(vassal: VassalStats, time: float) -> Vassal:
-    return Vassal(
-        name=vassal.name,
-        pid=vassal.pid,
-        ready=is_set(vassal.ready),
-        accepting=is_set(vassal.accepting),
-        loyal=is_set(vassal.loyal),
-        cursed=is_set(vassal.cursed),
-        respawns=vassal.respawns,
-        age=_age(vassal.born, time),
-        heartbeat_age=_age(vassal.last_heartbeat, time),
-    )
+    flags = {name: is_set(getattr(vassal, name)) for name in ("ready", "accepting", "loyal", "cursed")}
+    ages = {"age": _age(vassal.born, time), "heartbeat_age": _age(vassal.last_heartbeat, time)}
+    return copy_fields(Vassal, vassal, **flags, **ages)
 
 
 def _age(since: int | None, time: float) -> float | None:
@@ -240,7 +229,6 @@ def _age(since: int | None, time: float) -> float | None:
 
 
 def build_router(snapshot: RouterSnapshot) -> Router:
-    """Build a router's section."""
     return Router(
         active_sessions=snapshot.active_sessions,
         subscriptions=tuple(
@@ -320,7 +308,6 @@ class WorkerSection(Struct, frozen=True, kw_only=True):
 def build_workers(
     reading: Reading, record: ServerRecord, figures: Figures | None, totals: Totals
 ) -> Iterator[WorkerSection]:
-    """Build the sections of all workers of a server, in uWSGI's order."""
     snapshot = reading.snapshot
     assert isinstance(snapshot, Snapshot)
     served = sum(worker.requests or 0 for worker in snapshot.workers)

@@ -131,7 +131,6 @@ class Streaks:
         self._known = known
 
     def list(self) -> tuple[Lasting, ...]:
-        """The threads that have been in one function for long, those for longest first."""
         found = [
             Lasting(sight.worker_id, sight.line, sight.state, sight.address, last - since)
             for since, last, sight in self._known.values()
@@ -186,15 +185,13 @@ class _Key(NamedTuple):
 
 
 class CodeTotals(Struct):
-    """Seconds of busy threads by place, since it has its counter. They never decrease, but a place may lose its
-    counter."""
+    """Seconds of busy threads by place, since it has its counter, which it may lose. They never decrease."""
 
     seconds: dict[CodePlace, float] = field(default_factory=dict)
     observed_seconds: float = 0.0
     """Time in which the code was looked at."""
 
     def copy(self) -> CodeTotals:
-        """A copy, which later looks do not change."""
         return CodeTotals(dict(self.seconds), self.observed_seconds)
 
 
@@ -252,7 +249,10 @@ class CodeHistory:
     def add(self, at: float, look: CodeLook, longest_step: float) -> None:
         """Count a look at the time `at`. longest_step: seconds since the one before for which it stands at most."""
         if not self._slices or at - self._slices[-1].began >= SLICE_SECONDS:
-            self._begin_slice(at)
+            if self._slices:
+                self._slices[-1].close()
+                self._give_places()
+            self._slices.append(_Slice(at))
         self._slices[-1].add(look)
         self._streaks.add(at, look, longest_step)
         if look.off is not None:
@@ -286,12 +286,6 @@ class CodeHistory:
             locks=add_up(each.locks for each in slices),
             lasting=self._streaks.list(),
         )
-
-    def _begin_slice(self, at: float) -> None:
-        if self._slices:
-            self._slices[-1].close()
-            self._give_places()
-        self._slices.append(_Slice(at))
 
     def _count(self, look: CodeLook, step: float) -> None:
         totals = self.totals

@@ -28,8 +28,8 @@ class Quantity(Struct, frozen=True):
 
     kind: Kind
     """A window has the growth of a `count` and of a `time` (in seconds), and the value of a `level` at its end. A
-    `change` is the difference of the level before it, which only a window has. Two windows merge to the sum, or to the
-    last level."""
+    `change` is the difference of the level before it, which only a window has. Windows merge to the sum, or the last
+    level."""
     per_unit: float = 1
     """The whole numbers in which a row keeps a unit of it, modulo 2**32, or DOUBLE."""
     known: str = ""
@@ -124,8 +124,7 @@ class WorkerCounts(Struct):
 
 
 class CpuCounts(Struct):
-    """CPU seconds that a server could use (`kernel.cpus`), over measured_seconds. The three parts add up to the
-    capacity."""
+    """CPU seconds that a server could use (`kernel.cpus`), over measured_seconds; the parts add up to them."""
 
     measured_seconds: Annotated[float, _SECONDS] = 0.0
     """The length of a window to within a second, since the machine is read once a second."""
@@ -164,10 +163,7 @@ class ServerCounts(Struct):
     gap_seconds: Annotated[float, _SECONDS] = 0.0
     reloads: Annotated[
         int,
-        _COUNT.shown(
-            "uwsgi_server_reloads_total",
-            "Full reloads seen; each one resets uWSGI's own counters to zero.",
-        ),
+        _COUNT.shown("uwsgi_server_reloads_total", "Full reloads seen; each one resets uWSGI's own counters to zero."),
     ] = 0
     overflows: Annotated[int | None, _REPORTED] = None
     """Connections that found a TCP queue of the network namespace full, of any program; None if unknown."""
@@ -175,8 +171,7 @@ class ServerCounts(Struct):
     """Threads; None if uWSGI omits them."""
     available: Annotated[int | None, _LEVEL] = None
     refused: Annotated[int | None, _REPORTED] = None
-    """Those of `overflows` that are this server's: a TCP queue of its own was full then, or the namespace has no other
-    TCP listener."""
+    """Those of `overflows` that are this server's: a TCP queue of its own was full, or there is no other listener."""
     judged: Annotated[int | None, _REPORTED] = None
     """Requests that count for the server's objective (`response_times.misses`); None without one. It and the next four
     grow together, at the end of a batch of response times."""
@@ -285,8 +280,7 @@ class ServerCounts(Struct):
         ),
     ] = None
     brimming_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
-    """Time in which a queue held one connection more than its limit, the most that Linux lets in; None until a queue is
-    measured."""
+    """Time in which a queue held a connection more than its limit, Linux's most; None until a queue is measured."""
     handler_seconds: Annotated[float | None, _REPORTED_SECONDS] = None
     """Summed over the workers, the time in which one of their threads ran a handler of a uWSGI signal, such as a timer
     or a cron job: it serves no request meanwhile."""
@@ -305,8 +299,7 @@ class ServerCounts(Struct):
 
 
 def rows_of(counts: type[Struct], of: Of) -> tuple[Quantity, ...]:
-    """The rows of a class's own fields, with their names, in their order. of: what has a value of them, unless the row
-    says it."""
+    """The rows of a class's own fields, with their names. of: what has a value of them, unless the row says it."""
     kinds = counts.__annotations__  # types, as their modules do not import `annotations` from the future
     rows = [(name, row) for name, kind in kinds.items() for row in getattr(kind, "__metadata__", ())]
     return tuple([replace(row, name=name, of=of if row.of == "server" else row.of) for name, row in rows])

@@ -37,8 +37,7 @@ class CpuUse:
         self._looked = True
 
     def add(self, totals: Totals, reading: Reading, workers: tuple[Worker, ...], *, bridged: bool) -> None:
-        """Add a reading, after its workers' own CPU time was added to the totals. bridged: no gap since the previous
-        reading."""
+        """Add a reading, after its workers' own CPU time was added. bridged: no gap since the previous reading."""
         self._looked = self._looked and bridged
         times = reading.host.cpu_times
         own = _own_seconds(totals)
@@ -133,8 +132,8 @@ class ServiceTime:
 
 
 class _Served(NamedTuple):
-    """What all workers have done. requests: those that should have brought an answer; calls: of applications, which a
-    respawn may set to 0."""
+    """What all workers have done. requests: that should have had an answer; calls: of applications; a respawn may reset
+    them."""
 
     requests: int
     calls: int

@@ -63,8 +63,7 @@ class Event(Struct, frozen=True, kw_only=True):  # its docstring is in the API d
 
 
 class Journal:
-    """The latest events, oldest first: at most MOST_EVENTS, of the last HISTORY_SECONDS. `counts` includes events
-    that were dropped."""
+    """The latest events, oldest first: MOST_EVENTS, of the last HISTORY_SECONDS. `counts` includes dropped ones."""
 
     def __init__(self) -> None:
         self.counts: Counter[Kind] = Counter(dict.fromkeys(KINDS, 0))
@@ -106,7 +105,6 @@ class Journal:
         del self._events[: max(oldest, len(self._events) - MOST_EVENTS)]
 
     def latest(self, count: int) -> tuple[Event, ...]:
-        """The latest `count` events, newest first."""
         return tuple(self._events[: -count - 1 : -1])
 
     def latest_of(self, kind: Kind) -> Event | None:

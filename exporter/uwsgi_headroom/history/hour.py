@@ -1,9 +1,8 @@
 """Keeps an hour of totals, and gives windows of it: the figures of the last N seconds.
 
-Rows are totals, so a window of any length needs only two of them. There is one row per second, and fewer of older
-times (TIERS): the last one of each whole multiple of the tier's step, so that windows which end at such multiples stay
-the same. A window ends with the latest sample, not with the latest row, so that it agrees with the totals exported
-beside it.
+Rows are totals, so a window of any length needs only two of them. There is one row per second, and fewer of older times
+(TIERS): the last one of each whole multiple of the tier's step, so that windows which end at such multiples stay the
+same. A window ends with the latest sample, not with the latest row, to agree with exported totals.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ def finest_step(age: float) -> float:
 
 
 class History:
-    """An hour of totals, one row per second. It restarts when the number of workers, their sockets or the backends
-    change."""
+    """An hour of totals, a row per second. It restarts when the number of workers, the sockets or backends change."""
 
     def __init__(self) -> None:
         self._rows = _RowBlocks()
@@ -110,7 +108,6 @@ class History:
 
     @property
     def seconds(self) -> float:
-        """The length of the history, up to the latest totals."""
         return min(HISTORY_SECONDS, self._latest_at - self._rows.times[0]) if self._rows else 0.0
 
     def newest_slice(self, step: float) -> object:
@@ -166,7 +163,6 @@ class _RowBlocks:
         self._rows: list[bytes] = []
 
     def append(self, at: float, row: bytes) -> None:
-        """Add a row that is newer than all others."""
         self.times.append(at)
         self._rows.append(row)
         if len(self._rows) >= _PLAIN_ROWS + _BLOCK_ROWS:

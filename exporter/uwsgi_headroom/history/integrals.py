@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, zip_longest
 from operator import attrgetter, sub
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -32,14 +32,15 @@ from uwsgi_headroom.history.derived import CpuUse, ServiceTime, Unanswered
 from uwsgi_headroom.history.named_hours import add_route_time
 from uwsgi_headroom.history.response_times.queue_waits import Left, QueueFollower
 from uwsgi_headroom.history.response_times.recorder import Completed, ResponseTimeRecorder
-from uwsgi_headroom.history.totals import Totals, WaitTotals, WorkerTotals
+from uwsgi_headroom.history.totals import Totals, WorkerTotals
+from uwsgi_headroom.history.wait_time import add_waits, note_since
 from uwsgi_headroom.history.window import QUANTITIES, WORKER
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.memory import OomKills
 from uwsgi_headroom.kernel.processes import Threads, WorkerProcess
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import STATES, Backlog, LockUse, LoopUse, Setup, Waits, is_tcp
+from uwsgi_headroom.record import Backlog, Setup, is_tcp
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.server import Worker
 
@@ -118,7 +119,7 @@ class Integrals:
         self._unanswered.add(totals, workers, joined=joined)
         self._add_overflows(before.host.overflows, reading.host.overflows)
         _add_kernel_counts(totals, before.host, reading.host)
-        _add_waits(totals, before.host.waits or _NO_WAITS, reading.host.waits or _NO_WAITS, reading.at, step)
+        add_waits(totals, before.host.waits, reading.host.waits, reading.at, step)
         totals.routes = add_route_time(totals.routes, before, reading, step)
         if levels.available:
             ratio = min(1.0, levels.busy / levels.available)
@@ -149,7 +150,6 @@ class Integrals:
             self.response_times.follow(reading, workers)
 
     def _set_slots(self, number: int) -> None:
-        """Have totals of this number of workers. Those of removed ones still count in the response times."""
         workers = self.totals.workers
         workers += map(WorkerTotals, range(len(workers) + 1, number + 1))
         for gone in workers[number:]:
@@ -186,7 +186,7 @@ class Integrals:
                 _add_residency(total, before.host.threads.get(now.pid or 0, {}), threads)
             for name, since in _KNOWN_SINCE:
                 if (getattr(now, name) is None) != (getattr(total, since) is None):
-                    _note_since(total, since, reading.at, is_known=getattr(now, name) is not None)
+                    note_since(total, since, reading.at, is_known=getattr(now, name) is not None)
 
     def _gap_to(self, at: float) -> None:
         if self._until is None:
@@ -358,7 +358,6 @@ class _Levels(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether every available thread is taken."""
         return self.taken >= self.available > 0
 
     @property
@@ -376,7 +375,6 @@ def _lacks_busy_threads(totals: Totals, workers: tuple[Worker, ...]) -> bool:
 
 
 def _find_levels(reading: Reading, workers: tuple[Worker, ...]) -> _Levels:
-    """The levels of a reading whose document has these workers."""
     levels = [(reading.busy_threads(worker), worker.accepting) for worker in workers]
     is_known = all(busy is not None for busy, _ in levels)
     available = sum([worker.available_threads or 0 for worker in workers]) if is_known else 0
@@ -506,7 +504,7 @@ def _add_process(total: WorkerTotals, before: HostFacts, reading: Reading, pid: 
     times = _cpu_times(process)
     is_known = reading.host.off is None and (process is None or times is not None)  # without a process it uses none
     if is_known == (total.cpu_since is None):
-        _note_since(total, "cpu_since", reading.at, is_known=is_known)
+        note_since(total, "cpu_since", reading.at, is_known=is_known)
     if process is not None:
         total.resident_bytes = process.resident_bytes or None  # a process that is ending has none
         total.process_threads = process.threads
@@ -551,87 +549,6 @@ def _add_residency(total: WorkerTotals, then: Threads, now: Threads) -> None:
 
 _KNOWN_SINCE = [(each.name, each.known) for each in WORKER if each.counter and each.known]
 """uWSGI's counters that a document may not have."""
-
-
-def _note_since(total: WorkerTotals, since: str, at: float, *, is_known: bool) -> None:
-    """Update the start of the time in which something is known of a worker, which the field `since` has."""
-    if not is_known or getattr(total, since) is None:
-        setattr(total, since, at if is_known else None)
-
-
-_NO_WAITS = Waits(off="not looked at")
-
-
-def _add_waits(totals: Totals, then: Waits, now: Waits, at: float, step: float) -> None:
-    """Add the `step` seconds between two samples to the totals; 0 if the time between them is a gap."""
-    if now.file_lock or then.file_lock:
-        _add_file_lock(totals, then.file_lock, now.file_lock, step)
-    if now.loops is not None:
-        _add_loops(totals.workers, then.loops or {}, now.loops, step)
-    if now.off is not None:
-        if totals.waits is not None:
-            totals.waits.since = None
-        return
-    waits = totals.waits = totals.waits or WaitTotals()
-    for name in now.backends:
-        waits.backends.setdefault(name, 0.0)
-    for total in totals.workers:
-        _note_since(total, "lock_held_since", at, is_known=now.reads_locks)
-    totals.shared_connection_seconds = totals.shared_connection_seconds or 0.0
-    totals.output_blocked_seconds = totals.output_blocked_seconds or 0.0
-    if waits.since is None or then.off is not None:
-        waits.since = at
-    else:
-        _add_wait_levels(totals, waits, then, now, step)
-
-
-def _add_wait_levels(totals: Totals, waits: WaitTotals, then: Waits, now: Waits, step: float) -> None:
-    half, shared, output = step / 2, totals.shared_connection_seconds or 0.0, totals.output_blocked_seconds or 0.0
-    waits.observed_seconds += step
-    for levels in (then, now):
-        waits.disagreement_seconds += half * abs(sum(levels.threads.values()) - levels.busy)
-        for state, number in levels.threads.items():
-            waits.seconds[_PLACES[state]] += half * number
-        for name, number in levels.backends.items():
-            waits.backends[name] = waits.backends.get(name, 0.0) + half * number
-        for total, number in _by_worker(totals.workers, levels.interpreter_lock):
-            total.interpreter_lock_seconds += half * number
-    totals.shared_connection_seconds = shared + half * (then.shared + now.shared)
-    totals.output_blocked_seconds = output + half * (then.output + now.output)
-    if then.locks and now.locks:
-        both = {worker_id: (then.locks[worker_id], now.locks[worker_id]) for worker_id in then.locks.keys() & now.locks}
-        for total, uses in _by_worker(totals.workers, both):
-            total.lock_seconds += step
-            total.lock_waited_seconds += half * sum([use.waited for use in uses])
-            total.lock_held_seconds += half * sum([bool(use.held) for use in uses])
-
-
-_Of = TypeVar("_Of")
-
-
-def _by_worker(workers: Sequence[WorkerTotals], known: Mapping[int, _Of]) -> list[tuple[WorkerTotals, _Of]]:
-    """What is known of workers by their ids, without those that a reload has removed."""
-    return [(workers[worker_id - 1], each) for worker_id, each in known.items() if worker_id <= len(workers)]
-
-
-def _add_loops(
-    workers: Sequence[WorkerTotals], then: Mapping[int, LoopUse], now: Mapping[int, LoopUse], step: float
-) -> None:
-    for total in workers:
-        total.loop_held_seconds = total.loop_held_seconds or 0.0
-    for total, use in chain(_by_worker(workers, then), _by_worker(workers, now)):
-        total.loop_held_seconds = (total.loop_held_seconds or 0.0) + step / 2 * use.held
-
-
-def _add_file_lock(totals: Totals, then: LockUse | None, now: LockUse | None, step: float) -> None:
-    totals.file_lock_seconds = totals.file_lock_seconds or 0.0
-    totals.file_lock_held_seconds = totals.file_lock_held_seconds or 0.0
-    if then and now:
-        totals.file_lock_seconds += step
-        totals.file_lock_held_seconds += step / 2 * (bool(then.held) + bool(now.held))
-
-
-_PLACES = {state: place for place, state in enumerate(STATES)}
 
 
 LARGEST_RACE = 16

@@ -102,7 +102,6 @@ class RouteHour:
 
 
 def _row_at(times: deque[float], rows: deque[array[float]], at: float) -> array[float]:
-    """The last row at or before a time, or the first one."""
     return rows[max(0, bisect_right(times, at) - 1)]
 
 
@@ -133,8 +132,7 @@ class DestinationHour:
     """An hour of the destinations of one server. Times are monotonic seconds.
 
     It is a store of its own beside `hour`, because addresses come and go while the shape of a server does not. So it
-    costs nothing until a thread is seen to wait for one, and then 100 bytes and 8 for each address every five seconds
-    in which one does.
+    costs nothing until a thread waits for one, and then 100 bytes and 8 for each address every five seconds.
     """
 
     def __init__(self) -> None:
@@ -146,8 +144,7 @@ class DestinationHour:
         self._latest_at = float("-inf")
 
     def add(self, reading: Reading, longest_step: float) -> None:
-        """Add a sample. Between two samples the number of threads changes linearly, unless they are further apart than
-        `longest_step`."""
+        """Add a sample. Between two, the number of threads changes linearly, but in no more than `longest_step`."""
         waits = reading.host.waits
         before, now = self._before, waits.destinations if waits and not waits.off else None
         self._before = None if now is None else (reading.at, now)

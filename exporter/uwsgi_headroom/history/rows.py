@@ -42,8 +42,7 @@ Column = Sequence[Any]
 
 
 class Growth(NamedTuple):
-    """The growth of a server's totals: for each part of the table, a column for each of its quantities. Totals that
-    were unknown count from 0."""
+    """The growth of totals: for each part of the table, a column for each quantity. Unknown totals count from 0."""
 
     server: list[Column]
     sockets: list[Column]
@@ -51,8 +50,7 @@ class Growth(NamedTuple):
     waits: list[Column]
     workers: list[Column]
     queue_since: Column
-    """For each socket, the start of the uninterrupted measurement that lasts until the end; inf if the queue is not
-    measured at the end."""
+    """For each socket, the start of the measurement that lasts until the end; inf if there is none at the end."""
 
 
 _NO_CPU, _NO_WAITS = CpuTotals(), WaitTotals()
@@ -197,7 +195,8 @@ def window_between(latest: Totals, first: tuple[float, Row], last: tuple[float, 
         for quantity, column in zip(SERVER, _hide_unknown(_OF_SERVER, growth.server, (latest,), at), strict=True)
     }
     for quantity, areas in zip(SOCKET, growth.sockets, strict=True):
-        figures[quantity.name] = _since_start(latest, areas, growth.queue_since, at)
+        named = zip(latest.queue_seconds, areas, growth.queue_since, strict=True)
+        figures[quantity.name] = {name: area for name, area, since in named if since <= at}
     return Window(
         asked=asked,
         seconds=until - at,
@@ -248,12 +247,6 @@ def _hide_unknown(
         if not all(known):
             columns[place] = [value if yes else None for value, yes in zip(values, known, strict=True)]
     return columns
-
-
-def _since_start(latest: Totals, areas: Column, known_since: Column, start: float) -> dict[str, float]:
-    """The areas of the queues that were measured from the start of the window to its end, by socket."""
-    named = zip(latest.queue_seconds, areas, known_since, strict=True)
-    return {name: area for name, area, since in named if since <= start}
 
 
 def _covers(since: float | None, start: float) -> bool:

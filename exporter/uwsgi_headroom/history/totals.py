@@ -59,8 +59,7 @@ class WaitTotals(Struct):
 
 
 class CpuTotals(CpuCounts):
-    """since, others_since: the monotonic time since which the figures, and others_seconds, have always been known; None
-    while unknown."""
+    """since, others_since: the monotonic time since which the figures, and others_seconds, are known; None: unknown."""
 
     others_seconds: float = 0.0
     since: float | None = None
@@ -118,7 +117,6 @@ class Totals(ServerCounts):
 
 
 def copy_totals(totals: Totals) -> Totals:
-    """A copy of the totals, which later samples do not change."""
     waits, routes = totals.waits, totals.routes
     return replace(
         totals,

@@ -61,8 +61,7 @@ class CpuWindow(CpuCounts, frozen=True):  # type: ignore[misc]  # a Struct may
 
 
 class Window(ServerCounts, frozen=True, kw_only=True):  # type: ignore[misc]  # a Struct may
-    """The growth of a server's totals between two instants of its history. cpu, waits: None unless known for the whole
-    window."""
+    """The growth of a server's totals between two instants. cpu, waits: None unless known for the whole window."""
 
     asked: float
     """The requested length in seconds."""
@@ -116,8 +115,8 @@ WAITS = rows_of(WaitWindow, "waits")
 WORKER = rows_of(WorkerCounts, "worker")
 
 QUANTITIES = (SERVER, SOCKET, CPU, WAITS, WORKER)
-"""The table: for each part of a window, its figures in the order of a history file, which began with version 1.0.0: add
-at the end of a class, and only what may be unknown, since it is not in the files that exist."""
+"""The table: for each part of a window, its figures in the order of a history file: add at the end of a class, and only
+what may be unknown, since it is not in the files that exist."""
 
 
 class RouteWindow(Struct, frozen=True):
@@ -152,8 +151,7 @@ class LockedLine(Struct, frozen=True):
 
 
 class Lasting(NamedTuple):
-    """A thread that was in one function at each of the last looks, for so many seconds; line, state and address are
-    those of the last one."""
+    """A thread that was in one function at the last looks, for so many seconds; the rest is as of the last one."""
 
     worker_id: int
     line: Line

@@ -22,13 +22,11 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 def render_families(families: Iterable[Metric], *, openmetrics: bool = False) -> bytes:
-    """Write families in the order given. A family without samples is left out."""
     texts = [render_family(family, openmetrics=openmetrics) for family in families]
     return "".join([*texts, END if openmetrics else ""]).encode()
 
 
 def render_family(family: Metric, *, openmetrics: bool = False) -> str:
-    """Write one family; returns an empty text if the family has no samples."""
     if isinstance(family, Family):
         lines = family.lines
     else:
@@ -44,7 +42,6 @@ def render_family(family: Metric, *, openmetrics: bool = False) -> str:
 
 @cache
 def _head(family: str, documentation: str, kind: str, unit: str, openmetrics: bool) -> str:
-    """Write the lines above a family's samples, which are the same in every scrape."""
     name = f"{family}_total" if kind == "counter" and not openmetrics else family
     documentation = documentation.replace("\\", r"\\").replace("\n", r"\n")
     if openmetrics:

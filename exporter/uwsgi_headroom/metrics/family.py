@@ -150,7 +150,6 @@ def _parse_name(name: str) -> tuple[str, str, str, tuple[str, ...]]:
 
 
 def _extend(labels: LabelSet, more: tuple[str, ...], values: Iterable[Any]) -> Iterable[LabelSet]:
-    """The labels with those of each key of a value."""
     if len(more) == 1:
         return label_sets(more[0], tuple(values), **labels)
     return [label_set(**labels, **dict(zip(more, key, strict=True))) for key in values]
@@ -301,7 +300,6 @@ def each_server(scrape: Scrape) -> Subjects[ObservedServer]:
 
 
 def each_server_with(find: Callable[[ObservedServer], object]) -> Callable[[Scrape], Subjects[ObservedServer]]:
-    """Lists the servers of which this finds something."""
     return lambda scrape: [(labels, server) for labels, server in scrape.servers if find(server)]
 
 
@@ -318,7 +316,6 @@ def each_process(scrape: Scrape) -> Subjects[WorkerProcess]:
 
 
 def each_worker_totals(scrape: Scrape) -> Subjects[WorkerTotals]:
-    """The totals of the workers that uWSGI lists now."""
     return [
         (labels, totals)
         for _, server in scrape.servers

@@ -59,7 +59,6 @@ SERVER_TOTALS: Rows[Totals] = {
 
 
 def each_occupied(scrape: Scrape) -> Subjects[Totals]:
-    """The totals of servers whose threads uWSGI lists."""
     return [(labels, server.totals) for labels, server in scrape.summed if any(server.totals.occupancy)]
 
 
@@ -94,7 +93,6 @@ EXPORTER_TOTALS: Rows[Observation] = {
 
 
 def each_waits(scrape: Scrape) -> Subjects[WaitTotals]:
-    """What the threads of servers wait for, where the kernel permits the exporter to see it."""
     return [
         (labels, waits)
         for labels, server in scrape.summed

@@ -137,10 +137,6 @@ ALERT: Rows[Held] = {
 }
 
 
-def _count_states(server: ObservedServer) -> dict[str, int]:
-    return {**dict.fromkeys(STATES, 0), **Counter(worker.state for worker in server.snapshot.workers)}
-
-
 SERVER: Rows[ObservedServer] = {
     "uwsgi_source_info{source}": (
         "Where figures come from: uWSGI's stats; or the kernel, without what only uWSGI counts and without series of "
@@ -156,7 +152,7 @@ SERVER: Rows[ObservedServer] = {
     "uwsgi_workers{state}": (
         "Worker slots by state: uWSGI's own states, and starting (not yet accepting), gone (ended, not yet respawned), "
         "never_spawned (cheaper's reserve).",
-        _count_states,
+        lambda server: {**dict.fromkeys(STATES, 0), **Counter(worker.state for worker in server.snapshot.workers)},
     ),
     "uwsgi_signal_queue_length": (
         "Bytes of uWSGI signals waiting for a worker.",

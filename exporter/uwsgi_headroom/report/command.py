@@ -19,7 +19,7 @@ from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.report.quarters import Progress, ReviewData
 from uwsgi_headroom.report.render.html import render_html
 from uwsgi_headroom.report.render.markdown import render_json, render_markdown
-from uwsgi_headroom.report.request import FORMATS, GONE, Format, ReportRequest
+from uwsgi_headroom.report.request import FORMATS, Format, ReportRequest
 from uwsgi_headroom.report.review import Review, build_review, write_review
 from uwsgi_headroom.report.sources.history_file import load_history_files
 from uwsgi_headroom.report.sources.prometheus import load_prometheus
@@ -52,8 +52,6 @@ def find_format(request: ReportRequest) -> Format:
         return request.format
     ending = Path(request.output).suffix.lower().removeprefix(".")
     names: dict[str, Format] = {"htm": "html", "markdown": "md", **{name: name for name in FORMATS}}
-    if ending in GONE:
-        raise ConfigError(f"--output: {GONE[ending]}")
     if ending not in names:
         raise ConfigError(f"--output: {request.output} must end in .{', .'.join(FORMATS)}, or give --format or --json")
     return names[ending]
@@ -118,7 +116,6 @@ def _load(request: ReportRequest, progress: Progress) -> ReviewData:
 
 
 def render(review: Review, name: Format) -> bytes:
-    """The content of the file."""
     match name:
         case "html":
             return render_html(write_review(review)).encode()

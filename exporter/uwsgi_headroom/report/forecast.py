@@ -85,7 +85,6 @@ def daily_peaks(load: Mapping[float, float], zone: ZoneInfo) -> DailyPeaks:
 
 
 def _span(days: Collection[int]) -> int:
-    """The number of days from the first one to the last one."""
     return max(days, default=0) - min(days, default=1) + 1
 
 

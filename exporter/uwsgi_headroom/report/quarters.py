@@ -71,7 +71,6 @@ class Absent(Struct, frozen=True, kw_only=True):
 
 
 def judge(records: Sequence[Record]) -> Figures:
-    """The figures of some quarters of one server together, which are in the order of time."""
     whole = merge_records(records)
     return compute_figures(
         Known(whole.window, _describe(whole), whole.levels.others_follow, whole.response_times, whole.routes)
@@ -79,7 +78,6 @@ def judge(records: Sequence[Record]) -> Figures:
 
 
 def _describe(record: Record) -> ServerRecord:
-    """The server at the end of a record, as far as a history knows it."""
     window, levels, workers = record.window, record.levels, record.window.workers
     threads = given(window.configured, lambda configured: round(configured / max(1, len(workers))))
     least = UP * window.observed_seconds
@@ -105,7 +103,6 @@ def _describe_memory(levels: Levels, workers: int) -> Memory | None:
 
 
 def mean_busy(record: Record) -> float | None:
-    """Mean threads in service; None if unknown."""
     busy = sum_if_all_known([worker.busy_seconds for worker in record.window.workers])
     return ratio(busy, record.window.observed_seconds)
 
@@ -120,7 +117,6 @@ def count_timed(record: Record) -> int:
 
 
 def running_seconds(record: Record) -> float | None:
-    """Seconds in service of the requests that were completed."""
     return sum_if_all_known([worker.running_time for worker in record.window.workers])
 
 
@@ -140,13 +136,11 @@ def count_refused(window: Window) -> int | None:
 def divide_known(
     records: Iterable[Record], part: Callable[[Record], float | None], whole: Callable[[Record], float | None]
 ) -> float | None:
-    """Sum over sum, of the records in which both are known."""
     pairs = [(part(record), whole(record)) for record in records]
     known = [(above, below) for above, below in pairs if above is not None and below is not None]
     return ratio(sum(above for above, _ in known), sum(below for _, below in known))
 
 
 def sum_known(values: Iterable[float | None]) -> float | None:
-    """The sum of those that are known; None if none is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None

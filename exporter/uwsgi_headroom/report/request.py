@@ -12,12 +12,6 @@ Format = Literal["html", "md", "json"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 """The names of the formats are also the endings of the files."""
 
-GONE = {
-    "pdf": "reports are no longer written as pdf: write HTML, and print it to PDF in a browser",
-    "csv": "reports are no longer written as csv: write JSON, or ask Prometheus for values",
-}
-"""What to do instead of formats that earlier versions had."""
-
 DEFAULT_RANGE = 30 * 86400.0
 DEFAULT_OUTPUT = "review.html"
 
@@ -49,10 +43,3 @@ def parse_range(text: str) -> float:
     if not _SHORTEST <= seconds <= _LONGEST:
         raise argparse.ArgumentTypeError(f"expected 30m to 2y, such as 36h, 30d or 12w, not {text}")
     return seconds
-
-
-def parse_format(text: str) -> str:
-    """A format, for argparse, which checks it against FORMATS."""
-    if text in GONE:
-        raise argparse.ArgumentTypeError(GONE[text])
-    return text

@@ -64,7 +64,6 @@ class Reloader:
         self._requested.set()
 
     async def run(self) -> NoReturn:
-        """Reload at each request, until cancelled."""
         while True:
             await self._requested.wait()
             self._requested.clear()
@@ -190,7 +189,6 @@ class Hangup:
 
 
 def has_terminal() -> bool:
-    """Whether this process has a controlling terminal that is open."""
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
     except OSError:

@@ -48,7 +48,6 @@ class ServiceManager:
             _log.warning("the watchdog's time is too short: raise WatchdogSec=", extra={"fields": fields})
 
     def ready(self) -> None:
-        """Report that the exporter serves."""
         self._send(READY=1, STATUS=self._status())
 
     def turned(self, watches: Sequence[Watch]) -> None:
@@ -60,7 +59,6 @@ class ServiceManager:
         self._send(**state)
 
     def reloading(self) -> None:
-        """Report that the configuration is read again."""
         self._send(RELOADING=1, MONOTONIC_USEC=time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000)
 
     def reloaded(self, problem: str) -> None:
@@ -84,7 +82,6 @@ class ServiceManager:
 
 
 def describe_servers(watches: Sequence[Watch]) -> str:
-    """Say how many servers are watched, and how many of them cannot be read."""
     down = sum(watch.state == "down" for watch in watches)
     many = f"{len(watches)} server{'' if len(watches) == 1 else 's'} watched"
     return f"{many}, {down} cannot be read" if down else many

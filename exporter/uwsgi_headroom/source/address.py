@@ -67,7 +67,6 @@ class Http:
 
     @property
     def netloc(self) -> str:
-        """Host and port as written in an address and in the Host header."""
         return _netloc(self.host, self.port)
 
     def __str__(self) -> str:

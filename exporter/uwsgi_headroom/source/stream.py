@@ -226,7 +226,6 @@ class _Receiving:
         self.result = result
 
     def time_out(self) -> None:
-        """End with a TimeoutError, unless it has ended."""
         if not self.result.done():
             self.result.set_exception(asyncio.TimeoutError())
 
@@ -295,7 +294,6 @@ class _Parts:
         return True
 
     def join(self) -> Received:
-        """The whole answer, and the time from its first part until now."""
         body, self.received = bytes(self.received), bytearray()
         self._share.complete(len(body))
         return Received(body, time.monotonic() - self._began if self._began else 0.0)
@@ -320,7 +318,6 @@ async def resolve_host(host: str, port: int) -> Sequence[AddressInfo]:
 
 
 def _look_up(host: str, port: int) -> Future[Sequence[AddressInfo]]:
-    """The running lookup of this host, or a new one."""
     with _lock:
         lookup = _under_way.get((host, port))
         if lookup is None:

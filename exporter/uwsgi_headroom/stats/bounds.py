@@ -77,12 +77,10 @@ def cut(part: Struct, field: str, most: int = NAME_CHARACTERS) -> None:
 
 
 def note_cut() -> None:
-    """Count a text that is too long, and was cut or left out."""
     _left[_CUT] += 1
 
 
 def count_cut() -> int:
-    """The number of texts of this document that were cut or left out."""
     return _left[_CUT]
 
 
@@ -99,7 +97,6 @@ def begin_part(part: str) -> None:
 
 
 def too_many(part: str) -> StatsError:
-    """The error for a document with more of a part than its bound."""
     advice = "; run uWSGI with stats-no-cores" if part == "cores" else ""
     return StatsError("too_large", f"the document has more than {MOST[part]:,} {part}, the limit{advice}")
 

@@ -265,7 +265,6 @@ def _worker(worker_id: int, raw: RawWorker, shapes: ShapeFinder | None) -> Worke
 
 
 def _find_shapes(cores: Sequence[Core], serving: Iterable[int], shapes: ShapeFinder) -> dict[int, Shape]:
-    """The shape of the request in each of these threads."""
     return {
         thread: shapes.find(bytes(core.variables))
         for thread in serving

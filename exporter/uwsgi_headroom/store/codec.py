@@ -10,7 +10,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Mapping
 from heapq import nlargest
-from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -35,7 +34,6 @@ from uwsgi_headroom.history.window import (
     WorkerWindow,
 )
 from uwsgi_headroom.record import STATES
-from uwsgi_headroom.store.earlier import decode_earlier, is_earlier
 from uwsgi_headroom.store.record import MINUTES, Levels, Record
 
 MOST_NAMES = 128
@@ -103,20 +101,19 @@ def encode_record(record: Record) -> bytes:
     return zlib.compress(msgspec.msgpack.encode(parts))
 
 
-def decode_record(data: object, texts: Mapping[int, str] = MappingProxyType({})) -> Record:
-    """Decode a record. texts: by number, of version 1.0.0. Raises HistoryFileError."""
+def decode_record(data: object) -> Record:
+    """Decode a record. Raises HistoryFileError."""
     try:
         if not isinstance(data, bytes):
             raise TypeError("no bytes")
-        parts = msgspec.msgpack.encode(decode_earlier(data, texts)) if is_earlier(data) else _decompress(data)
-        return _unpack_record(_decode(parts))
+        return _unpack_record(_decode(_decompress(data)))
     except (zlib.error, msgspec.MsgspecError, ValueError, TypeError, LookupError, ArithmeticError):
         raise HistoryFileError("a record of the history is damaged") from None
 
 
-def decode_in_slot(data: object, texts: Mapping[int, str], tier: int, slot: object) -> Record:
+def decode_in_slot(data: object, tier: int, slot: object) -> Record:
     """Decode a record. Raises HistoryFileError, also if it is not of this slot of a tier (seconds)."""
-    record = decode_record(data, texts)
+    record = decode_record(data)
     # It ends within a minute after its slot, or, where an exporter ended, in it.
     if (
         not isinstance(slot, int)

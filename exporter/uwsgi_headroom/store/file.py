@@ -24,7 +24,7 @@ from uwsgi_headroom.store.record import AHEAD_SECONDS, LONGEST_SECONDS, QUARTERS
 
 APPLICATION_ID = 0x75774852  # "uwHR", in SQLite's header
 VERSION = 3
-"""Of the tables. Those of version 1.0.0, 1, also have texts, until `writer` has converted all records."""
+"""Of the tables. Version 1.0.0 of the exporter wrote 1."""
 
 _MODE = 0o640  # routes come from the paths of users' requests
 
@@ -45,9 +45,7 @@ CREATE TABLE events (
 ) WITHOUT ROWID;
 """
 
-_TEXTS = "CREATE TABLE texts (id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE, used INTEGER NOT NULL);"
-
-_KNOWN = {" ".join(table.split()) for table in f"{_TABLES}{_TEXTS}".split(";")}
+_KNOWN = {" ".join(table.split()) for table in _TABLES.split(";")}
 """What SQLite keeps of the tables. A view in place of one may have endless rows."""
 
 _SETTINGS = """
@@ -96,13 +94,6 @@ def refuse_foreign(path: Path) -> None:
         database.close()
 
 
-def read_texts(database: sqlite3.Connection) -> dict[int, str] | None:
-    """The texts of version 1.0.0, by number; None once all records are encoded anew."""
-    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'texts'").fetchall():
-        return None
-    return {number: str(text) for number, text in database.execute("SELECT id, text FROM texts")}
-
-
 def hold_lock(path: Path) -> int:
     """Create a history file if there is none, and lock it until the returned descriptor is closed."""
     with _explained(path):
@@ -117,7 +108,6 @@ def hold_lock(path: Path) -> int:
 
 @contextmanager
 def transaction(database: sqlite3.Connection) -> Iterator[None]:
-    """A transaction for writing, which an error rolls back."""
     with database:
         database.execute("BEGIN IMMEDIATE")
         yield
@@ -152,8 +142,10 @@ def _find_version(path: Path, database: sqlite3.Connection) -> int:
         raise HistoryFileError(f"{path} is a database of another program; choose another file")
     if version > VERSION:
         raise HistoryFileError(f"{path} was written by a newer version; use that version, or choose another file")
-    made_by = {" ".join(str(tables.get(name, "")).split()) for name in ("servers", "records", "events", "texts")}
-    if version not in (1, VERSION) or not made_by <= _KNOWN:
+    if version == 1:
+        raise HistoryFileError(f"{path} was written by version 1.0.0; move it away, and the exporter begins a new one")
+    made_by = {" ".join(str(tables.get(name, "")).split()) for name in ("servers", "records", "events")}
+    if version != VERSION or not made_by <= _KNOWN:
         raise sqlite3.DatabaseError("malformed schema")
     return int(version)
 
@@ -169,7 +161,6 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def explain(path: Path, error: Exception) -> str:
-    """A failure of SQLite as a sentence with what to do."""
     text = "malformed" if isinstance(error, UnicodeDecodeError) else str(error)
     if "not a database" in text:
         return f"{path} is not a history file; choose another file, or move this one away"
@@ -244,10 +235,9 @@ class HistoryFile:
         )
         values = server, tier, int(since // tier), int(min(until, self._latest) // tier), _MOST_ROWS
         with _explained(self._path):
-            texts = read_texts(self._database) or {}
             for slot, data in self._database.execute(query, values):
                 try:
-                    yield decode_in_slot(data, texts, tier, slot)
+                    yield decode_in_slot(data, tier, slot)
                 except HistoryFileError:
                     self.damaged += 1
 

@@ -12,7 +12,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from sqlite3 import Connection
 
@@ -20,8 +19,7 @@ import msgspec
 
 from uwsgi_headroom.errors import HistoryFileError
 from uwsgi_headroom.store.codec import decode_in_slot, encode_record
-from uwsgi_headroom.store.earlier import is_earlier
-from uwsgi_headroom.store.file import Failure, explain, hold_lock, open_to_write, read_texts, transaction
+from uwsgi_headroom.store.file import Failure, explain, hold_lock, open_to_write, transaction
 from uwsgi_headroom.store.record import HOURS, MINUTES, QUARTERS, TIERS, Minute, Record, Tier, merge_records, slot_at
 
 RETRY_SECONDS = 60.0
@@ -132,7 +130,6 @@ class HistoryWriter:
         return self._database
 
     def _has_file(self) -> bool:
-        """Whether the path is still that of the locked file."""
         try:
             return self._lock is not None and os.path.samestat(os.stat(self.path), os.fstat(self._lock))
         except OSError:
@@ -159,9 +156,6 @@ _FORGET_SECONDS = 3600.0
 _MERGED = 32
 """Slots that are merged before the size is checked: hostile records have 50 kB."""
 
-_CONVERTED = 500
-"""Records of version 1.0.0 that are encoded anew with each write, in 0.25 s."""
-
 _VACUUMED_PAGES = 64
 """Given back in one transaction."""
 
@@ -175,8 +169,6 @@ class Database:
         self._unmerged: set[tuple[int, int]] = set()  # servers and quarters
         self._forget_at = 0.0
         self._before: float | None = None  # the time of the last write
-        self._texts = read_texts(connection)
-        self._converted: tuple[object, ...] = (-1, 0, 0)  # the key of the last row
         self.size = 0
         self._load_names()
 
@@ -195,9 +187,6 @@ class Database:
             with transaction(self._connection):
                 self._merge(ended[first : first + _MERGED])
             self._fit()
-        if self._texts is not None:
-            with transaction(self._connection):
-                self._convert()
         if self._is_time_to_forget(now):
             with transaction(self._connection):
                 self._forget(now)
@@ -227,7 +216,6 @@ class Database:
         return True
 
     def _merge(self, ended: Sequence[tuple[int, int]]) -> None:
-        """Merge the minutes of these quarters, and the quarters of their hours."""
         for server, slot in ended:
             self._merge_slot(server, QUARTERS, slot, MINUTES)
         for server, slot in {(server, slot_at(HOURS, slot * 15)) for server, slot in ended}:
@@ -247,7 +235,7 @@ class Database:
         records = []
         for slot, data in self._execute(query, server, tier.seconds, first, last):
             try:
-                records.append(decode_in_slot(data, self._texts or {}, tier.seconds, slot))
+                records.append(decode_in_slot(data, tier.seconds, slot))
             except HistoryFileError as error:
                 _log.warning("a record of the history is lost", extra={"fields": {"reason": str(error)}})
         return records
@@ -261,24 +249,6 @@ class Database:
             return False
         self._execute("REPLACE INTO records VALUES (?, ?, ?, ?)", server, tier.seconds, slot, data)
         return True
-
-    def _convert(self) -> None:
-        """Encode the next records of version 1.0.0 anew; in the end, delete its texts."""
-        rows = self._execute(
-            "SELECT server, tier, slot, data FROM records WHERE (server, tier, slot) > (?, ?, ?) "
-            "ORDER BY server, tier, slot LIMIT ?",
-            *self._converted,
-            _CONVERTED,
-        )
-        for server, tier, slot, data in rows:
-            self._converted = server, tier, slot
-            if isinstance(data, bytes) and is_earlier(data):
-                with suppress(HistoryFileError, OverflowError):
-                    anew = encode_record(decode_in_slot(data, self._texts or {}, tier, slot))
-                    self._execute("REPLACE INTO records VALUES (?, ?, ?, ?)", server, tier, slot, anew)
-        if not rows:
-            self._execute("DROP TABLE texts")
-            self._texts = None
 
     def _is_time_to_forget(self, now: float) -> bool:
         """Whether an hour has passed without a jump of the clock, which may start years ahead."""
@@ -307,7 +277,6 @@ class Database:
         return self._servers[name]
 
     def _load_names(self) -> None:
-        """Read which servers the file has, and how far back their records reach."""
         self._servers = {str(name): int(number) for number, name in self._execute("SELECT id, name FROM servers")}
         self.since: dict[str, float] = {}
         first = "SELECT min(slot) * tier FROM records WHERE server = ? AND tier = ?"
@@ -317,7 +286,6 @@ class Database:
                 self.since[name] = float(min(ends))
 
     def _find_unmerged(self, now: float) -> None:
-        """Find minutes that an earlier writer has not merged."""
         last = "SELECT max(coalesce(max(slot), 1), 1) FROM records WHERE server = ? AND tier = 900 AND slot <= ?"
         later = "SELECT slot FROM records WHERE server = ? AND tier = 60 AND slot > ? AND typeof(slot) = 'integer'"
         for server in self._servers.values():
@@ -326,7 +294,6 @@ class Database:
             self._unmerged |= {(server, slot_at(QUARTERS, minute)) for (minute,) in minutes}
 
     def _fit(self) -> None:
-        """Delete until the file fits into its size, and shrink it."""
         if used_bytes(self._connection) <= self._max_size:
             return
         fit(self._connection, int(_LEFT * self._max_size))

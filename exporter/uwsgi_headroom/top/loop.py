@@ -90,7 +90,6 @@ class Poller:
 
     @property
     def under_way(self) -> set[asyncio.Task[Any]]:
-        """Requests whose answers have not arrived, or have not been taken."""
         return {request.task for request in self._requests}
 
     def ask(self, navigation: Navigation) -> None:
@@ -139,7 +138,6 @@ class Poller:
             self.cancel()
 
     def cancel(self) -> None:
-        """End the requests under way."""
         for task in self.under_way:
             task.cancel()
         self._requests, self._wanted = [], None
@@ -149,7 +147,6 @@ class Poller:
         self._requests.append(_Request(task, self._clock(), place, page))
 
     def _ask_page(self, navigation: Navigation) -> None:
-        """Request the page shown, and cancel a request for another page."""
         points = _PLOT_POINTS if navigation.view == "plots" else _POINTS
         wanted = navigation.server and _Page(navigation.server, navigation.window, points)
         asked = [request for request in self._requests if request.page]
@@ -223,7 +220,6 @@ def main(attached: Attached, interval: float, seconds: float, *, once: bool) -> 
 
 
 async def _snapshot(feeds: Sequence[Feed], navigation: Navigation, seconds: float) -> tuple[list[str], int]:
-    """Return the lines of a snapshot, and its exit status."""
     width = min(shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns, _UNCUT)
     painter = Painter(colour=False, styles=False, unicode=takes_unicode(sys.stdout.encoding))
     asked_for = navigation.server
@@ -242,7 +238,6 @@ async def _snapshot(feeds: Sequence[Feed], navigation: Navigation, seconds: floa
 
 
 async def run(feeds: Sequence[Feed], navigation: Navigation, capabilities: Capabilities) -> None:
-    """Show the feeds' documents until a key or a signal ends the loop."""
     top = _Loop(feeds, navigation, capabilities)
     try:
         await top.run()

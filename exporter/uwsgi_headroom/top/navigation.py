@@ -215,7 +215,6 @@ def _move_sideways(navigation: Navigation, by: int) -> Navigation:
 
 
 def _change_window(navigation: Navigation, windows: Sequence[float], by: int) -> Navigation:
-    """Choose the next window in this direction, or the last one."""
     return replace(navigation, window=_step(windows, navigation.window, by)) if windows else navigation
 
 

@@ -98,7 +98,6 @@ class Terminal:
             self._loop.add_reader(self._source, self._read)
 
     def leave(self) -> None:
-        """Restore the terminal's previous state."""
         self._entered = False
         self._loop.remove_reader(self._source)
         self._write(_LEAVE)
@@ -117,7 +116,6 @@ class Terminal:
 
     @property
     def busy(self) -> bool:
-        """Whether earlier output is still to be written."""
         return self._writer.busy
 
     def show(self, lines: Sequence[str]) -> None:

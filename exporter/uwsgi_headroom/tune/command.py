@@ -110,7 +110,6 @@ def make_task(ini: Ini, max_memory: float | None, load: Load) -> Task:
 
 
 def list_notes(ini: Ini, uwsgi: Path, load: Load, words: str, withheld: list[str]) -> Iterator[str]:
-    """What will happen, as sentences."""
     seconds = MOST_RUNS * (load.warm_up + load.seconds + BESIDE_SECONDS)
     yield f"tune starts {ini.path.name} on 127.0.0.1 with {uwsgi}."
     yield f"{counted(load.clients, 'client')} will request {words}, in {MOST_RUNS} runs at most: {duration(seconds)}."
@@ -150,7 +149,6 @@ class Runs:
         (directory / "measured.ini").write_text(ini.render(), errors="surrogateescape")
 
     def ask_alone(self, setting: Setting) -> Tally:
-        """What one client sees alone, in a third of the time."""
         _say("One client alone:")
         return self._run(setting, replace(self._load, clients=1, seconds=self._load.seconds / 3)).tally
 
@@ -207,7 +205,6 @@ def finish(result: Result, ini: Ini, output: Path) -> Iterator[str]:
 
 
 def render_table(result: Result) -> list[str]:
-    """The medians of each setting's runs."""
     rows = [("setting", "runs", "requests/s", "mean", "p99", "memory", "CPUs")]
     for setting, by_round in result.evidence.runs.items():
         runs = by_round.values()
@@ -222,7 +219,6 @@ def render_table(result: Result) -> list[str]:
 
 
 def list_cautions(evidence: Trials, chosen: Setting | None) -> Iterator[str]:
-    """What the result depends on, as sentences."""
     task, runs = evidence.task, [run for setting in evidence.runs for run in evidence.of(setting)]
     if chosen and task.present.threads == 1 < chosen.threads:
         yield f"{chosen} needs an application and libraries that are thread-safe. This load does not prove that."

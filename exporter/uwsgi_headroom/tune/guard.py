@@ -139,7 +139,6 @@ def kill_descendants(spared: Collection[int] = ()) -> None:
 
 
 def children() -> set[int]:
-    """The PIDs of this process's children."""
     found = set()
     for name in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:

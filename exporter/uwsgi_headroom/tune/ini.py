@@ -45,7 +45,6 @@ _ASYNC = ("async", "gevent", "asyncio", "ugreen", "gevent-early-monkey-patch", "
 
 
 def is_kept(option: str) -> bool:
-    """Whether the option is measured as it is."""
     return bool(_KEPT.fullmatch(option) or ini_syntax.begins_block(option) or ini_syntax.ends_block(option))
 
 
@@ -62,7 +61,6 @@ class Ini(Struct, frozen=True, kw_only=True):
     cheaper: int
 
     def render(self) -> str:
-        """The ini file that is measured, without the setting."""
         # A condition without an end would swallow the options of uWSGI's command line, which follow.
         lines = ["[uwsgi]", *(f"{key} = {value}" for key, value in self.kept), "endif = ", ""]
         return "\n".join(lines)

@@ -216,7 +216,6 @@ def is_worth(evidence: Trials, setting: Setting) -> bool:
 
 
 def _describe(evidence: Trials, best: Setting | None, chosen: Setting | None, predicted: float) -> Iterator[str]:
-    """The result as sentences."""
     present, first = evidence.task.present, evidence.of(evidence.task.present)[0].tally.throughput
     fault = evidence.find_fault(present)
     if chosen:

@@ -87,7 +87,6 @@ class CodeWatch:
         self._log = LogLimit(reader.name, _log, monotonic).log
 
     async def run(self) -> NoReturn:
-        """Look again and again, by the latest reading, until cancelled."""
         due = self._monotonic()
         while True:
             try:
@@ -99,7 +98,6 @@ class CodeWatch:
             await asyncio.sleep(max(0.0, due - self._monotonic()))
 
     async def look(self) -> None:
-        """Look once, if the server is up."""
         async with self._pace.budget.looks:
             reading = self._reader.outcome
             if not isinstance(reading, Reading) or not self._is_up():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -171,20 +170,19 @@ class Fleet:
         return observations
 
     async def read_logs(self) -> NoReturn:
-        """Read the logs of the servers that have one, until cancelled."""
         await supervise("log", self._log_reader.run, self.restarts)
 
     async def run(self) -> None:
         """Expand the globs now and every GLOB_SECONDS, and sample every server on its own timer, until cancelled."""
         tasks: dict[Watch, asyncio.Task[NoReturn]] = {}
         logs = asyncio.create_task(self.read_logs(), name="read logs")
-        restore = functools.partial(restore_deploys, self.watches, self.clock)
+        restore = partial(restore_deploys, self.watches, self.clock)
         restoring = asyncio.create_task(supervise("restore", restore, self.restarts), name="restore deploys")
         expanding = asyncio.create_task(supervise("globs", self._expand_globs, self.restarts), name="expand globs")
         others = [logs, restoring, expanding]
         if self._finder:
-            find = functools.partial(self._find, self._finder)
-            others.append(asyncio.create_task(supervise("find", find, self.restarts), name="find servers"))
+            find = supervise("find", partial(self._find, self._finder), self.restarts)
+            others.append(asyncio.create_task(find, name="find servers"))
         if not self._paused:  # a new socket would be read at once
             self.refresh()
         try:
@@ -197,9 +195,8 @@ class Fleet:
                 watches = self._sampled()
                 for watch in watches:
                     if watch not in tasks or tasks[watch].done():
-                        name = f"sample {watch.name}"
-                        work = functools.partial(self._progress.sample, watch)
-                        tasks[watch] = asyncio.create_task(supervise("sample", work, self.restarts), name=name)
+                        work = supervise("sample", partial(self._progress.sample, watch), self.restarts)
+                        tasks[watch] = asyncio.create_task(work, name=f"sample {watch.name}")
                 for forgotten in tasks.keys() - set(watches):
                     tasks.pop(forgotten).cancel()
                 for places in (self._places, self._of_found.places):
@@ -246,13 +243,8 @@ class Fleet:
         removed servers have ended, and what those have of the present minute is written.
         """
         before = self._configured()
-        self.settings = replace(
-            self.settings,
-            slo=settings.slo,
-            stuck_seconds=settings.stuck_seconds,
-            windows=settings.windows,
-            max_servers=settings.max_servers,
-        )
+        taken = {name: getattr(settings, name) for name in ("slo", "stuck_seconds", "windows", "max_servers")}
+        self.settings = replace(self.settings, **taken)
         self._places.most_servers = settings.max_servers
         self._kept = {_identity(watch.name, watch.address, watch.slo): watch for watch in before}
         self._globbed.reconfigure(*self._name_servers(servers), settings.max_servers)
@@ -298,7 +290,6 @@ class Fleet:
             await asyncio.to_thread(self.writer.close, CLOSE_SECONDS)
 
     async def pause(self) -> None:
-        """End reads in flight, and start none until `resume`."""
         self._paused = True
         if self.probed:
             self.probed.accepting = False
@@ -306,7 +297,6 @@ class Fleet:
         await asyncio.gather(*(watch.reader.pause() for watch in self._sampled()))
 
     def resume(self) -> None:
-        """Read again after a `pause`."""
         self._paused = self._found.is_paused = False
         for watch in self._sampled():
             watch.reader.resume()

@@ -92,11 +92,9 @@ class FoundServers:
         self.is_paused = False
 
     def watches(self) -> list[Watch]:
-        """Return the watch of every server, also of those that were not up yet."""
         return [server.watch for server in self._servers.values()]
 
     def shown(self) -> list[Watch]:
-        """Return the watches of those that were up."""
         return [watch for watch in self.watches() if watch.reading]
 
     def is_optional(self, watch: Watch) -> bool:
@@ -183,7 +181,6 @@ class FoundServers:
         return name
 
     def forget(self) -> None:
-        """Forget the servers that have been down for too long."""
         now = self._clock.monotonic()
         self._failed = {key: failed for key, failed in self._failed.items() if now < failed[0]}
         for name, server in list(self._servers.items()):

@@ -95,7 +95,6 @@ class GlobbedServers:
         self._said_left_out = False
 
     def watches(self) -> list[Watch]:
-        """Return the watch of every server, in the order of their paths."""
         return [server.watch for _, server in sorted(self._servers.items())]
 
     def configure(self, entries: Sequence[ServerConfig], named: Sequence[Watch]) -> None:

@@ -20,13 +20,7 @@ from uwsgi_headroom.analysis.capacity import SLICE_SECONDS, extract_pair, follow
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import collect_emperor_findings, collect_findings
 from uwsgi_headroom.analysis.littles_law import Flow
-from uwsgi_headroom.analysis.objective import (
-    BURN_WINDOWS,
-    NOT_YET,
-    Objective,
-    find_load_limit,
-    judge_objective,
-)
+from uwsgi_headroom.analysis.objective import BURN_WINDOWS, NOT_YET, Objective, find_load_limit, judge_objective
 from uwsgi_headroom.analysis.verdict import say_verdict, worst_status
 from uwsgi_headroom.clock import Clock
 from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS, HISTORY_SECONDS
@@ -79,7 +73,6 @@ class Judge:
         self._due_at = self._judged_at = float("-inf")
 
     async def run(self) -> NoReturn:
-        """Judge the server whenever it is due, until cancelled."""
         while True:
             self.judge_if_due()
             await asyncio.sleep(max(_LOOK_SECONDS, self._due_at - self._clock.monotonic()))

@@ -70,7 +70,6 @@ class MinuteCutter:
             self._begin(at)
 
     def finish(self, at: float, epoch: float, levels: Callable[[], Levels]) -> None:
-        """Write what there is of the present minute."""
         if self._began and at - self._began[0] >= _LEAST_SECONDS:
             self._cut(at, epoch, int(epoch // MINUTES.seconds) + 1, levels)
 

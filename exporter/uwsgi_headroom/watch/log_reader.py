@@ -44,7 +44,6 @@ class LogReader:
         self._first = 0
 
     async def run(self) -> NoReturn:
-        """Read the logs in turns until cancelled, which ends the processes that read them."""
         try:
             while True:
                 await self.turn()

@@ -106,11 +106,9 @@ class Pace:
         self._gone_seconds = 0.0  # the sum of the pauses since nobody listens
 
     def set_rate(self, samples_per_second: float) -> None:
-        """From now on, sample this often, if the budgets permit it."""
         self._wanted = 1 / samples_per_second
 
     def note_cpu(self, seconds: float) -> None:
-        """Note CPU time that this server took."""
         self._spent += seconds
 
     @property

@@ -47,7 +47,6 @@ class ProbedServers:
         self.accepting = True
 
     def watches(self) -> list[Watch]:
-        """Return the watches that are kept, in the order of their first probe."""
         return [probed.watch for probed in self._probed.values()]
 
     def find(self, target: str, watches: Sequence[Watch]) -> Watch | None:
@@ -56,15 +55,13 @@ class ProbedServers:
 
         Does no I/O. The fleet samples a watch that is made here from then on.
         """
-        named = next((watch for watch in watches if watch.name == target), None)
-        if named:
+        if named := next((watch for watch in watches if watch.name == target), None):
             return named
         address = find_allowed(target, self._patterns)
         if address is None:
             return None
         # As text: a configured address is not guarded, which does not make it another server.
-        watched = next((watch for watch in watches if str(watch.address) == str(address)), None)
-        if watched:
+        if watched := next((watch for watch in watches if str(watch.address) == str(address)), None):
             self._forget(address)
             return watched
         self.forget_idle()
@@ -85,7 +82,6 @@ class ProbedServers:
         return probed.watch
 
     def forget_idle(self) -> None:
-        """Forget the addresses whose last probe was FORGET_SECONDS ago."""
         now = self._clock.monotonic()
         for address, probed in list(self._probed.items()):
             if now - probed.probed_at >= FORGET_SECONDS:

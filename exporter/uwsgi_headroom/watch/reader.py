@@ -41,7 +41,6 @@ class WorkerPlaces:
         self._workers: dict[object, int] = {}
 
     def keep(self, servers: Collection[object]) -> None:
-        """Forget all servers but these."""
         self._workers = {server: number for server, number in self._workers.items() if server in servers}
 
     def take(self, server: object, number: int) -> None:
@@ -148,7 +147,6 @@ class Reader:
                 return task.result()
 
     async def close(self) -> None:
-        """End the read in flight, if any, close its connection, and start no other."""
         self._closed = True
         self._not_paused.set()
         self.finished_first.set()  # responses that wait for the first outcome must not delay the end
@@ -160,7 +158,6 @@ class Reader:
         await self._cancel_read()
 
     def resume(self) -> None:
-        """Read again after a `pause`."""
         self._not_paused.set()
 
     async def _cancel_read(self) -> None:
@@ -268,7 +265,6 @@ class Reader:
         return await self._host.find_blind(self.address, None, self.timeout)
 
     async def _look(self, address: source.ProcessOfApp | source.SocketOfApp, start: float) -> Reading:
-        """Read a server without stats."""
         snapshot = await self._host.look(address, self.timeout)
         if self._places:
             self._places.take(self, max(len(snapshot.workers), len(snapshot.sockets)))

@@ -262,5 +262,4 @@ class Verdicts:
         self.current = Verdict(status, code, since, find_harm(worst))
 
     def interrupt(self) -> None:
-        """Forget the verdict because the server cannot be read."""
         self.current = NO_VERDICT

@@ -60,7 +60,6 @@ class SilentServer:
             self._sampling.cancel()
 
     def note(self, reading: Reading | ReadError) -> None:
-        """Count the workers whose threads have become idle or busy since the reading before."""
         if isinstance(reading, ReadError):
             return
         before, self._before = self._before, reading

@@ -28,7 +28,6 @@ class Turns:
         self._seconds = min(SHORTEST_SECONDS, self._longest)
 
     async def pause_if_due(self) -> None:
-        """End the turn if it was long enough, and wait for the next one."""
         now = self._monotonic()
         if now - self._began < self._seconds:
             return
@@ -65,11 +64,9 @@ class ThreadTurns:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether nobody waits for the result any more."""
         return self._is_given_up.is_set()
 
     def give_up(self) -> None:
-        """End the computation at its next pause."""
         self._is_given_up.set()
 
 

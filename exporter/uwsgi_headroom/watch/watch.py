@@ -213,7 +213,6 @@ class Watch:
 
     @property
     def state(self) -> State:
-        """Whether the server is up now."""
         error = self.reader.error
         if self._is_fresh(self._clock.monotonic()) and (error is None or error.reason not in GONE):
             return "up"
@@ -297,9 +296,7 @@ class Watch:
         return Known(
             window,
             replace(
-                self._with_log(server, reading, window),
-                silence=self.silent and self.silent.record,
-                empty_seconds=empty,
+                self._with_log(server, reading, window), silence=self.silent and self.silent.record, empty_seconds=empty
             ),
             self.other_programs.others_follow,
             times,
@@ -355,7 +352,6 @@ class Watch:
         self.deploys.judge_if_due(reading.at, reading.time)
 
     def explain(self, window: Window) -> Side:
-        """Return what explains a window of the hour in memory."""
         times = compute_percentiles(self.response_times(window), compute_flow(window).response_time)
         return Side(window, times, compute_routes(self.routes.of(window)), self._code_of(window))
 
@@ -370,7 +366,6 @@ class Watch:
         return Side(window, figures.response_times, figures.routes, None, room.factor, room.usable)
 
     def outage_within(self, window: Window) -> Outage | None:
-        """Return the last outage, if it ended in the time that was asked for."""
         ended, outage = self._outage
         return outage if ended >= window.until - window.asked else None
 

@@ -239,12 +239,7 @@ def compare_masters(before: Reading | None, reading: Reading) -> Facts:
     the present one; `new`: whether it took the place of one that has ended."""
     same = before and reading.has_same_master(before)
     left = before and same is False and reading.find_earlier_master(before)
-    return {
-        "unknown": same is None,
-        "same": same is True,
-        "left": left or None,
-        "new": same is False and not left,
-    }
+    return {"unknown": same is None, "same": same is True, "left": left or None, "new": same is False and not left}
 
 
 def find_cause(ended: EndedProcess, now: Worker, options: Options | None, kills: OomKills | None) -> tuple[Cause, str]:

@@ -69,7 +69,6 @@ def routes(fleet: Fleet, streams: EventStreams, builds: SharedBuilds) -> list[Ro
 
 
 def refuse(error: RefusedError) -> Response:
-    """Answer a refused request with a document that says why."""
     body = msgspec.json.encode(schema.Problem(error=str(error)))
     return Response(body, error.status, {**HEADERS, **error.headers}, "application/json")
 

@@ -73,25 +73,21 @@ class ConnectionSlots:
         return connection in self._line
 
     def mark_busy(self, connection: Connection) -> None:
-        """Mark a connection with a request, which stays open until it has its answer."""
         if connection in self._idle:
             del self._idle[connection]
             self._busy.add(connection)
 
     def mark_idle(self, connection: Connection) -> None:
-        """Mark a connection whose client has its answer."""
         if connection in self._busy:
             self._busy.remove(connection)
             self._waiting.pop(connection, None)
             self._idle[connection] = self._clock()
 
     def mark_waiting(self, connection: Connection) -> None:
-        """Mark a busy connection whose client does not accept the data that is ready for it."""
         if connection in self._busy:
             self._waiting[connection] = self._clock()
 
     def mark_accepted(self, connection: Connection) -> None:
-        """Mark a connection whose client has accepted that data."""
         self._waiting.pop(connection, None)
 
     def remove(self, connection: Connection) -> None:
@@ -135,8 +131,7 @@ def share_out(limit: int, servers: int, listeners: int) -> ConnectionLimits:
     """Compute the HTTP server's share of `limit` descriptors. Of those that servers, listeners and the process itself
     leave, half are for connections, and a third for connections about to be accepted or closed. The rest is for servers
     that globs find later."""
-    needed = bounds.OWN_DESCRIPTORS + bounds.DESCRIPTORS_PER_SERVER * servers + listeners
-    spare = limit - needed
+    spare = limit - bounds.OWN_DESCRIPTORS - bounds.DESCRIPTORS_PER_SERVER * servers - listeners
     connections = max(_LEAST_CONNECTIONS, min(bounds.MOST_CONNECTIONS, spare // 2))
     accepts = max(_LEAST_ACCEPTS, min(bounds.ACCEPTS_IN_A_TURN, spare // 12))
     if connections < bounds.MOST_CONNECTIONS:

@@ -339,7 +339,6 @@ class Exchange:
         return self._connection is None
 
     def leave(self) -> None:
-        """Note that nobody waits for the answer."""
         self._connection = None
         self._ended.set()
 
@@ -409,7 +408,6 @@ class HttpServer:
         self._listeners: list[asyncio.Server] = []
 
     async def start(self, sockets: Sequence[socket.socket]) -> None:
-        """Serve at these listening sockets, which `stop` closes."""
         loop = asyncio.get_running_loop()
         for listener in sockets:
             # asyncio's `backlog` is also how many connections it accepts in a turn of the event loop.

@@ -70,7 +70,6 @@ _NO_TLS = (
 
 
 def is_exposed(host: str) -> bool:
-    """Whether other machines can reach a listener at this IP address, which may have a zone."""
     return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
@@ -85,11 +84,7 @@ def describe_exposure(config: WebConfig | None) -> str | None:
 
 ROUTES, CODE, FOUND = (
     ("routes", "routes come from the paths of your users' requests", "allow it with --routes-beyond-loopback"),
-    (
-        "code",
-        "the names of functions and files say much about an application",
-        "allow it with --code-beyond-loopback",
-    ),
+    ("code", "the names of functions and files say much about an application", "allow it with --code-beyond-loopback"),
     ("discover", "it shows servers of all users of this machine", "name your servers, and give --no-discover"),
 )
 """What is opt-in: its flag, why not everybody may see it, and what else to do."""

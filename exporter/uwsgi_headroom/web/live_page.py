@@ -59,7 +59,6 @@ def join(modules: Mapping[str, str]) -> str:
 
 
 def _wrap(name: str, text: str) -> str:
-    """Make a function of a module."""
     exported = ", ".join(_EXPORT.findall(text))
     body = _EXPORT.sub("", _IMPORT.sub(_bind, _COMMENT.sub("", text)))
     return f"const ${name} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
@@ -134,7 +133,6 @@ _UPLOT_STYLE = "vendor/uplot/uPlot.min.css"
 
 
 def path(name: str) -> str:
-    """Return the path of a server's page. The name may itself be a path."""
     return f"/servers/{quote(name, safe='')}"
 
 
@@ -249,7 +247,6 @@ def version() -> str:
 
 
 def url(name: str) -> str:
-    """Return the path of a file on the exporter."""
     return f"/static/{version()}/{name}"
 
 

@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from uwsgi_headroom.web import bounds
 
-_EMPTY_LINES = re.compile(rb"[\r\n]*")
 _END = re.compile(rb"\n\r?\n")
 
 
@@ -46,7 +45,7 @@ def measure(received: bytes | bytearray, seen: int = 0) -> int:
 
     seen: how many of the bytes an earlier call has measured, so that a byte at a time costs no more than a line.
     """
-    begin = _begin(received)
+    begin = len(received) - len(received.lstrip(b"\r\n"))  # empty lines before a head are ignored (RFC 9112, 2.2)
     if begin < len(received) and not received[begin : begin + 1].isalpha():
         raise RefusedHeadError(HTTPStatus.BAD_REQUEST)
     end = _END.search(received, max(begin, seen - 2))
@@ -63,12 +62,6 @@ def measure(received: bytes | bytearray, seen: int = 0) -> int:
     if stop > bounds.HEAD_BYTES or lines > bounds.HEAD_LINES:
         raise RefusedHeadError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
     return end.end() if end else 0
-
-
-def _begin(received: bytes | bytearray) -> int:
-    """Where a head begins: empty lines before it are ignored (RFC 9112, 2.2)."""
-    match = _EMPTY_LINES.match(received)
-    return match.end() if match else 0
 
 
 def parse(data: bytes) -> Head:

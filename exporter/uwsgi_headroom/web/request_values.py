@@ -105,7 +105,6 @@ class _TextConvertor(Convertor[str]):
 
 
 def register_text_convertor() -> None:
-    """Register the convertor, for routes such as `/{name:anything}`."""
     register_url_convertor("anything", _TextConvertor())
 
 
@@ -124,7 +123,6 @@ def accepts_openmetrics(header: str) -> bool:
 
 
 def accepts_gzip(header: str) -> bool:
-    """Whether a client accepts gzip, by its Accept-Encoding header."""
     codings = dict(_parse_header(header))
     parameters = codings.get("gzip", codings.get("*"))
     return parameters is not None and not _is_refused(parameters)
@@ -151,7 +149,6 @@ def compress(body: bytes) -> bytes:
 
 
 def _parse_header(header: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Parse an Accept or Accept-Encoding header to names with their parameters."""
     for entry in _split(header.lower(), ","):
         name, *parameters = (part.strip() for part in _split(entry, ";"))
         pairs = (parameter.partition("=") for parameter in parameters)
@@ -159,7 +156,6 @@ def _parse_header(header: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split a text into its first parts. The others are ignored."""
     return text.split(separator, bounds.HEADER_VALUES)[: bounds.HEADER_VALUES]
 
 

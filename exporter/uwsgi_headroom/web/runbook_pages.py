@@ -202,7 +202,6 @@ def _plain(text: str) -> str:
 
 
 def _take_block(lines: list[str], target: Target) -> str:
-    """Remove the first block from the lines, and render it."""
     first = lines[0]
     if not first.strip():
         del lines[0]
@@ -283,8 +282,6 @@ def load_runbooks() -> Mapping[str, Runbook]:
 
 
 def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
-    """Make the routes of the list, the pages and the Markdown sources."""
-
     async def show_list(request: Request) -> Response:
         return await _show(fleet, builds, request, "", lambda target: render_list(load_runbooks(), target))
 

@@ -85,7 +85,6 @@ class Body:
 
     @property
     def size(self) -> int:
-        """Bytes in memory."""
         return len(self.plain) + len(self.compressed)
 
 
@@ -165,7 +164,6 @@ class SharedBuilds:
         headers: Mapping[str, str],
         media_type: str | None = None,
     ) -> Response:
-        """Respond with the answer that `get` returns."""
         return await (await self.get(kind, key, state, build, request)).respond(request, headers, media_type)
 
     def close(self) -> None:
@@ -243,7 +241,6 @@ class SharedBuilds:
 
     @property
     def size(self) -> int:
-        """Bytes of all kept answers."""
         return sum(kept.answer.size for kept in self._kept.values())
 
 
@@ -287,11 +284,9 @@ class EventStreams:
         self._waits: set[asyncio.Future[bytes | None]] = set()
 
     def is_full(self) -> bool:
-        """Whether no further stream is allowed."""
         return self.open >= self._most
 
     def response(self, key: Hashable, make: MakeDocument) -> StreamingResponse:
-        """Make a stream of the documents that `make` returns."""
         return _Response(self, key, make)
 
     def close(self) -> None:

@@ -66,7 +66,6 @@ def _long_form(seconds: float) -> _Form:
 
 
 def _in_two_units(seconds: float, form: _Form) -> str:
-    """A whole number of the smaller unit."""
     size, unit, smaller, smaller_unit = form
     whole, rest = divmod(seconds, size)
     return f"{whole:.0f} {unit}{f' {rest / smaller:.0f} {smaller_unit}' if rest else ''}"
@@ -196,7 +195,6 @@ def signed_duration(seconds: float) -> str:
 
 
 def short_function(function: str) -> str:
-    """The name of a function, or its end."""
     return function if len(function) <= LONGEST_FUNCTION else f"...{function[3 - LONGEST_FUNCTION :]}"
 
 

@@ -31,11 +31,7 @@ WAITS: Mapping[str, WaitWords] = {
     "cpu": WaitWords("on CPU", "CPU", "CPU", Colour("#007d5a", "#2fbf95"), "black on green"),
     "cpu_wait": WaitWords("waits for a CPU", "CPU wait", "CPU wait", Colour("#c98500", "#f0b13a"), "black on yellow"),
     "interpreter_lock": WaitWords(
-        "waits for the interpreter lock",
-        "interpreter lock (GIL)",
-        "GIL",
-        Colour("#c62f2f", "#ff7060"),
-        "white on red",
+        "waits for the interpreter lock", "interpreter lock (GIL)", "GIL", Colour("#c62f2f", "#ff7060"), "white on red"
     ),
     "backend": WaitWords("waits for a backend", "backend", "backend", Colour("#0072b2", "#56b4e9"), "white on blue"),
     "client": WaitWords("waits for the client", "client", "client", Colour("#1397b5", "#6fe3f0"), "black on cyan"),
@@ -93,7 +89,6 @@ LIMITS: Mapping[str, Limit] = {
 
 
 def list_colours() -> dict[str, Colour]:
-    """Every colour by the name of the page's variable: the palette, wait states, and backends in their turns."""
     waits = {f"wait-{code.replace('_', '-')}": state.colour for code, state in WAITS.items()}
     named = {f"wait-named-{number}": colour for number, colour in enumerate(BACKENDS)}
     return {**PALETTE, **waits, **named}

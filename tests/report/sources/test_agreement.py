@@ -9,8 +9,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from tests.report.sources.exposed import MINUTE, Exposed, expose
-from tests.report.sources.records import write_history_file
+from tests.report.sources.records import MINUTE, Exposed, expose, write_history_file
 from tests.support.monitoring import prometheus, write_blocks
 from tests.support.synthetic import stories
 from tests.support.synthetic.plan import DAY, History, Step

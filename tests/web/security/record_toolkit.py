@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.web.security.certificates import read_files, write_certificates, write_with_certificates
+from tests.web.security.secure_server import read_files, write_certificates, write_with_certificates
 
 HERE = Path(__file__).parent
 

@@ -10,8 +10,19 @@ import time
 import pytest
 
 from tests.support.real_uwsgi import wait_until
-from tests.web.security.certificates import CLIENT_NAME, authority, write_pair
-from tests.web.security.secure_server import HASH, MUTUAL, PASSWORD, TLS, USERS, SecureServer, basic, secure_server
+from tests.web.security.secure_server import (
+    CLIENT_NAME,
+    HASH,
+    MUTUAL,
+    PASSWORD,
+    TLS,
+    USERS,
+    SecureServer,
+    authority,
+    basic,
+    secure_server,
+    write_pair,
+)
 from uwsgi_headroom.web import bounds
 from uwsgi_headroom.web.security import live_config
 

@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 import trustme
 
-from tests.web.security.certificates import (
+from tests.web.security.secure_server import (
     CLIENT_NAME,
+    HASH,
+    MUTUAL,
+    TLS,
+    USERS,
     authority,
     read_files,
     write_certificates,
     write_pair,
     write_with_certificates,
 )
-from tests.web.security.secure_server import HASH, MUTUAL, TLS, USERS
 from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.web.security import live_config
 from uwsgi_headroom.web.security.live_config import Active, LiveConfig, describe_dates
@@ -67,7 +70,6 @@ def opened(name: str, directory: Path) -> Active | ConfigError:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_is_accepted_as_by_the_toolkit(name, directory):
-    """Each file is accepted or refused as the toolkit does, except those listed with a reason."""
     expected = RECORD[name]
     result = opened(name, directory)
     if name in ONLY_THE_TOOLKIT_ACCEPTS or name in ONLY_WE_ACCEPT:

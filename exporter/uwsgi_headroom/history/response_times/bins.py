@@ -26,10 +26,7 @@ BUCKET_BOUNDS = (
 """Upper bounds of the exported histogram, in seconds: preferred numbers (ISO 3), twenty to a factor of ten from two
 default sampling intervals to 10 s, and ten around that. PromQL spreads the requests of a bucket evenly over it: where a
 distribution ends just above a bound, as at a timeout of 1 s, it is wrong by up to the bucket's width, 12 % of the bound
-with twenty and 25 % with ten. `EARLIER_BOUNDS` are among them, because dashboards and objectives name them."""
-
-EARLIER_BOUNDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""The same until version 1.0. Records of history files have their bins."""
+with twenty and 25 % with ten. Dashboards and objectives name those of version 1.0, which a test lists."""
 
 _TOO_NEAR = 1.03
 """A grid edge whose ratio to a given bound is below this is left out."""
@@ -37,10 +34,10 @@ _TOO_NEAR = 1.03
 
 class Bins:
     """Bins of response times. edges: their upper edges in seconds, ascending, but for the last bin, which has none;
-    middles: the middle of each bin; widths: its width. buckets: the bounds of the histogram."""
+    middles: the middle of each bin; widths: its width."""
 
-    def __init__(self, bounds: Iterable[float] = (), buckets: Iterable[float] = BUCKET_BOUNDS) -> None:
-        wanted = sorted({*buckets, *bounds})
+    def __init__(self, bounds: Iterable[float] = ()) -> None:
+        wanted = sorted({*BUCKET_BOUNDS, *bounds})
         steps = round(BINS_PER_DECADE * math.log10(LONGEST / SHORTEST))
         grid = [SHORTEST * (LONGEST / SHORTEST) ** (step / steps) for step in range(steps + 1)]
         free = [edge for edge in grid if all(max(edge / bound, bound / edge) >= _TOO_NEAR for bound in wanted)]

@@ -149,7 +149,6 @@ class Estimator:
         }
 
     def _estimate(self, interval: float) -> None:
-        """Improve the estimate by some iterations."""
         memory = self._memory
         requests, seconds = memory.requests, memory.seconds
         if not requests:

@@ -4,12 +4,10 @@ A listen queue is first in, first out. Between two samples, some of the connecti
 if all of them have, more came and left unseen, as many as uWSGI accepted besides (a finished request, or one more in
 service, was accepted); and those that only the second one saw have come. Where in that time each came and left follows
 from its place: the i-th of n that are spread evenly came after i / (n + 1) of it. So a wait is known to within the time
-between two samples at each end, and better in a queue that moves steadily. Waits of TCP connections begin when the
-kernel says.
+between two samples at each end, and better in a queue that moves steadily. Of TCP connections, the kernel says it.
 
 Where the kernel does not list the connections, the length of the queue and uWSGI's count stand for them: what it
-accepted left first. Requests that uWSGI does not count, such as those of a worker that was killed, then seem to wait
-on.
+accepted left first. Requests that uWSGI does not count, such as those of a worker that was killed, then seem to wait.
 
 uWSGI does not say from which of several sockets it accepted. With `map-socket` it follows from the worker, if that one
 serves no other socket. Otherwise, what came and left unseen is taken to be of the socket that moves most: a request at
@@ -44,8 +42,8 @@ class Left(NamedTuple):
 
 
 class _Waits(NamedTuple):
-    """A request in a queue: what identifies it (None: unknown), and since when it waits, in monotonic seconds; or at
-    least since then."""
+    """A request in a queue: what identifies it (None: unknown), and since when, at least, it waits (monotonic
+    seconds)."""
 
     key: int | None
     since: float
@@ -170,7 +168,6 @@ def _time_left(step: _Step, passed: int, at: float, seconds: float) -> list[Left
 
 
 def _time_came(step: _Step, passed: int, at: float, seconds: float) -> list[_Waits]:
-    """Those that have come, with the time since when they wait."""
     coming = len(step.came) + passed + 1
     return [
         _Waits(key, at - seconds * (1 - place / coming), seconds > 0) if since is None else _Waits(key, since)

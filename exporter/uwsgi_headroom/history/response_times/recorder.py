@@ -23,8 +23,7 @@ _BATCH_SAMPLES = 10
 _LONGEST_BATCH_SECONDS = 10.0
 
 _LATE_SECONDS, _LATE_INTERVALS = 1.0, 3.0
-"""A sample later than both after the one before says little of the requests that ended meanwhile: they are divided like
-those of a gap."""
+"""Of the requests that ended before a sample later than both, little is known: they are divided like those of a gap."""
 
 
 class Completed(NamedTuple):

@@ -133,7 +133,6 @@ class ResponseTimeTotals(Struct):
     """Requests in service that ended with their worker's process."""
 
     def add(self, requests: int, division: Division) -> None:
-        """Add the completed requests of a batch."""
         self.requests += requests
         self.expected = list(map(add, self.expected, accumulate(division.counts)))
         # With very many requests, rounding errors exceed whole requests.
@@ -147,7 +146,6 @@ class ResponseTimeTotals(Struct):
         return self.whole[self.bins.find(bound)]
 
     def copy(self) -> ResponseTimeTotals:
-        """A copy that later batches do not change."""
         return replace(self)
 
 
@@ -221,7 +219,6 @@ class BatchHistory:
         misses: Misses = Misses(),  # noqa: B008 - a constant
         running: float | None = None,
     ) -> None:
-        """Add a batch, and forget those that are older than an hour."""
         places = [place for place, count in enumerate(division.counts) if count >= _LEAST] or [0]
         first, end = places[0], places[-1] + 1
         values = array("f", [*division.counts[first:end], *division.doubt[first:end]])

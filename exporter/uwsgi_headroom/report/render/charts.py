@@ -35,7 +35,6 @@ class Axes:
         return [(self.x(day), self.y(part)) for day, part in points]
 
     def ticks(self) -> Iterator[date]:
-        """About seven days."""
         step = max(1, (self.last - self.first).days // 7)
         day = self.first
         while day <= self.last:
@@ -62,11 +61,7 @@ def draw_trend(peaks: Sequence[tuple[date, float]], forecast: Forecast | None, r
         parts.append(_dot(axes.x(forecast.crossing), axes.y(1.0), 5, "vermillion"))
     parts += [_text(44, axes.y(part) + 4, percent(part), anchor="end") for part in (0.0, 0.5, 1.0)]
     parts += [_text(axes.x(day), axes.bottom + 16, f"{day.day} {day:%b}", anchor="middle") for day in axes.ticks()]
-    return _svg(axes.bottom + 22, parts)
-
-
-def _svg(height: float, parts: Iterable[str]) -> str:
-    return f'<svg class="chart" viewBox="0 0 {WIDTH} {height:g}" font-size="12">{"".join(parts)}</svg>'
+    return f'<svg class="chart" viewBox="0 0 {WIDTH} {axes.bottom + 22:g}" font-size="12">{"".join(parts)}</svg>'
 
 
 def _text(x: float, y: float, text: str, *, anchor: str) -> str:

@@ -92,7 +92,6 @@ def amount(value: float | None) -> str:
 
 
 def show(form: Callable[[T], str], value: T | None) -> str:
-    """A figure in a form, such as those of `words.formats`."""
     return UNKNOWN if value is None else form(value)
 
 

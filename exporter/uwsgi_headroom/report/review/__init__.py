@@ -17,17 +17,7 @@ from uwsgi_headroom.documents.build import build_past
 from uwsgi_headroom.documents.schema import TextLine
 from uwsgi_headroom.report.quarters import STEP, Absent, ReviewData, ServerHistory, running_seconds
 from uwsgi_headroom.report.render import document as doc
-from uwsgi_headroom.report.render.document import (
-    UNKNOWN,
-    Block,
-    Document,
-    Heading,
-    Items,
-    Section,
-    Table,
-    Text,
-    absent,
-)
+from uwsgi_headroom.report.render.document import UNKNOWN, Block, Document, Heading, Items, Section, Table, Text, absent
 from uwsgi_headroom.report.review import recommendations, trend, users, utilization
 from uwsgi_headroom.report.review.peaks import Service, find_peaks, group_services
 from uwsgi_headroom.report.review.recommendations import (
@@ -100,17 +90,13 @@ def build_review(data: ReviewData) -> Review:
     """The review of a range. Raises nothing for missing data: a section without it says why."""
     services = [_review(service, data) for service in group_services(data)]
     ordered = tuple(sorted(services, key=lambda service: MOST_URGENT_FIRST.index(service.verdict.judgement)))
-    return Review(
-        since=data.since,
-        until=data.until,
-        time_zone=data.time_zone,
-        source=data.source,
-        partial=data.partial,
+    return copy_fields(
+        Review,
+        data,
         judgement=next((each.verdict.judgement for each in ordered), "unknown"),
         answer=_answer(ordered),
         services=ordered,
         quality=tuple(assess(server, data) for server in data.servers),
-        problems=data.problems,
     )
 
 
@@ -150,7 +136,6 @@ ANSWERS: Mapping[Judgement, str] = {
 
 
 def _answer(services: Sequence[ServiceReview]) -> str:
-    """The answer for all services together, in a sentence."""
     said = []
     for judgement, template in ANSWERS.items():
         if names := [each.service for each in services if each.verdict.judgement == judgement]:
@@ -196,7 +181,6 @@ WORDS = (
 
 
 def write_review(review: Review) -> Document:
-    """The review as a document, the verdict first."""
     zone = ZoneInfo(review.time_zone)
     partial = " This report is partial: the source failed halfway." * review.partial
     return Document(

@@ -67,21 +67,17 @@ class Peaks(Struct, frozen=True):
 
     @property
     def at_peak(self) -> list[Record]:
-        """The records of all servers of the quarter hour that counts."""
         return [server.quarters[self.until] for server in self.service.servers if self.until in server.quarters]
 
     def limited_by(self, name: str) -> str | None:
-        """What limited a server beside its resources then, by the verdict of its exporter."""
         server = next(server for server in self.service.servers if server.server == name)
         return server.quarters[self.until].levels.limited_by
 
     def utilization(self, limit: Limit) -> list[float | None]:
-        """The use of a limit on the server that uses most of it, in each of the quarter hours."""
         return [highest_use(figures.values(), limit) for figures in self.judged]
 
 
 def highest_use(judged: Iterable[Figures], limit: Limit) -> float | None:
-    """The highest use of a limit; None if no server knows it."""
     uses = [use_of(figures, limit) for figures in judged]
     return max((use for use in uses if use is not None), default=None)
 
@@ -104,7 +100,6 @@ def group_services(data: ReviewData) -> tuple[Service, ...]:
 
 
 def _add_up(servers: Sequence[ServerHistory]) -> dict[float, float]:
-    """Threads in service on all servers of which they are known, by quarter."""
     load: dict[float, float] = {}
     for server in servers:
         for end, record in server.quarters.items():
@@ -114,7 +109,6 @@ def _add_up(servers: Sequence[ServerHistory]) -> dict[float, float]:
 
 
 def find_peaks(service: Service, zone: ZoneInfo) -> Peaks | None:
-    """The busiest quarter hours; None if it is not known in any how many threads were in service."""
     if not service.load:
         return None
     daily = daily_peaks(service.load, zone)
@@ -131,7 +125,6 @@ def find_peaks(service: Service, zone: ZoneInfo) -> Peaks | None:
 
 
 def _choose(daily: DailyPeaks, candidates: Sequence[int]) -> tuple[int, tuple[float, float] | None]:
-    """The place of the quarter hour that counts, and the one that stands out."""
     ranked = sorted(candidates, key=lambda place: daily.peaks[place], reverse=True)
     highest, *others = ranked
     if len(ranked) < ENOUGH_DAYS:
@@ -153,7 +146,6 @@ MOST_GROWTH = 2.0
 
 
 def _leave_room(judged: Mapping[str, Figures]) -> dict[str, Figures]:
-    """The figures of servers, with advice that leaves room for the load of one that is lost."""
     return {
         name: replace(figures, growth=max(figures.growth, min(MOST_GROWTH, growth_if_lost(judged, name))))
         for name, figures in judged.items()
@@ -161,7 +153,6 @@ def _leave_room(judged: Mapping[str, Figures]) -> dict[str, Figures]:
 
 
 def growth_if_lost(judged: Mapping[str, Figures], name: str) -> float:
-    """The factor by which the load of a server grows if the busiest of the others is lost."""
     rates = {each: figures.flow.throughput or 0.0 for each, figures in judged.items()}
     together = sum(rates.values())
     lost = max((rate for each, rate in rates.items() if each != name), default=0.0)
@@ -173,14 +164,12 @@ _SetUp = tuple["float | None", "float | None"]
 
 
 def _set_up(records: Sequence[Record]) -> _SetUp:
-    """Those that were last known."""
     threads = (record.window.configured for record in reversed(records))
     cpus = (record.levels.cpus for record in reversed(records))
     return next(filter(None, threads), None), next(filter(None, cpus), None)
 
 
 def _is_as_today(judged: Mapping[str, Figures], latest: Mapping[str, _SetUp]) -> bool:
-    """Whether every known server had the threads and CPUs that it has at the end of the range."""
     for name, figures in judged.items():
         then = figures.window.configured, given(figures.server.cpus, lambda cpus: cpus.count)
         for now, before in zip(latest[name], then, strict=True):

@@ -118,7 +118,6 @@ class ServerFinding(Struct, frozen=True):
         return {self.finding.code, *(harm.code for harm in self.finding.harms)}
 
     def say(self, finding: Finding) -> str:
-        """The evidence of the finding, or of one of its harms, with its time and server."""
         return f"{self.when}, on {self.server}: {finding.evidence} {finding.meaning}".strip()
 
 
@@ -126,7 +125,6 @@ AT_PEAK, IN_RANGE = "In the quarter hour that counts", "In the period of this re
 
 
 def recommend(evidence: Evidence) -> tuple[Recommendation, ...]:
-    """What to do about a service, most urgent first."""
     found = [*_find_ended(evidence.peaks), *_find_refused(evidence), *_find_missed(evidence), *_at_peak(evidence.peaks)]
     by_code: dict[str, list[ServerFinding]] = {}
     for each in sorted(found, key=lambda each: SEVERITIES.index(each.finding.severity)):
@@ -141,25 +139,13 @@ def recommend(evidence: Evidence) -> tuple[Recommendation, ...]:
 COVERED = "Set processes x threads to {setting}, as another recommendation says: it covers this one."
 
 
-def reconcile(
-    found: Sequence[Recommendation],
-) -> Iterator[Recommendation]:
+def reconcile(found: Sequence[Recommendation]) -> Iterator[Recommendation]:
     """The same with one setting: that which serves most."""
-    most = max(
-        (each for each in found if each.setting),
-        key=lambda each: each.serves or 0.0,
-        default=None,
-    )
+    most = max((each for each in found if each.setting), key=lambda each: each.serves or 0.0, default=None)
     for each in found:
         if most and each.setting and each.setting != most.setting:
             action = fill(COVERED, {"setting": most.setting})
-            yield replace(
-                each,
-                action=action,
-                setting=most.setting,
-                serves=most.serves,
-                effect="",
-            )
+            yield replace(each, action=action, setting=most.setting, serves=most.serves, effect="")
         else:
             yield each
 
@@ -169,7 +155,6 @@ def _rank(found: Recommendation) -> int:
 
 
 def _at_peak(peaks: Peaks) -> Iterator[ServerFinding]:
-    """The findings about each server that have advice or hurt, in the quarter hour that counts."""
     for server, figures in peaks.present.items():
         for finding in collect_findings(correct_headroom(figures)):
             if finding.change or finding.severity != "info":
@@ -191,7 +176,6 @@ REFUSED = (
 
 
 def _find_refused(evidence: Evidence) -> Iterator[ServerFinding]:
-    """Full listen queues, and what caused it while they were full, on the server with most."""
     users, servers = evidence.users, evidence.peaks.service.servers
     full = {server.server: share for server in servers if (share := find_full_share(server))}
     if not full:
@@ -217,7 +201,6 @@ MISSED = "{missed:amount} of {requests:amount} requests missed the objective: {b
 
 
 def _find_missed(evidence: Evidence) -> Iterator[ServerFinding]:
-    """An objective that was missed, and what caused it while the budget burned too fast, on the server with most."""
     objective, servers = evidence.users.objective, evidence.peaks.service.servers
     if isinstance(objective, Absent) or objective.budget <= 1:
         return
@@ -260,7 +243,6 @@ _NOT_KNOWN = (
 
 
 def _combine(evidence: Evidence, alike: Sequence[ServerFinding]) -> Recommendation:
-    """One recommendation for findings of the same cause, the worst first, with each harm once."""
     worst = alike[0]
     harms: dict[str, str] = {}
     for each in alike:
@@ -286,7 +268,6 @@ def today_of(figures: Figures) -> Setting:
 
 
 def _promise(found: Recommendation, peaks: Peaks, name: str, advice: Finding | Advice) -> Recommendation:
-    """A recommendation with the setting that its advice leads to, and what a server then serves at least."""
     figures, wanted = peaks.present.get(name), dict(advice.settings)
     if figures is None or not wanted:
         return found
@@ -305,7 +286,6 @@ AHEAD_EVIDENCE = AT_PEAK + ", {server} had {busy:mean} of {threads} threads in s
 
 
 def _add_ahead(evidence: Evidence) -> Iterator[Recommendation]:
-    """Capacity to add before the first limit is reached."""
     used, peaks = evidence.utilization, evidence.peaks
     if used.headroom is None or used.first is None or used.server is None or not evidence.is_short:
         return
@@ -325,7 +305,6 @@ def _add_ahead(evidence: Evidence) -> Iterator[Recommendation]:
 
 
 def _even_out_or_add(figures: Figures, limit: Limit) -> Advice:
-    """Advice: to spread the load of the hottest worker where that is the limit and the workers are uneven."""
     balance = figures.balance
     uneven = (balance.hot_ratio or 0.0) >= max(evenness.UNEVEN, balance.noise_floor or 0.0)
     if limit == "hottest_interpreter" and uneven:
@@ -380,13 +359,9 @@ def _use_after(use: LimitUse, peaks: Peaks, step: Recommendation) -> float:
     wanted = max((each.flow.throughput or 0.0) * growth_if_lost(judged, name) for name, each in judged.items())
     if step.serves is None or step.serves < wanted:
         return inf
-    today, after = today_of(next(iter(judged.values()))), read_setting(step.setting)
+    today, after = today_of(next(iter(judged.values()))), Setting(*map(int, step.setting.split("x")))
     more = {"threads": after.in_all / today.in_all, "interpreters": after.processes / today.processes}
     return use.one_lost / more.get(use.limit, 1.0)
-
-
-def read_setting(text: str) -> Setting:
-    return Setting(*map(int, text.split("x")))
 
 
 INTRODUCTION = "What to do, most urgent first. To verify a change, run `uwsgi-headroom check` at the next peak."
@@ -399,7 +374,7 @@ def write(found: Sequence[Recommendation], servers: int) -> Iterator[Block]:
     for number, each in enumerate(found, 1):
         rows = (
             ("What to do", each.action),
-            ("Where", show_place(each.servers, servers)),
+            ("Where", f"all {servers} servers" if len(each.servers) == servers > 1 else ", ".join(each.servers)),
             ("What users felt", " ".join(each.harms)),
             ("Evidence", each.evidence),
             ("Expected effect", each.effect),
@@ -409,8 +384,3 @@ def write(found: Sequence[Recommendation], servers: int) -> Iterator[Block]:
             rows=[*(row for row in rows if row[1]), ("Owner, date", "")],
             style="advice",
         )
-
-
-def show_place(names: Sequence[str], servers: int) -> str:
-    """The servers of a service that something is about; `servers`: how many the service has."""
-    return f"all {servers} servers" if len(names) == servers > 1 else ", ".join(names)

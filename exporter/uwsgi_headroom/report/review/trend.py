@@ -48,7 +48,6 @@ class Trend(Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> LimitTrend:
-        """The limit that is reached first, else the one with the highest peak."""
         first = next((each for each in self.limits if each.limit == self.first), None)
         return first or max(self.limits, key=lambda each: each.highest)
 
@@ -86,7 +85,6 @@ def review_trend(peaks: Peaks) -> Trend | Absent:
 
 
 def _find_first(limits: Sequence[LimitTrend]) -> Limit | None:
-    """The limit that is reached first: already, else by its expected day."""
     dated: dict[Limit, date] = {}
     for each in limits:
         found = each.forecast

@@ -27,6 +27,7 @@ from uwsgi_headroom.report.render import document as doc
 from uwsgi_headroom.report.render.charts import shade
 from uwsgi_headroom.report.render.document import Block, Table, Text, absent
 from uwsgi_headroom.report.review.peaks import Peaks
+from uwsgi_headroom.same_fields import copy_fields
 from uwsgi_headroom.store.record import Record, merge_records
 from uwsgi_headroom.words.formats import duration, fine_percent
 from uwsgi_headroom.words.template import fill
@@ -109,7 +110,6 @@ def _feel(merged: Sequence[Record], records: Sequence[Record]) -> Felt:
 
 
 def _find_percentiles(timed: Sequence[Record]) -> dict[str, float]:
-    """Those that are known, by name."""
     found = timed and compute_percentiles(merge_records(timed).response_times)
     if not found:
         return {}
@@ -117,7 +117,6 @@ def _find_percentiles(timed: Sequence[Record]) -> dict[str, float]:
 
 
 def _queue_seconds(record: Record) -> float | None:
-    """Seconds for which requests waited in the listen queues, in the whole time (Little's law)."""
     window = record.window
     if not window.queue_seconds:
         return None
@@ -125,7 +124,6 @@ def _queue_seconds(record: Record) -> float | None:
 
 
 def find_full_share(server: ServerHistory) -> float | None:
-    """The share of the time in which a listen queue of a server was full."""
     return divide_known(
         server.records, lambda record: queue_full_seconds(record.window), lambda record: record.window.observed_seconds
     )
@@ -157,13 +155,8 @@ def _judge_objective(records: Sequence[Record]) -> ObjectiveUse | Absent:
     requests, missed = (sum(column) for column in zip(*counts, strict=True))
     if requests < FEWEST:
         return Absent(reason=f"Too few requests were judged by the objective: {requests:.0f}, and {FEWEST} are needed.")
-    return ObjectiveUse(
-        threshold=slo.threshold,
-        objective=slo.objective,
-        requests=requests,
-        bad=missed / requests,
-        budget=missed / requests / (1 - slo.objective),
-    )
+    bad = missed / requests
+    return copy_fields(ObjectiveUse, slo, requests=requests, bad=bad, budget=bad / (1 - slo.objective))
 
 
 _DAYS, _HOURS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"), range(24)

@@ -8,15 +8,7 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.balance import Balance, WorkerFigures
-from uwsgi_headroom.analysis.capacity import (
-    LIMITS,
-    REACHED,
-    CpuShares,
-    Headroom,
-    Limit,
-    Resource,
-    count_more_workers,
-)
+from uwsgi_headroom.analysis.capacity import LIMITS, REACHED, CpuShares, Headroom, Limit, Resource, count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import correct_headroom
 from uwsgi_headroom.analysis.littles_law import Flow, ratio
@@ -26,7 +18,7 @@ from uwsgi_headroom.report.quarters import sum_known
 from uwsgi_headroom.report.render import document as doc
 from uwsgi_headroom.report.render.document import Block, Table, Text
 from uwsgi_headroom.report.review.peaks import Peaks, highest_use, use_of
-from uwsgi_headroom.same_fields import given
+from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.words.formats import factor, percent
 from uwsgi_headroom.words.states import LIMITS as NAMES
 from uwsgi_headroom.words.template import Facts, fill
@@ -144,7 +136,6 @@ def review_utilization(peaks: Peaks) -> Utilization:
 
 
 def _spread(values: Sequence[float | None]) -> Spread:
-    """The spread of the days on which the value is known: at least one."""
     known = sorted(value for value in values if value is not None)
     return Spread(p50=percentile(known, 0.5), p95=percentile(known, 0.95), highest=known[-1])
 
@@ -161,13 +152,11 @@ def _describe(name: str, figures: Figures, peaks: Peaks) -> ServerPeak:
     # A history does not have all that the exporter's verdict rested on then.
     if other is None and (code := peaks.limited_by(name)):
         unknown = fill(OTHER, {"server": name, "code": code})
-    return ServerPeak(
+    return copy_fields(
+        ServerPeak,
+        figures,
         server=name,
-        flow=figures.flow,
-        workers=figures.workers,
-        balance=figures.balance,
         available=figures.window.available,
-        cpu=figures.cpu,
         more_workers=given(memory, count_more_workers),
         headroom=judged.headroom,
         usable=None if unknown else judged.headroom.usable,
@@ -176,7 +165,6 @@ def _describe(name: str, figures: Figures, peaks: Peaks) -> ServerPeak:
 
 
 def _limit(peaks: Peaks, limit: Resource) -> LimitUse | None:
-    """A limit of a service; None if no server knows it in the quarter hour that counts."""
     present = [figures for figures in peaks.present.values() if use_of(figures, limit) is not None]
     if not present:
         return None
@@ -221,11 +209,8 @@ def _is_chance(balance: Balance) -> bool:
 
 
 def _cost_in_servers(balance: Balance, room: Headroom) -> float | None:
-    """The part of a server that uneven workers waste, 0 to 1.
-
-    With its hottest interpreter the server takes f times the present load, with even shares c times, up to the next
-    limit. So even workers would serve the load at which it is full with f/c of a server.
-    """
+    """The part of a server that uneven workers waste, 0 to 1. Up to the next limit it takes f times the present load
+    with its hottest interpreter, c times with even shares: even workers need f/c of a server."""
     hot, ceiling = room.by_limit.get("hottest_interpreter"), room.ceiling
     if _is_chance(balance) or (hot is None and "hottest_interpreter" in (*room.far, *room.idle)):
         return 0.0

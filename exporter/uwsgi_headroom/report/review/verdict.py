@@ -136,7 +136,6 @@ CROSSING = (
 
 
 def _say_date(trend: Trend | Absent) -> str:
-    """When the limit that comes first is reached."""
     forecast = trend if isinstance(trend, Absent) else trend.shown.forecast
     if isinstance(forecast, Absent):
         return f"No date: {forecast.reason}"
@@ -212,7 +211,6 @@ REASONS = (
 
 
 def _find_confidence(evidence: Evidence) -> tuple[Confidence, list[str]]:
-    """How sure, in a word, and why, as clauses."""
     used, is_forecast = evidence.utilization, evidence.forecast is not None
     covered, load = evidence.covered, evidence.peaks.service.load
     facts: Facts = {"days": used.days or None, "length": duration(max(load) - min(load) + STEP), "covered": covered}

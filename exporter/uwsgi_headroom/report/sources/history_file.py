@@ -20,13 +20,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.report.quarters import LEAST_COVERED, STEP, Progress, ReviewData, ServerHistory
-from uwsgi_headroom.report.sources.selection import (
-    Named,
-    TimeRange,
-    describe_clock,
-    list_problems,
-    select_servers,
-)
+from uwsgi_headroom.report.sources.selection import Named, TimeRange, describe_clock, list_problems, select_servers
 from uwsgi_headroom.store.file import HistoryFile, StoredServer
 from uwsgi_headroom.store.record import Record, merge_records
 from uwsgi_headroom.words.formats import counted, duration
@@ -139,7 +133,6 @@ def _load(source: _Source, span: TimeRange, damages: list[str], notes: list[str]
 
 
 def _cover(record: Record, seconds: float) -> float:
-    """The part of a slot of so many seconds in which the server was sampled."""
     return min(1.0, record.window.observed_seconds / seconds) if record.window.seconds > 0 else 0.0
 
 
@@ -164,7 +157,6 @@ def _find_gaps(slots: Mapping[float, Record], span: TimeRange) -> Iterator[tuple
 
 
 def _merge_minutes(source: _Source, since: float, until: float) -> Iterator[tuple[float, Record]]:
-    """Quarters from minutes, of which an exporter has not made quarters yet."""
     by_quarter: dict[int, list[Record]] = {}
     for end, record in _place(source.file.records(source.stored, since, until, MINUTE), MINUTE):
         by_quarter.setdefault(ceil(end / STEP), []).append(record)
@@ -173,7 +165,6 @@ def _merge_minutes(source: _Source, since: float, until: float) -> Iterator[tupl
 
 
 def _read_hours(slots: Mapping[float, Record], source: _Source, span: TimeRange) -> dict[float, Record]:
-    """The record of its hour for each quarter before anything finer is kept."""
     reach = {tier: first for tier, (first, _) in source.file.reach(source.stored).items()}
     until = min([span.until, *(reach[tier] - tier for tier in (MINUTE, QUARTER) if tier in reach)])
     if HOUR not in reach or reach[HOUR] - HOUR >= until:

@@ -33,13 +33,7 @@ from uwsgi_headroom.numbers import percentile
 from uwsgi_headroom.record import STATES, SocketHolders
 from uwsgi_headroom.report.quarters import LEAST_COVERED, STEP, Progress, ReviewData, ServerHistory
 from uwsgi_headroom.report.sources.prometheus_api import Labels, PrometheusApi, PrometheusError, Series
-from uwsgi_headroom.report.sources.selection import (
-    Named,
-    TimeRange,
-    describe_clock,
-    list_problems,
-    select_servers,
-)
+from uwsgi_headroom.report.sources.selection import Named, TimeRange, describe_clock, list_problems, select_servers
 from uwsgi_headroom.store.record import Levels, Record
 
 OBSERVED = "uwsgi_exporter_observed_seconds_total"
@@ -83,7 +77,6 @@ def find_servers(api: PrometheusApi, span: TimeRange) -> list[ServerSeries]:
 
 
 def _server(labels: Labels, counts: Sequence[float]) -> ServerSeries:
-    """A server with so many scrapes in each quarter of an hour, ascending."""
     # In a quarter of an hour in which scrapes began or were missing, there are fewer.
     often = percentile(counts, _MANY) if counts else 1.0
     own = {name: value for name, value in labels.items() if name != "__name__"}
@@ -129,7 +122,6 @@ def select_by_any(servers: Sequence[ServerSeries]) -> str:
 
 
 def _escape(text: str) -> str:
-    """A label's value in PromQL's double quotes."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
@@ -224,7 +216,6 @@ Values = dict[str, dict[str, dict[float, float]]]
 def add_answers(
     known: dict[str, Values], question: Question, servers: Iterable[ServerSeries], series: Iterable[Series]
 ) -> None:
-    """Add the answer to a question about these servers, by their names. Series of other servers are left out."""
     names = {frozenset(server.labels.items()): server.name for server in servers}
     for one in series:
         own = {label: text for label, text in one.labels.items() if label not in ("__name__", question.part)}
@@ -312,7 +303,6 @@ def _ask_all(
 
 
 def _group(servers: Sequence[ServerSeries]) -> Iterator[Sequence[ServerSeries]]:
-    """Servers that are scraped equally often, a few at a time."""
     ordered = sorted(servers, key=lambda server: (ceil(server.interval), server.name))
     for _, same in groupby(ordered, key=lambda server: ceil(server.interval)):
         equal = list(same)
@@ -400,18 +390,15 @@ class _Quarter:
         )
 
     def _parts(self, query: str) -> dict[str, float]:
-        """The growths of all parts, such as workers, in the whole quarter; or their levels."""
         clock, values = CLOCKS[query], self._values.get(query, {})
         if clock == "level":
             return values
         return {part: max(0.0, growth) * self._factors[clock] for part, growth in values.items()}
 
     def _value(self, query: str) -> float | None:
-        """That of a query without parts."""
         return self._parts(query).get("")
 
     def _count(self, query: str) -> int | None:
-        """A whole number, of all parts together."""
         values = self._parts(query).values()
         return round(sum(values)) if values else None
 

@@ -49,7 +49,6 @@ class TimeRange(Struct, frozen=True):
         return f"{ends[0]:%Y-%m-%d %H:%M} to {ends[1]:%Y-%m-%d %H:%M} ({self.zone})"
 
     def nothing_sampled(self) -> str:
-        """Why there is nothing to review, although there are servers."""
         return f"no quarter of an hour was sampled for at least half of it from {self.show()}"
 
 
@@ -81,7 +80,6 @@ def _is_zone(name: str) -> bool:
 
 
 def _local_zone() -> str:
-    """The name behind /etc/localtime."""
     name = os.path.realpath("/etc/localtime").rpartition("/zoneinfo/")[2]
     return name.replace("Etc/UTC", "UTC")
 
@@ -158,12 +156,10 @@ _ENOUGH, _SAME, _NOTHING = 8, 0.02, 1e-6
 
 
 def list_problems(servers: Sequence[ServerHistory], span: TimeRange) -> list[str]:
-    """Sentences about missing data, and about servers that are counted twice."""
     return [*_without_data(servers, span), *_twice(servers)]
 
 
 def describe_clock(ahead: float, whose: str) -> str:
-    """A sentence about the other clock, `ahead` seconds ahead of this machine's; empty if they agree."""
     if abs(ahead) < CLOCK_SECONDS:
         return ""
     way = "ahead of" if ahead > 0 else "behind"

@@ -74,7 +74,6 @@ EVENT = "{title}[often?  ({often:plain} times since {since})]"
 
 
 def event_page(events: Sequence[Event], text: str, width: int, now: float) -> Page:
-    """Build the page of events, with local times."""
     zone = time.strftime("%Z", time.localtime(now))[:5]
     shown = [event for event in events if text.casefold() in f"{event.kind} {event.title}".casefold()]
     rows = [row for event in shown for row in _event_rows(event, width, now)]
@@ -195,7 +194,6 @@ class _Row(Struct, frozen=True):
 
 
 def plot_lines(trend: HistoryDocument, width: int) -> Iterator[Text]:
-    """Draw what changed over time."""
     if not trend.time:
         yield Text("No history to draw yet.")
         return
@@ -219,7 +217,6 @@ def plot_lines(trend: HistoryDocument, width: int) -> Iterator[Text]:
 
 
 def _write_figures(row: _Row) -> str:
-    """Write the last value and the range."""
     known = [value for value in row.values if value is not None]
     if not known:
         return "not known"

@@ -87,7 +87,6 @@ _ELSEWHERE = ("verdict", "act", "unknown")
 
 
 def head_parts(server: ServerDocument, trend: HistoryDocument, width: int) -> list[Part]:
-    """Build the lines below the verdict, with a bar and sparklines."""
     rows: list[Part] = []
     for line in _list_lines(server):
         if line.code in _ELSEWHERE:
@@ -145,7 +144,6 @@ _SPARK_OF, _LEAST_SPARK = 5, 5  # columns of the screen per column of a sparklin
 
 
 def _with_spark(fitted: Text, line: TextLine, server: ServerDocument, trend: HistoryDocument, width: int) -> Text:
-    """Append a sparkline of a line's figure, if there is room."""
     available = find_field(server, "threads.available")
     factors = [None if value is None else use_of(value) for value in trend.headroom.factor]
     values, of = {
@@ -277,7 +275,6 @@ def build_body(scene: Scene) -> tuple[Page, int]:
 
 
 def list_keys(model: ScreenModel, navigation: Navigation) -> list[Key]:
-    """List the servers in the order shown."""
     return [entry.key for entry in _entries(model, navigation)]
 
 
@@ -348,12 +345,10 @@ def _draw_above_foot(scene: Scene, height: int) -> Screen:
 
 
 def _block_lines(height: int) -> int:
-    """Return the number of lines for the verdict and the advice."""
     return next(lines for least, lines in _BLOCK if height >= least)
 
 
 def _head(scene: Scene, height: int, body: int) -> list[Text]:
-    """Build as many lines of the head as leave the body its room."""
     model, navigation, width, _, now = scene
     title = _title(model, navigation, width, now)
     troubles, server = _troubles(model, navigation), model.server
@@ -470,7 +465,6 @@ def _hints(model: ScreenModel, navigation: Navigation) -> Iterable[str]:
 
 
 def _scope(model: ScreenModel, navigation: Navigation) -> str:
-    """Write the window of the figures, and how often they are polled."""
     window = find_field(model.server, "window")
     if window is None or navigation.view in ("help", "plots", LIST):
         return f"every {chosen(navigation.interval)}"

@@ -79,7 +79,6 @@ def cut_middle(text: str, columns: int) -> str:
 
 
 def title_line(text: str, width: int) -> Text:
-    """Build the title of a page, across the whole width."""
     line = Text(text, "reverse")
     line.truncate(width, overflow="ellipsis", pad=True)
     return line
@@ -98,7 +97,6 @@ class Page(Struct, frozen=True):
 
     @property
     def height(self) -> int:
-        """Lines of the whole page."""
         return len(self.title) + len(self.rows) + len(self.totals) + len(self.detail)
 
 
@@ -253,7 +251,6 @@ def _total_rate(model: ScreenModel) -> str:
 
 
 def _mean_response(model: ScreenModel) -> str:
-    """Return the mean over all requests."""
     known = [
         (summary.response_time, summary.throughput)
         for summary in _list_up(model)
@@ -316,7 +313,6 @@ def worker_page(
 
 
 def _count_fitting(fixed: Sequence[WorkerColumn], scrolled: Sequence[WorkerColumn], first: int, width: int) -> int:
-    """Count the columns from `first` on that fit beside the fixed ones and the mark."""
     room = width + 1 - sum(column.width + 1 for column in fixed) - (first > 0)
     rest = scrolled[first:]
     fitting = count_fitting(rest, room)

@@ -208,7 +208,6 @@ def _refuse_weaker(before: WebConfig, after: WebConfig) -> None:
 
 
 def _list_lost(before: WebConfig, after: WebConfig) -> list[str]:
-    """The keys whose protection is gone."""
     lost: dict[str, object] = {
         "basic_auth_users": before.users and not after.users,
         "rate_limit": before.rate_limit and not after.rate_limit,

@@ -171,16 +171,7 @@ class LoginQueue:
         return iter(list(self._waiting.values()))
 
     def find(self, token: bytes) -> Candidate | None:
-        """The login of this token, if it waits."""
         return self._waiting.get(token)
-
-    def has(self, *, repeated: bool) -> bool:
-        """Whether a login of the repeated or of the new ones waits."""
-        return any(each.repeated == repeated for each in self._waiting.values())
-
-    def count_new(self, client: str) -> int:
-        """How many new logins of a client wait."""
-        return sum(each.client == client and not each.repeated for each in self._waiting.values())
 
     def enter(self, candidate: Candidate) -> tuple[bool, Candidate | None]:
         """Add a login, or move one that waits to the repeated ones, if it gets a place there; whether it did, and the
@@ -220,9 +211,10 @@ class LoginQueue:
             loser = max(rivals, key=order)
             must_leave = order(loser) <= order(candidate)
         else:
-            loser = _latest_of_largest(rivals)
             places = Counter(each.client for each in rivals)
-            must_leave = not candidate.repeated and places[loser.client] <= places[candidate.client] + 1
+            ((largest, number),) = places.most_common(1)
+            loser = next(each for each in reversed(rivals) if each.client == largest)
+            must_leave = not candidate.repeated and number <= places[candidate.client] + 1
         return None if must_leave else loser
 
 
@@ -236,11 +228,6 @@ def _find_rivals(candidate: Candidate, others: Sequence[Candidate]) -> list[Cand
         if len(repeated) >= MOST_REPEATED:
             return repeated
     return [each for each in others if not each.repeated] if len(others) >= MOST_PLACES else None
-
-
-def _latest_of_largest(candidates: Sequence[Candidate]) -> Candidate:
-    ((largest, _),) = Counter(each.client for each in candidates).most_common(1)
-    return next(each for each in reversed(candidates) if each.client == largest)
 
 
 FREE_FAILURES = 3
@@ -273,7 +260,6 @@ class Throttle:
         return max(0.0, last + wait - self._now())
 
     def record_failure(self, client: str) -> None:
-        """Count a wrong password."""
         now = self._now()
         count, last = self._failures.get(client, (0, now))
         if now - last > FORGET_SECONDS:
@@ -307,7 +293,6 @@ class TokenTable:
         return self._times[start + tokens.index(short)] if short in tokens else None
 
     def add(self, token: bytes, time: int) -> None:
-        """Remember a token with a time, unless it is known."""
         if token not in self:
             start, short = _place(token)
             for table, value in ((self._slots, short), (self._times, time)):
@@ -409,7 +394,8 @@ class Login:
         if not candidate.repeated:
             if wait := self._new.seconds_to_wait(candidate.client):
                 return Decided(HTTPStatus.TOO_MANY_REQUESTS, wait)
-            if self._queue.count_new(candidate.client) >= MOST_NEW_PER_CLIENT:
+            new = [each for each in self._queue if each.client == candidate.client and not each.repeated]
+            if len(new) >= MOST_NEW_PER_CLIENT:
                 return Decided(HTTPStatus.TOO_MANY_REQUESTS, 1.0)
         if not self._enter(candidate):
             return BUSY
@@ -417,7 +403,6 @@ class Login:
         return None
 
     def _move_to_repeated(self, candidate: Candidate) -> None:
-        """Count a login that waits among the repeated ones, if it gets a place there."""
         if not candidate.repeated:
             candidate.repeated = True
             candidate.repeated = self._enter(candidate)
@@ -438,8 +423,11 @@ class Login:
     async def _check_all(self, *, repeated: bool) -> None:
         """Check those that wait, one after the other, with a rest after each wrong one."""
         rest = REPEATED_REST if repeated else REST
-        while self._queue.has(repeated=repeated):
-            candidate = self._queue.take(repeated=repeated, is_paused=self._is_paused)
+        while any(each.repeated == repeated for each in self._queue):
+            candidate = self._queue.take(
+                repeated=repeated,
+                is_paused=lambda each: each.repeated and self._repeated.seconds_to_wait(each.client) > 0,
+            )
             if candidate is None:
                 await self._rest(LEAST_REST_SECONDS)
                 continue
@@ -449,9 +437,6 @@ class Login:
             self._conclude(candidate, right=checked.right and candidate.known)
             if not checked.right:
                 await self._rest(max(LEAST_REST_SECONDS, rest * checked.seconds))
-
-    def _is_paused(self, candidate: Candidate) -> bool:
-        return candidate.repeated and self._repeated.seconds_to_wait(candidate.client) > 0
 
     def _conclude(self, candidate: Candidate, *, right: bool) -> None:
         if right:

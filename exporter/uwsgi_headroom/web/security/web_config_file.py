@@ -86,7 +86,6 @@ class WebConfig:
 
     @property
     def needs_identity(self) -> bool:
-        """Whether every client must prove who it is, by a password or a certificate."""
         return bool(self.users) or (self.tls is not None and self.tls.client_auth == "required")
 
 
@@ -148,12 +147,7 @@ _UNVERIFIED = (
     "RequireAndVerifyClientCert, with client_ca_file"
 )
 _BROKEN = "is broken, and OpenSSL refuses it: write TLS12 or TLS13"
-_REFUSED = {
-    "RequireAnyClientCert": _UNVERIFIED,
-    "RequireClientCert": _UNVERIFIED,
-    "TLS10": _BROKEN,
-    "TLS11": _BROKEN,
-}
+_REFUSED = {"RequireAnyClientCert": _UNVERIFIED, "RequireClientCert": _UNVERIFIED, "TLS10": _BROKEN, "TLS11": _BROKEN}
 """Why a value that the toolkit accepts is refused."""
 
 _MOST_COST = PASSWORD_COST_RANGE[1]
