@@ -99,8 +99,9 @@ class FoundMaster(Struct, frozen=True):
     address: of its stats server, None if none is visible; what: a summary of the stats. trouble: why the stats cannot
     be read, and what to do; silent: the stats server does not answer in time, so uWSGI may hang. configuration and
     directory: its own configuration file, as its command line has it, and its working directory; unit: its systemd
-    service; empty if unknown. emperor: PID of the emperor of this vassal. place: where it can be watched without stats;
-    enabled_unit: its service, if systemd starts it at each boot, and says that this is its main process.
+    service; empty if unknown. emperor: PID of the emperor of this vassal; is_emperor: whether its own options make it
+    one. place: where it can be watched without stats; enabled_unit: its service, if systemd starts it at each boot, and
+    says that this is its main process.
     """
 
     pid: int
@@ -114,6 +115,7 @@ class FoundMaster(Struct, frozen=True):
     directory: str = ""
     unit: str = ""
     emperor: int | None = None
+    is_emperor: bool = False
     place: ProcessOfApp | SocketOfApp | None = None
     enabled_unit: str = ""
 
@@ -148,6 +150,11 @@ def list_names(master: FoundMaster) -> tuple[str, ...]:
     unit = master.unit.removesuffix(".service")
     names = (file.stem, socket, beside, file.parent.name, PurePath(master.directory).name, unit)
     return tuple(name * bool(_IDENTIFIER.fullmatch(name) and name.lower() not in _GENERAL) for name in names)
+
+
+def find_emperors(masters: Iterable[FoundMaster]) -> set[int | None]:
+    """The PIDs of those that serve no requests: they run vassals, or are the master of a process that does."""
+    return {each.emperor for each in masters} | {each.pid for each in masters if each.is_emperor}
 
 
 async def find_masters(read_seconds: float = _ALL_SECONDS) -> list[FoundMaster]:
@@ -275,12 +282,14 @@ def _look_at(master: FoundMaster, parent: int | None) -> tuple[FoundMaster, froz
     pid = master.pid
     # A vassal has a command line of its own; a process that uWSGI forks keeps its parent's.
     is_vassal = parent is not None and _read_words(parent) != _read_words(pid)
+    options = read_options(pid)
     master = replace(
         master,
-        configuration=read_options(pid).configuration_file,
+        configuration=options.configuration_file,
         directory=read_working_directory(pid) or "",
         unit=find_systemd_unit(pid) or "",
         emperor=parent if is_vassal else None,
+        is_emperor=bool(options.emperor) and not options.names_application,
     )
     try:
         return master, epoll_sockets(Path(f"/proc/{pid}"))
@@ -318,7 +327,7 @@ def _list_stats_servers(
     master: FoundMaster, inodes: frozenset[int], listening: Mapping[int, str]
 ) -> Sequence[FoundMaster]:
     """The master once for each of its stats servers, or with the reason why they are not visible. listening: addresses
-    in this network namespace by inode."""
+    in this network namespace by inode. An Emperor also listens for its vassals: a connection would start one."""
     is_here = shares_network_namespace(master.pid)
     if not is_here:
         try:
@@ -326,6 +335,10 @@ def _list_stats_servers(
         except OSError:
             return [replace(master, trouble=_OTHER_NETWORK)]
     addresses = [listening[inode] for inode in sorted(inodes) if inode in listening]
+    options = read_options(master.pid)
+    if options.emperor:
+        own = tuple(filter(None, (options.stats, options.emperor_stats)))
+        addresses = [address for address in addresses if address.endswith(own)]
     return [_judge_address(master, address, is_here) for address in addresses[:_MOST_SOCKETS]] or [master]
 
 

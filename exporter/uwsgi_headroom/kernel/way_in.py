@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,7 +37,7 @@ come; and after one without an answer, since a file system that hangs costs the 
 _MOST_SOCKETS, _MOST_DESCRIPTORS = 16, 256
 _SEARCH_SECONDS, _ASK_SECONDS = 0.1, 0.2
 _LOOKS = 20  # at a process that may take requests, 2 ms apart: whether it holds a connection
-_WEB_SERVER = "nginx"
+_WEB_SERVER, _MOST_WEB_SERVERS = "nginx", 8
 
 
 class WaysInReader:
@@ -184,9 +185,9 @@ def _hold_connection(pid: int, name: str) -> Iterator[bool]:
 
 def _ask_web_server(path: Path) -> Refusal | None:
     """What keeps the web server of this host from connecting; without a path if nothing does, None if unknown. It takes
-    root. Each of its users is asked, with all groups and mounts."""
+    root. Each of its users is asked, with all groups and mounts: a host may have several."""
     refusals = list[Refusal]()
-    for ids, mounts_of in dict(_list_web_servers() if os.geteuid() == 0 else ()).items():
+    for ids, mounts_of in islice(dict.fromkeys(_list_web_servers() if os.geteuid() == 0 else ()), _MOST_WEB_SERVERS):
         said = ask_as(ids, partial(_refuse, path), _ASK_SECONDS, mounts_of).split("\0")
         user, group = _name(ids.uid, "passwd"), _name(ids.gid, "group")
         match said:

@@ -250,8 +250,9 @@ class GlobbedServers:
             if server.watch.state != "up" and is_ended(server.emperor, server.configuration):
                 if server.absent_since is None:
                     server.absent_since = now
-                if now - server.absent_since >= ENDED_SECONDS and server.watch.name not in server.entry.expect_names:
-                    self._end(path, server, "its Emperor has ended it")
+                seconds = ENDED_SECONDS * (not rests(server.emperor))
+                if now - server.absent_since >= seconds and server.watch.name not in server.entry.expect_names:
+                    self._end(path, server, "its Emperor has ended it, or starts it on demand")
                 continue
             server.absent_since = None
             if not server.is_expected and now - server.seen_at >= GONE_SECONDS:
@@ -382,18 +383,30 @@ def find_vassals(watches: Iterable[Watch]) -> dict[int, tuple[Watch, str]]:
 
 def is_ended(emperor: tuple[Watch, str] | None, configuration: str) -> bool:
     """Whether a vassal that is gone was ended on purpose: its configuration file is gone, or its Emperor is up and
-    neither runs it nor tries to. configuration: its path, empty if unknown.
+    neither runs it nor tries to, or waits for a request to start it. configuration: its path, empty if unknown.
 
     The Emperor's blacklist has vassals that it ended as well, with no attempt to start them (2.0.31).
     """
-    watch, name = emperor or (None, "")
-    snapshot = watch.reading.snapshot if watch and watch.reading and watch.state == "up" else None
-    if isinstance(snapshot, EmperorSnapshot):
+    snapshot, name = _read_emperor(emperor)
+    if snapshot:
         if any(vassal.name == name for vassal in snapshot.vassals):
-            return False
+            return rests(emperor)
         if not any(throttled.name == name and throttled.attempt for throttled in snapshot.blacklist):
             return True
     return bool(configuration) and os.path.isdir(os.path.dirname(configuration)) and not os.path.exists(configuration)
+
+
+def rests(emperor: tuple[Watch, str] | None) -> bool:
+    """Whether a vassal has no process because its Emperor starts it on demand."""
+    snapshot, name = _read_emperor(emperor)
+    return snapshot is not None and any(vassal.name == name and vassal.rests for vassal in snapshot.vassals)
+
+
+def _read_emperor(emperor: tuple[Watch, str] | None) -> tuple[EmperorSnapshot | None, str]:
+    """What the Emperor of a vassal says, None if it is not up, and the name of the vassal there."""
+    watch, name = emperor or (None, "")
+    snapshot = watch.reading.snapshot if watch and watch.reading and watch.state == "up" else None
+    return snapshot if isinstance(snapshot, EmperorSnapshot) else None, name
 
 
 def find_configuration(reading: Reading) -> str:

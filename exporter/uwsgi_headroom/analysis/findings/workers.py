@@ -180,8 +180,8 @@ RELOADED = Kind(
     code="reloaded",
     role="harm",
     severity="warning or info",
-    title="[info? uWSGI was reloaded.][warning? uWSGI is reloaded again and again.]",
-    evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}[counted? , and its counters began "
+    title="[info? uWSGI was reloaded or restarted.][warning? uWSGI is reloaded again and again.]",
+    evidence="uWSGI started anew {reloads:times} in the last {seconds:duration}[counted? , and its counters began "
     "again at 0].",
     act=f"[warning? {RELOADS.act}]",
     then=f"[warning? {RELOADS.then}]",
@@ -312,7 +312,7 @@ def _looping(figures: Figures) -> Iterator[Finding]:
 def _respawns(figures: Figures) -> Iterator[Finding]:
     ended, unexplained = find_ends(figures), find_unexplained_ends(figures)
     respawns = count_respawns(figures)
-    if respawns <= 0 or scales(figures) or (unexplained and count_lost(figures)):
+    if respawns <= 0 or scales(figures) or are_stopped_when_idle(figures) or (unexplained and count_lost(figures)):
         return
     facts: Facts = {"ended": [worker_id for worker_id, _, _ in unexplained or ended]}
     if unexplained:
