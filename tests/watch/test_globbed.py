@@ -31,6 +31,7 @@ from uwsgi_headroom.watch import globbed
 from uwsgi_headroom.watch import globbed as module
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.globbed import (
+    ENDED_SECONDS,
     FORGET_SECONDS,
     GLOB_SECONDS,
     LONG_ENOUGH,
@@ -38,7 +39,7 @@ from uwsgi_headroom.watch.globbed import (
     PAST_SECONDS,
     SAY_SECONDS,
     Remembered,
-    is_ended,
+    ends_after,
     remember,
 )
 from uwsgi_headroom.watch.observation import PatternServers
@@ -441,34 +442,37 @@ def test_a_file_that_cannot_be_read_knows_nothing(tmp_path, content, caplog):
 
 
 def test_an_emperor_that_lists_a_vassal_has_not_ended_it():
-    """A vassal that runs or is throttled is expected; so is one of an Emperor that is down itself."""
+    """A vassal that runs or is throttled is expected; so is one of an Emperor that is down itself. One that the next
+    request starts is not."""
     watch = Fleet([make_server("/nowhere/stats")]).watches()[0]
-    assert not is_ended((watch, "shop.ini"), "")
+    assert ends_after((watch, "shop.ini"), "") is None
     running, tried, ended = (
-        ListedVassal(name="shop.ini"),
+        ListedVassal(name="shop.ini", pid=7, on_demand="shop.sock"),
         Blacklisted(name="shop.ini", attempt=3),
         Blacklisted(name="shop.ini"),
     )
-    for vassals, throttled, is_it in [
-        ((), (), True),
-        ((running,), (), False),
-        ((), (tried,), False),
-        ((), (ended,), True),
+    for vassals, throttled, after in [
+        ((), (), ENDED_SECONDS),
+        ((running,), (), None),
+        ((), (tried,), None),
+        ((), (ended,), ENDED_SECONDS),
+        ((ListedVassal(name="shop.ini", pid=-1, on_demand="shop.sock"),), (), 0.0),
+        ((ListedVassal(name="shop.ini", pid=-1),), (), None),
     ]:
         snapshot = EmperorSnapshot("2.0.31", 1, vassals, throttled)
         watch.reading = replace(simulated_emperor(time.monotonic()), snapshot=snapshot)
-        assert is_ended((watch, "shop.ini"), "") == is_it
+        assert ends_after((watch, "shop.ini"), "") == after
 
 
 def test_a_configuration_that_is_gone_has_ended_its_vassal(tmp_path):
     """Only if the directory of the file is there: otherwise the exporter may just not see it."""
     file = tmp_path / "shop.ini"
     file.touch()
-    assert not is_ended(None, str(file))
+    assert ends_after(None, str(file)) is None
     file.unlink()
-    assert is_ended(None, str(file))
-    assert not is_ended(None, str(tmp_path / "elsewhere" / "shop.ini"))
-    assert not is_ended(None, "")
+    assert ends_after(None, str(file)) == ENDED_SECONDS
+    assert ends_after(None, str(tmp_path / "elsewhere" / "shop.ini")) is None
+    assert ends_after(None, "") is None
 
 
 VASSAL = "[uwsgi]\nmaster = true\nwsgi-file = {app}\nhttp-socket = {name}.http\nstats = {name}.stats\n"

@@ -11,14 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.config.servers import ServerConfig, address_name
-from uwsgi_headroom.discover.find import (
-    NOT_ALLOWED,
-    FoundMaster,
-    find_emperors,
-    find_masters,
-    sees_all_processes,
-    user_name,
-)
+from uwsgi_headroom.discover.find import NOT_ALLOWED, FoundMaster, find_masters, sees_all_processes, user_name
 from uwsgi_headroom.errors import HeadroomError
 from uwsgi_headroom.source import ProcessOfApp
 
@@ -52,7 +45,7 @@ def find_everything() -> Everything:
 
     masters = asyncio.run(find_masters(_READ_SECONDS))
     readable = {master.pid for master in masters if master.address and not master.trouble}
-    emperors = find_emperors(masters)
+    emperors = {master.emperor for master in masters} | {each.pid for each in masters if each.role == "emperor"}
     everybody = os.geteuid() == 0
     own, hidden, addresses = list[FoundMaster](), list[str](), set[object]()
     for master in masters:

@@ -94,19 +94,18 @@ _EPOLL_SOCKET = re.compile(rb"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
 
 
 class FoundMaster(Struct, frozen=True):
-    """A uWSGI master or emperor; role is "process" for a uWSGI that runs without a master.
+    """A uWSGI master or emperor; role is "process" for one that runs without a master, "emperor" if it has no requests.
 
     address: of its stats server, None if none is visible; what: a summary of the stats. trouble: why the stats cannot
     be read, and what to do; silent: the stats server does not answer in time, so uWSGI may hang. configuration and
     directory: its own configuration file, as its command line has it, and its working directory; unit: its systemd
-    service; empty if unknown. emperor: PID of the emperor of this vassal; is_emperor: whether its own options make it
-    one. place: where it can be watched without stats; enabled_unit: its service, if systemd starts it at each boot, and
-    says that this is its main process.
+    service; empty if unknown. emperor: PID of the emperor of this vassal. place: where it can be watched without stats;
+    enabled_unit: its service, if systemd starts it at each boot, and says that this is its main process.
     """
 
     pid: int
     user: str
-    role: Literal["master", "process"] = "master"
+    role: Literal["master", "process", "emperor"] = "master"
     address: Address | None = None
     trouble: str = ""
     silent: bool = False
@@ -115,7 +114,6 @@ class FoundMaster(Struct, frozen=True):
     directory: str = ""
     unit: str = ""
     emperor: int | None = None
-    is_emperor: bool = False
     place: ProcessOfApp | SocketOfApp | None = None
     enabled_unit: str = ""
 
@@ -150,11 +148,6 @@ def list_names(master: FoundMaster) -> tuple[str, ...]:
     unit = master.unit.removesuffix(".service")
     names = (file.stem, socket, beside, file.parent.name, PurePath(master.directory).name, unit)
     return tuple(name * bool(_IDENTIFIER.fullmatch(name) and name.lower() not in _GENERAL) for name in names)
-
-
-def find_emperors(masters: Iterable[FoundMaster]) -> set[int | None]:
-    """The PIDs of those that serve no requests: they run vassals, or are the master of a process that does."""
-    return {each.emperor for each in masters} | {each.pid for each in masters if each.is_emperor}
 
 
 async def find_masters(read_seconds: float = _ALL_SECONDS) -> list[FoundMaster]:
@@ -289,7 +282,7 @@ def _look_at(master: FoundMaster, parent: int | None) -> tuple[FoundMaster, froz
         directory=read_working_directory(pid) or "",
         unit=find_systemd_unit(pid) or "",
         emperor=parent if is_vassal else None,
-        is_emperor=bool(options.emperor) and not options.names_application,
+        role="emperor" if options.emperor and not options.names_application else master.role,
     )
     try:
         return master, epoll_sockets(Path(f"/proc/{pid}"))

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
-from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -187,7 +186,7 @@ def _ask_web_server(path: Path) -> Refusal | None:
     """What keeps the web server of this host from connecting; without a path if nothing does, None if unknown. It takes
     root. Each of its users is asked, with all groups and mounts: a host may have several."""
     refusals = list[Refusal]()
-    for ids, mounts_of in islice(dict.fromkeys(_list_web_servers() if os.geteuid() == 0 else ()), _MOST_WEB_SERVERS):
+    for ids, mounts_of in [*dict.fromkeys(_list_web_servers() if os.geteuid() == 0 else ())][:_MOST_WEB_SERVERS]:
         said = ask_as(ids, partial(_refuse, path), _ASK_SECONDS, mounts_of).split("\0")
         user, group = _name(ids.uid, "passwd"), _name(ids.gid, "group")
         match said:

@@ -183,11 +183,6 @@ class ListedVassal(Struct, frozen=True, gc=False):
         cut(self, "on_demand")
         hide_negatives(self, "born", "last_heartbeat", "loyal", "ready", "accepting", "cursed", "respawns")
 
-    @property
-    def rests(self) -> bool:
-        """Whether it has no process until the next request."""
-        return bool(self.on_demand) and self.pid <= 0
-
 
 class Blacklisted(Struct, frozen=True, gc=False):
     """A vassal that the emperor throttles after failed starts. `throttle_level` is in milliseconds."""

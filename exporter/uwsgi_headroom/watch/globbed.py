@@ -247,10 +247,10 @@ class GlobbedServers:
 
     def _forget(self, now: float) -> None:
         for path, server in list(self._servers.items()):
-            if server.watch.state != "up" and is_ended(server.emperor, server.configuration):
+            seconds = ends_after(server.emperor, server.configuration) if server.watch.state != "up" else None
+            if seconds is not None:
                 if server.absent_since is None:
                     server.absent_since = now
-                seconds = ENDED_SECONDS * (not rests(server.emperor))
                 if now - server.absent_since >= seconds and server.watch.name not in server.entry.expect_names:
                     self._end(path, server, "its Emperor has ended it, or starts it on demand")
                 continue
@@ -381,32 +381,23 @@ def find_vassals(watches: Iterable[Watch]) -> dict[int, tuple[Watch, str]]:
     }
 
 
-def is_ended(emperor: tuple[Watch, str] | None, configuration: str) -> bool:
-    """Whether a vassal that is gone was ended on purpose: its configuration file is gone, or its Emperor is up and
-    neither runs it nor tries to, or waits for a request to start it. configuration: its path, empty if unknown.
+def ends_after(emperor: tuple[Watch, str] | None, configuration: str) -> float | None:
+    """After how many seconds a vassal that is gone was ended on purpose, None if it was not: its configuration file is
+    gone, or its Emperor is up and neither runs it nor tries to; or at once, if a request will start it. configuration:
+    its path, empty if unknown.
 
     The Emperor's blacklist has vassals that it ended as well, with no attempt to start them (2.0.31).
     """
-    snapshot, name = _read_emperor(emperor)
-    if snapshot:
-        if any(vassal.name == name for vassal in snapshot.vassals):
-            return rests(emperor)
-        if not any(throttled.name == name and throttled.attempt for throttled in snapshot.blacklist):
-            return True
-    return bool(configuration) and os.path.isdir(os.path.dirname(configuration)) and not os.path.exists(configuration)
-
-
-def rests(emperor: tuple[Watch, str] | None) -> bool:
-    """Whether a vassal has no process because its Emperor starts it on demand."""
-    snapshot, name = _read_emperor(emperor)
-    return snapshot is not None and any(vassal.name == name and vassal.rests for vassal in snapshot.vassals)
-
-
-def _read_emperor(emperor: tuple[Watch, str] | None) -> tuple[EmperorSnapshot | None, str]:
-    """What the Emperor of a vassal says, None if it is not up, and the name of the vassal there."""
     watch, name = emperor or (None, "")
     snapshot = watch.reading.snapshot if watch and watch.reading and watch.state == "up" else None
-    return snapshot if isinstance(snapshot, EmperorSnapshot) else None, name
+    folder = os.path.dirname(configuration)
+    is_gone = bool(folder) and os.path.isdir(folder) and not os.path.exists(configuration)
+    if isinstance(snapshot, EmperorSnapshot):
+        for vassal in snapshot.vassals:
+            if vassal.name == name:
+                return 0.0 if vassal.on_demand and vassal.pid <= 0 else None
+        is_gone |= not any(throttled.name == name and throttled.attempt for throttled in snapshot.blacklist)
+    return ENDED_SECONDS if is_gone else None
 
 
 def find_configuration(reading: Reading) -> str:

@@ -85,9 +85,10 @@ _FITTING = {"uwsgi": "uwsgi_pass", "http": "proxy_pass", "fastcgi": "fastcgi_pas
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    ways, flow, is_counted = figures.server.ways_in, figures.flow, figures.window.is_counted
-    none = not (flow.completed if is_counted else flow.concurrency)  # else busy threads show that requests come
-    for way in ways.ways:
+    ways, is_counted = figures.server.ways_in, figures.window.is_counted
+    came = (figures.flow.observed, figures.flow.completed)[is_counted]  # busy threads show that requests come
+    none = not came
+    for way in ways.ways * (came is not None):
         named = [f"{each.path}:{each.line}" for each in ways.lines if each.name == way.name]
         facts: Facts = {"path": Private(way.path), "named": Private(" and ".join(named[:2]))}
         lost = facts | {"came": (ways.came or not is_counted) and not none, "place": Private(way.path, "its path")}
