@@ -445,7 +445,7 @@ def test_an_emperor_that_lists_a_vassal_has_not_ended_it():
     """A vassal that runs or is throttled is expected; so is one of an Emperor that is down itself. One that the next
     request starts is not."""
     watch = Fleet([make_server("/nowhere/stats")]).watches()[0]
-    assert ends_after((watch, "shop.ini"), "") is None
+    assert ends_after((watch, ListedVassal(name="shop.ini")), "") is None
     running, tried, ended = (
         ListedVassal(name="shop.ini", pid=7, on_demand="shop.sock"),
         Blacklisted(name="shop.ini", attempt=3),
@@ -461,7 +461,7 @@ def test_an_emperor_that_lists_a_vassal_has_not_ended_it():
     ]:
         snapshot = EmperorSnapshot("2.0.31", 1, vassals, throttled)
         watch.reading = replace(simulated_emperor(time.monotonic()), snapshot=snapshot)
-        assert ends_after((watch, "shop.ini"), "") == after
+        assert ends_after((watch, ListedVassal(name="shop.ini")), "") == after
 
 
 def test_a_configuration_that_is_gone_has_ended_its_vassal(tmp_path):
@@ -502,6 +502,32 @@ async def test_a_vassal_that_its_emperor_ends_is_not_expected(monkeypatch):
             real_uwsgi._end(server.process)
             await until(lambda: states() == {"emperor": "down", "shop": "down"})
             assert fleet.health.patterns[0].expected == 1
+
+
+RESTING = "[uwsgi]\nmaster = true\nwsgi-file = {app}\nstats = rest.stats\ncheap = true\nidle = 2\ndie-on-idle = true\n"
+
+
+@pytest.mark.integration
+async def test_a_vassal_that_rests_is_not_down(monkeypatch):
+    """Its Emperor starts it with the next request: it is left out meanwhile, and is watched again."""
+    monkeypatch.setattr("uwsgi_headroom.watch.fleet.GLOB_SECONDS", 0.2)
+    options = (
+        "--emperor",
+        "vassals",
+        "--emperor-stats",
+        "{directory}/stats",
+        "--emperor-on-demand-extension",
+        ".socket",
+    )
+    with real_uwsgi.bare(*options, files={"vassals/empty": ""}) as server:
+        vassals = server.directory / "vassals"
+        (vassals / "rest.ini.socket").write_text(server.socket)
+        (vassals / "rest.ini").write_text(RESTING.format(app=real_uwsgi.APP))
+        fleet = Fleet((make_server(server.stats, name="emperor"), make_server(f"{vassals}/*.stats")))
+        async with sampling(fleet):
+            for _ in range(2):
+                await until(lambda: real_uwsgi.accepts(server.socket) and fleet._globbed.on_demand())
+                await until(lambda: [watch.name for watch in fleet.watches()] == ["emperor"])
 
 
 def test_a_path_that_cannot_be_looked_at_is_an_empty_history():

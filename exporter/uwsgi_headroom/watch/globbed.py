@@ -33,6 +33,7 @@ from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.stats import EmperorSnapshot
+from uwsgi_headroom.stats.raw import ListedVassal
 from uwsgi_headroom.watch.observation import PatternServers
 from uwsgi_headroom.watch.watch import Watch
 
@@ -97,6 +98,11 @@ class GlobbedServers:
     def watches(self) -> list[Watch]:
         """Return the watch of every server, in the order of their paths."""
         return [server.watch for _, server in sorted(self._servers.items())]
+
+    def on_demand(self) -> set[Watch]:
+        """Return the watches of vassals that have no process until a request comes: no alert says that they rest."""
+        servers = [each for each in self._servers.values() if each.watch.name not in each.entry.expect_names]
+        return {server.watch for server in servers if server.emperor and server.emperor[1].on_demand}
 
     def configure(self, entries: Sequence[ServerConfig], named: Sequence[Watch]) -> None:
         """Watch what these entries find from the next `take` on. named: the watches of servers that the configuration
@@ -325,7 +331,7 @@ class _Server(Struct):
     seen_at: float
     up_at: float
     up_seconds: float = 0.0
-    emperor: tuple[Watch, str] | None = None
+    emperor: tuple[Watch, ListedVassal] | None = None
     configuration: str = ""
     absent_since: float | None = None
 
@@ -369,11 +375,11 @@ ENDED_SECONDS = 30.0
 dies is not in the list either, until the Emperor's next scan starts it again (every 3 s by default)."""
 
 
-def find_vassals(watches: Iterable[Watch]) -> dict[int, tuple[Watch, str]]:
-    """Return the vassals of all Emperors that are up: the Emperor, and the name there. A vassal is known by the PID
+def find_vassals(watches: Iterable[Watch]) -> dict[int, tuple[Watch, ListedVassal]]:
+    """Return the vassals of all Emperors that are up: the Emperor, and what it says. A vassal is known by the PID
     that its Emperor lists, which is that of its stats; both are numbers of one PID namespace."""
     return {
-        vassal.pid: (watch, vassal.name)
+        vassal.pid: (watch, vassal)
         for watch in watches
         if watch.reading and isinstance(watch.reading.snapshot, EmperorSnapshot) and watch.state == "up"
         for vassal in watch.reading.snapshot.vassals
@@ -381,22 +387,22 @@ def find_vassals(watches: Iterable[Watch]) -> dict[int, tuple[Watch, str]]:
     }
 
 
-def ends_after(emperor: tuple[Watch, str] | None, configuration: str) -> float | None:
+def ends_after(emperor: tuple[Watch, ListedVassal] | None, configuration: str) -> float | None:
     """After how many seconds a vassal that is gone was ended on purpose, None if it was not: its configuration file is
     gone, or its Emperor is up and neither runs it nor tries to; or at once, if a request will start it. configuration:
     its path, empty if unknown.
 
     The Emperor's blacklist has vassals that it ended as well, with no attempt to start them (2.0.31).
     """
-    watch, name = emperor or (None, "")
-    snapshot = watch.reading.snapshot if watch and watch.reading and watch.state == "up" else None
     folder = os.path.dirname(configuration)
     is_gone = bool(folder) and os.path.isdir(folder) and not os.path.exists(configuration)
+    watch, listed = emperor or (None, ListedVassal())
+    snapshot = watch.reading.snapshot if watch and watch.reading and watch.state == "up" else None
     if isinstance(snapshot, EmperorSnapshot):
         for vassal in snapshot.vassals:
-            if vassal.name == name:
+            if vassal.name == listed.name:
                 return 0.0 if vassal.on_demand and vassal.pid <= 0 else None
-        is_gone |= not any(throttled.name == name and throttled.attempt for throttled in snapshot.blacklist)
+        is_gone |= not any(throttled.name == listed.name and throttled.attempt for throttled in snapshot.blacklist)
     return ENDED_SECONDS if is_gone else None
 
 
