@@ -93,14 +93,14 @@ RELOAD_LOST_REQUESTS = Kind(
     code="requests_lost",
     role="harm",
     severity="critical or warning",
-    title="A reload lost requests[not die_on_term? , most likely because of SIGTERM without `die-on-term`].",
-    evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, with at least {lost:request} in "
+    title="A reload or restart lost requests[not die_on_term? , most likely because of SIGTERM without `die-on-term`].",
+    evidence="uWSGI started anew {reloads:times} in the last {seconds:duration}, with at least {lost:request} in "
     "service ({part:fine_percent} of all requests).",
     meaning="[not die_on_term? Without `die-on-term`, SIGTERM does not stop uWSGI: it makes uWSGI reload, and requests "
     "are lost. ]At a graceful reload, uWSGI waits for requests, for {mercy} s at most (`worker-reload-mercy`).",
     act="[not die_on_term? Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI.]"
     "[die_on_term? Raise `worker-reload-mercy` above the duration of the longest request.]",
-    then="To reload uWSGI, send SIGHUP.",
+    then="To reload uWSGI, send SIGHUP: SIGTERM and SIGINT end its requests at once.",
     page_after=60,
     runbook="UwsgiRequestsLost",
     explained_by="respawn_loop",
