@@ -79,7 +79,7 @@ def test_a_spooler_that_ends_again_and_again(times, reloads, found):
 
 @pytest.mark.parametrize(
     ("most", "times", "done", "found"),
-    [(20, 7, 111, False), (20, 8, 60, True), (1000, 7, 111, True), (None, 7, 111, True)],
+    [(20, 7, 85, False), (20, 12, 60, True), (1000, 7, 111, True), (None, 7, 111, True)],
 )
 def test_a_spooler_that_is_recycled(most, times, done, found):
     """With `spooler-max-tasks`, each of the three processes ends after so many tasks, as often as these explain."""

@@ -197,7 +197,7 @@ def _ask_web_server(path: Path) -> Refusal | None:
             case [where, mode, uid, gid]:
                 owner = f"{_name(int(uid), 'passwd')}:{_name(int(gid), 'group')}"
                 refusals.append(Refusal(_WEB_SERVER, user, group, where, mode, owner))
-    return next(iter(refusals), None)
+    return max(refusals, key=lambda each: bool(each.mode), default=None)
 
 
 def _list_web_servers() -> Iterator[tuple[Ids, int]]:
