@@ -85,6 +85,8 @@ class Options(Struct, frozen=True):
     http_timeout: int | None = None
     master: bool | None = None
     die_on_term: bool | None = None
+    die_on_idle: bool | None = None
+    spooler_max_tasks: int | None = None
     worker_reload_mercy: int | None = None
     cpu_affinity: int | None = None
     stats: str | None = None
@@ -96,6 +98,8 @@ class Options(Struct, frozen=True):
     chmod_socket: tuple[str, ...] | None = None
     http: tuple[str, ...] | None = None
     http_socket: tuple[str, ...] | None = None
+    emperor: tuple[str, ...] | None = None
+    emperor_stats: str | None = None
     source: Mapping[str, str] = field(default_factory=dict)
     """By field, where it is set: "command line", or the name of the file as uWSGI got it."""
     names_application: bool = False

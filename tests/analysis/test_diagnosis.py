@@ -93,6 +93,7 @@ def test_without_a_cause_nothing_is_advised(of, cause, change):
     first, *_ = judge(of)
     assert first.title.endswith(f": {cause}")
     assert first.change.startswith(change)
+    assert ("Set `threads`" in first.public.act) == ("Raise" in change)
 
 
 @pytest.mark.parametrize(("requests", "severity"), [(10, "warning"), (40, "critical")])

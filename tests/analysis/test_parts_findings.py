@@ -78,6 +78,17 @@ def test_a_spooler_that_ends_again_and_again(times, reloads, found):
 
 
 @pytest.mark.parametrize(
+    ("most", "times", "done", "found"),
+    [(20, 7, 85, False), (20, 12, 60, True), (1000, 7, 111, True), (None, 7, 111, True)],
+)
+def test_a_spooler_that_is_recycled(most, times, done, found):
+    """With `spooler-max-tasks`, each of the three processes ends after so many tasks, as often as these explain."""
+    of = replace(idle(), spooled=1, spooler_tasks=done, spooler_respawns=times)
+    options, spoolers = Options(complete=True, spooler_max_tasks=most), (Spooler("/spool", tasks=9),) * 3
+    assert ("spooler_dies" in judged(of, {"/spool": 1}, options, spoolers=spoolers)) == found
+
+
+@pytest.mark.parametrize(
     ("waiting", "done", "growth", "expected", "title"),
     [
         (85, 4, 60, "warning", "falls behind"),

@@ -2,6 +2,7 @@
 no alarm."""
 
 import pytest
+from msgspec.structs import replace
 
 from tests.analysis.judging import AT, describe, figures_of, said
 from tests.support.windows import window, worker
@@ -24,8 +25,11 @@ def refused(path: str = PATH, mode: str = "600") -> Way:
     return CLEAR._replace(refusal=Refusal("nginx", "www-data", "www-data", path, mode, "root:root"))
 
 
-def judged(ways: WaysIn, requests: int = 0) -> tuple[dict[str, object], str]:
-    of = window(20, worker(1, requests, each=0.01), worker(2, 0, each=0.0))
+def judged(
+    ways: WaysIn, requests: int = 0, *, busy: float | None = None, is_counted: bool = True
+) -> tuple[dict[str, object], str]:
+    of = window(20, worker(1, requests, each=0.01, busy=busy), worker(2, 0, each=0.0, busy=busy))
+    of = replace(of, is_counted=is_counted)
     figures = correct_headroom(figures_of(of, describe(ways_in=ways, time=AT)))
     found = collect_findings(figures)
     return {each.code: each for each in found}, say_verdict(figures, found)
@@ -67,6 +71,17 @@ def test_requests_that_come_by_another_way(way):
     assert [each.severity for code, each in found.items() if code.startswith("socket_")] == ["info"]
     found, _ = judged(WaysIn((way,), lines=NAMED), requests=100)
     assert [each.severity for code, each in found.items() if code.startswith("socket_")] == ["warning"]
+
+
+@pytest.mark.parametrize("way", [GONE, replaced("python3", serves=True), replaced(nobody=True), refused()])
+def test_without_stats_busy_threads_show_that_requests_come(way):
+    """No look counts requests then; a web server that may not connect is none that brings them. Busy threads that are
+    not visible may be requests."""
+    for busy, severity in ((0.0, "critical"), (1.0, "info"), (None, "")):
+        found, _ = judged(WaysIn((way,), lines=NAMED), busy=busy, is_counted=False)
+        said_of = [each for code, each in found.items() if code.startswith("socket_")]
+        assert [each.severity for each in said_of] == [severity] * (busy == 0 or bool(busy and way.state != "clear"))
+        assert all(("No request c" in each.evidence) == (busy == 0) for each in said_of)
 
 
 @pytest.mark.parametrize(

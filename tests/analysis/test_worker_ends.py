@@ -362,6 +362,16 @@ def test_workers_that_idle_stops_are_in_no_loop(times, loops):
     assert loops or "Remove `idle`, or raise it: after 3 s" in found["queue_wait"].change
 
 
+@pytest.mark.parametrize(("queued", "idle", "waits"), [(3.0, 25, False), (6.0, 25, True), (3.0, None, True)])
+def test_the_first_request_after_a_rest_waits(queued, idle, waits):
+    """It waits for a worker, as the operator of `idle` chose; a mean wait of half a second is another matter."""
+    rows = [worker(number, 5, each=0.05, busy=0.3, up=20.0, respawns=1) for number in (1, 2)]
+    known = {"complete": True, "idle": idle}
+    found = judge(window(60, *rows, app=queued), describe(Server(processes=2, threads=1), setup=setup(**known)))
+    assert ("queue_wait" in found) == waits
+    assert ("workers_respawned" in found) == (idle is None)
+
+
 @pytest.mark.parametrize("lazy", [True, None])
 def test_workers_that_load_before_they_serve_on_demand(lazy):
     """Without `lazy-apps`, a start takes next to nothing."""

@@ -183,6 +183,28 @@ def test_a_vassal_is_one_with_its_file_and_directory():
     assert render_report(masters)[0].startswith("shop: uWSGI ")
 
 
+VASSAL = "[uwsgi]\nmaster = true\nneed-app = false\n"
+
+
+@pytest.mark.integration
+def test_an_emperor_that_waits_for_requests():
+    """It serves none itself, nor does its own master; no connection of this program starts a vassal."""
+    options = ("--master", "--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats")
+    files = {"vassals/blog.ini": f"{VASSAL}socket = blog.sock\n"}
+    with bare(*options, "--emperor-on-demand-extension", ".socket", files=files) as emperor:
+        vassal = emperor.directory / "vassals" / "shop.ini"
+        vassal.with_suffix(".ini.socket").write_text(f"{emperor.directory}/app")
+        vassal.write_text(VASSAL)
+        wait_until(lambda: b'"on_demand":"/' in emperor.document(), what="the vassal on demand")
+        wait_until(lambda: b'"ready":1' in emperor.document(), what="the other one")
+        masters = asyncio.run(discover.find_masters())
+        assert b'"pid":-1' in emperor.document()
+        emperors = {emperor.pid, *list_children(emperor.pid)}
+    assert Unix(emperor.stats) in [master.address for master in masters]
+    assert len(emperors) == 2
+    assert {master.role for master in masters if master.pid in emperors} == {"emperor"}
+
+
 @pytest.mark.integration
 def test_workers_are_no_masters():
     with uwsgi("--processes", "3") as server:

@@ -506,6 +506,18 @@ class TestLost:
         totals = step(change, later, before=lambda server: server.busy(3, 0, 0, 0))
         assert [total.lost for total in totals.workers] == lost
 
+    def test_a_thread_that_has_not_called_its_application_loses_nothing(self):
+        """At the sample, it reads what its client sends slowly; the request is completed before its process ends."""
+        server = Server()
+        server[1].requests, server[1].calls = 20, 20
+        server.busy(1, 0, 0, 0)
+        before = server.read(10.0)
+        server.serve(1, 1)
+        server[1].calls += 1
+        server.busy(0, 0, 0, 0)
+        server.respawn(1, 10.1)
+        assert totals_of(before, server.read(10.2)).workers[0].lost == 0
+
     def test_a_request_too_short_for_a_sample_is_lost(self):
         """Requests count when they begin, so what ended its process is lost, once; not so with `lazy-apps`."""
         for lazy, lost in ((False, 1), (True, 0)):

@@ -128,8 +128,8 @@ with current limits (4)
 spooler_refuses: [uwsgi-spooler] args buffer is limited to 64k, use the 'body' for bigger values
 spooler_refuses: [uwsgi-spooler] no spooler available
 spooler_refuses: unable to find the spooler function, have you loaded it into the spooler process ?
-helper_died: OOOPS the spooler is no more...trying respawn...
 helper_died: OOOPS mule 1 (pid: 4711) crippled...trying respawn...
+helper_ended: OOOPS the spooler is no more...trying respawn...
 helper_ended: mule 1 (pid: 4711) annihilated
 helper_ended: gateway 1 (uWSGI http 1, pid: 4711) annihilated
 helper_ended: spooler (pid: 4711) annihilated

@@ -31,6 +31,7 @@ from uwsgi_headroom.watch import globbed
 from uwsgi_headroom.watch import globbed as module
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.globbed import (
+    ENDED_SECONDS,
     FORGET_SECONDS,
     GLOB_SECONDS,
     LONG_ENOUGH,
@@ -38,7 +39,7 @@ from uwsgi_headroom.watch.globbed import (
     PAST_SECONDS,
     SAY_SECONDS,
     Remembered,
-    is_ended,
+    ends_after,
     remember,
 )
 from uwsgi_headroom.watch.observation import PatternServers
@@ -439,32 +440,34 @@ def test_a_file_that_cannot_be_read_knows_nothing(tmp_path, content, caplog):
 
 def test_an_emperor_that_lists_a_vassal_has_not_ended_it():
     watch = Fleet([make_server("/nowhere/stats")]).watches()[0]
-    assert not is_ended((watch, "shop.ini"), "")
+    assert ends_after((watch, ListedVassal(name="shop.ini")), "") is None
     running, tried, ended = (
-        ListedVassal(name="shop.ini"),
+        ListedVassal(name="shop.ini", pid=7, on_demand="shop.sock"),
         Blacklisted(name="shop.ini", attempt=3),
         Blacklisted(name="shop.ini"),
     )
-    for vassals, throttled, is_it in [
-        ((), (), True),
-        ((running,), (), False),
-        ((), (tried,), False),
-        ((), (ended,), True),
+    for vassals, throttled, after in [
+        ((), (), ENDED_SECONDS),
+        ((running,), (), None),
+        ((), (tried,), None),
+        ((), (ended,), ENDED_SECONDS),
+        ((ListedVassal(name="shop.ini", pid=-1, on_demand="shop.sock"),), (), 0.0),
+        ((ListedVassal(name="shop.ini", pid=-1),), (), None),
     ]:
         snapshot = EmperorSnapshot("2.0.31", 1, vassals, throttled)
         watch.reading = replace(simulated_emperor(time.monotonic()), snapshot=snapshot)
-        assert is_ended((watch, "shop.ini"), "") == is_it
+        assert ends_after((watch, ListedVassal(name="shop.ini")), "") == after
 
 
 def test_a_configuration_that_is_gone_has_ended_its_vassal(tmp_path):
     """Only if the directory of the file is there: otherwise the exporter may just not see it."""
     file = tmp_path / "shop.ini"
     file.touch()
-    assert not is_ended(None, str(file))
+    assert ends_after(None, str(file)) is None
     file.unlink()
-    assert is_ended(None, str(file))
-    assert not is_ended(None, str(tmp_path / "elsewhere" / "shop.ini"))
-    assert not is_ended(None, "")
+    assert ends_after(None, str(file)) == ENDED_SECONDS
+    assert ends_after(None, str(tmp_path / "elsewhere" / "shop.ini")) is None
+    assert ends_after(None, "") is None
 
 
 VASSAL = "[uwsgi]\nmaster = true\nwsgi-file = {app}\nhttp-socket = {name}.http\nstats = {name}.stats\n"
@@ -494,6 +497,32 @@ async def test_a_vassal_that_its_emperor_ends_is_not_expected(monkeypatch):
             real_uwsgi._end(server.process)
             await until(lambda: states() == {"emperor": "down", "shop": "down"})
             assert fleet.health.patterns[0].expected == 1
+
+
+RESTING = "[uwsgi]\nmaster = true\nwsgi-file = {app}\nstats = rest.stats\ncheap = true\nidle = 2\ndie-on-idle = true\n"
+
+
+@pytest.mark.integration
+async def test_a_vassal_that_rests_is_not_down(monkeypatch):
+    """Its Emperor starts it with the next request: it is left out meanwhile, and is watched again."""
+    monkeypatch.setattr("uwsgi_headroom.watch.fleet.GLOB_SECONDS", 0.2)
+    options = (
+        "--emperor",
+        "vassals",
+        "--emperor-stats",
+        "{directory}/stats",
+        "--emperor-on-demand-extension",
+        ".socket",
+    )
+    with real_uwsgi.bare(*options, files={"vassals/empty": ""}) as server:
+        vassals = server.directory / "vassals"
+        (vassals / "rest.ini.socket").write_text(server.socket)
+        (vassals / "rest.ini").write_text(RESTING.format(app=real_uwsgi.APP))
+        fleet = Fleet((make_server(server.stats, name="emperor"), make_server(f"{vassals}/*.stats")))
+        async with sampling(fleet):
+            for _ in range(2):
+                await until(lambda: real_uwsgi.accepts(server.socket) and fleet._globbed.on_demand())
+                await until(lambda: [watch.name for watch in fleet.watches()] == ["emperor"])
 
 
 def test_a_path_that_cannot_be_looked_at_is_an_empty_history():

@@ -10,6 +10,7 @@ from tests.support.simulated_server import EPOCH, Server, emperor, router
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.errors import ReadError, Reason
 from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.record import UNKNOWN, Options
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.source.address import File
 from uwsgi_headroom.watch.watch import Watch
@@ -226,6 +227,18 @@ def test_what_is_no_outage(down, reason, pid):
     figures = Restarted(down, reason=reason, pid=pid).figures(60.0)
     assert figures.outage is None
     assert figures.window.seconds == pytest.approx(60, abs=0.51)  # of the nearest row
+
+
+def test_a_rest_is_no_outage():
+    """With `die-on-idle`, uWSGI ends when it is idle, and a request starts another master."""
+    restarted = Restarted(up=0)
+    setup = replace(UNKNOWN, options=Options(die_on_idle=True))
+    reading = of_master(restarted.server.read(restarted.scripted.now + 0.5), 900)
+    restarted.scripted.read(replace(reading, host=replace(reading.host, setup=setup)))
+    restarted.scripted.read(ReadError("refused", "gone"), restarted.scripted.now + 0.5)
+    restarted.server.reload(restarted.scripted.now)
+    restarted.run(5, pid=901)
+    assert restarted.figures().outage.seconds == pytest.approx(20.5, abs=0.51)  # the one before
 
 
 def test_the_last_of_two_outages():

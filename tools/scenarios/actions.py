@@ -9,6 +9,8 @@ import signal
 import socket
 from typing import Any
 
+import psutil
+
 from tests.support.real_uwsgi import Uwsgi, wait_until
 
 
@@ -91,6 +93,36 @@ def deploy_hanging(server: Uwsgi) -> None:
 def deploy_dying(server: Uwsgi) -> None:
     (server.directory / "dies").touch()
     touch(server)
+
+
+def remove_socket(server: Uwsgi) -> None:
+    (server.directory / "web").unlink()
+
+
+def replace_socket(server: Uwsgi) -> None:
+    """Leaves a socket at the path on which nobody listens, as an end of another uWSGI would."""
+    remove_socket(server)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(server.directory / "web"))
+
+
+def ask_without_end(server: Uwsgi) -> None:
+    """Sends HTTP to the TCP socket again and again, which takes it for a part of a longer head."""
+    (port,) = [each["name"] for each in json.loads(server.document())["sockets"] if ":" in each["name"]]
+    host, _, number = port.rpartition(":")
+    for _ in range(8):
+        with socket.create_connection((host, int(number))) as client:
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            client.settimeout(10)
+            client.recv(1)
+
+
+def stop_router(server: Uwsgi) -> None:
+    """Stops the master's child that is no worker."""
+    workers = {worker["pid"] for worker in json.loads(server.document())["workers"]}
+    for child in psutil.Process(server.pid).children():
+        if child.pid not in workers:
+            child.suspend()
 
 
 def stop_accept_lock_holder(server: Uwsgi) -> None:

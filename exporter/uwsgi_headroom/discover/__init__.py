@@ -45,7 +45,7 @@ def find_everything() -> Everything:
 
     masters = asyncio.run(find_masters(_READ_SECONDS))
     readable = {master.pid for master in masters if master.address and not master.trouble}
-    emperors = {master.emperor for master in masters}
+    emperors = {master.emperor for master in masters} | {each.pid for each in masters if each.role == "emperor"}
     everybody = os.geteuid() == 0
     own, hidden, addresses = list[FoundMaster](), list[str](), set[object]()
     for master in masters:

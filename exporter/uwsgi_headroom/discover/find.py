@@ -96,7 +96,7 @@ _EPOLL_SOCKET = re.compile(rb"^tfd:.*\bino:([0-9a-f]+)", re.MULTILINE)
 
 
 class FoundMaster(Struct, frozen=True):
-    """A uWSGI master or emperor; role is "process" for a uWSGI that runs without a master.
+    """A uWSGI master or emperor; role is "process" for one that runs without a master, "emperor" if it has no requests.
 
     address: of its stats server, None if none is visible; what: a summary of the stats. trouble: why the stats cannot
     be read, and what to do; silent: the stats server does not answer in time, so uWSGI may hang. configuration and
@@ -107,7 +107,7 @@ class FoundMaster(Struct, frozen=True):
 
     pid: int
     user: str
-    role: Literal["master", "process"] = "master"
+    role: Literal["master", "process", "emperor"] = "master"
     address: Address | None = None
     trouble: str = ""
     silent: bool = False
@@ -284,12 +284,14 @@ def _look_at(master: FoundMaster, parent: int | None) -> tuple[FoundMaster, froz
     pid = master.pid
     # A vassal has a command line of its own; a process that uWSGI forks keeps its parent's.
     is_vassal = parent is not None and _read_words(parent) != _read_words(pid)
+    options = read_options(pid)
     master = replace(
         master,
-        configuration=read_options(pid).configuration_file,
+        configuration=options.configuration_file,
         directory=read_working_directory(pid) or "",
         unit=find_systemd_unit(pid) or "",
         emperor=parent if is_vassal else None,
+        role="emperor" if options.emperor and not options.names_application else master.role,
     )
     try:
         return master, epoll_sockets(Path(f"/proc/{pid}"))
@@ -327,7 +329,7 @@ def _list_stats_servers(
     master: FoundMaster, inodes: frozenset[int], listening: Mapping[int, str]
 ) -> Sequence[FoundMaster]:
     """The master once for each of its stats servers, or with the reason why they are not visible. listening: addresses
-    in this network namespace by inode."""
+    in this network namespace by inode. An Emperor also listens for its vassals: a connection would start one."""
     is_here = shares_network_namespace(master.pid)
     if not is_here:
         try:
@@ -335,6 +337,10 @@ def _list_stats_servers(
         except OSError:
             return [replace(master, trouble=_OTHER_NETWORK)]
     addresses = [listening[inode] for inode in sorted(inodes) if inode in listening]
+    options = read_options(master.pid)
+    if options.emperor:
+        own = tuple(filter(None, (options.stats, options.emperor_stats)))
+        addresses = [address for address in addresses if address.endswith(own)]
     return [_judge_address(master, address, is_here) for address in addresses[:_MOST_SOCKETS]] or [master]
 
 

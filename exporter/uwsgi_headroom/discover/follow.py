@@ -92,7 +92,7 @@ class Finder:
                 known.due = begin + known.pause * all(entry.trouble != NO_TIME for entry in own)
         self.spent = time.monotonic() - begin
         found = [entry for known in self._known.values() for entry in known.masters]
-        emperors = {entry.emperor for entry in found}
+        emperors = {entry.emperor for entry in found} | {each.pid for each in found if each.role == "emperor"}
         return [entry for entry in found if entry.pid not in emperors or (entry.address and not entry.trouble)]
 
     def _look(self, here: Collection[int], said: Collection[int], now: float) -> tuple[list[_Key], list[FoundMaster]]:
@@ -134,7 +134,7 @@ class Finder:
         except Exception as error:  # noqa: BLE001 - the others are to be found
             place, why = None, explain(error)
         if why:
-            return replace(entry, trouble=entry.trouble * (entry.role == "master") or why * (not entry.address))
+            return replace(entry, trouble=entry.trouble * (entry.role != "process") or why * (not entry.address))
         return replace(entry, place=SocketOfApp(place) if place else ProcessOfApp(entry.pid))
 
 

@@ -58,7 +58,7 @@ def render_report(masters: Sequence[FoundMaster], plans: Callable[[FoundMaster, 
     hidden = [_HIDDEN] * (not sees_all_processes())
     if not masters:
         return [_NOTHING, *hidden]
-    emperors = {master.emperor for master in masters}
+    emperors = {master.emperor for master in masters} | {each.pid for each in masters if each.role == "emperor"}
     troubled = [master for master in masters if master.trouble]
     others = [master for master in masters if not master.trouble]
     known = [master for master in others if master.address]

@@ -470,7 +470,7 @@ def _add_counters(
 def _count_lost(then: Worker, now: Worker, before: Reading, reading: Reading) -> int:
     """The requests in service at the last sample of a process that has ended since, minus those that it completed
     after the sample. uWSGI counts the requests of the next process separately. If more began than were completed or are
-    in service, these are lost: requests too short for a sample to see."""
+    in service, these are lost: requests too short for a sample to see. A busy thread may not have begun its own."""
     ended = now.pid != then.pid or (reading.process_is_missing(now) and not before.process_is_missing(then))
     if not ended or then.requests is None:
         return 0
@@ -478,7 +478,7 @@ def _count_lost(then: Worker, now: Worker, before: Reading, reading: Reading) ->
     completed = int(_increase(then.requests, now.requests, reloaded=False))
     of_successor = now.requests_since_spawn or 0 if now.pid and now.pid != then.pid else 0
     seen = max(0, busy - max(0, completed - of_successor))
-    begun = _count_begun(now) - _count_begun(then) + busy - (reading.busy_threads(now) or 0)
+    begun = _count_begun(now) - _count_begun(then) - (reading.busy_threads(now) or 0)
     ends = max(1, (now.respawns or 0) - (then.respawns or 0))
     return max(seen, min(begun - completed, ends * (now.threads or 1)))
 

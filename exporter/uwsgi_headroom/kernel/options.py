@@ -200,11 +200,13 @@ FIELDS: Mapping[str, str] = {
     **{option: field_name for field_name, option in NAMES.items()},
     "workers": "processes",
     "stats-server": "stats",
+    "emperor-stats-server": "emperor_stats",
 }
 """The field of an option's value, by the option's name in all its spellings."""
 
 _SHOWN: Mapping[str, re.Pattern[str]] = {
     "chmod_socket": re.compile(r"[0-7]{0,4}", re.ASCII),
+    "emperor": re.compile(r"/[\w./-]{0,100}", re.ASCII),
     "http": re.compile(r"[\w.:*\[\]-]{0,100}:[0-9]{1,5}", re.ASCII),
     "http_socket": re.compile(r"[\w.:*\[\]-]{0,100}:[0-9]{1,5}", re.ASCII),
 }

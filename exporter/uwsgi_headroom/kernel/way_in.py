@@ -36,7 +36,7 @@ come; and after one without an answer, since a file system that hangs costs the 
 _MOST_SOCKETS, _MOST_DESCRIPTORS = 16, 256
 _SEARCH_SECONDS, _ASK_SECONDS = 0.1, 0.2
 _LOOKS = 20  # at a process that may take requests, 2 ms apart: whether it holds a connection
-_WEB_SERVER = "nginx"
+_WEB_SERVER, _MOST_WEB_SERVERS = "nginx", 8
 
 
 class WaysInReader:
@@ -199,7 +199,7 @@ def _ask_web_server(path: Path, file: tuple[int, int] | None) -> Refusal | None:
     root. Each of its users is asked, with all groups and mounts: where its path leads to another file than that of the
     socket, uWSGI has other mounts, in which any path may be, such as one in /root."""
     refusals = list[Refusal]()
-    for ids, mounts_of in dict(_list_web_servers() if os.geteuid() == 0 else ()).items():
+    for ids, mounts_of in [*dict.fromkeys(_list_web_servers() if os.geteuid() == 0 else ())][:_MOST_WEB_SERVERS]:
         found = _find_file(mounts_of or os.getpid(), str(path))
         said = ["absent"]
         if found and found[:2] == file:
@@ -213,7 +213,7 @@ def _ask_web_server(path: Path, file: tuple[int, int] | None) -> Refusal | None:
             case [where, mode, uid, gid]:
                 owner = f"{_name(int(uid), 'passwd')}:{_name(int(gid), 'group')}"
                 refusals.append(Refusal(_WEB_SERVER, user, group, where, mode, owner))
-    return next(iter(refusals), None)
+    return max(refusals, key=lambda each: bool(each.mode), default=None)
 
 
 def _list_web_servers() -> Iterator[tuple[Ids, int]]:

@@ -51,8 +51,8 @@ OBSERVATION: Rows[Observation] = {
         lambda server: server.reading is not None and not server.is_silent,
     ),
     "uwsgi_found": (
-        "1 for a server that nobody configured, and that no unit of systemd has to run: while it is down, it has no "
-        "metrics, and no alert says so. Absent for all others.",
+        "1 for a server that nobody configured, and that no unit of systemd has to run, and for a vassal that its "
+        "Emperor starts on demand: while it is down, it has no metrics, and no alert says so. Absent for all others.",
         lambda server: 1 if server.is_optional else None,
     ),
     "uwsgi_verdict_info{verdict,cause,harm}": (

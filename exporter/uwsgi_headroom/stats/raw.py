@@ -163,10 +163,12 @@ def decode_custom_metrics(metrics: dict[str, Raw]) -> dict[str, CustomMetric]:
 
 
 class ListedVassal(Struct, frozen=True, gc=False):
-    """An instance that an emperor runs. Times are in epoch seconds, 0 for never."""
+    """An instance that an emperor runs. Times are in epoch seconds, 0 for never. on_demand: where the emperor listens
+    for the request that starts it."""
 
     name: str = field(default="", name="id")
     pid: Whole = 0
+    on_demand: str = ""
     born: Whole | None = None
     last_heartbeat: Whole | None = None
     loyal: Whole | None = None
@@ -178,6 +180,7 @@ class ListedVassal(Struct, frozen=True, gc=False):
     def __post_init__(self) -> None:
         count_part("vassals")
         cut(self, "name")
+        cut(self, "on_demand")
         hide_negatives(self, "born", "last_heartbeat", "loyal", "ready", "accepting", "cursed", "respawns")
 
 

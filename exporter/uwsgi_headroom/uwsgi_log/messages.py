@@ -219,12 +219,12 @@ spooler_refuses failed -: the spooler rejects tasks, or cannot run them
   == unable to find the spooler function
   !! Tasks of the application are lost, or are not run.
   >> Load the spooler function's module with `spooler-import`, and pass large values in `body`.
-helper_died failed -: a spooler or a mule ended and was restarted
-  == OOOPS the spooler is no more | OOOPS mule <n> \(pid:? <pid>\) crippled
+helper_died failed -: a mule ended and was restarted == OOOPS mule <n> \(pid:? <pid>\) crippled
   !! The work of this process is lost.
   >> Check the lines before this message in uWSGI's log for a traceback or a signal.
 helper_ended event -: a spooler, a mule or a gateway ended
   == mule <n> \([^)]{1,80}\) annihilated | gateway <n> \([^)]{1,80}\) annihilated | spooler \(pid:? <pid>\) annihilated
+  == OOOPS the spooler is no more
 # What the machine refuses: core/utils.c, core/socket.c, core/master_utils.c, and Python's own errors.
 out_of_memory failed -: a process could not get memory
   == !!! tried memory allocation of <n> bytes !!! | unable to allocate <n> bytes \(

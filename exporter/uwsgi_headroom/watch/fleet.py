@@ -160,9 +160,9 @@ class Fleet:
         watches = self.watches()
         await self.wait_for_first(watches, wait)
         observations = []
-        turns = Turns()
+        turns, on_demand = Turns(), self._globbed.on_demand()
         for watch in watches:
-            if not self._found.is_optional(watch):
+            if not self._found.is_optional(watch) and watch not in on_demand:
                 observations.append(watch.observe(self.settings.windows))
             elif watch.state != "down":
                 observations.append(structs.replace(watch.observe(self.settings.windows), is_optional=True))

@@ -33,6 +33,7 @@ from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Unix
 from uwsgi_headroom.stats import EmperorSnapshot
+from uwsgi_headroom.stats.raw import ListedVassal
 from uwsgi_headroom.watch.observation import PatternServers
 from uwsgi_headroom.watch.watch import Watch
 
@@ -96,6 +97,11 @@ class GlobbedServers:
 
     def watches(self) -> list[Watch]:
         return [server.watch for _, server in sorted(self._servers.items())]
+
+    def on_demand(self) -> set[Watch]:
+        """Return the watches of vassals that have no process until a request comes: no alert says that they rest."""
+        servers = [each for each in self._servers.values() if each.watch.name not in each.entry.expect_names]
+        return {server.watch for server in servers if server.emperor and server.emperor[1].on_demand}
 
     def configure(self, entries: Sequence[ServerConfig], named: Sequence[Watch]) -> None:
         """Watch what these entries find from the next `take` on. named: the watches of servers that the configuration
@@ -246,11 +252,12 @@ class GlobbedServers:
 
     def _forget(self, now: float) -> None:
         for path, server in list(self._servers.items()):
-            if server.watch.state != "up" and is_ended(server.emperor, server.configuration):
+            seconds = ends_after(server.emperor, server.configuration) if server.watch.state != "up" else None
+            if seconds is not None:
                 if server.absent_since is None:
                     server.absent_since = now
-                if now - server.absent_since >= ENDED_SECONDS and server.watch.name not in server.entry.expect_names:
-                    self._end(path, server, "its Emperor has ended it")
+                if now - server.absent_since >= seconds and server.watch.name not in server.entry.expect_names:
+                    self._end(path, server, "its Emperor has ended it, or starts it on demand")
                 continue
             server.absent_since = None
             if not server.is_expected and now - server.seen_at >= GONE_SECONDS:
@@ -323,7 +330,7 @@ class _Server(Struct):
     seen_at: float
     up_at: float
     up_seconds: float = 0.0
-    emperor: tuple[Watch, str] | None = None
+    emperor: tuple[Watch, ListedVassal] | None = None
     configuration: str = ""
     absent_since: float | None = None
 
@@ -367,11 +374,11 @@ ENDED_SECONDS = 30.0
 dies is not in the list either, until the Emperor's next scan starts it again (every 3 s by default)."""
 
 
-def find_vassals(watches: Iterable[Watch]) -> dict[int, tuple[Watch, str]]:
-    """Return the vassals of all Emperors that are up: the Emperor, and the name there. A vassal is known by the PID
+def find_vassals(watches: Iterable[Watch]) -> dict[int, tuple[Watch, ListedVassal]]:
+    """Return the vassals of all Emperors that are up: the Emperor, and what it says. A vassal is known by the PID
     that its Emperor lists, which is that of its stats; both are numbers of one PID namespace."""
     return {
-        vassal.pid: (watch, vassal.name)
+        vassal.pid: (watch, vassal)
         for watch in watches
         if watch.reading and isinstance(watch.reading.snapshot, EmperorSnapshot) and watch.state == "up"
         for vassal in watch.reading.snapshot.vassals
@@ -379,20 +386,23 @@ def find_vassals(watches: Iterable[Watch]) -> dict[int, tuple[Watch, str]]:
     }
 
 
-def is_ended(emperor: tuple[Watch, str] | None, configuration: str) -> bool:
-    """Whether a vassal that is gone was ended on purpose: its configuration file is gone, or its Emperor is up and
-    neither runs it nor tries to. configuration: its path, empty if unknown.
+def ends_after(emperor: tuple[Watch, ListedVassal] | None, configuration: str) -> float | None:
+    """After how many seconds a vassal that is gone was ended on purpose, None if it was not: its configuration file is
+    gone, or its Emperor is up and neither runs it nor tries to; or at once, if a request will start it. configuration:
+    its path, empty if unknown.
 
     The Emperor's blacklist has vassals that it ended as well, with no attempt to start them (2.0.31).
     """
-    watch, name = emperor or (None, "")
+    folder = os.path.dirname(configuration)
+    is_gone = bool(folder) and os.path.isdir(folder) and not os.path.exists(configuration)
+    watch, listed = emperor or (None, ListedVassal())
     snapshot = watch.reading.snapshot if watch and watch.reading and watch.state == "up" else None
     if isinstance(snapshot, EmperorSnapshot):
-        if any(vassal.name == name for vassal in snapshot.vassals):
-            return False
-        if not any(throttled.name == name and throttled.attempt for throttled in snapshot.blacklist):
-            return True
-    return bool(configuration) and os.path.isdir(os.path.dirname(configuration)) and not os.path.exists(configuration)
+        for vassal in snapshot.vassals:
+            if vassal.name == listed.name:
+                return 0.0 if vassal.on_demand and vassal.pid <= 0 else None
+        is_gone |= not any(throttled.name == listed.name and throttled.attempt for throttled in snapshot.blacklist)
+    return ENDED_SECONDS if is_gone else None
 
 
 def find_configuration(reading: Reading) -> str:

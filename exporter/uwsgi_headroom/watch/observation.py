@@ -91,7 +91,7 @@ class Observation(Struct, frozen=True, dict=True):
     their number by kind; slo: its objective, None if it has none; stuck_seconds: from which age on a request counts as
     stuck; log: the counters of its log, None if it is not configured; code: those of its code, None while it is off;
     verdict: the present one; loaded_at, down_since: as in `Recorder`; is_silent: whether the stats do not answer, and
-    the reading is of the kernel; is_optional: whether the server was found, and no unit has to run it;
+    the reading is of the kernel; is_optional: whether it was found, and no unit has to run it, or it starts on demand;
     alerts: its problems, and whether each is a page; judged_at: when it was last judged (epoch seconds);
     deploy_worse: what became worse with the last reload, None if there was none in the last day."""
 

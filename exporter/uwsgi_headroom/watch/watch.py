@@ -458,10 +458,12 @@ class Watch:
 
     def _note_success(self, before: Reading | None, reading: Reading) -> None:
         """Note the end of an outage. While its stats server alone could not be read, as during a reload, the same
-        master has gone on."""
+        master has gone on. With `die-on-idle`, uWSGI has no master until the next request."""
         since, was_down = self._failing_since, self._is_down
         self._failing_since, self._is_down = None, False
         if before is None or since is None or not was_down or reading.has_same_master(before):
+            return
+        if before.host.setup and before.host.setup.options.die_on_idle:
             return
         self._outage = reading.at, Outage(max(0.0, reading.at - since), reading.time)
         self.history.end_outage(reading.at)

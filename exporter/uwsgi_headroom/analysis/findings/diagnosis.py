@@ -132,7 +132,8 @@ def _join(harm: str, cause: str) -> str:
 def _join_wording(harm: Finding, head: Finding, clause: str, settings: Settings) -> Wording:
     """What alerts say of a block: the harm, its cause, and what to set, unless the row of the cause says what to do."""
     title = _join(harm.public.title, clause) if clause and harm.public.title else harm.public.title
-    return head.public._replace(title=title, act=head.public.act or say_settings(settings))
+    is_its_own = bool(settings) or not head.settings  # else what it sets is not what helps
+    return head.public._replace(title=title, act=head.public.act * is_its_own or say_settings(settings))
 
 
 def _say_once(figures: Figures, head: Finding, joined: Sequence[Finding]) -> tuple[Finding, list[Finding]]:

@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.findings.load import name_role
 from uwsgi_headroom.analysis.findings.workers import LOOP
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.settings import review_server
-from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, end
+from uwsgi_headroom.analysis.worker_states import RECYCLED, count_workers_sharing_one_cpu, end
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import EmperorRecord, Memory, MemoryPressure
 from uwsgi_headroom.words.formats import listed, name_pids
@@ -466,7 +466,9 @@ def find_full_caches(figures: Figures) -> Iterator[Finding]:
 
 def find_late_spoolers(figures: Figures) -> Iterator[Finding]:
     window, spoolers, times = figures.window, figures.server.spoolers, figures.window.spooler_respawns or 0
-    if times >= max(LOOP[0], LOOP[1] * window.seconds / 60) and not window.reloads:
+    recycled = ratio(window.spooler_tasks or 0, figures.server.setup.options.spooler_max_tasks or 0)
+    is_loop = times >= max(LOOP[0], LOOP[1] * window.seconds / 60) and not window.reloads
+    if is_loop and (recycled is None or RECYCLED * times > recycled + sum(each.processes for each in spoolers)):
         yield SPOOLER_DIES.found(figures, times=times, done=window.spooler_tasks or 0)
     waiting, done, growth = window.spooled, window.spooler_tasks, window.spooled_growth or 0
     if waiting is None or done is None or waiting < MANY_TASKS or not (spoolers and window.seconds):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from msgspec.structs import replace
 
@@ -11,9 +12,10 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.clients import wait_too_long
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
-from uwsgi_headroom.analysis.littles_law import judge_waiting
+from uwsgi_headroom.analysis.littles_law import SEVERE, judge_waiting
 from uwsgi_headroom.analysis.objective import SLOW_BURN, Burn
 from uwsgi_headroom.analysis.percentiles import find_percentile
+from uwsgi_headroom.analysis.worker_states import are_stopped_when_idle
 from uwsgi_headroom.record import Backlog, is_tcp
 from uwsgi_headroom.words.formats import chosen, fine_percent, in_queue, percent
 from uwsgi_headroom.words.template import Facts, fill
@@ -195,6 +197,8 @@ def _wait(figures: Figures) -> Iterator[Finding]:
     flow, socket = figures.longest_wait
     waiting = judge_waiting(flow)
     if waiting in (None, "none"):
+        return
+    if are_stopped_when_idle(figures) and (flow.queue_wait or inf) < SEVERE[0]:  # the first request waits for workers
         return
     if flow.queue_wait is None:
         number = flow.queue_length or 0.0

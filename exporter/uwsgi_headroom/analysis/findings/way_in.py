@@ -56,7 +56,7 @@ REFUSED = Kind(
     title="The web server ({program}) [not absent? may not connect to uWSGI's socket][absent? finds nothing at the "
     "path of uWSGI's socket][path? : {path}].",
     evidence="It runs as {user}[mode? ; {where} has mode {mode} and belongs to {owner}][absent? , with other "
-    "mounts than uWSGI, as with `PrivateTmp=`]. No request comes." + _NAMED,
+    "mounts than uWSGI, as with `PrivateTmp=`]. No request came in the last {seconds:duration}." + _NAMED,
     meaning="To connect to a UNIX socket takes the right to write to it, and to enter each directory above it. Without "
     "it, web servers answer 502, and uWSGI gets no request.",
     act="[socket? Set `chmod-socket` to 660 and `chown-socket` to {to}.]"
@@ -85,17 +85,19 @@ _FITTING = {"uwsgi": "uwsgi_pass", "http": "proxy_pass", "fastcgi": "fastcgi_pas
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    ways, none = figures.server.ways_in, not figures.flow.completed
-    for way in ways.ways:
+    ways, is_counted = figures.server.ways_in, figures.window.is_counted
+    came = (figures.flow.observed, figures.flow.completed)[is_counted]  # busy threads show that requests come
+    none = not came
+    for way in ways.ways * (came is not None):
         named = [f"{each.path}:{each.line}" for each in ways.lines if each.name == way.name]
         facts: Facts = {"path": Private(way.path), "named": Private(" and ".join(named[:2]))}
-        lost = facts | {"came": ways.came and not none, "place": Private(way.path, "its path")}
+        lost = facts | {"came": (ways.came or not is_counted) and not none, "place": Private(way.path, "its path")}
         if way.state == "gone":
             yield GONE.found(figures, lost, worse=(not lost["came"]) + (none and bool(named)))
         elif way.state == "replaced":
             yield _replaced(figures, way, lost)
-        elif way.refusal and way.refusal.path:
-            yield _refused(figures, way, facts, worse=none and bool(named))
+        elif none and way.refusal and way.refusal.path:
+            yield _refused(figures, way, facts, worse=bool(named))
     yield from list(_mismatch(figures, ways.lines))[:1] * none
 
 

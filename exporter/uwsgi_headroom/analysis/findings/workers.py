@@ -93,14 +93,14 @@ RELOAD_LOST_REQUESTS = Kind(
     code="requests_lost",
     role="harm",
     severity="critical or warning",
-    title="A reload lost requests[not die_on_term? , most likely because of SIGTERM without `die-on-term`].",
-    evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}, with at least {lost:request} in "
+    title="A reload or restart lost requests[not die_on_term? , most likely because of SIGTERM without `die-on-term`].",
+    evidence="uWSGI started anew {reloads:times} in the last {seconds:duration}, with at least {lost:request} in "
     "service ({part:fine_percent} of all requests).",
     meaning="[not die_on_term? Without `die-on-term`, SIGTERM does not stop uWSGI: it makes uWSGI reload, and requests "
     "are lost. ]At a graceful reload, uWSGI waits for requests, for {mercy} s at most (`worker-reload-mercy`).",
     act="[not die_on_term? Set `die-on-term` if a service manager sends SIGTERM to stop uWSGI.]"
     "[die_on_term? Raise `worker-reload-mercy` above the duration of the longest request.]",
-    then="To reload uWSGI, send SIGHUP.",
+    then="To reload uWSGI, send SIGHUP: SIGTERM and SIGINT end its requests at once.",
     page_after=60,
     runbook="UwsgiRequestsLost",
     explained_by="respawn_loop",
@@ -180,8 +180,8 @@ RELOADED = Kind(
     code="reloaded",
     role="harm",
     severity="warning or info",
-    title="[info? uWSGI was reloaded.][warning? uWSGI is reloaded again and again.]",
-    evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}[counted? , and its counters began "
+    title="[info? uWSGI was reloaded or restarted.][warning? uWSGI is reloaded again and again.]",
+    evidence="uWSGI started anew {reloads:times} in the last {seconds:duration}[counted? , and its counters began "
     "again at 0].",
     act=f"[warning? {RELOADS.act}]",
     then=f"[warning? {RELOADS.then}]",
@@ -312,7 +312,7 @@ def _looping(figures: Figures) -> Iterator[Finding]:
 def _respawns(figures: Figures) -> Iterator[Finding]:
     ended, unexplained = find_ends(figures), find_unexplained_ends(figures)
     respawns = count_respawns(figures)
-    if respawns <= 0 or scales(figures) or (unexplained and count_lost(figures)):
+    if respawns <= 0 or scales(figures) or are_stopped_when_idle(figures) or (unexplained and count_lost(figures)):
         return
     facts: Facts = {"ended": [worker_id for worker_id, _, _ in unexplained or ended]}
     if unexplained:
