@@ -85,7 +85,7 @@ _FITTING = {"uwsgi": "uwsgi_pass", "http": "proxy_pass", "fastcgi": "fastcgi_pas
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    ways, none = figures.server.ways_in, not figures.flow.completed
+    ways, none = figures.server.ways_in, figures.none_came
     for way in ways.ways:
         named = [f"{each.path}:{each.line}" for each in ways.lines if each.name == way.name]
         facts: Facts = {"path": Private(way.path), "named": Private(" and ".join(named[:2]))}
@@ -105,7 +105,7 @@ def _replaced(figures: Figures, way: Way, facts: Facts) -> Finding:
     is_other = rival is not None and "uwsgi" not in rival.name
     is_sure = way.nobody or is_other or age >= REPLACED_SECONDS
     is_named = any(each.name == way.name for each in figures.server.ways_in.lines)
-    is_lost = not figures.flow.completed and ((way.nobody and is_named) or bool(is_other and rival and rival.serves))
+    is_lost = figures.none_came and ((way.nobody and is_named) or bool(is_other and rival and rival.serves))
     return REPLACED.found(
         figures,
         facts,
