@@ -230,8 +230,8 @@ class SeenServer:
         generation = _read_generation(root.pid)
         if generation is None and root.runs:
             raise SourceError("permission", DENIED.format(root.pid))
-        keys = [_Key(pid, read_start_ticks(pid)) for pid in (root.pid, *list_children(root.pid))]
-        keys = [key for key in keys if key.start >= 0 and _read_generation(key.pid) == generation]
+        every = [_Key(pid, read_start_ticks(pid)) for pid in (root.pid, *list_children(root.pid))]
+        keys = [key for key in every if key.start >= 0 and _read_generation(key.pid) == generation]
         self._seen = {key: self._seen[key] for key in keys if key in self._seen}
         if generation != self._generation:
             self._generation, self._generations, self._seen = generation, self._generations + 1, {}
@@ -257,6 +257,9 @@ class SeenServer:
                     raise SourceError("permission", found.why)
             with suppress(SourceError):
                 self._is_uwsgi = any(region == "uwsgi" for *_, region in self._ask(read_memory_map, root.pid).known)
+            others = (_is_named_like_uwsgi(key.pid) for key in every if key not in keys)
+            if self._is_uwsgi and (any(found.sets for found, _ in self._seen.values()) or any(others)):
+                raise SourceError("not_uwsgi", _NO_WORKERS.format(root.pid))
             if self._is_uwsgi:
                 raise SourceError("refused", _NONE_WAITS.format(root.pid))
             raise SourceError("not_uwsgi", _NO_WORKER.format(root.pid))
@@ -482,6 +485,8 @@ _RESERVE = Worker(
 )
 
 _NO_WORKER = "process {} is no uWSGI whose workers wait for requests"
+
+_NO_WORKERS = "process {} is a router or an emperor of uWSGI, without workers: look at the uWSGI behind it"
 
 _NONE_WAITS = (
     "process {} is a uWSGI of which no worker waits for requests: they load the application, or end before they have"
