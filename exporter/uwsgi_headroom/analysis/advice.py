@@ -157,8 +157,8 @@ SLOW_CLIENTS = Reason(
 KEPT_OR_SLOW = Reason(
     "clients that are slow, or that keep connections open, hold the threads",
     SLOW_CLIENTS.act,
-    KEPT_CONNECTIONS.then + " If no client gets a response, the web server or uWSGI's router may not speak the protocol "
-    "of the socket: `uwsgi_pass` and `http-to` need a `socket`, `proxy_pass` needs an `http-socket`.",
+    f"{KEPT_CONNECTIONS.then} If no client gets a response, the web server or uWSGI's router may not speak the "
+    "protocol of the socket: `uwsgi_pass` and `http-to` need a `socket`, `proxy_pass` needs an `http-socket`.",
 )
 """Where no request is counted: which of both is unknown."""
 OWN_THREADS_COMPUTE = Reason(

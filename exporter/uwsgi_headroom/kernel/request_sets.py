@@ -37,7 +37,7 @@ _MOST_BYTES = 4 << 20
 """Of all sets of a process, 70 bytes a member: a request thread has five, coroutines one for each connection."""
 
 _LIST_SECONDS = 0.1
-_MOST_PLACES = 4
+_MOST_PLACES, _MOST_OTHERS = 4, 256
 
 NONE_WAITS = "no process of it waits for requests: it loads its application, or ends before it has"
 
@@ -77,8 +77,14 @@ def find_listening(place: Unix | Tcp) -> frozenset[int]:
     addresses of IPv6 alone, beside a socket of IPv4.
     """
     named = _name_listening(None)
+    if isinstance(place, Unix) and place.path.startswith("@"):
+        return frozenset(inode for inode, name in named.items() if name == place.path)
     if isinstance(place, Unix):
-        return frozenset(inode for inode, name in named.items() if name == place.path and _is_reached(inode, place))
+        path = os.path.abspath(place.path)
+        own = [inode for inode, name in named.items() if name == path]
+        others = [inode for inode, name in named.items() if os.path.basename(name) == os.path.basename(path)]
+        found = frozenset(each for each in own if _is_reached(each, path, is_named=True))
+        return found or frozenset(each for each in others[:_MOST_OTHERS] if _is_reached(each, path, is_named=False))
     own, every = sock_diag.inet_name(place.host, place.port), (f"0.0.0.0:{place.port}", f"[::]:{place.port}")
     for name in (own, *every[":" in place.host :]):  # the kernel prefers the socket of one address
         if inodes := frozenset(inode for inode, found in named.items() if found == name):
@@ -91,27 +97,28 @@ def find_place(pids: Sequence[int]) -> tuple[Unix | Tcp | None, str]:
     knows it, as in another network namespace. With why nothing is known, or that none waits; empty if one does. A
     question for `aside`."""
     found = find_sets(pids)
-    names = dict(pair for each in found for pair in each.names[:_MOST_PLACES])
-    for inode, name in sorted(names.items()):
-        with suppress(AddressError):
-            place = parse_address(name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:"))
+    pairs = zip(pids, found, strict=True)
+    names = {inode: (name, pid) for pid, each in pairs for inode, name in each.names[:_MOST_PLACES]}
+    for inode, (name, pid) in sorted(names.items()):
+        with suppress(AddressError, OSError):
+            here = "" if is_tcp(name) or name.startswith(("/", "@")) else f"{os.readlink(f'/proc/{pid}/cwd')}/"
+            place = parse_address(here + name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:"))
             if isinstance(place, Unix | Tcp) and inode in find_listening(place):
                 return place, ""
     return None, "" if names else next(filter(None, (each.why for each in found)), NONE_WAITS)
 
 
-def _is_reached(inode: int, place: Unix) -> bool:
-    """Whether a UNIX socket is the one of this path here: it was bound to this file. Raises OSError of the kernel's."""
-    if place.path.startswith("@"):
-        return True  # one abstract name has one socket in a network namespace
+def _is_reached(inode: int, path: str, *, is_named: bool) -> bool:
+    """Whether a UNIX socket is the one of this path here: it was bound to this file. is_named: by this path, and not by
+    a relative one or through a link. Raises OSError of the kernel's."""
     payload = sock_diag.ask_about(sock_diag.unix_request(sock_diag.UDIAG_SHOW_VFS | sock_diag.UDIAG_SHOW_UID, inode))
     found = sock_diag.attributes(payload or b"", sock_diag.unix_diag_msg)
     try:
-        file, owner = os.stat(place.path), found.get(sock_diag.UNIX_DIAG_UID)
+        file, owner = os.stat(path), found.get(sock_diag.UNIX_DIAG_UID)
     except OSError:  # no client that is like this program can reach it
         return False
     # Btrfs and overlays say other numbers. Only root and its owner can have made the file.
-    users = [user.to_bytes(4, sys.byteorder) for user in (0, file.st_uid)]
+    users = [user.to_bytes(4, sys.byteorder) for user in (0, file.st_uid) if is_named]
     return sock_diag.unix_file(found.get(sock_diag.UNIX_DIAG_VFS, b"")) == (file.st_ino, file.st_dev) or owner in users
 
 

@@ -278,7 +278,8 @@ ROUTER_STOPPED = Kind(
     severity="critical or warning",
     title="[every? uWSGI's router is stopped, so no client gets a response through it.]"
     "[not every? A process of uWSGI's router is stopped, and its clients get no response.]",
-    evidence="SIGSTOP, a debugger or a cgroup freezer stopped it.[counted?  {requests:request} came in {seconds:duration}.]",
+    evidence="SIGSTOP, a debugger or a cgroup freezer stopped it.[counted?  {requests:request} came in "
+    "{seconds:duration}.]",
     act="Resume the router: `kill -CONT {pids}`.",
     page_after=60,
 )
