@@ -688,7 +688,7 @@ class ServerRecord(Struct, frozen=True):
     tasks: Tasks | None = None
     """None without a limit, or if unknown."""
     unrequested: int = 0
-    left: int = 0
+    left: tuple[float, ...] = ()
     """As of `HostFacts`."""
     log: LogRecord | None = None
     """Of the window that ends at this instant; None if nothing is known of a log."""

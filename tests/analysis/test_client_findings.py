@@ -76,13 +76,24 @@ def test_clients_that_leave_while_their_requests_wait():
         assert (other["clients_left"].kind, other["clients_left"].settings) == (clients.LEFT_EARLY, ())
 
 
-@pytest.mark.parametrize(("gone", "kind"), [(2, None), (3, None), (4, clients.ALL_LEFT), (40, clients.ALL_LEFT)])
-def test_all_clients_that_leave_before_their_answer(gone, kind):
-    """Four requests are in service: at least so many connections, and three, were closed by clients alone."""
+@pytest.mark.parametrize(
+    ("gone", "patience", "kind"),
+    [
+        (3, 1.0, None),
+        (4, 1.0, clients.ALL_LEFT),
+        (40, 1.0, clients.ALL_LEFT),
+        (40, 0.0, None),
+        (40, 60.0, None),
+    ],
+)
+def test_all_clients_that_leave_before_their_answer(gone, patience, kind):
+    """Four requests are in service, for 8 s each: at least so many connections, and three, were closed by clients
+    alone, who waited for less. One that closes at once may have sent all that it has to say; one that waits for a
+    minute left in the queue."""
     server = Server(processes=1, threads=4)
     server.busy(4)
     server[1].request_starts = (EPOCH - 8,) * 4
-    finding = judge(idle(), replace(describe(server), left=gone)).get("clients_left")
+    finding = judge(idle(), replace(describe(server), left=(patience,) * gone)).get("clients_left")
     assert (finding and finding.kind) == kind
 
 

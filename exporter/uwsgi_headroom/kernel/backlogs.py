@@ -259,23 +259,26 @@ class _Sockets(Struct, frozen=True):
     near: bool | None
 
 
-def list_ended(pid: int, names: Sequence[str]) -> tuple[list[float], int]:
+def list_ended(pid: int, names: Sequence[str]) -> tuple[list[float], tuple[float, ...]]:
     """How long ago, in seconds, a server closed those TCP connections to its sockets that it closed first, within the
-    last minute (TIME_WAIT); and how many its clients have closed that it still holds (CLOSE_WAIT). pid: of a process in
-    its network. A question for `aside`. Raises OSError."""
+    last minute (TIME_WAIT); and of those that it still holds, and its clients have closed (CLOSE_WAIT), for how long
+    each client waited, the shortest first. pid: of a process in its network. A question for `aside`. Raises OSError."""
     return ask_in_network_of(pid, partial(_list_ended, names[:_MOST_ENDED]))
 
 
-def _list_ended(names: Sequence[str]) -> tuple[list[float], int]:
+def _list_ended(names: Sequence[str]) -> tuple[list[float], tuple[float, ...]]:
     states = 1 << sock_diag.TCP_TIME_WAIT | 1 << sock_diag.TCP_CLOSE_WAIT
     ports = [(int(name.rpartition(":")[2]) & _LARGEST_PORT).to_bytes(2, "big") for name in names]
     families = [(socket.AF_INET, socket.AF_INET6)[name.startswith("[")] for name in names]
-    requests = [sock_diag.inet_request(each, states, (port, b"")) for each, port in zip(families, ports, strict=True)]
+    sources = zip(families, ports, strict=True)
+    extensions = 1 << (sock_diag.INET_DIAG_INFO - 1)
+    requests = [sock_diag.inet_request(each, states, (port, b""), extensions=extensions) for each, port in sources]
     payloads = [each for request in requests for each in sock_diag.ask(request, seconds=_ENDED_SECONDS)[0]]
     found = [sock_diag.inet_diag_msg.unpack_from(payload) for payload in payloads]
-    left = sum(each[1] == sock_diag.TCP_CLOSE_WAIT for each in found)
+    pairs = zip(found, payloads, strict=True)
+    left = [sock_diag.seconds_to_end(payload) for each, payload in pairs if each[1] == sock_diag.TCP_CLOSE_WAIT]
     expire = [each[-5] / 1000 for each in found if each[1] == sock_diag.TCP_TIME_WAIT]
-    return [sock_diag.TIME_WAIT_SECONDS - seconds for seconds in expire], left
+    return [sock_diag.TIME_WAIT_SECONDS - seconds for seconds in expire], tuple(sorted(left)[:MOST_LISTED])
 
 
 class _Address(Struct, frozen=True):

@@ -81,9 +81,9 @@ def find_listening(place: Unix | Tcp) -> frozenset[int]:
         return frozenset(inode for inode, name in named.items() if name == place.path)
     if isinstance(place, Unix):
         path = os.path.abspath(place.path)
-        own = [inode for inode, name in named.items() if name == path]
+        same = [inode for inode, name in named.items() if name == path]
         others = [inode for inode, name in named.items() if os.path.basename(name) == os.path.basename(path)]
-        found = frozenset(each for each in own if _is_reached(each, path, is_named=True))
+        found = frozenset(each for each in same if _is_reached(each, path, is_named=True))
         return found or frozenset(each for each in others[:_MOST_OTHERS] if _is_reached(each, path, is_named=False))
     own, every = sock_diag.inet_name(place.host, place.port), (f"0.0.0.0:{place.port}", f"[::]:{place.port}")
     for name in (own, *every[":" in place.host :]):  # the kernel prefers the socket of one address

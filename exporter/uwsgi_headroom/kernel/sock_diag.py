@@ -307,6 +307,14 @@ def inet_info(payload: bytes) -> bytes:
 
 
 _since_data = struct.Struct("=52xI")  # of linux/tcp.h, struct tcp_info: tcpi_last_data_recv, in milliseconds
+_since_both = struct.Struct("=52xII")  # and tcpi_last_ack_recv, which the end of a connection has
+
+
+def seconds_to_end(payload: bytes) -> float:
+    """The seconds from the last data of a client that has closed its TCP connection to that; 0 if unknown."""
+    info = inet_info(payload)
+    data, end = _since_both.unpack_from(info) if len(info) >= _since_both.size else (0, 0)
+    return float(max(0, data - end)) / 1000
 
 
 def seconds_since_data(payload: bytes) -> float | None:

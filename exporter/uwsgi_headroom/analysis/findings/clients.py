@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.log_words import LOG
 from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES
-from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
+from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots, see_calls
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.record import LogMessage, is_tcp
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
@@ -48,6 +48,9 @@ PATIENCE, TIMELY = 2.0, 0.8
 
 SOCKET_TIMEOUT = 4
 """uWSGI's default. A request that it ends held a thread for so long."""
+
+LEAST_PATIENCE = 0.1
+"""Clients that close their connection sooner have only sent all that they have to say, and wait all the same."""
 
 ENOUGH = 50
 """Fewer requests in a window show no share."""
@@ -80,10 +83,15 @@ UPLOADS_LEFT = replace(
 )
 ALL_LEFT = replace(
     LEFT_EARLY,
+    role="cause",
     severity="warning",
     title="All clients leave before they get their response: requests take longer than clients wait.",
-    evidence="{left} clients have closed their connection; {serving:request} {serving:is|are} in service[wait? ; "
-    "{wait}].",
+    evidence="{left} clients have closed their connection, half of them after {patience:duration}; {serving:request} "
+    "{serving:is|are} in service, and take about {takes:duration}[wait? ; {wait}].",
+    act="Run {calls} to see why requests take so long.",
+    then="Or raise the clients' timeout above {takes:duration}. More threads do not help: a request takes longer than "
+    "its client waits.",
+    clause="clients leave before they get their response, since requests take longer than clients wait",
 )
 MOST_LEFT = replace(
     LEFT_EARLY,
@@ -187,25 +195,29 @@ def _count(number: int, requests: int) -> Facts:
 
 def find_left(figures: Figures) -> Iterator[Finding]:
     (unread, unwritten), flow = _count_errors(figures), figures.flow
-    serving = sum(len(worker.ages) for worker in figures.server.workers)
-    if serving and figures.server.left >= max(LEFT[0], serving):
-        yield ALL_LEFT.found(figures, left=figures.server.left, serving=serving)
-        return
+    ages, left = [age or 0.0 for worker in figures.server.workers for age in worker.ages.values()], figures.server.left
+    patience = left[len(left) // 2] if left else 0.0
+    if ages and len(left) >= max(LEFT[0], len(ages)) and patience >= LEAST_PATIENCE:
+        takes = max(flow.response_time or 0.0, 2 * sum(ages) / len(ages))  # half of a request is over, on average
+        if takes > patience:
+            late: Facts = {"takes": takes, "patience": patience, "calls": see_calls(figures.server)}
+            yield ALL_LEFT.found(figures, late, left=len(left), serving=len(ages))
+            return
     if not wait_too_long(figures):  # the log may be read for a part of the window only
         unread *= 2 * _count_proven(figures, "body_not_buffered") < unread
         unwritten *= 2 * _count_proven(figures, "write_timeout") < unwritten
-    left = max(unread, unwritten)
-    if not left:
+    number = max(unread, unwritten)
+    if not number:
         return
-    facts = _count(left, flow.completed)
+    facts = _count(number, flow.completed)
     facts |= {"unread": Private(f"{unread:,}" * (unread > 0)), "time": flow.response_time}
     if wait_too_long(figures):
         size, served = _shorten_queue(figures), flow.throughput or 1.0
         settings = (("listen", size),) * bool(size)
         yield MOST_LEFT.found(figures, facts, size=size or None, short=size / served, settings=settings)
         return
-    are_many = left >= max(LEFT[0], LEFT[1] * flow.completed)
-    if are_many and 2 * unread > left:
+    are_many = number >= max(LEFT[0], LEFT[1] * flow.completed)
+    if are_many and 2 * unread > number:
         yield UPLOADS_LEFT.found(figures, facts)
     else:
         yield LEFT_EARLY.found(figures, facts, worse=are_many)
