@@ -689,6 +689,7 @@ class ServerRecord(Struct, frozen=True):
     """None without a limit, or if unknown."""
     unrequested: int = 0
     left: tuple[float, ...] = ()
+    clients: tuple[int, int] = (0, 0)
     """As of `HostFacts`."""
     log: LogRecord | None = None
     """Of the window that ends at this instant; None if nothing is known of a log."""

@@ -97,6 +97,16 @@ def test_all_clients_that_leave_before_their_answer(gone, patience, kind):
     assert (finding and finding.kind) == kind
 
 
+@pytest.mark.parametrize(
+    ("seen", "gone", "kind"),
+    [(20, 2, None), (20, 3, clients.SEEN_TO_LEAVE), (100, 4, None), (100, 5, clients.SEEN_TO_LEAVE)],
+)
+def test_clients_that_are_seen_to_leave(seen, gone, kind):
+    """Without counts, the kernel shows whose requests are in service after they left."""
+    finding = judge(idle(), replace(describe(), clients=(seen, gone))).get("clients_left")
+    assert (finding and finding.kind) == kind
+
+
 def answered(
     lines: int, agreed: int, exceptions: int = 0, path: str = "", **messages: LogMessage
 ) -> dict[str, Finding]:

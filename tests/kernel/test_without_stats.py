@@ -338,6 +338,30 @@ def test_an_old_request_over_tcp_has_its_age():
         wait_until(lambda: len(starts()) == 2 and None not in starts(), what="the age of both", pause=0.1)
 
 
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_clients_that_leave_are_seen(kind):
+    """The kernel knows of each request in service whether its client has closed the connection; of one of TCP that is
+    closed at once, the other way may be open."""
+    port = free_port()
+    options = ["--threads", "4", "--http-socket", "{directory}/web", "--http-socket", f"127.0.0.1:{port}"]
+    with (
+        bare("--master", *options, "--wsgi-file", str(WAITING), ready=("127.0.0.1", port)) as server,
+        ExitStack() as stack,
+    ):
+        place = ("127.0.0.1", port) if kind == "tcp" else str(server.directory / "web")
+        clients = [socket.socket(socket.AF_INET if kind == "tcp" else socket.AF_UNIX) for _ in range(3)]
+        for client in clients:
+            stack.enter_context(client).connect(place)
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        clients[2].shutdown(socket.SHUT_WR)
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+        wait_until(lambda: seen(host, address)[2] == 3, what="the requests", seconds=20, pause=0.3)
+        clients[0].close()
+        wait_until(
+            lambda: look(Host(waits=WaitSetting()), address)[1].clients == (3, 1), what="one to leave", pause=0.1
+        )
+
+
 @pytest.mark.skipif(not Path("/proc/self/sched").exists(), reason="this kernel is without CONFIG_SCHED_DEBUG")
 def test_an_old_request_over_a_unix_socket_has_its_age():
     """The kernel knows since when a thread has not run. The application's own thread, which has slept for longer, is no

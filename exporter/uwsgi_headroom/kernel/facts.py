@@ -89,6 +89,8 @@ class HostFacts(Struct, frozen=True):
     """TCP connections that uWSGI closed, and clients did not, since it last counted a request."""
     left: tuple[float, ...] = ()
     """Of the TCP connections that clients have closed, and uWSGI has not: for how long each client waited."""
+    clients: tuple[int, int] = (0, 0)
+    """How many clients were seen in service in the last minute, and how many of them had left, without stats."""
     identity: MasterIdentity | None = None
 
     oom_kills: OomKills | None = None

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -122,14 +123,25 @@ def _is_reached(inode: int, path: str, *, is_named: bool) -> bool:
     return sock_diag.unix_file(found.get(sock_diag.UNIX_DIAG_VFS, b"")) == (file.st_ino, file.st_dev) or owner in users
 
 
-def list_accepted(pids: Sequence[int], names: Sequence[str], *ages: bool) -> list[dict[int, float] | None]:
-    """The connections that each of these processes of one server has accepted from sockets of these names: by inode,
-    with `ages` the seconds since data of the client came, as far as TCP knows, else 0; None where they are hidden or
-    too many. A question for `aside`."""
-    connections = ask_in_network_of(pids[0], partial(_list_connections, names, ages=any(ages)))
-    found: list[dict[int, float] | None] = []
+class Accepted(NamedTuple):
+    """A connection. age: the seconds since data of the client came, as far as TCP knows, else 0; left: whether the
+    client has closed it, and not at once: then it may have sent all that it has to say, and wait."""
+
+    age: float = 0.0
+    left: bool = False
+
+
+LEAST_PATIENCE = 0.1
+"""Seconds."""
+
+
+def list_accepted(pids: Sequence[int], names: Sequence[str]) -> list[dict[int, Accepted] | None]:
+    """The connections that each of these processes of one server has accepted from sockets of these names, by inode;
+    None where they are hidden or too many. A question for `aside`."""
+    connections = ask_in_network_of(pids[0], partial(_list_connections, names))
+    found: list[dict[int, Accepted] | None] = []
     for pid in pids:
-        held: dict[int, float] | None = None
+        held: dict[int, Accepted] | None = None
         with suppress(OSError):
             targets = dict(procfs.list_descriptors(pid, _MOST_CONNECTIONS))
             if len(targets) < _MOST_CONNECTIONS:
@@ -190,10 +202,10 @@ def _read_clocks(cpus: Collection[int]) -> dict[int, float]:
     return found
 
 
-def _list_connections(names: Sequence[str], *, ages: bool) -> dict[int, float]:
-    """The connections to sockets of these names, in this thread's network, as of `list_accepted`. Raises OSError."""
-    inodes: dict[int, float] = {}
-    extensions = ages << (sock_diag.INET_DIAG_INFO - 1)
+def _list_connections(names: Sequence[str]) -> dict[int, Accepted]:
+    """The connections to sockets of these names, in this thread's network, by inode. Raises OSError."""
+    inodes: dict[int, Accepted] = {}
+    extensions = 1 << (sock_diag.INET_DIAG_INFO - 1)
     for port in {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}:
         for family in (socket.AF_INET, socket.AF_INET6):
             request = sock_diag.inet_request(
@@ -201,16 +213,20 @@ def _list_connections(names: Sequence[str], *, ages: bool) -> dict[int, float]:
             )
             payloads, _ = sock_diag.ask(request, seconds=_LIST_SECONDS)
             for payload in payloads:
-                inodes[sock_diag.inet_diag_msg.unpack_from(payload)[-1]] = sock_diag.seconds_since_data(payload) or 0.0
+                _, state, *_, inode = sock_diag.inet_diag_msg.unpack_from(payload)
+                left = state == sock_diag.TCP_CLOSE_WAIT and sock_diag.seconds_to_end(payload) >= LEAST_PATIENCE
+                inodes[inode] = Accepted(sock_diag.seconds_since_data(payload) or 0.0, left)
     if not all(map(is_tcp, names)):
         payloads, _ = sock_diag.ask(
             sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME, states=1 << sock_diag.TCP_ESTABLISHED),
             seconds=_LIST_SECONDS,
         )
         for payload in payloads:
-            name = sock_diag.attributes(payload, sock_diag.unix_diag_msg).get(sock_diag.UNIX_DIAG_NAME, b"")
+            parts = sock_diag.attributes(payload, sock_diag.unix_diag_msg)
+            name = parts.get(sock_diag.UNIX_DIAG_NAME, b"")
             if name and sock_diag.unix_name(name) in names:
-                inodes[sock_diag.unix_diag_msg.unpack_from(payload)[4]] = 0.0
+                left = parts.get(sock_diag.UNIX_DIAG_SHUTDOWN) == sock_diag.BOTH_WAYS
+                inodes[sock_diag.unix_diag_msg.unpack_from(payload)[4]] = Accepted(left=left)
     return inodes
 
 

@@ -66,6 +66,8 @@ MOST_BLOCKED = 256
 _MOST_ANCESTORS = 8
 _MOST_HOLDERS = 64
 
+_CLIENTS_SECONDS = 60.0
+
 _LEARNT = 3
 """So many looks must show the lock of `thunder-lock`, or that there is none."""
 
@@ -118,6 +120,7 @@ class SeenServer:
         self._accept_locks: Counter[Lock] = Counter()
         self._several = 0  # looks at which several threads waited in sets at once
         self._hung: list[tuple[int, int]] = []  # threads that are not idle, with their process first
+        self._clients: dict[int, tuple[float, bool]] = {}  # by inode, with when it was seen last
         self._doubts = 0  # looks in a row that do not show which threads are idle
         self._unsearched: list[int] | None = None  # PIDs
         self._named: list[int] = []
@@ -271,23 +274,30 @@ class SeenServer:
         try:
             for place in range(0, len(slots), _AT_ONCE):
                 some = slots[place : place + _AT_ONCE]
-                ages = (True,) * any(not slot.accepted_at for slot in some)  # asked once: it takes the kernel longer
-                answer = self._ask(list_accepted, tuple(slot.key.pid for slot in some), names, *ages)
+                answer = self._ask(list_accepted, tuple(slot.key.pid for slot in some), names)
                 for slot, inodes in zip(some, answer, strict=True):
                     since = slot.accepted or {}
                     slot.accepted = (
                         None
                         if inodes is None
                         else {
-                            inode: since.get(inode, now - age * (age >= LIST_SECONDS)) for inode, age in inodes.items()
+                            inode: since.get(inode, now - age * (age >= LIST_SECONDS) * (not slot.accepted_at))
+                            for inode, (age, _) in inodes.items()
                         }
                     )
                     slot.accepted_at = now
+                    self._clients |= {inode: (now, left) for inode, (_, left) in (inodes or {}).items()}
         except NotYetError:
             pass  # those of the last second
         except SourceError:
             for slot in slots:
                 slot.accepted = None
+        self._clients = {inode: each for inode, each in self._clients.items() if now - each[0] < _CLIENTS_SECONDS}
+
+    @property
+    def clients(self) -> tuple[int, int]:
+        """The clients of the last minute whose connections were seen, and those of them that had left."""
+        return len(self._clients), sum(left for _, left in self._clients.values())
 
     def _list_blocked(self, busy: Mapping[_Key, int], now: float) -> None:
         """List since when busy threads have not run: so long their requests have lasted at least. Of a worker with

@@ -107,9 +107,10 @@ TCP_LISTEN = 10
 
 # linux/unix_diag.h
 TCP_ESTABLISHED, TCP_CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
+BOTH_WAYS = b"\3"  # the value of UNIX_DIAG_SHUTDOWN if the other end is closed
 CONNECTED = 1 << TCP_ESTABLISHED | 1 << TCP_CLOSE_WAIT  # of which a request can be answered
 UDIAG_SHOW_NAME, UDIAG_SHOW_VFS, UDIAG_SHOW_ICONS, UDIAG_SHOW_RQLEN, UDIAG_SHOW_UID = 0x01, 0x02, 0x08, 0x10, 0x40
-UNIX_DIAG_NAME, UNIX_DIAG_VFS, UNIX_DIAG_ICONS, UNIX_DIAG_RQLEN, UNIX_DIAG_UID = 0, 1, 3, 4, 7
+UNIX_DIAG_NAME, UNIX_DIAG_VFS, UNIX_DIAG_ICONS, UNIX_DIAG_RQLEN, UNIX_DIAG_SHUTDOWN, UNIX_DIAG_UID = 0, 1, 3, 4, 6, 7
 _unix_diag_req = struct.Struct("=BBHIIIQ")  # family, protocol, pad, states, inode, show, cookie
 unix_diag_msg = struct.Struct("=BBBBIQ")  # family, type, state, pad, inode, cookie
 _unix_diag_rqlen = struct.Struct("=II")

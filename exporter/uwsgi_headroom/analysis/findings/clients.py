@@ -81,6 +81,13 @@ UPLOADS_LEFT = replace(
     act="Let the web server buffer requests (nginx: `proxy_request_buffering`, `uwsgi_request_buffering`).",
     then="If clients send their requests slowly, raise `socket-timeout`.",
 )
+SEEN_TO_LEAVE = replace(
+    LEFT_EARLY,
+    severity="warning",
+    evidence="Of {requests:request} that were seen in service, {number} ({part:fine_percent}) went on after the client "
+    "had left[wait? ; {wait}].",
+    meaning="The work for these requests is wasted, and is done again if the clients retry.",
+)
 ALL_LEFT = replace(
     LEFT_EARLY,
     role="cause",
@@ -206,6 +213,9 @@ def find_left(figures: Figures) -> Iterator[Finding]:
     if not wait_too_long(figures):  # the log may be read for a part of the window only
         unread *= 2 * _count_proven(figures, "body_not_buffered") < unread
         unwritten *= 2 * _count_proven(figures, "write_timeout") < unwritten
+    seen, gone = figures.server.clients
+    if gone >= max(LEFT[0], LEFT[1] * seen):
+        yield SEEN_TO_LEAVE.found(figures, number=gone, requests=seen, part=gone / seen)
     number = max(unread, unwritten)
     if not number:
         return
