@@ -35,7 +35,7 @@ from uwsgi_headroom.kernel.request_sets import (
     list_accepted,
 )
 from uwsgi_headroom.kernel.waits.memory import Generation, read_generation, read_memory_map
-from uwsgi_headroom.kernel.waits.thread_wait import Lock
+from uwsgi_headroom.kernel.waits.thread_wait import PAUSED, Lock
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, SeenThread, WorkerThreads, list_threads
 from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source import ProcessOfApp, SocketOfApp
@@ -100,6 +100,7 @@ class _Slot(Struct):
     accepted_at: float = 0.0
     blocked: list[float] = []
     spawns: int = 1
+    is_paused: bool = False
 
 
 class SeenServer:
@@ -341,7 +342,7 @@ class SeenServer:
     def _find_state(self, slot: _Slot, options: Options, now: float) -> State:
         """The state of a worker; without a process, whether it ended or is in cheaper mode's reserve."""
         if slot.away_since is None:
-            return "idle"
+            return "pause" if slot.is_paused else "idle"
         scales = options.cheaper or options.cheap or options.idle
         is_long = not options.complete and now - slot.away_since >= AWAY_SECONDS
         return "cheap" if scales or is_long else "gone"
@@ -382,7 +383,10 @@ class SeenServer:
         if unlearnt:
             return {}, thunder
         accept_lock = self._find_accept_lock() if thunder else None
-        hung = [each for each in every if each.wait.result != "idle"]
+        hung = [each for each in every if each.wait.result != "idle" and each.wait is not PAUSED]
+        paused = Counter(each.by.process.pid for each in every if each.wait is PAUSED)
+        for slot, _ in looked:
+            slot.is_paused = paused[slot.key.pid] >= len(slot.found.sets)
         self._hung = [
             (each.by.process.pid, each.thread) for each in hung if not accept_lock or each.wait.lock != accept_lock
         ]
@@ -467,7 +471,7 @@ def _make_worker(place: int, slot: _Slot, busy: int | None, state: State, now: f
         worker_id=place,
         pid=slot.key.pid if runs else None,
         state="busy" if busy else state,
-        accepting=runs,
+        accepting=runs and state != "pause",
         threads=len(slot.found.sets),
         busy_threads=busy,
         last_spawn=int(slot.started) or None,
