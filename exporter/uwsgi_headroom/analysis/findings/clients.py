@@ -151,8 +151,8 @@ FAIL = Kind(
     role="harm",
     severity="critical, warning or info",
     title="uWSGI's log says that [critical? most][warning? some][info? some] responses are server errors (status 5xx).",
-    evidence="{number} of {requests:request} ({part:fine_percent}) got such a response; uWSGI counted "
-    "{raised:exception}.[not proven?  " + UNPROVEN + "]",
+    evidence="[counted? {number} of {requests:request} ({part:fine_percent}) got such a response; uWSGI counted "
+    "{raised:exception}.][not counted? {number:request} got such a response.][not proven?  " + UNPROVEN + "]",
     meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all exceptions "
     "of a request and respond with status 500, so no counter of uWSGI shows these errors.",
     act="[critical? If this began with a deploy, roll the deploy back.]"

@@ -32,6 +32,8 @@ UNPROVEN = "The only evidence is uWSGI's log, and the application can also write
 
 _MOST_OTHERS = 3
 
+_NO_APPLICATION = {"no_python_application"}
+
 Messages = Sequence[tuple[str, LogMessage]]
 """Messages by code."""
 
@@ -40,8 +42,10 @@ REJECTED = Kind(
     role="harm",
     severity="critical, warning or info",
     title="uWSGI's log says that {says}.",
-    evidence="The log reports this for {number:request} in the last {seconds:duration} ({part:fine_percent} of all "
-    "requests). [agrees? uWSGI's counters agree.][not agrees? " + UNPROVEN + "][others?  The log also says: {others}.]",
+    evidence="The log reports this for {number:request} in the last {seconds:duration}[counted?  ({part:fine_percent} "
+    "of all requests)]. [agrees? uWSGI's counters agree.][not agrees? "
+    + UNPROVEN
+    + "][others?  The log also says: {others}.]",
     meaning="{harm}",
     act="{change}",
     page_after=60,
@@ -133,6 +137,8 @@ def _choose(figures: Figures, role: Role) -> Messages:
         for code, message in messages.items()
         if BY_CODE[code].role == role and not (lost and code == "mercy_kill")  # `requests_lost` says it
     ]
+    if role == "rejected" and not figures.window.is_counted:  # nor is it known whether workers have an application
+        chosen += [(code, messages[code]) for code in _NO_APPLICATION & messages.keys()]
     return sorted(chosen, key=lambda each: (-bool(each[1].agreed), -each[1].count))
 
 
