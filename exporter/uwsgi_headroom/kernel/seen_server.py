@@ -101,6 +101,8 @@ class _Slot(Struct):
     blocked: list[float] = []
     spawns: int = 1
     is_paused: bool = False
+    starting: tuple[int, float] | None = None
+    """The PID of its next process, which does not wait for requests yet, and when it began, in epoch seconds."""
 
 
 class SeenServer:
@@ -121,6 +123,7 @@ class SeenServer:
         self._accept_locks: Counter[Lock] = Counter()
         self._several = 0  # looks at which several threads waited in sets at once
         self._hung: list[tuple[int, int]] = []  # threads that are not idle, with their process first
+        self._others = set[_Key]()  # mules, spoolers and the like
         self._clients: dict[int, tuple[float, bool]] = {}  # by inode, with when it was seen last
         self._doubts = 0  # looks in a row that do not show which threads are idle
         self._unsearched: list[int] | None = None  # PIDs
@@ -253,6 +256,7 @@ class SeenServer:
                 raise
         workers = _choose_workers(root, [(key, self._seen[key][0]) for key in keys if key in self._seen])
         self._fill_slots(workers, now)
+        self._find_starting([key for key in keys if key != root and key in self._seen and not self._seen[key][0].sets])
         master, _ = self._seen.get(root) or (RequestSets(), False)
         # Without a worker, the master of a uWSGI that is `cheap` waits for requests itself.
         if not self._slots and not (master.sets and _holds_pair(master)):
@@ -336,13 +340,26 @@ class SeenServer:
                 slot = free.pop(0)
                 slot.spawns += 1
                 slot.key, slot.started, slot.found, slot.away_since, slot.accepted = key, started, found, None, None
+                slot.starting = None
             else:
                 self._slots.append(_Slot(key, started, found))
+
+    def _find_starting(self, silent: Sequence[_Key]) -> None:
+        """Find the next processes of workers: children that do not wait for requests, and were not there before these
+        ended. Of more than these, some are mules or spoolers, which a full reload begins as well: all are unknown."""
+        free = [slot for slot in self._slots if slot.away_since is not None]
+        if not free:
+            self._others = {*silent}
+        young = sorted({*silent} - self._others, key=lambda key: key.start)
+        for slot, key in zip_longest(free, young if len(young) <= len(free) else ()):
+            slot.starting = key and (key.pid, procfs.read_start(key.pid) or 0.0)
 
     def _find_state(self, slot: _Slot, options: Options, now: float) -> State:
         """The state of a worker; without a process, whether it ended or is in cheaper mode's reserve."""
         if slot.away_since is None:
             return "pause" if slot.is_paused else "idle"
+        if slot.starting:
+            return "starting"
         scales = options.cheaper or options.cheap or options.idle
         is_long = not options.complete and now - slot.away_since >= AWAY_SECONDS
         return "cheap" if scales or is_long else "gone"
@@ -458,6 +475,7 @@ def _holds_pair(found: RequestSets) -> bool:
 
 def _make_worker(place: int, slot: _Slot, busy: int | None, state: State, now: float) -> Worker:
     runs = slot.away_since is None
+    pid, began = (slot.key.pid, slot.started) if runs else slot.starting or (None, slot.started)
     busy = busy if runs else 0
     # With more connections than busy threads, some are kept open, and which ones is unknown. One that was seen once may
     # have ended since then.
@@ -469,12 +487,12 @@ def _make_worker(place: int, slot: _Slot, busy: int | None, state: State, now: f
     starts = [int(time.time() - (now - at)) for at in since]
     return Worker(
         worker_id=place,
-        pid=slot.key.pid if runs else None,
+        pid=pid,
         state="busy" if busy else state,
         accepting=runs and state != "pause",
         threads=len(slot.found.sets),
         busy_threads=busy,
-        last_spawn=int(slot.started) or None,
+        last_spawn=int(began) or None,
         respawns=slot.spawns,
         serving=dict(zip_longest(range(busy or 0), starts)),
     )
