@@ -178,6 +178,55 @@ def test_a_reload_and_a_killed_worker_are_seen():
         assert [worker.respawns for worker in look(host, address)[0].workers] == [1, 1]
 
 
+def test_paused_workers_are_known():
+    """SIGTSTP to the master pauses all workers, whose threads are then neither busy nor waiting for requests."""
+    with running(SETUPS["8x1"]) as uwsgi:
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid)
+        wait_until(lambda: seen(host, address)[0] == 8, what="the workers", pause=0.1)
+        for state in ("pause", "idle"):
+            os.kill(uwsgi.pid, signal.SIGTSTP)
+            wait_until(
+                lambda state=state: (
+                    {(each.state, each.busy_threads) for each in look(host, address)[0].workers} == {(state, 0)}
+                ),
+                what=state,
+                pause=0.1,
+            )
+
+
+_HANGS_LATER = """
+import os, time
+
+while os.path.exists("hang"):
+    time.sleep(0.1)
+
+def application(environ, start_response):
+    return [b""]
+"""
+
+
+def test_workers_that_hang_at_their_start_are_known():
+    """A worker whose successor loads the application has its process, and what that waits for; a mule is none."""
+    port = free_port()
+    options = ["--processes", "2", "--lazy-apps", "--mule", "--touch-workers-reload", "{directory}/reload"]
+    options += ["--http-socket", f"127.0.0.1:{port}", "--wsgi-file", "app.py"]
+    files = {"app.py": _HANGS_LATER, "reload": ""}
+    with bare("--master", *options, files=files, ready=("127.0.0.1", port)) as server:
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+        wait_until(lambda: seen(host, address)[:2] == (2, 2), what="both workers", pause=0.1)
+        before = {each.pid for each in look(host, address)[0].workers}
+        (server.directory / "hang").touch()
+        os.utime(server.directory / "reload", (2e9, 2e9))
+
+        def starting() -> set[int | None]:
+            return {each.pid for each in look(host, address)[0].workers if each.state == "starting"}
+
+        wait_until(lambda: len(starting() - {None}) == 2, what="both to hang", pause=0.1)
+        assert not starting() & before
+        (server.directory / "hang").unlink()
+        wait_until(lambda: {each.state for each in look(host, address)[0].workers} == {"idle"}, what="both", pause=0.1)
+
+
 def test_what_only_uwsgi_counts_is_absent():
     """Figures of a server without stats: the verdict names the backend, no counter of uWSGI's is 0, and there is no
     series of a worker."""

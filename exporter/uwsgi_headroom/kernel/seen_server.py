@@ -401,9 +401,9 @@ class SeenServer:
             return {}, thunder
         accept_lock = self._find_accept_lock() if thunder else None
         hung = [each for each in every if each.wait.result != "idle" and each.wait is not PAUSED]
-        paused = Counter(each.by.process.pid for each in every if each.wait is PAUSED)
-        for slot, _ in looked:
-            slot.is_paused = paused[slot.key.pid] >= len(slot.found.sets)
+        paused = {each.thread for each in every if each.wait is PAUSED}
+        for slot, _ in looked:  # its main thread gets the signals
+            slot.is_paused = slot.key.pid in paused
         self._hung = [
             (each.by.process.pid, each.thread) for each in hung if not accept_lock or each.wait.lock != accept_lock
         ]
