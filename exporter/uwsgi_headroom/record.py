@@ -187,8 +187,7 @@ class Tasks(NamedTuple):
 
 
 Role = Literal["cron", "daemon", "master", "mule", "other", "router", "spooler"]
-"""What a process of uWSGI is for that is no worker. daemon: another program that the master has started. other: not
-known."""
+"""What a process of uWSGI is for that is no worker. daemon: another program that the master started; other: unknown."""
 
 
 class RoleUse(NamedTuple):
@@ -520,8 +519,7 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     low_bytes: int | None = None
     """The least resident memory that its process had in the last seconds."""
     ages: Mapping[int, float | None] = {}
-    """Seconds that the request in each busy thread has been in service, by thread number; None if uWSGI does not report
-    it."""
+    """For how many seconds the request in each busy thread has been in service, by thread number; None if unknown."""
     routes: Mapping[int, str] = {}
     """The route of the same request; empty while routes are off. Both are empty if it has ended."""
 

@@ -112,8 +112,8 @@ class Figures(Struct, frozen=True):
     @property
     def none_came(self) -> bool:
         """Whether no request was completed or, where they are not counted, none was seen."""
-        is_seen = self.flow.observed or self.server.ways_in.came
-        return not (self.flow.requests if self.window.is_counted else is_seen)
+        is_seen = not self.window.is_counted and (self.flow.observed or self.server.ways_in.came)
+        return not (self.flow.requests or is_seen)
 
     @property
     def threads_each(self) -> int:

@@ -230,7 +230,7 @@ class Host:
                 shared_connections=self._shared.read(master_pid, processes.keys()),
                 unrequested=sum(age < now - self._served_at for age in closed),
                 left=left,
-                clients=self._seen.clients if self._seen else (0, 0),
+                clients=getattr(self._seen, "clients", (0, 0)),
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
                 ways_in=self.ways_in.read(master_pid, snapshot, processes.values(), now),
             )

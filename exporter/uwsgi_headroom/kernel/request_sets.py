@@ -15,7 +15,6 @@ import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -123,25 +122,14 @@ def _is_reached(inode: int, path: str, *, is_named: bool) -> bool:
     return sock_diag.unix_file(found.get(sock_diag.UNIX_DIAG_VFS, b"")) == (file.st_ino, file.st_dev) or owner in users
 
 
-class Accepted(NamedTuple):
-    """A connection. age: the seconds since data of the client came, as far as TCP knows, else 0; left: whether the
-    client has closed it, and not at once: then it may have sent all that it has to say, and wait."""
-
-    age: float = 0.0
-    left: bool = False
-
-
-LEAST_PATIENCE = 0.1
-"""Seconds."""
-
-
-def list_accepted(pids: Sequence[int], names: Sequence[str]) -> list[dict[int, Accepted] | None]:
-    """The connections that each of these processes of one server has accepted from sockets of these names, by inode;
+def list_accepted(pids: Sequence[int], names: Sequence[str]) -> list[dict[int, tuple[float, bool]] | None]:
+    """The connections that each of these processes of one server has accepted from sockets of these names: by inode,
+    the seconds since data of the client came, as far as TCP knows, else 0, and whether the client has closed it since;
     None where they are hidden or too many. A question for `aside`."""
     connections = ask_in_network_of(pids[0], partial(_list_connections, names))
-    found: list[dict[int, Accepted] | None] = []
+    found: list[dict[int, tuple[float, bool]] | None] = []
     for pid in pids:
-        held: dict[int, Accepted] | None = None
+        held: dict[int, tuple[float, bool]] | None = None
         with suppress(OSError):
             targets = dict(procfs.list_descriptors(pid, _MOST_CONNECTIONS))
             if len(targets) < _MOST_CONNECTIONS:
@@ -202,9 +190,9 @@ def _read_clocks(cpus: Collection[int]) -> dict[int, float]:
     return found
 
 
-def _list_connections(names: Sequence[str]) -> dict[int, Accepted]:
+def _list_connections(names: Sequence[str]) -> dict[int, tuple[float, bool]]:
     """The connections to sockets of these names, in this thread's network, by inode. Raises OSError."""
-    inodes: dict[int, Accepted] = {}
+    inodes: dict[int, tuple[float, bool]] = {}
     extensions = 1 << (sock_diag.INET_DIAG_INFO - 1)
     for port in {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}:
         for family in (socket.AF_INET, socket.AF_INET6):
@@ -213,9 +201,9 @@ def _list_connections(names: Sequence[str]) -> dict[int, Accepted]:
             )
             payloads, _ = sock_diag.ask(request, seconds=_LIST_SECONDS)
             for payload in payloads:
-                _, state, *_, inode = sock_diag.inet_diag_msg.unpack_from(payload)
-                left = state == sock_diag.TCP_CLOSE_WAIT and sock_diag.seconds_to_end(payload) >= LEAST_PATIENCE
-                inodes[inode] = Accepted(sock_diag.seconds_since_data(payload) or 0.0, left)
+                age, _ = sock_diag.read_ages(payload) or (0.0, 0.0)
+                left = sock_diag.seconds_to_end(payload) > 0
+                inodes[sock_diag.inet_diag_msg.unpack_from(payload)[-1]] = age, left
     if not all(map(is_tcp, names)):
         payloads, _ = sock_diag.ask(
             sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME, states=1 << sock_diag.TCP_ESTABLISHED),
@@ -226,7 +214,7 @@ def _list_connections(names: Sequence[str]) -> dict[int, Accepted]:
             name = parts.get(sock_diag.UNIX_DIAG_NAME, b"")
             if name and sock_diag.unix_name(name) in names:
                 left = parts.get(sock_diag.UNIX_DIAG_SHUTDOWN) == sock_diag.BOTH_WAYS
-                inodes[sock_diag.unix_diag_msg.unpack_from(payload)[4]] = Accepted(left=left)
+                inodes[sock_diag.unix_diag_msg.unpack_from(payload)[4]] = 0.0, left
     return inodes
 
 
@@ -249,7 +237,7 @@ def _find(pid: int) -> RequestSets:
     own = {number: members for number, members in sets.items() if first in members}
     waits = {inode for members in own.values() for number, inode in members.items() if number in listening}
     members = own[min(own)] if own else {}
-    pipes = {inode for target in targets.values() if (inode := _pipe_inode(target))}
+    pipes = {int(target[len("pipe:[") : -1]) for target in targets.values() if target.startswith("pipe:[")}
     return RequestSets(
         sets=tuple(sorted(own)),
         waits=frozenset(waits),
@@ -275,10 +263,6 @@ def _read_sets(pid: int, descriptors: Sequence[int]) -> dict[int, dict[int, int]
         if left <= 0:
             break
     return found
-
-
-def _pipe_inode(target: str) -> int | None:
-    return int(target[len("pipe:[") : -1]) if target.startswith("pipe:[") else None
 
 
 def _name_listening(inodes: set[int] | None) -> dict[int, str]:

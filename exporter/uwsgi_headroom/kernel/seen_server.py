@@ -123,6 +123,8 @@ class SeenServer:
         self._accept_locks: Counter[Lock] = Counter()
         self._several = 0  # looks at which several threads waited in sets at once
         self._hung: list[tuple[int, int]] = []  # threads that are not idle, with their process first
+        self.clients = 0, 0
+        """How many were seen in the last minute, and how many of them had left."""
         self._others = set[_Key]()  # mules, spoolers and the like
         self._clients: dict[int, tuple[float, bool]] = {}  # by inode, with when it was seen last
         self._doubts = 0  # looks in a row that do not show which threads are idle
@@ -298,11 +300,7 @@ class SeenServer:
             for slot in slots:
                 slot.accepted = None
         self._clients = {inode: each for inode, each in self._clients.items() if now - each[0] < _CLIENTS_SECONDS}
-
-    @property
-    def clients(self) -> tuple[int, int]:
-        """The clients of the last minute whose connections were seen, and those of them that had left."""
-        return len(self._clients), sum(left for _, left in self._clients.values())
+        self.clients = len(self._clients), sum(left for _, left in self._clients.values())
 
     def _list_blocked(self, busy: Mapping[_Key, int], now: float) -> None:
         """List since when busy threads have not run: so long their requests have lasted at least. Of a worker with
@@ -351,13 +349,15 @@ class SeenServer:
         if not free:
             self._others = {*silent}
         young = sorted({*silent} - self._others, key=lambda key: key.start)
-        for slot, key in zip_longest(free, young if len(young) <= len(free) else ()):
+        if len(young) > len(free):
+            young = []
+        for slot, key in zip_longest(free, young):
             slot.starting = key and (key.pid, procfs.read_start(key.pid) or 0.0)
 
     def _find_state(self, slot: _Slot, options: Options, now: float) -> State:
         """The state of a worker; without a process, whether it ended or is in cheaper mode's reserve."""
         if slot.away_since is None:
-            return "pause" if slot.is_paused else "idle"
+            return ("idle", "pause")[slot.is_paused]
         if slot.starting:
             return "starting"
         scales = options.cheaper or options.cheap or options.idle

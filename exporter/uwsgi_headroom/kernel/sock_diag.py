@@ -307,24 +307,28 @@ def inet_info(payload: bytes) -> bytes:
     return attributes(payload, inet_diag_msg).get(INET_DIAG_INFO, b"")
 
 
-_since_data = struct.Struct("=52xI")  # of linux/tcp.h, struct tcp_info: tcpi_last_data_recv, in milliseconds
-_since_both = struct.Struct("=52xII")  # and tcpi_last_ack_recv, which the end of a connection has
+_since = struct.Struct("=52xII")  # of linux/tcp.h, struct tcp_info: tcpi_last_data_recv and tcpi_last_ack_recv, in ms
+
+
+def read_ages(payload: bytes) -> tuple[float, float] | None:
+    """The seconds since the last data came over a TCP connection, and since anything came, such as the end of one that
+    the client has closed; None if its `tcp_info` was not asked for."""
+    info = inet_info(payload)
+    if len(info) < _since.size:
+        return None
+    data, anything = _since.unpack_from(info)
+    return data / 1000, anything / 1000
 
 
 def seconds_to_end(payload: bytes) -> float:
-    """The seconds from the last data of a client that has closed its TCP connection to that; 0 if unknown."""
-    info = inet_info(payload)
-    data, end = _since_both.unpack_from(info) if len(info) >= _since_both.size else (0, 0)
-    return float(max(0, data - end)) / 1000
+    """For how long the client of a TCP connection waited before it closed it; 0 if it has not, or at once: then it may
+    have sent all that it has to say, and wait."""
+    data, anything = read_ages(payload) or (0.0, 0.0)
+    has_left = inet_diag_msg.unpack_from(payload)[1] == TCP_CLOSE_WAIT and data - anything >= _LEAST_PATIENCE
+    return (data - anything) * has_left
 
 
-def seconds_since_data(payload: bytes) -> float | None:
-    """The seconds since the last data came over a TCP connection; None if its `tcp_info` was not asked for."""
-    info = inet_info(payload)
-    if len(info) < _since_data.size:
-        return None
-    (milliseconds,) = _since_data.unpack_from(info)
-    return float(milliseconds) / 1000
+_LEAST_PATIENCE = 0.1
 
 
 def unix_name(name: bytes) -> str:

@@ -49,9 +49,6 @@ PATIENCE, TIMELY = 2.0, 0.8
 SOCKET_TIMEOUT = 4
 """uWSGI's default. A request that it ends held a thread for so long."""
 
-LEAST_PATIENCE = 0.1
-"""Clients that close their connection sooner have only sent all that they have to say, and wait all the same."""
-
 ENOUGH = 50
 """Fewer requests in a window show no share."""
 
@@ -86,7 +83,6 @@ SEEN_TO_LEAVE = replace(
     severity="warning",
     evidence="Of {requests:request} that were seen in service, {number} ({part:fine_percent}) went on after the client "
     "had left[wait? ; {wait}].",
-    meaning="The work for these requests is wasted, and is done again if the clients retry.",
 )
 ALL_LEFT = replace(
     LEFT_EARLY,
@@ -203,8 +199,8 @@ def _count(number: int, requests: int) -> Facts:
 def find_left(figures: Figures) -> Iterator[Finding]:
     (unread, unwritten), flow = _count_errors(figures), figures.flow
     ages, left = [age or 0.0 for worker in figures.server.workers for age in worker.ages.values()], figures.server.left
-    patience = left[len(left) // 2] if left else 0.0
-    if ages and len(left) >= max(LEFT[0], len(ages)) and patience >= LEAST_PATIENCE:
+    patience = next(iter(left[len(left) // 2 :]), 0.0)
+    if ages and len(left) >= max(LEFT[0], len(ages)):
         takes = max(flow.response_time or 0.0, 2 * sum(ages) / len(ages))  # half of a request is over, on average
         if takes > patience:
             late: Facts = {"takes": takes, "patience": patience, "calls": see_calls(figures.server)}

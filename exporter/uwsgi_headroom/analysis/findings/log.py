@@ -32,8 +32,6 @@ UNPROVEN = "The only evidence is uWSGI's log, and the application can also write
 
 _MOST_OTHERS = 3
 
-_NO_APPLICATION = {"no_python_application"}
-
 Messages = Sequence[tuple[str, LogMessage]]
 """Messages by code."""
 
@@ -135,10 +133,10 @@ def _choose(figures: Figures, role: Role) -> Messages:
     chosen = [
         (code, message)
         for code, message in messages.items()
-        if BY_CODE[code].role == role and not (lost and code == "mercy_kill")  # `requests_lost` says it
+        if BY_CODE[code].role == role
+        and not (lost and code == "mercy_kill")  # `requests_lost` says it
+        and not (figures.window.is_counted and code == "no_python_application")  # `no_application` says it
     ]
-    if role == "rejected" and not figures.window.is_counted:  # nor is it known whether workers have an application
-        chosen += [(code, messages[code]) for code in _NO_APPLICATION & messages.keys()]
     return sorted(chosen, key=lambda each: (-bool(each[1].agreed), -each[1].count))
 
 

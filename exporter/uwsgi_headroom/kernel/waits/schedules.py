@@ -101,7 +101,8 @@ class Naps:
         *_, runs = read_schedule(pid, thread)
         if not runs:
             return
-        requests = read_written(pid, thread) or 0 if requests is None else requests
+        if requests is None:
+            requests = read_written(pid, thread) or 0
         self._now[pid, thread] = runs, requests, now
         if before is None or before[1] != requests or not 0 < now - before[2] <= _LONGEST_GAP or runs < before[0]:
             return

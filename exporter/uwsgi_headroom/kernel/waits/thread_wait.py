@@ -158,7 +158,8 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
         wait = _infer_polled(process, first, second, None if timespec else timeout, stack=arguments[6])
         beyond = not timespec and process.is_beyond(timeout)
         reads = process.read_pollfds and second
-        wait = PAUSED if (first, second, timeout) == _PAUSE else wait
+        if (first, second, timeout) == _PAUSE:
+            wait = PAUSED
         # A timeout is an int of 32 bits.
         endless = not timespec and bool(timeout & 1 << 31)
         return replace(wait, polled=(first, second, timespec), beyond=beyond, endless=endless) if reads else wait
