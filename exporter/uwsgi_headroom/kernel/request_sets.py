@@ -45,13 +45,15 @@ NONE_WAITS = "no process of it waits for requests: it loads its application, or 
 class RequestSets(Struct, frozen=True):
     """What one process waits for and holds. It is sent between processes.
 
-    sets: of each epoll set that holds a listening socket, its descriptor; waits: the inodes of these sockets; others:
-    those of the other members of the first such set; held: those of all of its sockets and pipes; pipes: of pipes
-    alone; loops: whether the set is that of an event loop, which wakes itself up, as that of gevent does.
+    sets: of each epoll set that holds a listening socket, its descriptor; waits: the inodes of these sockets; listens:
+    those of all listening sockets; others: those of the other members of the first such set; held: those of all of its
+    sockets and pipes; pipes: of pipes alone; loops: whether the set is that of an event loop, which wakes itself up, as
+    that of gevent does.
     """
 
     sets: tuple[int, ...] = ()
     waits: frozenset[int] = frozenset()
+    listens: frozenset[int] = frozenset()
     held: frozenset[int] = frozenset()
     others: frozenset[int] = frozenset()
     pipes: frozenset[int] = frozenset()
@@ -223,7 +225,7 @@ def _find(pid: int) -> RequestSets:
         targets = dict(procfs.list_descriptors(pid, _MOST_DESCRIPTORS))
         sets = _read_sets(pid, [number for number, target in targets.items() if target == _EPOLL])
         sockets = {number: inode for number, target in targets.items() if (inode := procfs.socket_inode(target))}
-        inodes = {inode for members in sets.values() for inode in members.values()} & {*sockets.values()}
+        inodes = {*sockets.values()}
         names = ask_in_network_of(pid, partial(_name_listening, inodes)) if inodes else {}
     except PermissionError:
         return RequestSets(why=DENIED.format(pid))
@@ -246,6 +248,7 @@ def _find(pid: int) -> RequestSets:
         pipes=frozenset(pipes),
         loops=any(targets.get(number) == _EVENT for number in members),
         names=tuple([(inode, names[inode]) for inode in sorted(waits)]),
+        listens=frozenset(names),
     )
 
 

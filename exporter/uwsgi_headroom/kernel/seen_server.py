@@ -63,10 +63,7 @@ MOST_THREADS = 4096
 MOST_BLOCKED = 256
 """So many busy threads are asked since when they have not run, once a second, 20 us each."""
 
-_MOST_ANCESTORS = 8
-_MOST_HOLDERS = 64
-
-_CLIENTS_SECONDS = 60.0
+_MOST_ANCESTORS, _MOST_HOLDERS, _CLIENTS_SECONDS = 8, 64, 60.0
 
 _LEARNT = 3
 """So many looks must show the lock of `thunder-lock`, or that there is none."""
@@ -123,8 +120,7 @@ class SeenServer:
         self._accept_locks: Counter[Lock] = Counter()
         self._several = 0  # looks at which several threads waited in sets at once
         self._hung: list[tuple[int, int]] = []  # threads that are not idle, with their process first
-        self.clients = 0, 0
-        """How many were seen in the last minute, and how many of them had left."""
+        self.clients = 0, 0  # as of `HostFacts`
         self._others = set[_Key]()  # mules, spoolers and the like
         self._clients: dict[int, tuple[float, bool]] = {}  # by inode, with when it was seen last
         self._doubts = 0  # looks in a row that do not show which threads are idle
@@ -239,8 +235,8 @@ class SeenServer:
         generation = _read_generation(root.pid)
         if generation is None and root.runs:
             raise SourceError("permission", DENIED.format(root.pid))
-        every = [_Key(pid, read_start_ticks(pid)) for pid in (root.pid, *list_children(root.pid))]
-        keys = [key for key in every if key.start >= 0 and _read_generation(key.pid) == generation]
+        keys = [_Key(pid, read_start_ticks(pid)) for pid in (root.pid, *list_children(root.pid))]
+        keys = [key for key in keys if key.start >= 0 and _read_generation(key.pid) == generation]
         self._seen = {key: self._seen[key] for key in keys if key in self._seen}
         if generation != self._generation:
             self._generation, self._generations, self._seen = generation, self._generations + 1, {}
@@ -256,23 +252,29 @@ class SeenServer:
         except (NotYetError, SourceError):
             if not self._slots:
                 raise
-        workers = _choose_workers(root, [(key, self._seen[key][0]) for key in keys if key in self._seen])
-        self._fill_slots(workers, now)
-        self._find_starting([key for key in keys if key != root and key in self._seen and not self._seen[key][0].sets])
-        master, _ = self._seen.get(root) or (RequestSets(), False)
-        # Without a worker, the master of a uWSGI that is `cheap` waits for requests itself.
-        if not self._slots and not (master.sets and _holds_pair(master)):
-            for found, _ in self._seen.values():
-                if found.why:
-                    raise SourceError("permission", found.why)
-            with suppress(SourceError):
-                self._is_uwsgi = any(region == "uwsgi" for *_, region in self._ask(read_memory_map, root.pid).known)
-            others = (_is_named_like_uwsgi(key.pid) for key in every if key not in keys)
-            if self._is_uwsgi and (any(found.sets for found, _ in self._seen.values()) or any(others)):
-                raise SourceError("not_uwsgi", _NO_WORKERS.format(root.pid))
-            if self._is_uwsgi:
-                raise SourceError("refused", _NONE_WAITS.format(root.pid))
+        seen = {key: self._seen[key][0] for key in keys if key in self._seen}
+        self._fill_slots(_choose_workers(root, [*seen.items()]), now)
+        self._find_starting([key for key, found in seen.items() if key != root and not found.sets])
+        if not self._slots:
+            self._explain_no_worker(root, generation, seen)
+
+    def _explain_no_worker(self, root: _Key, generation: Generation | None, seen: Mapping[_Key, RequestSets]) -> None:
+        """Raises SourceError or NotYetError, unless the server is `cheap`: then its master waits for requests itself,
+        and not for readers of its stats alone."""
+        for found in seen.values():
+            if found.why:
+                raise SourceError("permission", found.why)
+        with suppress(SourceError):
+            self._is_uwsgi = any(region == "uwsgi" for *_, region in self._ask(read_memory_map, root.pid).known)
+        if not self._is_uwsgi:
             raise SourceError("not_uwsgi", _NO_WORKER.format(root.pid))
+        master, waits = seen.get(root) or RequestSets(), frozenset[int]().union(*(each.waits for each in seen.values()))
+        if master.sets and _holds_pair(master) and master.listens <= waits:
+            return
+        is_emperor = any(_read_generation(pid) not in (None, generation) for pid in list_children(root.pid))
+        if is_emperor or any(found.sets for key, found in seen.items() if key != root):
+            raise SourceError("not_uwsgi", _NO_WORKERS.format(root.pid))
+        raise SourceError("refused", _NONE_WAITS.format(root.pid))
 
     def _list_accepted(self, now: float) -> None:
         """List the connections that the workers have accepted. They are requests, but for those that are kept open."""

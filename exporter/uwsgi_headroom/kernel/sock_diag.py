@@ -307,6 +307,7 @@ def inet_info(payload: bytes) -> bytes:
     return attributes(payload, inet_diag_msg).get(INET_DIAG_INFO, b"")
 
 
+_LEAST_PATIENCE = 0.1
 _since = struct.Struct("=52xII")  # of linux/tcp.h, struct tcp_info: tcpi_last_data_recv and tcpi_last_ack_recv, in ms
 
 
@@ -326,9 +327,6 @@ def seconds_to_end(payload: bytes) -> float:
     data, anything = read_ages(payload) or (0.0, 0.0)
     has_left = inet_diag_msg.unpack_from(payload)[1] == TCP_CLOSE_WAIT and data - anything >= _LEAST_PATIENCE
     return (data - anything) * has_left
-
-
-_LEAST_PATIENCE = 0.1
 
 
 def unix_name(name: bytes) -> str:

@@ -52,8 +52,7 @@ class WaysInReader:
         self._latest = WaysIn()
 
     def read(self, master_pid: int, snapshot: Snapshot, workers: Iterable[WorkerProcess], now: float) -> WaysIn:
-        """What the last look saw, the same object until the next one. workers: their processes; now: monotonic seconds.
-        Never raises."""
+        """What the last look saw, the same object until the next one. now: monotonic seconds. Never raises."""
         if now < self._not_before:
             return self._latest
         requests = sum([worker.requests or 0 for worker in snapshot.workers])
