@@ -205,6 +205,17 @@ def application(environ, start_response):
 """
 
 
+def test_a_router_or_an_emperor_is_not_down():
+    """A uWSGI without workers of its own leads to another one."""
+    port = free_port()
+    options = ["--master", "--http", f"127.0.0.1:{port}", "--http-to", "127.0.0.1:1"]
+    with running(SETUPS["emperor"]) as emperor, bare(*options, ready=("127.0.0.1", port)) as router:
+        for pid in (emperor.server.pid, router.pid):
+            wait_until(lambda pid=pid: psutil.Process(pid).children(), what="a child")
+            with pytest.raises(SourceError, match="a router or an emperor"):
+                look(Host(waits=WaitSetting()), ProcessOfApp(pid))
+
+
 def test_workers_that_hang_at_their_start_are_known():
     """A worker whose successor loads the application has its process, and what that waits for; a mule is none."""
     port = free_port()
@@ -330,11 +341,13 @@ def test_a_cheap_server_without_a_worker():
             wait_until(lambda: seen(host, address)[:2] == (2, 4), what="both workers", pause=0.1)
 
 
-def test_workers_that_never_wait(tmp_path):
-    """A uWSGI whose workers end while they load the application is down, which is no matter of a wrong address."""
+@pytest.mark.parametrize("stats", [[], ["--stats", "{directory}/stats"]])
+def test_workers_that_never_wait(tmp_path, stats):
+    """A uWSGI whose workers end while they load the application is down, which is no matter of a wrong address; its
+    master may wait for readers of its stats."""
     app, port = tmp_path / "app.py", free_port()
     app.write_text("import os\nos._exit(1)\n")
-    options = ["--master", "--lazy-apps", "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app)]
+    options = ["--master", "--lazy-apps", "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app), *stats]
     with bare(*options, ready=("127.0.0.1", port)) as server:
         with pytest.raises(SourceError, match="is a uWSGI of which no worker waits") as error:
             look(Host(waits=WaitSetting()), ProcessOfApp(server.pid))
@@ -450,16 +463,20 @@ import select, socket, sys
 listener = socket.create_server(("127.0.0.1", 0))
 waiting = select.epoll()
 waiting.register(listener, select.EPOLLIN)
+pair = socket.socketpair()
+for each in sys.argv[1:]:
+    waiting.register(pair[0], select.EPOLLIN)
 print(listener.getsockname()[1], flush=True)
 sys.stdin.read()
 """
 
 
-def test_another_server_is_no_uwsgi():
-    """A program that waits on a listening socket in an epoll set is refused unless it is uWSGI, and so is one that has
-    ended."""
+@pytest.mark.parametrize("pair", [[], ["pair"]])
+def test_another_server_is_no_uwsgi(pair):
+    """A program that waits on a listening socket in an epoll set, as a worker or as the master of a `cheap` uWSGI, is
+    refused unless it is uWSGI, and so is one that has ended."""
     with subprocess.Popen(
-        [sys.executable, "-c", _LIKE_A_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _LIKE_A_WORKER, *pair], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         port = other.stdout.readline()
         with pytest.raises(SourceError, match="no uWSGI"):
