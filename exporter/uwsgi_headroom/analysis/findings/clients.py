@@ -92,8 +92,7 @@ ALL_LEFT = replace(
     evidence="{left} clients have closed their connection, half of them after {patience:duration}; {serving:request} "
     "{serving:is|are} in service, and take about {takes:duration}[wait? ; {wait}].",
     act="Run {calls} to see why requests take so long.",
-    then="Or raise the clients' timeout above {takes:duration}. More threads do not help: a request takes longer than "
-    "its client waits.",
+    then="Or raise the clients' timeout above {takes:duration}. More threads do not help.",
     clause="clients leave before they get their response, since requests take longer than clients wait",
 )
 MOST_LEFT = replace(
