@@ -191,8 +191,7 @@ class Tasks(NamedTuple):
 
 
 Role = Literal["cron", "daemon", "master", "mule", "other", "router", "spooler"]
-"""What a process of uWSGI is for that is no worker. daemon: another program that the master has started. other: not
-known."""
+"""What a process of uWSGI is for that is no worker. daemon: another program that the master started; other: unknown."""
 
 
 class RoleUse(NamedTuple):
@@ -524,8 +523,7 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     low_bytes: int | None = None
     """The least resident memory that its process had in the last seconds."""
     ages: Mapping[int, float | None] = {}
-    """Seconds that the request in each busy thread has been in service, by thread number; None if uWSGI does not report
-    it."""
+    """For how many seconds the request in each busy thread has been in service, by thread number; None if unknown."""
     routes: Mapping[int, str] = {}
     """The route of the same request; empty while routes are off. Both are empty if it has ended."""
 
@@ -692,7 +690,8 @@ class ServerRecord(Struct, frozen=True):
     tasks: Tasks | None = None
     """None without a limit, or if unknown."""
     unrequested: int = 0
-    left: int = 0
+    left: tuple[float, ...] = ()
+    clients: tuple[int, int] = (0, 0)
     """As of `HostFacts`."""
     log: LogRecord | None = None
     """Of the window that ends at this instant; None if nothing is known of a log."""

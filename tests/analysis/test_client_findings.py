@@ -76,13 +76,32 @@ def test_clients_that_leave_while_their_requests_wait():
         assert (other["clients_left"].kind, other["clients_left"].settings) == (clients.LEFT_EARLY, ())
 
 
-@pytest.mark.parametrize(("gone", "kind"), [(2, None), (3, None), (4, clients.ALL_LEFT), (40, clients.ALL_LEFT)])
-def test_all_clients_that_leave_before_their_answer(gone, kind):
-    """Four requests are in service: at least so many connections, and three, were closed by clients alone."""
+@pytest.mark.parametrize(
+    ("gone", "patience", "kind"),
+    [
+        (3, 1.0, None),
+        (4, 1.0, clients.ALL_LEFT),
+        (40, 1.0, clients.ALL_LEFT),
+        (40, 3600.0, None),
+    ],
+)
+def test_all_clients_that_leave_before_their_answer(gone, patience, kind):
+    """Four requests are in service, for 8 s each: at least so many connections, and three, were closed by clients
+    alone, who waited for less. One that waits for an hour left in the queue."""
     server = Server(processes=1, threads=4)
     server.busy(4)
     server[1].request_starts = (EPOCH - 8,) * 4
-    finding = judge(idle(), replace(describe(server), left=gone)).get("clients_left")
+    finding = judge(idle(), replace(describe(server), left=(patience,) * gone)).get("clients_left")
+    assert (finding and finding.kind) == kind
+
+
+@pytest.mark.parametrize(
+    ("seen", "gone", "kind"),
+    [(20, 2, None), (20, 3, clients.SEEN_TO_LEAVE), (100, 4, None), (100, 5, clients.SEEN_TO_LEAVE)],
+)
+def test_clients_that_are_seen_to_leave(seen, gone, kind):
+    """Without counts, the kernel shows whose requests are in service after they left."""
+    finding = judge(idle(), replace(describe(), clients=(seen, gone))).get("clients_left")
     assert (finding and finding.kind) == kind
 
 

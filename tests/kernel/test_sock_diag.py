@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -244,6 +245,7 @@ def test_connections_that_the_server_closed_first():
         wait_until(lambda: len(list_ended(os.getpid(), [name])[0]) == 2, what="both to be closed")
         assert all(0 <= age < 30 for age in list_ended(os.getpid(), [name])[0])
         with socket.create_connection(server.getsockname()) as client, server.accept()[0]:
-            assert list_ended(os.getpid(), [name])[1] == 0
+            assert list_ended(os.getpid(), [name])[1] == ()
+            time.sleep(0.2)  # one that closes at once may wait all the same
             client.close()
-            wait_until(lambda: list_ended(os.getpid(), [name])[1] == 1, what="the client to have left")
+            wait_until(lambda: len(list_ended(os.getpid(), [name])[1]) == 1, what="the client to have left")

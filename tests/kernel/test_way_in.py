@@ -219,7 +219,7 @@ def test_looks_are_seldom(monkeypatch):
     monkeypatch.setattr(way_in, "read_ways", answer)
     reader, server = WaysInReader(), Server(processes=1)
     for seconds in (0, 1, FIRST_SECONDS, LOOK_SECONDS, FIRST_SECONDS + LOOK_SECONDS, 2.5 * LOOK_SECONDS):
-        found = reader.read(1, server.read(seconds).snapshot, seconds)
+        found = reader.read(1, server.read(seconds).snapshot, (), seconds)
     assert asked == [(frozenset(), False), ({"a"}, False), ({"a"}, False)]
     assert found == WaysIn()
 

@@ -178,6 +178,66 @@ def test_a_reload_and_a_killed_worker_are_seen():
         assert [worker.respawns for worker in look(host, address)[0].workers] == [1, 1]
 
 
+def test_paused_workers_are_known():
+    """SIGTSTP to the master pauses all workers, whose threads are then neither busy nor waiting for requests."""
+    with running(SETUPS["8x1"]) as uwsgi:
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid)
+        wait_until(lambda: seen(host, address)[0] == 8, what="the workers", pause=0.1)
+        for state in ("pause", "idle"):
+            os.kill(uwsgi.pid, signal.SIGTSTP)
+            wait_until(
+                lambda state=state: (
+                    {(each.state, each.busy_threads) for each in look(host, address)[0].workers} == {(state, 0)}
+                ),
+                what=state,
+                pause=0.1,
+            )
+
+
+_HANGS_LATER = """
+import os, time
+
+while os.path.exists("hang"):
+    time.sleep(0.1)
+
+def application(environ, start_response):
+    return [b""]
+"""
+
+
+def test_a_router_or_an_emperor_is_not_down():
+    """A uWSGI without workers of its own leads to another one."""
+    port = free_port()
+    options = ["--master", "--http", f"127.0.0.1:{port}", "--http-to", "127.0.0.1:1"]
+    with running(SETUPS["emperor"]) as emperor, bare(*options, ready=("127.0.0.1", port)) as router:
+        for pid in (emperor.server.pid, router.pid):
+            wait_until(lambda pid=pid: psutil.Process(pid).children(), what="a child")
+            with pytest.raises(SourceError, match="a router or an emperor"):
+                look(Host(waits=WaitSetting()), ProcessOfApp(pid))
+
+
+def test_workers_that_hang_at_their_start_are_known():
+    """A worker whose successor loads the application has its process, and what that waits for; a mule is none."""
+    port = free_port()
+    options = ["--processes", "2", "--lazy-apps", "--mule", "--touch-workers-reload", "{directory}/reload"]
+    options += ["--http-socket", f"127.0.0.1:{port}", "--wsgi-file", "app.py"]
+    files = {"app.py": _HANGS_LATER, "reload": ""}
+    with bare("--master", *options, files=files, ready=("127.0.0.1", port)) as server:
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+        wait_until(lambda: seen(host, address)[:2] == (2, 2), what="both workers", pause=0.1)
+        before = {each.pid for each in look(host, address)[0].workers}
+        (server.directory / "hang").touch()
+        os.utime(server.directory / "reload", (2e9, 2e9))
+
+        def starting() -> set[int | None]:
+            return {each.pid for each in look(host, address)[0].workers if each.state == "starting"}
+
+        wait_until(lambda: len(starting() - {None}) == 2, what="both to hang", pause=0.1)
+        assert not starting() & before
+        (server.directory / "hang").unlink()
+        wait_until(lambda: {each.state for each in look(host, address)[0].workers} == {"idle"}, what="both", pause=0.1)
+
+
 def test_what_only_uwsgi_counts_is_absent():
     """Figures of a server without stats: the verdict names the backend, no counter of uWSGI's is 0, and there is no
     series of a worker."""
@@ -281,11 +341,13 @@ def test_a_cheap_server_without_a_worker():
             wait_until(lambda: seen(host, address)[:2] == (2, 4), what="both workers", pause=0.1)
 
 
-def test_workers_that_never_wait(tmp_path):
-    """A uWSGI whose workers end while they load the application is down, which is no matter of a wrong address."""
+@pytest.mark.parametrize("stats", [[], ["--stats", "{directory}/stats"]])
+def test_workers_that_never_wait(tmp_path, stats):
+    """A uWSGI whose workers end while they load the application is down, which is no matter of a wrong address; its
+    master may wait for readers of its stats."""
     app, port = tmp_path / "app.py", free_port()
     app.write_text("import os\nos._exit(1)\n")
-    options = ["--master", "--lazy-apps", "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app)]
+    options = ["--master", "--lazy-apps", "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app), *stats]
     with bare(*options, ready=("127.0.0.1", port)) as server:
         with pytest.raises(SourceError, match="is a uWSGI of which no worker waits") as error:
             look(Host(waits=WaitSetting()), ProcessOfApp(server.pid))
@@ -338,6 +400,30 @@ def test_an_old_request_over_tcp_has_its_age():
         wait_until(lambda: len(starts()) == 2 and None not in starts(), what="the age of both", pause=0.1)
 
 
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_clients_that_leave_are_seen(kind):
+    """The kernel knows of each request in service whether its client has closed the connection; of one of TCP that is
+    closed at once, the other way may be open."""
+    port = free_port()
+    options = ["--threads", "4", "--http-socket", "{directory}/web", "--http-socket", f"127.0.0.1:{port}"]
+    with (
+        bare("--master", *options, "--wsgi-file", str(WAITING), ready=("127.0.0.1", port)) as server,
+        ExitStack() as stack,
+    ):
+        place = ("127.0.0.1", port) if kind == "tcp" else str(server.directory / "web")
+        clients = [socket.socket(socket.AF_INET if kind == "tcp" else socket.AF_UNIX) for _ in range(3)]
+        for client in clients:
+            stack.enter_context(client).connect(place)
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        clients[2].shutdown(socket.SHUT_WR)
+        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+        wait_until(lambda: seen(host, address)[2] == 3, what="the requests", seconds=20, pause=0.3)
+        clients[0].close()
+        wait_until(
+            lambda: look(Host(waits=WaitSetting()), address)[1].clients == (3, 1), what="one to leave", pause=0.1
+        )
+
+
 @pytest.mark.skipif(not Path("/proc/self/sched").exists(), reason="this kernel is without CONFIG_SCHED_DEBUG")
 def test_an_old_request_over_a_unix_socket_has_its_age():
     """The kernel knows since when a thread has not run. The application's own thread, which has slept for longer, is no
@@ -377,16 +463,20 @@ import select, socket, sys
 listener = socket.create_server(("127.0.0.1", 0))
 waiting = select.epoll()
 waiting.register(listener, select.EPOLLIN)
+pair = socket.socketpair()
+for each in sys.argv[1:]:
+    waiting.register(pair[0], select.EPOLLIN)
 print(listener.getsockname()[1], flush=True)
 sys.stdin.read()
 """
 
 
-def test_another_server_is_no_uwsgi():
-    """A program that waits on a listening socket in an epoll set is refused unless it is uWSGI, and so is one that has
-    ended."""
+@pytest.mark.parametrize("pair", [[], ["pair"]])
+def test_another_server_is_no_uwsgi(pair):
+    """A program that waits on a listening socket in an epoll set, as a worker or as the master of a `cheap` uWSGI, is
+    refused unless it is uWSGI, and so is one that has ended."""
     with subprocess.Popen(
-        [sys.executable, "-c", _LIKE_A_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _LIKE_A_WORKER, *pair], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         port = other.stdout.readline()
         with pytest.raises(SourceError, match="no uWSGI"):

@@ -157,7 +157,8 @@ SLOW_CLIENTS = Reason(
 KEPT_OR_SLOW = Reason(
     "clients that are slow, or that keep connections open, hold the threads",
     SLOW_CLIENTS.act,
-    KEPT_CONNECTIONS.then,
+    f"{KEPT_CONNECTIONS.then} If no client gets a response, the web server or uWSGI's router may not speak the "
+    "protocol of the socket: `uwsgi_pass` and `http-to` need a `socket`, `proxy_pass` needs an `http-socket`.",
 )
 """Where no request is counted: which of both is unknown."""
 OWN_THREADS_COMPUTE = Reason(
@@ -260,7 +261,7 @@ def waits_for_a_reload(figures: Figures) -> bool:
     """Whether requests wait although threads are free and workers are up, most likely for a full reload."""
     if not figures.window.reloads or is_standing(figures.flow) or not waits_while_threads_are_free(figures):
         return False
-    return not (_is_mapped_to_a_full_worker(figures) or bring_workers_back(figures))
+    return not _is_mapped_to_a_full_worker(figures) and bring_workers_back(figures) in (None, find_reload(figures))
 
 
 def waits_while_threads_are_free(figures: Figures) -> bool:

@@ -110,6 +110,12 @@ class Figures(Struct, frozen=True):
         return find_longest_wait(self.flow, self.demand.by_socket)
 
     @property
+    def none_came(self) -> bool:
+        """Whether no request was completed or, where they are not counted, none was seen."""
+        is_seen = not self.window.is_counted and (self.flow.observed or self.server.ways_in.came)
+        return not (self.flow.requests or is_seen)
+
+    @property
     def threads_each(self) -> int:
         """The threads of each worker, also where some are gone; 0 if unknown."""
         return max((worker.threads or 0 for worker in self.server.workers), default=0)

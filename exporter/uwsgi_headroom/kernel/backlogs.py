@@ -52,8 +52,7 @@ MOST_LISTED = 1000
 """How many connections of a queue are listed. Of a longer queue the number is known, and the age of some of them."""
 
 MOST_LISTING_SECONDS = 0.02
-"""How long a list of TCP sockets may take, in seconds. The kernel passes over all of them on the host: 0.8 ms with
-few."""
+"""How long a list of TCP sockets may take. The kernel passes over all of them on the host: of few, in 0.8 ms."""
 
 MOST_LISTING_TIME = 0.01
 """The share of a CPU that these lists may take; in between, the lengths of the queues are known."""
@@ -135,16 +134,15 @@ def _place(listener: Listener) -> tuple[int, bytes, bytes]:
 
 
 def _read_waiting(payload: bytes, address: bytes) -> dict[int, float]:
-    """The cookie and the age in seconds of a connection to this address (all zeros: to any), if nobody has accepted
-    it."""
+    """The cookie and the age in seconds of a connection to this address (all zeros: to any), if nobody accepted it."""
     _, _, _, _, _, _, _, _, _, _, _, _, inode = sock_diag.inet_diag_msg.unpack_from(payload)
     if inode:
         return {}
     reached, cookie = _address_and_cookie.unpack_from(payload)
-    age = sock_diag.seconds_since_data(payload)
-    if age is None or (any(address) and reached != address):
+    ages = sock_diag.read_ages(payload)
+    if ages is None or (any(address) and reached != address):
         return {}
-    return {cookie: age}
+    return {cookie: ages[0]}
 
 
 TCP_FAMILIES: tuple[Family, ...] = ("inet", "inet6")
@@ -259,23 +257,25 @@ class _Sockets(Struct, frozen=True):
     near: bool | None
 
 
-def list_ended(pid: int, names: Sequence[str]) -> tuple[list[float], int]:
+def list_ended(pid: int, names: Sequence[str]) -> tuple[list[float], tuple[float, ...]]:
     """How long ago, in seconds, a server closed those TCP connections to its sockets that it closed first, within the
-    last minute (TIME_WAIT); and how many its clients have closed that it still holds (CLOSE_WAIT). pid: of a process in
-    its network. A question for `aside`. Raises OSError."""
+    last minute (TIME_WAIT); and of those that it still holds, and its clients have closed (CLOSE_WAIT), for how long
+    each client waited, the shortest first. pid: of a process in its network. A question for `aside`. Raises OSError."""
     return ask_in_network_of(pid, partial(_list_ended, names[:_MOST_ENDED]))
 
 
-def _list_ended(names: Sequence[str]) -> tuple[list[float], int]:
+def _list_ended(names: Sequence[str]) -> tuple[list[float], tuple[float, ...]]:
     states = 1 << sock_diag.TCP_TIME_WAIT | 1 << sock_diag.TCP_CLOSE_WAIT
     ports = [(int(name.rpartition(":")[2]) & _LARGEST_PORT).to_bytes(2, "big") for name in names]
     families = [(socket.AF_INET, socket.AF_INET6)[name.startswith("[")] for name in names]
-    requests = [sock_diag.inet_request(each, states, (port, b"")) for each, port in zip(families, ports, strict=True)]
+    sources = zip(families, ports, strict=True)
+    extensions = 1 << (sock_diag.INET_DIAG_INFO - 1)
+    requests = [sock_diag.inet_request(each, states, (port, b""), extensions=extensions) for each, port in sources]
     payloads = [each for request in requests for each in sock_diag.ask(request, seconds=_ENDED_SECONDS)[0]]
     found = [sock_diag.inet_diag_msg.unpack_from(payload) for payload in payloads]
-    left = sum(each[1] == sock_diag.TCP_CLOSE_WAIT for each in found)
+    left = filter(None, map(sock_diag.seconds_to_end, payloads))
     expire = [each[-5] / 1000 for each in found if each[1] == sock_diag.TCP_TIME_WAIT]
-    return [sock_diag.TIME_WAIT_SECONDS - seconds for seconds in expire], left
+    return [sock_diag.TIME_WAIT_SECONDS - seconds for seconds in expire], tuple(sorted(left)[:MOST_LISTED])
 
 
 class _Address(Struct, frozen=True):

@@ -87,8 +87,10 @@ class HostFacts(Struct, frozen=True):
     """Idle and used time of the CPUs that the server may use; the same object until the next reading."""
     unrequested: int = 0
     """TCP connections that uWSGI closed, and clients did not, since it last counted a request."""
-    left: int = 0
-    """TCP connections that clients closed, and uWSGI did not, if no request was completed for seconds."""
+    left: tuple[float, ...] = ()
+    """Of the TCP connections that clients have closed, and uWSGI has not: for how long each client waited."""
+    clients: tuple[int, int] = (0, 0)
+    """How many clients were seen in service in the last minute, and how many of them had left, without stats."""
     identity: MasterIdentity | None = None
 
     oom_kills: OomKills | None = None

@@ -230,8 +230,9 @@ class Host:
                 shared_connections=self._shared.read(master_pid, processes.keys()),
                 unrequested=sum(age < now - self._served_at for age in closed),
                 left=left,
+                clients=getattr(self._seen, "clients", (0, 0)),
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
-                ways_in=self.ways_in.read(master_pid, snapshot, now),
+                ways_in=self.ways_in.read(master_pid, snapshot, processes.values(), now),
             )
             self._slow = replace(self._slow, facts=facts, allowed=tuple(allowed) or affinity or ())
         slow, last = self._slow.facts, self._last
@@ -259,8 +260,9 @@ class Host:
         )
         return self._last
 
-    def _list_ended(self, master_pid: int, snapshot: Snapshot, now: float) -> tuple[list[float], int]:
-        """The connections that have ended, if hardly any request was completed since the last time."""
+    def _list_ended(self, master_pid: int, snapshot: Snapshot, now: float) -> tuple[list[float], tuple[float, ...]]:
+        """The connections that have ended, where requests are in service, or hardly any was completed since the last
+        time; those that the server closed in the latter case only."""
         busy = sum([worker.busy_threads or 0 for worker in snapshot.workers])
         # A ping of uWSGI's is no request, but it adds running time.
         served = [sum([getattr(each, name) or 0 for each in snapshot.workers]) for name in ("requests", "running_time")]
@@ -268,10 +270,12 @@ class Host:
         if served != self._served:
             self._served, self._served_at = served, now
         names = tuple([each.name for each in snapshot.sockets if is_tcp(each.name)])
-        if names and 0 <= grown <= busy and snapshot.source == "stats":
+        is_still = 0 <= grown <= busy and snapshot.source == "stats"
+        if names and (busy or is_still):
             with suppress(OSError):
-                return self._asks.ask(list_ended, master_pid, names)
-        return [], 0
+                closed, left = self._asks.ask(list_ended, master_pid, names)
+                return closed * is_still, left
+        return [], ()
 
     def _at_rest(self, snapshot: Snapshot, now: float, interval: float) -> set[int]:
         """Pids of workers that need not be read: they are idle and unchanged, and all workers were read a moment

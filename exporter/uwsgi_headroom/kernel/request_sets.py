@@ -37,7 +37,7 @@ _MOST_BYTES = 4 << 20
 """Of all sets of a process, 70 bytes a member: a request thread has five, coroutines one for each connection."""
 
 _LIST_SECONDS = 0.1
-_MOST_PLACES = 4
+_MOST_PLACES, _MOST_OTHERS = 4, 256
 
 NONE_WAITS = "no process of it waits for requests: it loads its application, or ends before it has"
 
@@ -45,13 +45,15 @@ NONE_WAITS = "no process of it waits for requests: it loads its application, or 
 class RequestSets(Struct, frozen=True):
     """What one process waits for and holds. It is sent between processes.
 
-    sets: of each epoll set that holds a listening socket, its descriptor; waits: the inodes of these sockets; others:
-    those of the other members of the first such set; held: those of all of its sockets and pipes; pipes: of pipes
-    alone; loops: whether the set is that of an event loop, which wakes itself up, as that of gevent does.
+    sets: of each epoll set that holds a listening socket, its descriptor; waits: the inodes of these sockets; listens:
+    those of all listening sockets; others: those of the other members of the first such set; held: those of all of its
+    sockets and pipes; pipes: of pipes alone; loops: whether the set is that of an event loop, which wakes itself up, as
+    that of gevent does.
     """
 
     sets: tuple[int, ...] = ()
     waits: frozenset[int] = frozenset()
+    listens: frozenset[int] = frozenset()
     held: frozenset[int] = frozenset()
     others: frozenset[int] = frozenset()
     pipes: frozenset[int] = frozenset()
@@ -77,8 +79,14 @@ def find_listening(place: Unix | Tcp) -> frozenset[int]:
     addresses of IPv6 alone, beside a socket of IPv4.
     """
     named = _name_listening(None)
+    if isinstance(place, Unix) and place.path.startswith("@"):
+        return frozenset(inode for inode, name in named.items() if name == place.path)
     if isinstance(place, Unix):
-        return frozenset(inode for inode, name in named.items() if name == place.path and _is_reached(inode, place))
+        path = os.path.abspath(place.path)
+        same = [inode for inode, name in named.items() if name == path]
+        others = [inode for inode, name in named.items() if os.path.basename(name) == os.path.basename(path)]
+        found = frozenset(each for each in same if _is_reached(each, path, is_named=True))
+        return found or frozenset(each for each in others[:_MOST_OTHERS] if _is_reached(each, path, is_named=False))
     own, every = sock_diag.inet_name(place.host, place.port), (f"0.0.0.0:{place.port}", f"[::]:{place.port}")
     for name in (own, *every[":" in place.host :]):  # the kernel prefers the socket of one address
         if inodes := frozenset(inode for inode, found in named.items() if found == name):
@@ -91,38 +99,39 @@ def find_place(pids: Sequence[int]) -> tuple[Unix | Tcp | None, str]:
     knows it, as in another network namespace. With why nothing is known, or that none waits; empty if one does. A
     question for `aside`."""
     found = find_sets(pids)
-    names = dict(pair for each in found for pair in each.names[:_MOST_PLACES])
-    for inode, name in sorted(names.items()):
-        with suppress(AddressError):
-            place = parse_address(name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:"))
+    pairs = zip(pids, found, strict=True)
+    names = {inode: (name, pid) for pid, each in pairs for inode, name in each.names[:_MOST_PLACES]}
+    for inode, (name, pid) in sorted(names.items()):
+        with suppress(AddressError, OSError):
+            here = "" if is_tcp(name) or name.startswith(("/", "@")) else f"{os.readlink(f'/proc/{pid}/cwd')}/"
+            place = parse_address(here + name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:"))
             if isinstance(place, Unix | Tcp) and inode in find_listening(place):
                 return place, ""
     return None, "" if names else next(filter(None, (each.why for each in found)), NONE_WAITS)
 
 
-def _is_reached(inode: int, place: Unix) -> bool:
-    """Whether a UNIX socket is the one of this path here: it was bound to this file. Raises OSError of the kernel's."""
-    if place.path.startswith("@"):
-        return True  # one abstract name has one socket in a network namespace
+def _is_reached(inode: int, path: str, *, is_named: bool) -> bool:
+    """Whether a UNIX socket is the one of this path here: it was bound to this file. is_named: by this path, and not by
+    a relative one or through a link. Raises OSError of the kernel's."""
     payload = sock_diag.ask_about(sock_diag.unix_request(sock_diag.UDIAG_SHOW_VFS | sock_diag.UDIAG_SHOW_UID, inode))
     found = sock_diag.attributes(payload or b"", sock_diag.unix_diag_msg)
     try:
-        file, owner = os.stat(place.path), found.get(sock_diag.UNIX_DIAG_UID)
+        file, owner = os.stat(path), found.get(sock_diag.UNIX_DIAG_UID)
     except OSError:  # no client that is like this program can reach it
         return False
     # Btrfs and overlays say other numbers. Only root and its owner can have made the file.
-    users = [user.to_bytes(4, sys.byteorder) for user in (0, file.st_uid)]
+    users = [user.to_bytes(4, sys.byteorder) for user in (0, file.st_uid) if is_named]
     return sock_diag.unix_file(found.get(sock_diag.UNIX_DIAG_VFS, b"")) == (file.st_ino, file.st_dev) or owner in users
 
 
-def list_accepted(pids: Sequence[int], names: Sequence[str], *ages: bool) -> list[dict[int, float] | None]:
+def list_accepted(pids: Sequence[int], names: Sequence[str]) -> list[dict[int, tuple[float, bool]] | None]:
     """The connections that each of these processes of one server has accepted from sockets of these names: by inode,
-    with `ages` the seconds since data of the client came, as far as TCP knows, else 0; None where they are hidden or
-    too many. A question for `aside`."""
-    connections = ask_in_network_of(pids[0], partial(_list_connections, names, ages=any(ages)))
-    found: list[dict[int, float] | None] = []
+    the seconds since data of the client came, as far as TCP knows, else 0, and whether the client has closed it since;
+    None where they are hidden or too many. A question for `aside`."""
+    connections = ask_in_network_of(pids[0], partial(_list_connections, names))
+    found: list[dict[int, tuple[float, bool]] | None] = []
     for pid in pids:
-        held: dict[int, float] | None = None
+        held: dict[int, tuple[float, bool]] | None = None
         with suppress(OSError):
             targets = dict(procfs.list_descriptors(pid, _MOST_CONNECTIONS))
             if len(targets) < _MOST_CONNECTIONS:
@@ -183,10 +192,10 @@ def _read_clocks(cpus: Collection[int]) -> dict[int, float]:
     return found
 
 
-def _list_connections(names: Sequence[str], *, ages: bool) -> dict[int, float]:
-    """The connections to sockets of these names, in this thread's network, as of `list_accepted`. Raises OSError."""
-    inodes: dict[int, float] = {}
-    extensions = ages << (sock_diag.INET_DIAG_INFO - 1)
+def _list_connections(names: Sequence[str]) -> dict[int, tuple[float, bool]]:
+    """The connections to sockets of these names, in this thread's network, by inode. Raises OSError."""
+    inodes: dict[int, tuple[float, bool]] = {}
+    extensions = 1 << (sock_diag.INET_DIAG_INFO - 1)
     for port in {int(name.rpartition(":")[2]) for name in names if is_tcp(name)}:
         for family in (socket.AF_INET, socket.AF_INET6):
             request = sock_diag.inet_request(
@@ -194,16 +203,20 @@ def _list_connections(names: Sequence[str], *, ages: bool) -> dict[int, float]:
             )
             payloads, _ = sock_diag.ask(request, seconds=_LIST_SECONDS)
             for payload in payloads:
-                inodes[sock_diag.inet_diag_msg.unpack_from(payload)[-1]] = sock_diag.seconds_since_data(payload) or 0.0
+                age, _ = sock_diag.read_ages(payload) or (0.0, 0.0)
+                left = sock_diag.seconds_to_end(payload) > 0
+                inodes[sock_diag.inet_diag_msg.unpack_from(payload)[-1]] = age, left
     if not all(map(is_tcp, names)):
         payloads, _ = sock_diag.ask(
             sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME, states=1 << sock_diag.TCP_ESTABLISHED),
             seconds=_LIST_SECONDS,
         )
         for payload in payloads:
-            name = sock_diag.attributes(payload, sock_diag.unix_diag_msg).get(sock_diag.UNIX_DIAG_NAME, b"")
+            parts = sock_diag.attributes(payload, sock_diag.unix_diag_msg)
+            name = parts.get(sock_diag.UNIX_DIAG_NAME, b"")
             if name and sock_diag.unix_name(name) in names:
-                inodes[sock_diag.unix_diag_msg.unpack_from(payload)[4]] = 0.0
+                left = parts.get(sock_diag.UNIX_DIAG_SHUTDOWN) == sock_diag.BOTH_WAYS
+                inodes[sock_diag.unix_diag_msg.unpack_from(payload)[4]] = 0.0, left
     return inodes
 
 
@@ -212,7 +225,7 @@ def _find(pid: int) -> RequestSets:
         targets = dict(procfs.list_descriptors(pid, _MOST_DESCRIPTORS))
         sets = _read_sets(pid, [number for number, target in targets.items() if target == _EPOLL])
         sockets = {number: inode for number, target in targets.items() if (inode := procfs.socket_inode(target))}
-        inodes = {inode for members in sets.values() for inode in members.values()} & {*sockets.values()}
+        inodes = {*sockets.values()}
         names = ask_in_network_of(pid, partial(_name_listening, inodes)) if inodes else {}
     except PermissionError:
         return RequestSets(why=DENIED.format(pid))
@@ -226,7 +239,7 @@ def _find(pid: int) -> RequestSets:
     own = {number: members for number, members in sets.items() if first in members}
     waits = {inode for members in own.values() for number, inode in members.items() if number in listening}
     members = own[min(own)] if own else {}
-    pipes = {inode for target in targets.values() if (inode := _pipe_inode(target))}
+    pipes = {int(target[len("pipe:[") : -1]) for target in targets.values() if target.startswith("pipe:[")}
     return RequestSets(
         sets=tuple(sorted(own)),
         waits=frozenset(waits),
@@ -235,6 +248,7 @@ def _find(pid: int) -> RequestSets:
         pipes=frozenset(pipes),
         loops=any(targets.get(number) == _EVENT for number in members),
         names=tuple([(inode, names[inode]) for inode in sorted(waits)]),
+        listens=frozenset(names),
     )
 
 
@@ -252,10 +266,6 @@ def _read_sets(pid: int, descriptors: Sequence[int]) -> dict[int, dict[int, int]
         if left <= 0:
             break
     return found
-
-
-def _pipe_inode(target: str) -> int | None:
-    return int(target[len("pipe:[") : -1]) if target.startswith("pipe:[") else None
 
 
 def _name_listening(inodes: set[int] | None) -> dict[int, str]:

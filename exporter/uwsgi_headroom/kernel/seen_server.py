@@ -35,7 +35,7 @@ from uwsgi_headroom.kernel.request_sets import (
     list_accepted,
 )
 from uwsgi_headroom.kernel.waits.memory import Generation, read_generation, read_memory_map
-from uwsgi_headroom.kernel.waits.thread_wait import Lock
+from uwsgi_headroom.kernel.waits.thread_wait import PAUSED, Lock
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, SeenThread, WorkerThreads, list_threads
 from uwsgi_headroom.record import Options, Setup
 from uwsgi_headroom.source import ProcessOfApp, SocketOfApp
@@ -63,8 +63,7 @@ MOST_THREADS = 4096
 MOST_BLOCKED = 256
 """So many busy threads are asked since when they have not run, once a second, 20 us each."""
 
-_MOST_ANCESTORS = 8
-_MOST_HOLDERS = 64
+_MOST_ANCESTORS, _MOST_HOLDERS, _CLIENTS_SECONDS = 8, 64, 60.0
 
 _LEARNT = 3
 """So many looks must show the lock of `thunder-lock`, or that there is none."""
@@ -98,6 +97,9 @@ class _Slot(Struct):
     accepted_at: float = 0.0
     blocked: list[float] = []
     spawns: int = 1
+    is_paused: bool = False
+    starting: tuple[int, float] | None = None
+    """The PID of its next process, which does not wait for requests yet, and when it began, in epoch seconds."""
 
 
 class SeenServer:
@@ -118,6 +120,9 @@ class SeenServer:
         self._accept_locks: Counter[Lock] = Counter()
         self._several = 0  # looks at which several threads waited in sets at once
         self._hung: list[tuple[int, int]] = []  # threads that are not idle, with their process first
+        self.clients = 0, 0  # as of `HostFacts`
+        self._others = set[_Key]()  # mules, spoolers and the like
+        self._clients: dict[int, tuple[float, bool]] = {}  # by inode, with when it was seen last
         self._doubts = 0  # looks in a row that do not show which threads are idle
         self._unsearched: list[int] | None = None  # PIDs
         self._named: list[int] = []
@@ -247,19 +252,29 @@ class SeenServer:
         except (NotYetError, SourceError):
             if not self._slots:
                 raise
-        workers = _choose_workers(root, [(key, self._seen[key][0]) for key in keys if key in self._seen])
-        self._fill_slots(workers, now)
-        master, _ = self._seen.get(root) or (RequestSets(), False)
-        # Without a worker, the master of a uWSGI that is `cheap` waits for requests itself.
-        if not self._slots and not (master.sets and _holds_pair(master)):
-            for found, _ in self._seen.values():
-                if found.why:
-                    raise SourceError("permission", found.why)
-            with suppress(SourceError):
-                self._is_uwsgi = any(region == "uwsgi" for *_, region in self._ask(read_memory_map, root.pid).known)
-            if self._is_uwsgi:
-                raise SourceError("refused", _NONE_WAITS.format(root.pid))
+        seen = {key: self._seen[key][0] for key in keys if key in self._seen}
+        self._fill_slots(_choose_workers(root, [*seen.items()]), now)
+        self._find_starting([key for key, found in seen.items() if key != root and not found.sets])
+        if not self._slots:
+            self._explain_no_worker(root, generation, seen)
+
+    def _explain_no_worker(self, root: _Key, generation: Generation | None, seen: Mapping[_Key, RequestSets]) -> None:
+        """Raises SourceError or NotYetError, unless the server is `cheap`: then its master waits for requests itself,
+        and not for readers of its stats alone."""
+        for found in seen.values():
+            if found.why:
+                raise SourceError("permission", found.why)
+        with suppress(SourceError):
+            self._is_uwsgi = any(region == "uwsgi" for *_, region in self._ask(read_memory_map, root.pid).known)
+        if not self._is_uwsgi:
             raise SourceError("not_uwsgi", _NO_WORKER.format(root.pid))
+        master, waits = seen.get(root) or RequestSets(), frozenset[int]().union(*(each.waits for each in seen.values()))
+        if master.sets and _holds_pair(master) and master.listens <= waits:
+            return
+        is_emperor = any(_read_generation(pid) not in (None, generation) for pid in list_children(root.pid))
+        if is_emperor or any(found.sets for key, found in seen.items() if key != root):
+            raise SourceError("not_uwsgi", _NO_WORKERS.format(root.pid))
+        raise SourceError("refused", _NONE_WAITS.format(root.pid))
 
     def _list_accepted(self, now: float) -> None:
         """List the connections that the workers have accepted. They are requests, but for those that are kept open."""
@@ -268,23 +283,26 @@ class SeenServer:
         try:
             for place in range(0, len(slots), _AT_ONCE):
                 some = slots[place : place + _AT_ONCE]
-                ages = (True,) * any(not slot.accepted_at for slot in some)  # asked once: it takes the kernel longer
-                answer = self._ask(list_accepted, tuple(slot.key.pid for slot in some), names, *ages)
+                answer = self._ask(list_accepted, tuple(slot.key.pid for slot in some), names)
                 for slot, inodes in zip(some, answer, strict=True):
                     since = slot.accepted or {}
                     slot.accepted = (
                         None
                         if inodes is None
                         else {
-                            inode: since.get(inode, now - age * (age >= LIST_SECONDS)) for inode, age in inodes.items()
+                            inode: since.get(inode, now - age * (age >= LIST_SECONDS) * (not slot.accepted_at))
+                            for inode, (age, _) in inodes.items()
                         }
                     )
                     slot.accepted_at = now
+                    self._clients |= {inode: (now, left) for inode, (_, left) in (inodes or {}).items()}
         except NotYetError:
             pass  # those of the last second
         except SourceError:
             for slot in slots:
                 slot.accepted = None
+        self._clients = {inode: each for inode, each in self._clients.items() if now - each[0] < _CLIENTS_SECONDS}
+        self.clients = len(self._clients), sum(left for _, left in self._clients.values())
 
     def _list_blocked(self, busy: Mapping[_Key, int], now: float) -> None:
         """List since when busy threads have not run: so long their requests have lasted at least. Of a worker with
@@ -322,13 +340,28 @@ class SeenServer:
                 slot = free.pop(0)
                 slot.spawns += 1
                 slot.key, slot.started, slot.found, slot.away_since, slot.accepted = key, started, found, None, None
+                slot.starting = None
             else:
                 self._slots.append(_Slot(key, started, found))
+
+    def _find_starting(self, silent: Sequence[_Key]) -> None:
+        """Find the next processes of workers: children that do not wait for requests, and were not there before these
+        ended. Of more than these, some are mules or spoolers, which a full reload begins as well: all are unknown."""
+        free = [slot for slot in self._slots if slot.away_since is not None]
+        if not free:
+            self._others = {*silent}
+        young = sorted({*silent} - self._others, key=lambda key: key.start)
+        if len(young) > len(free):
+            young = []
+        for slot, key in zip_longest(free, young):
+            slot.starting = key and (key.pid, procfs.read_start(key.pid) or 0.0)
 
     def _find_state(self, slot: _Slot, options: Options, now: float) -> State:
         """The state of a worker; without a process, whether it ended or is in cheaper mode's reserve."""
         if slot.away_since is None:
-            return "idle"
+            return ("idle", "pause")[slot.is_paused]
+        if slot.starting:
+            return "starting"
         scales = options.cheaper or options.cheap or options.idle
         is_long = not options.complete and now - slot.away_since >= AWAY_SECONDS
         return "cheap" if scales or is_long else "gone"
@@ -369,7 +402,10 @@ class SeenServer:
         if unlearnt:
             return {}, thunder
         accept_lock = self._find_accept_lock() if thunder else None
-        hung = [each for each in every if each.wait.result != "idle"]
+        hung = [each for each in every if each.wait.result != "idle" and each.wait is not PAUSED]
+        paused = {each.thread for each in every if each.wait is PAUSED}
+        for slot, _ in looked:  # its main thread gets the signals
+            slot.is_paused = slot.key.pid in paused
         self._hung = [
             (each.by.process.pid, each.thread) for each in hung if not accept_lock or each.wait.lock != accept_lock
         ]
@@ -441,6 +477,7 @@ def _holds_pair(found: RequestSets) -> bool:
 
 def _make_worker(place: int, slot: _Slot, busy: int | None, state: State, now: float) -> Worker:
     runs = slot.away_since is None
+    pid, began = (slot.key.pid, slot.started) if runs else slot.starting or (None, slot.started)
     busy = busy if runs else 0
     # With more connections than busy threads, some are kept open, and which ones is unknown. One that was seen once may
     # have ended since then.
@@ -452,12 +489,12 @@ def _make_worker(place: int, slot: _Slot, busy: int | None, state: State, now: f
     starts = [int(time.time() - (now - at)) for at in since]
     return Worker(
         worker_id=place,
-        pid=slot.key.pid if runs else None,
+        pid=pid,
         state="busy" if busy else state,
-        accepting=runs,
+        accepting=runs and state != "pause",
         threads=len(slot.found.sets),
         busy_threads=busy,
-        last_spawn=int(slot.started) or None,
+        last_spawn=int(began) or None,
         respawns=slot.spawns,
         serving=dict(zip_longest(range(busy or 0), starts)),
     )
@@ -482,6 +519,8 @@ _RESERVE = Worker(
 )
 
 _NO_WORKER = "process {} is no uWSGI whose workers wait for requests"
+
+_NO_WORKERS = "process {} is a router or an emperor of uWSGI, without workers: look at the uWSGI behind it"
 
 _NONE_WAITS = (
     "process {} is a uWSGI of which no worker waits for requests: they load the application, or end before they have"

@@ -107,9 +107,10 @@ TCP_LISTEN = 10
 
 # linux/unix_diag.h
 TCP_ESTABLISHED, TCP_CLOSE_WAIT = 1, 8  # include/net/tcp_states.h
+BOTH_WAYS = b"\3"  # the value of UNIX_DIAG_SHUTDOWN if the other end is closed
 CONNECTED = 1 << TCP_ESTABLISHED | 1 << TCP_CLOSE_WAIT  # of which a request can be answered
 UDIAG_SHOW_NAME, UDIAG_SHOW_VFS, UDIAG_SHOW_ICONS, UDIAG_SHOW_RQLEN, UDIAG_SHOW_UID = 0x01, 0x02, 0x08, 0x10, 0x40
-UNIX_DIAG_NAME, UNIX_DIAG_VFS, UNIX_DIAG_ICONS, UNIX_DIAG_RQLEN, UNIX_DIAG_UID = 0, 1, 3, 4, 7
+UNIX_DIAG_NAME, UNIX_DIAG_VFS, UNIX_DIAG_ICONS, UNIX_DIAG_RQLEN, UNIX_DIAG_SHUTDOWN, UNIX_DIAG_UID = 0, 1, 3, 4, 6, 7
 _unix_diag_req = struct.Struct("=BBHIIIQ")  # family, protocol, pad, states, inode, show, cookie
 unix_diag_msg = struct.Struct("=BBBBIQ")  # family, type, state, pad, inode, cookie
 _unix_diag_rqlen = struct.Struct("=II")
@@ -306,16 +307,26 @@ def inet_info(payload: bytes) -> bytes:
     return attributes(payload, inet_diag_msg).get(INET_DIAG_INFO, b"")
 
 
-_since_data = struct.Struct("=52xI")  # of linux/tcp.h, struct tcp_info: tcpi_last_data_recv, in milliseconds
+_LEAST_PATIENCE = 0.1
+_since = struct.Struct("=52xII")  # of linux/tcp.h, struct tcp_info: tcpi_last_data_recv and tcpi_last_ack_recv, in ms
 
 
-def seconds_since_data(payload: bytes) -> float | None:
-    """The seconds since the last data came over a TCP connection; None if its `tcp_info` was not asked for."""
+def read_ages(payload: bytes) -> tuple[float, float] | None:
+    """The seconds since the last data came over a TCP connection, and since anything came, such as the end of one that
+    the client has closed; None if its `tcp_info` was not asked for."""
     info = inet_info(payload)
-    if len(info) < _since_data.size:
+    if len(info) < _since.size:
         return None
-    (milliseconds,) = _since_data.unpack_from(info)
-    return float(milliseconds) / 1000
+    data, anything = _since.unpack_from(info)
+    return data / 1000, anything / 1000
+
+
+def seconds_to_end(payload: bytes) -> float:
+    """For how long the client of a TCP connection waited before it closed it; 0 if it has not, or at once: then it may
+    have sent all that it has to say, and wait."""
+    data, anything = read_ages(payload) or (0.0, 0.0)
+    has_left = inet_diag_msg.unpack_from(payload)[1] == TCP_CLOSE_WAIT and data - anything >= _LEAST_PATIENCE
+    return (data - anything) * has_left
 
 
 def unix_name(name: bytes) -> str:

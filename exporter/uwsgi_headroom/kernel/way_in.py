@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from uwsgi_headroom.kernel import procfs, sock_diag
 from uwsgi_headroom.kernel.as_user import Ids, ask_as
 from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
+from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.request_sets import list_accepted
 from uwsgi_headroom.kernel.web_files import find_lines
 from uwsgi_headroom.record import Refusal, Rival, Way, WaysIn, is_tcp
@@ -50,11 +51,13 @@ class WaysInReader:
         self._known: frozenset[str] = frozenset()
         self._latest = WaysIn()
 
-    def read(self, master_pid: int, snapshot: Snapshot, now: float) -> WaysIn:
+    def read(self, master_pid: int, snapshot: Snapshot, workers: Iterable[WorkerProcess], now: float) -> WaysIn:
         """What the last look saw, the same object until the next one. now: monotonic seconds. Never raises."""
         if now < self._not_before:
             return self._latest
         requests = sum([worker.requests or 0 for worker in snapshot.workers])
+        if snapshot.source == "kernel":  # an idle thread wakes only for a request
+            requests = sum([each.voluntary_context_switches or 0 for each in workers])
         came = requests != self._requests
         sockets = tuple([(socket.name, socket.protocol) for socket in snapshot.sockets[:_MOST_SOCKETS]])
         try:

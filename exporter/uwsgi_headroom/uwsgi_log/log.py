@@ -168,7 +168,9 @@ def _describe(reading: Reading, snapshot: Snapshot) -> ProofFacts:
     workers = snapshot.workers
     states = {
         "queue_full": any(queue.is_full for queue in reading.listen_queues().values()),
-        "no_application": any(worker.accepting and not worker.apps for worker in workers),
+        "no_application": any(
+            worker.accepting and worker.requests is not None and not worker.apps for worker in workers
+        ),
     }
     return ProofFacts(
         at=reading.at,

@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.log_words import LOG
 from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES
-from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots
+from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots, see_calls
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.record import LogMessage, is_tcp
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
@@ -78,12 +78,22 @@ UPLOADS_LEFT = replace(
     act="Let the web server buffer requests (nginx: `proxy_request_buffering`, `uwsgi_request_buffering`).",
     then="If clients send their requests slowly, raise `socket-timeout`.",
 )
-ALL_LEFT = replace(
+SEEN_TO_LEAVE = replace(
     LEFT_EARLY,
     severity="warning",
+    evidence="Of {requests:request} that were seen in service, {number} ({part:fine_percent}) went on after the client "
+    "had left[wait? ; {wait}].",
+)
+ALL_LEFT = replace(
+    LEFT_EARLY,
+    role="cause",
+    severity="warning",
     title="All clients leave before they get their response: requests take longer than clients wait.",
-    evidence="{left} clients have closed their connection; {serving:request} {serving:is|are} in service[wait? ; "
-    "{wait}].",
+    evidence="{left} clients have closed their connection, half of them after {patience:duration}; {serving:request} "
+    "{serving:is|are} in service, and take about {takes:duration}[wait? ; {wait}].",
+    act="Run {calls} to see why requests take so long.",
+    then="Or raise the clients' timeout above {takes:duration}. More threads do not help.",
+    clause="clients leave before they get their response, since requests take longer than clients wait",
 )
 MOST_LEFT = replace(
     LEFT_EARLY,
@@ -136,8 +146,8 @@ FAIL = Kind(
     role="harm",
     severity="critical, warning or info",
     title="uWSGI's log says that [critical? most][warning? some][info? some] responses are server errors (status 5xx).",
-    evidence="{number} of {requests:request} ({part:fine_percent}) got such a response; uWSGI counted "
-    "{raised:exception}.[not proven?  " + UNPROVEN + "]",
+    evidence="[counted? {number} of {requests:request} ({part:fine_percent}) got such a response; uWSGI counted "
+    "{raised:exception}.][not counted? {number:request} got such a response.][not proven?  " + UNPROVEN + "]",
     meaning="uWSGI counts only exceptions that the application does not catch. Flask and Django catch all exceptions "
     "of a request and respond with status 500, so no counter of uWSGI shows these errors.",
     act="[critical? If this began with a deploy, roll the deploy back.]"
@@ -187,25 +197,32 @@ def _count(number: int, requests: int) -> Facts:
 
 def find_left(figures: Figures) -> Iterator[Finding]:
     (unread, unwritten), flow = _count_errors(figures), figures.flow
-    serving = sum(len(worker.ages) for worker in figures.server.workers)
-    if serving and figures.server.left >= max(LEFT[0], serving):
-        yield ALL_LEFT.found(figures, left=figures.server.left, serving=serving)
-        return
+    ages, left = [age or 0.0 for worker in figures.server.workers for age in worker.ages.values()], figures.server.left
+    patience = next(iter(left[len(left) // 2 :]), 0.0)
+    if ages and len(left) >= max(LEFT[0], len(ages)):
+        takes = max(flow.response_time or 0.0, 2 * sum(ages) / len(ages))  # half of a request is over, on average
+        if takes > patience:
+            late: Facts = {"takes": takes, "patience": patience, "calls": see_calls(figures.server)}
+            yield ALL_LEFT.found(figures, late, left=len(left), serving=len(ages))
+            return
     if not wait_too_long(figures):  # the log may be read for a part of the window only
         unread *= 2 * _count_proven(figures, "body_not_buffered") < unread
         unwritten *= 2 * _count_proven(figures, "write_timeout") < unwritten
-    left = max(unread, unwritten)
-    if not left:
+    seen, gone = figures.server.clients
+    if gone >= max(LEFT[0], LEFT[1] * seen):
+        yield SEEN_TO_LEAVE.found(figures, number=gone, requests=seen, part=gone / seen)
+    number = max(unread, unwritten)
+    if not number:
         return
-    facts = _count(left, flow.completed)
+    facts = _count(number, flow.completed)
     facts |= {"unread": Private(f"{unread:,}" * (unread > 0)), "time": flow.response_time}
     if wait_too_long(figures):
         size, served = _shorten_queue(figures), flow.throughput or 1.0
         settings = (("listen", size),) * bool(size)
         yield MOST_LEFT.found(figures, facts, size=size or None, short=size / served, settings=settings)
         return
-    are_many = left >= max(LEFT[0], LEFT[1] * flow.completed)
-    if are_many and 2 * unread > left:
+    are_many = number >= max(LEFT[0], LEFT[1] * flow.completed)
+    if are_many and 2 * unread > number:
         yield UPLOADS_LEFT.found(figures, facts)
     else:
         yield LEFT_EARLY.found(figures, facts, worse=are_many)

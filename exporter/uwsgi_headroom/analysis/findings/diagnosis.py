@@ -59,6 +59,7 @@ CAUSES = [
     "waits_for_files",
     "backend_saturated",
     "waits_for_backend",
+    "clients_left",
     "cheaper_does_not_scale",
     "saturation",
 ]

@@ -40,8 +40,10 @@ REJECTED = Kind(
     role="harm",
     severity="critical, warning or info",
     title="uWSGI's log says that {says}.",
-    evidence="The log reports this for {number:request} in the last {seconds:duration} ({part:fine_percent} of all "
-    "requests). [agrees? uWSGI's counters agree.][not agrees? " + UNPROVEN + "][others?  The log also says: {others}.]",
+    evidence="The log reports this for {number:request} in the last {seconds:duration}[counted?  ({part:fine_percent} "
+    "of all requests)]. [agrees? uWSGI's counters agree.][not agrees? "
+    + UNPROVEN
+    + "][others?  The log also says: {others}.]",
     meaning="{harm}",
     act="{change}",
     page_after=60,
@@ -131,7 +133,9 @@ def _choose(figures: Figures, role: Role) -> Messages:
     chosen = [
         (code, message)
         for code, message in messages.items()
-        if BY_CODE[code].role == role and not (lost and code == "mercy_kill")  # `requests_lost` says it
+        if BY_CODE[code].role == role
+        and not (lost and code == "mercy_kill")  # `requests_lost` says it
+        and not (figures.window.is_counted and code == "no_python_application")  # `no_application` says it
     ]
     return sorted(chosen, key=lambda each: (-bool(each[1].agreed), -each[1].count))
 

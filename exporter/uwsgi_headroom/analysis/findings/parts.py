@@ -278,7 +278,8 @@ ROUTER_STOPPED = Kind(
     severity="critical or warning",
     title="[every? uWSGI's router is stopped, so no client gets a response through it.]"
     "[not every? A process of uWSGI's router is stopped, and its clients get no response.]",
-    evidence="SIGSTOP, a debugger or a cgroup freezer stopped it; {requests:request} came in {seconds:duration}.",
+    evidence="SIGSTOP, a debugger or a cgroup freezer stopped it.[counted?  {requests:request} came in "
+    "{seconds:duration}.]",
     act="Resume the router: `kill -CONT {pids}`.",
     page_after=60,
 )
@@ -299,8 +300,7 @@ def find_large_roles(figures: Figures) -> Iterator[Finding]:
         if use.role == "router" and use.stopped:
             every = len(use.stopped) == use.processes
             pids = Private(" ".join(map(str, use.stopped)), "PID")
-            worse = every and not figures.flow.completed
-            yield ROUTER_STOPPED.found(figures, every=every, pids=pids, worse=worse)
+            yield ROUTER_STOPPED.found(figures, every=every, pids=pids, worse=every and figures.none_came)
         if use.role in ("master", "daemon") or memory is None or use.resident_bytes < max(LARGE_ROLE, memory.together):
             continue
         yield ROLE_TAKES_MEMORY.found(

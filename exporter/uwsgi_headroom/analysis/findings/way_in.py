@@ -85,10 +85,8 @@ _FITTING = {"uwsgi": "uwsgi_pass", "http": "proxy_pass", "fastcgi": "fastcgi_pas
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    ways, is_counted = figures.server.ways_in, figures.window.is_counted
-    came = (figures.flow.observed, figures.flow.completed)[is_counted]  # busy threads show that requests come
-    none = not came
-    for way in ways.ways * (came is not None):
+    ways, none, is_counted = figures.server.ways_in, figures.none_came, figures.window.is_counted
+    for way in ways.ways * (is_counted or figures.flow.observed is not None):
         named = [f"{each.path}:{each.line}" for each in ways.lines if each.name == way.name]
         facts: Facts = {"path": Private(way.path), "named": Private(" and ".join(named[:2]))}
         lost = facts | {"came": (ways.came or not is_counted) and not none, "place": Private(way.path, "its path")}
@@ -107,7 +105,7 @@ def _replaced(figures: Figures, way: Way, facts: Facts) -> Finding:
     is_other = rival is not None and "uwsgi" not in rival.name
     is_sure = way.nobody or is_other or age >= REPLACED_SECONDS
     is_named = any(each.name == way.name for each in figures.server.ways_in.lines)
-    is_lost = not figures.flow.completed and ((way.nobody and is_named) or bool(is_other and rival and rival.serves))
+    is_lost = figures.none_came and ((way.nobody and is_named) or bool(is_other and rival and rival.serves))
     return REPLACED.found(
         figures,
         facts,

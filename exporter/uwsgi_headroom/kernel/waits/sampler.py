@@ -444,7 +444,7 @@ class WaitSampler:
                 continue
             by_state[result] += count
             if result == "sleep":
-                self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests or 0, self._clock())
+                self._naps.note(each.by.process.pid, each.thread, each.by.worker.requests, self._clock())
             if gap:
                 refused = gap == GAP_POLL and self.threads.may_not_read
                 gaps.append(GAP_REFUSED if refused else self.threads.why_not or gap)

@@ -25,6 +25,14 @@ def read_schedule(pid: int, thread: int) -> tuple[int, int, int]:
         return 0, 0, 0
 
 
+def read_written(pid: int, thread: int) -> int | None:
+    """The bytes that a thread has written; None if that is unknown."""
+    try:
+        return int(procfs.read_line(f"/proc/{pid}/task/{thread}/io").split()[3])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 class RunDelays:
     """Divides the time of threads that run or could run into the time on a CPU and the wait for one."""
 
@@ -68,7 +76,7 @@ class Naps:
     A request that sleeps once lasts as long as the application says. One that sleeps again and again tries again for
     something that others have, such as a lock of SQLite or a lock file: more threads would only try more often. The
     kernel counts how often each thread was put on a CPU: a thread that sleeps in two samples, between which its worker
-    completed no request, slept so many times in between.
+    completed no request, slept so many times in between. Without uWSGI's counts, it is a thread that wrote nothing.
     """
 
     def __init__(self) -> None:
@@ -82,8 +90,9 @@ class Naps:
         self._before, self._now = self._now, {}
         self._places = _MOST - len(self._before)
 
-    def note(self, pid: int, thread: int, requests: int, now: float) -> None:
-        """Add a thread that sleeps. requests: how many its worker has completed; now: monotonic seconds."""
+    def note(self, pid: int, thread: int, requests: int | None, now: float) -> None:
+        """Add a thread that sleeps. requests: how many its worker has completed, None if unknown; now: monotonic
+        seconds."""
         before = self._before.get((pid, thread))
         if before is None:
             if not self._places:
@@ -92,6 +101,8 @@ class Naps:
         *_, runs = read_schedule(pid, thread)
         if not runs:
             return
+        if requests is None:
+            requests = read_written(pid, thread) or 0
         self._now[pid, thread] = runs, requests, now
         if before is None or before[1] != requests or not 0 < now - before[2] <= _LONGEST_GAP or runs < before[0]:
             return
@@ -133,9 +144,8 @@ class Streams:
 
     def _look(self, pid: int, thread: int, now: float) -> tuple[int, float]:
         """The bytes that a thread has written, and when it was last seen to have written more."""
-        try:
-            written = int(procfs.read_line(f"/proc/{pid}/task/{thread}/io").split()[3])
-        except (OSError, ValueError, IndexError):
+        written = read_written(pid, thread)
+        if written is None:
             return _NEVER
         before, at = self._seen.get((pid, thread), (written, 0.0))
         return written, now if written > before else at

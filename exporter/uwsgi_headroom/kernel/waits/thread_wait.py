@@ -92,6 +92,12 @@ class Wait(Struct, frozen=True):
 
 IDLE, RUNNING = Wait("idle"), Wait("running")
 
+PAUSED = Wait("sleep", call="paused")
+"""A thread of a worker that SIGTSTP has paused polls nothing for ten seconds, again and again (core/utils.c,
+`wsgi_req_accept`)."""
+
+_PAUSE = 0, 0, 10_000
+
 GONE_ON = Wait(None, gap=None, call="gone")
 """A thread that was in poll(2) a moment ago, and had gone on before it was known for what. It waited for what others in
 poll(2) wait for."""
@@ -152,6 +158,8 @@ def _classify_kind(process: Process, thread: int, kind: Kind, arguments: tuple[i
         wait = _infer_polled(process, first, second, None if timespec else timeout, stack=arguments[6])
         beyond = not timespec and process.is_beyond(timeout)
         reads = process.read_pollfds and second
+        if (first, second, timeout) == _PAUSE:
+            wait = PAUSED
         # A timeout is an int of 32 bits.
         endless = not timespec and bool(timeout & 1 << 31)
         return replace(wait, polled=(first, second, timespec), beyond=beyond, endless=endless) if reads else wait
