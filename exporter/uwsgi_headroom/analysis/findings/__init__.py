@@ -60,6 +60,7 @@ RULES: tuple[Rule, ...] = (
     log.find,
     log.find_unanswered,
     workers.find,
+    clients.find_given_up,
     clients.find_timed_out,
     clients.find_left,
     clients.find_exceptions,

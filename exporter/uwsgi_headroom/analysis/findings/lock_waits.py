@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from msgspec.structs import replace
 
@@ -13,7 +14,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.findings.load import see_own_threads
-from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, blocks
+from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, USED, blocks
 from uwsgi_headroom.analysis.littles_law import MOST_WAIT, is_standing, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
     CPU_WAIT,
@@ -24,7 +25,14 @@ from uwsgi_headroom.analysis.shortages import (
     name_wait_of_holder,
     waits_for_cpu,
 )
-from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, of_request, queues_for_lock
+from uwsgi_headroom.analysis.wait_states import (
+    MOSTLY,
+    WaitFigures,
+    is_contended,
+    list_ages,
+    of_request,
+    queues_for_lock,
+)
 from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, see_calls, show_calls
 from uwsgi_headroom.words.formats import percent, rate
 from uwsgi_headroom.words.template import Facts, Private
@@ -125,6 +133,7 @@ NO_END = Kind(
     "function with `@postfork`. If requests wait for each other, take the locks in the same order everywhere, and give "
     "each wait a timeout.",
     clause="requests wait for other threads or for each other, and do not end",
+    replaces=("request_stuck",),
     runbook="UwsgiLockBound",
     fills_threads=True,
     limits="waits",
@@ -146,7 +155,8 @@ WAIT = replace(
 WAIT_ALONE = replace(
     WAIT,
     title="Requests wait on locks or events until a timeout or another process ends the wait.",
-    meaning="No other thread could end the wait. `Event().wait(seconds)` is a sleep if nobody sets the event.",
+    meaning="No other thread could end the wait. Connections of a pool may never have been given back, or a lock never "
+    "released, such as after an exception. `Event().wait(seconds)` is a sleep if nobody sets the event.",
     act="Run {calls} to see at which lines the threads wait.",
     then="If a wait there is a sleep, shorten it, or raise `threads`: each such request needs a thread, and no CPU. If "
     "it waits for another process, make that process faster first.",
@@ -260,13 +270,17 @@ def _own_threads(figures: Figures) -> Finding:
     if standing := _list_standing(figures, seconds):
         ended = [worker for worker in server.workers if worker.worker_id in standing]
         facts: Facts = {"seconds": seconds, "calls": see_calls(server, standing[0])}
-        return NO_END.found(figures, facts, standing=standing, end=is_standing(figures.flow) and end(server, ended))
+        surely = is_standing(figures.flow) or any(
+            age >= figures.stuck_seconds for age, at in list_ages(server) if at in standing
+        )
+        return NO_END.found(figures, facts, standing=standing, end=surely and end(server, ended))
     serving = {worker.worker_id: worker.threads for worker in server.workers}
     numbers = [(worker.process_threads, serving.get(worker.worker_id)) for worker in figures.window.workers]
     # Without other threads, another request, another process or a timeout has to end the wait.
     is_alone = all(number is not None and own is not None and number <= own for number, own in numbers)
     row = WAIT_ALONE if is_alone else WAIT
-    return row.found(figures, bound=is_lock_bound(figures), worse=_are_scarce(figures))
+    is_much = is_alone and figures.share("lock") * (figures.flow.observed or 0.0) >= USED * (figures.available or inf)
+    return row.found(figures, bound=is_lock_bound(figures), worse=_are_scarce(figures) or is_much)
 
 
 def _list_standing(figures: Figures, seconds: float) -> list[int]:

@@ -207,7 +207,7 @@ class WaitSampler:
             file_lock=file_lock,
             file_lock_holder=holder,
             uwsgi_lock_holder=self._uwsgi_locks.find(master_pid, snapshot),
-            streams=self._find_streams(found),
+            streams=self._find_streams(found, of_kernel=snapshot.source == "kernel"),
         )
 
     def _sample_unlike(
@@ -313,15 +313,24 @@ class WaitSampler:
         """The locks of workers that serve no request."""
         return {at.worker.worker_id: use for at in workers if (use := at.locks.rest(now))}
 
-    def _find_streams(self, found: list[LookedAt]) -> tuple[tuple[int, int], ...]:
-        """The old requests that go on, by worker id and the number of the thread."""
+    def _find_streams(self, found: list[LookedAt], *, of_kernel: bool) -> tuple[tuple[int, int], ...]:
+        """The old requests that go on, by worker id and the number of the thread. of_kernel: whether these numbers only
+        count the requests: then the threads that were never idle meanwhile serve the old ones."""
         now, old = time.time(), dict[tuple[int, int], tuple[int, int]]()
         for at in found:
             numbers = [number for number, start in at.worker.serving.items() if start and now - start >= OLD_SECONDS]
             if numbers and at.threads.all_found:
                 threads = sorted(at.threads.threads)  # uWSGI starts them in the order of their numbers
-                known = (number for number in numbers if number < len(threads))
-                old |= {(at.worker.worker_id, number): (at.process.pid, threads[number]) for number in known}
+                serving = dict(enumerate(threads))
+                if of_kernel:
+                    least = time.monotonic() - OLD_SECONDS
+                    busy = [each for each in threads if at.idle_at.setdefault(each, least + OLD_SECONDS) <= least]
+                    serving = dict(zip(numbers, busy, strict=False))
+                old |= {
+                    (at.worker.worker_id, number): (at.process.pid, serving[number])
+                    for number in numbers
+                    if number in serving
+                }
         return self._streams.find(old, now)
 
     def _find_active(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess]) -> list[Worker]:
