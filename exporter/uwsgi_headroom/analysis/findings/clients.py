@@ -99,7 +99,7 @@ MOST_LEFT = replace(
 GIVEN_UP = replace(
     LEFT_EARLY,
     title="Requests take longer than uWSGI's `http` router waits for them (`http-timeout`).",
-    evidence="At least {number} of {requests:request} ({part:fine_percent}) took longer than {patience} s.",
+    evidence="At least {number}[counted?  of {requests:request} ({part:fine_percent})] took longer than {patience} s.",
     meaning="The router then closes the connection: the client gets no response, and the worker goes on for nobody. "
     "Only a response that is sent in parts goes on.",
     act="[warning? Raise `http-timeout` ({patience}) above the time of the longest request, or make it shorter.]",
@@ -232,7 +232,12 @@ def find_given_up(figures: Figures) -> Iterator[Finding]:
     parts = [1 - each.share for each in (times.percentiles if times else ()) if each.low > patience]
     number = ceil(max(parts, default=0.0) * requests) + sum(age > patience for age, _ in list_ages(server))
     if number:
-        yield GIVEN_UP.found(figures, _count(number, requests), patience=patience, worse=number >= LEFT[0])
+        yield GIVEN_UP.found(
+            figures,
+            _count(number, requests),
+            patience=patience,
+            worse=number >= LEFT[0] or not figures.window.is_counted,
+        )
 
 
 def find_timed_out(figures: Figures) -> Iterator[Finding]:

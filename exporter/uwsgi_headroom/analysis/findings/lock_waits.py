@@ -12,9 +12,9 @@ from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
+from uwsgi_headroom.analysis.findings.limits import FEWEST_SLOW, THREADS_BUSY
 from uwsgi_headroom.analysis.findings.load import see_own_threads
-from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, USED, blocks
+from uwsgi_headroom.analysis.findings.waits import COMPUTING, LEAST_THREADS, USED, blocks
 from uwsgi_headroom.analysis.littles_law import MOST_WAIT, is_standing, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
     CPU_WAIT,
@@ -39,6 +39,9 @@ from uwsgi_headroom.words.template import Facts, Private
 
 LITTLE = 0.7 * REACHED
 """An interpreter that uses less than this of a CPU is far from its limit."""
+
+SELDOM_SECONDS = 0.5
+"""The time that slow requests take, on average, from which on users notice calls that seldom hold the lock."""
 
 HOLDER_READY = 0.5
 """The part of the time in which the holder of a lock waits for a CPU from which on that is why others wait."""
@@ -155,11 +158,11 @@ WAIT = replace(
 WAIT_ALONE = replace(
     WAIT,
     title="Requests wait on locks or events until a timeout or another process ends the wait.",
-    meaning="No other thread could end the wait. Connections of a pool may never have been given back, or a lock never "
-    "released, such as after an exception. `Event().wait(seconds)` is a sleep if nobody sets the event.",
+    meaning="No other thread could end the wait. `Event().wait(seconds)` is a sleep if nobody sets the event.",
     act="Run {calls} to see at which lines the threads wait.",
-    then="If a wait there is a sleep, shorten it, or raise `threads`: each such request needs a thread, and no CPU. If "
-    "it waits for another process, make that process faster first.",
+    then="If it is a pool, its connections were never given back, such as after an exception: repair that, and reload "
+    "uWSGI. If it is a lock, the same. If it is a sleep, shorten it, or raise `threads`: it needs no CPU. If it waits "
+    "for another process, make that process faster first.",
     clause="[bound? the threads wait on locks or events that no other thread of their worker can release]",
 )
 
@@ -302,11 +305,11 @@ def _are_scarce(figures: Figures) -> bool:
 def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     """Threads that wait for an interpreter lock that its holder keeps without computing, or in a single long call."""
     share = waits.share("interpreter_lock")
-    is_long = share >= MOSTLY and (waits.each("interpreter_lock") or 0.0) >= MOST_WAIT
+    is_long, is_seldom = share >= MOSTLY and (waits.each("interpreter_lock") or 0.0) >= MOST_WAIT, _is_seldom(figures)
     held = [
         worker
         for worker in figures.active
-        if worker.lock_waiters is not None and queues_for_lock(worker)
+        if worker.lock_waiters is not None and (is_seldom or queues_for_lock(worker))
         if worker.interpreter_load is not None and worker.interpreter_load < (REACHED if is_long else LITTLE)
     ]
     ready, running = (waits.threads.get(state, 0.0) for state in ("cpu_wait", "cpu"))
@@ -329,6 +332,16 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     else:
         more = raise_processes(figures, is_modelled=False)
         yield HELD_ASLEEP.found(figures, facts, native=native, more=more.change, settings=more.settings)
+
+
+def _is_seldom(figures: Figures) -> bool:
+    """Whether a few calls hold the lock for long: requests that take far longer than the others, with the lock or in
+    the wait for it, by more than all time that is spent elsewhere explains."""
+    slow, times, mean = figures.slow, figures.response_times, figures.flow.response_time
+    if not (slow and times and mean and figures.waits) or slow.seconds < SELDOM_SECONDS * slow.number:
+        return False
+    elsewhere = 1 - sum(map(figures.share, COMPUTING))
+    return slow.number >= FEWEST_SLOW and slow.seconds / (mean * times.requests) - elsewhere >= LOCKED
 
 
 def _may_compute(figures: Figures, worker: WorkerFigures) -> bool:

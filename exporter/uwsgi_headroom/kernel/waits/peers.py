@@ -38,7 +38,7 @@ Address = tuple[bytes, bytes]
 
 
 class InetSocket(NamedTuple):
-    """One TCP or UDP socket that is not listening. connecting: as `is_unheard`."""
+    """One TCP or UDP socket that is not listening. connecting: whether its connection is not made yet."""
 
     inode: int
     near: Address
@@ -71,15 +71,6 @@ _OPEN = sum(1 << state for state in (_ESTABLISHED, _SYN_SENT, _CLOSE_WAIT, _FIN_
 _INODE = slice(sock_diag.inet_diag_msg.size - 4, sock_diag.inet_diag_msg.size)
 
 UDIAG_SHOW_PEER, UNIX_DIAG_PEER = 0x04, 2  # linux/unix_diag.h
-
-_RETRANSMITS, _LOST = 1, 3
-"""The timer of a connection that sends data again (net/ipv4/inet_diag.c); and how often, each time after twice as long,
-until its other end counts as gone: 1.4 s at least."""
-
-
-def is_unheard(state: int, timer: int, retransmits: int) -> bool:
-    """Whether a TCP connection is not made yet, or its other end no longer acknowledges what is sent."""
-    return state == _SYN_SENT or (timer == _RETRANSMITS and retransmits >= _LOST)
 
 
 def ask_unix(inode: int) -> UnixSocket | None:
@@ -115,9 +106,8 @@ def ask_inet(family: int, protocol: int, inodes: Collection[int], end: float) ->
     for payload in payloads:
         inode = int.from_bytes(payload[_INODE], "little")
         if inode in inodes:
-            _, state, timer, retransmits, near, far, *hosts = sock_diag.inet_diag_msg.unpack_from(payload)[:8]
-            unheard = is_unheard(state, timer, retransmits)
-            found.others.append(InetSocket(inode, (near, hosts[0]), (far, hosts[1]), unheard))
+            _, state, _, _, source_port, port, source, address, *_ = sock_diag.inet_diag_msg.unpack_from(payload)
+            found.others.append(InetSocket(inode, (source_port, source), (port, address), state == _SYN_SENT))
     return found
 
 
@@ -138,10 +128,16 @@ def ask_ages(questions: Collection[bytes]) -> list[tuple[int, int] | None]:
     return [_tcp_info_ages.unpack_from(info) if len(info) >= _tcp_info_ages.size else None for info in infos]
 
 
-def ask_unheard(questions: Collection[bytes]) -> list[bool]:
-    """As `is_unheard`, of each connection of `make_question`. Raises OSError or struct.error."""
-    answers = [sock_diag.ask_about(question) for question in questions]
-    return [each is not None and is_unheard(each[1], each[2], each[3]) for each in answers]
+_RETRANSMITS, _LOST = 1, 3
+"""The timer of a connection that sends data again (net/ipv4/inet_diag.c); and how often, each time after twice as long,
+until its other end counts as lost: 1.4 s at least."""
+
+
+def ask_lost(questions: Collection[bytes]) -> list[bool]:
+    """Whether the other end of each connection of `make_question` no longer acknowledges data. Raises OSError or
+    struct.error."""
+    answers = [sock_diag.ask_about(question) or bytes(sock_diag.inet_diag_msg.size) for question in questions]
+    return [each[2] == _RETRANSMITS and each[3] >= _LOST for each in answers]
 
 
 def read_inet(pid: int, family: int, protocol: int, inodes: Collection[int], end: float) -> InetSockets | None:
@@ -163,14 +159,14 @@ def read_inet(pid: int, family: int, protocol: int, inodes: Collection[int], end
             continue
         has_all_listening = True
         if inode in inodes:
-            unheard = is_unheard(int(fields[3], 16), int(fields[5][:2], 16), int(fields[6], 16))
-            found.others.append(InetSocket(inode, _address(fields[1]), _address(fields[2]), unheard))
+            connecting = fields[3] == _TABLE_SYN_SENT
+            found.others.append(InetSocket(inode, _address(fields[1]), _address(fields[2]), connecting))
     return found
 
 
 _PROTOCOLS = {socket.IPPROTO_TCP: "tcp", socket.IPPROTO_UDP: "udp"}
 _FAMILIES: Mapping[int, str] = {socket.AF_INET: "", socket.AF_INET6: "6"}
-_TABLE_LISTEN = b"%02X" % _LISTEN
+_TABLE_LISTEN, _TABLE_SYN_SENT = b"%02X" % _LISTEN, b"%02X" % _SYN_SENT
 
 
 def _address(text: bytes) -> Address:
@@ -243,7 +239,7 @@ _MOST_KNOWN = 4096
 _MOST_ASKED = 64
 """UNIX sockets that are asked for at once, 0.05 ms each."""
 
-_HEARD_SECONDS, _MOST_HEARD = 1.0, 8
+_LOST_SECONDS, _MOST_LOST = 1.0, 8
 """How often some known connections are asked for again, and how many, 0.05 ms each."""
 
 _DNS_PORT = 53
@@ -259,12 +255,14 @@ class Peer:
     """The other end of a socket. address: as in `ss`, `10.0.0.5:5432` or a path; empty if it has no name.
 
     A pair has no names (socketpair(2)): it is used like a pipe. Datagrams are mostly sent without an answer, as to
-    statsd. Unconnected sockets have no other end, or none yet. connecting: as `is_unheard`.
+    statsd. Unconnected sockets have no other end, or none yet. connecting: whether the other end has not answered yet
+    (SYN_SENT); lost: whether it no longer acknowledges data.
     """
 
     kind: Literal["client", "backend", "datagram", "dns", "log", "listening", "pair", "unconnected"]
     address: str = ""
     connecting: bool = False
+    lost: bool = False
     question: bytes = field(default=b"", compare=False, repr=False)
     """What asks the kernel about a TCP connection to a backend (`sockets.ask_ages`); empty for other sockets."""
 
@@ -280,7 +278,7 @@ class Peers:
         self._not_before = float("-inf")
         self._refusal: str | None = None
         self._hurried = 0
-        self._heard_at = float("-inf")
+        self._lost_at = float("-inf")
         self.lists = 0
 
     def may_list_soon(self) -> bool:
@@ -306,9 +304,6 @@ class Peers:
             self._known = {
                 inode: peer for inode, peer in self._known.items() if peer.kind != "unconnected" and not peer.connecting
             }
-        if start - self._heard_at >= _HEARD_SECONDS:
-            self._heard_at = start
-            self._note_unheard(inodes, elsewhere)
         wanted = {inode for inode in inodes if inode not in self._known}
         if not wanted:
             return None
@@ -326,14 +321,17 @@ class Peers:
                     self._list(partial(_read_all, elsewhere or os.getpid()), wanted.union(others()), start)
         return self._refusal if any(inode not in self._known for inode in wanted) else None
 
-    def _note_unheard(self, inodes: Collection[int], elsewhere: int | None) -> None:
-        """Note which connections to backends have died since they became known, of some that threads wait for."""
-        known = {inode: peer for inode in inodes if (peer := self._known.get(inode)) and peer.question}
-        asked = random.sample(sorted(known), min(len(known), _MOST_HEARD))
+    def note_lost(self, inodes: Collection[int], elsewhere: int | None) -> None:
+        """Note which connections to backends are lost, of some of those that threads wait for."""
+        now, known = self._clock(), {inode: peer for inode in inodes if (peer := self._known.get(inode))}
+        asked = [inode for inode in known if known[inode].question]
+        if not asked or now - self._lost_at < _LOST_SECONDS:
+            return
+        self._lost_at, some = now, random.sample(asked, min(len(asked), _MOST_LOST))
         with suppress(OSError, struct.error):
-            answers = ask_in_network_of(elsewhere, partial(ask_unheard, [known[inode].question for inode in asked]))
-            for inode, unheard in zip(asked, answers, strict=True):
-                self._known[inode] = replace(known[inode], connecting=unheard)
+            answers = ask_in_network_of(elsewhere, partial(ask_lost, [known[inode].question for inode in some]))
+            for inode, lost in zip(some, answers, strict=True):
+                self._known[inode] = replace(known[inode], lost=lost)
 
     def list_unanswered(
         self, inodes: Collection[int], *, elsewhere: int | None = None
@@ -448,7 +446,8 @@ def _match(
         else:
             name = _name(family, address, number)
             question = make_question(family, each) if kind == "backend" else b""
-            yield inode, Peer("dns" if number == _DNS_PORT else kind, name, each.connecting, question)
+            is_dns = number == _DNS_PORT
+            yield inode, Peer("dns" if is_dns else kind, name, each.connecting, question=question)
 
 
 _ANY = bytes(16)
