@@ -435,6 +435,28 @@ def test_long_polls_are_no_deadlock(age, completed, is_dead):
     assert (row(found, "waits_for_threads") is lock_waits.NO_END) == is_dead
 
 
+@pytest.mark.parametrize(("threads", "own", "expected"), [(8, 8.0, "warning"), (8, 7.0, "info"), (9, 8.0, "info")])
+def test_half_of_the_threads_wait_for_what_nobody_gives_back(threads, own, expected):
+    """As with sleeping ones, that is a warning where no other thread could end the wait, such as for a pool's place."""
+    of = change_workers(of_16_threads({"lock": own, "cpu": 0.5}), process_threads=threads)
+    assert said(findings(of, waits=Waits(holder="thread")), "waits_for_threads")[1] == expected
+
+
+@pytest.mark.parametrize(("waits", "is_named"), [({"child": 2.0}, True), ({"child": 0.5, "backend": 2.0}, False)])
+def test_stuck_requests_that_wait_for_programs(waits, is_named):
+    """`ps` then says more than the Python of the worker: what the program does."""
+    found = by_code(with_waits(of_16_threads(waits), Waits(), {1: {0: 100.0, 1: 90.0}}))["request_stuck"]
+    assert ("ps --ppid" in found.change, "communicate" in found.change) == (is_named, is_named)
+
+
+def test_a_deadlock_is_more_than_stuck_requests():
+    """To know why they are stuck is worth more; as they do not end, their worker is to be ended."""
+    found = by_code(with_waits(BUSY, Waits(holder="thread"), {1: {0: 61.0, 1: 61.0}}))
+    assert row(found, "waits_for_threads") is lock_waits.NO_END
+    assert "request_stuck" not in found
+    assert "`kill -TERM" in found["waits_for_threads"].change
+
+
 @pytest.mark.parametrize(("pipe", "is_known"), [(1.9, True), (1.5, False)])
 def test_a_lock_before_a_pipe(pipe, is_known):
     """What its holder waits for, each process may have to wait for."""
