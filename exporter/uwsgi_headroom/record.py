@@ -404,6 +404,8 @@ class Waits(Struct, frozen=True):
     whenever others wait for a lock."""
     holder: Holder | None = None
     """Who holds what most threads in `lock` wait for; None if too few were seen."""
+    holder_backend: str = ""
+    """The address of the backend for which a request waits that holds the lock; empty if it is not known to do so."""
     nap: float | None = None
     """For how many seconds threads in `sleep` do so at a time; infinite if once, None if too few were seen."""
     destinations: Mapping[Destination, float] = field(default_factory=dict)

@@ -305,7 +305,7 @@ def test_the_holder_of_a_lock_waits_for_a_backend(beside, is_silent, kind):
     of = of_16_threads({"lock": 11.0, "backend": 2.0, "sleep": beside})
     found = judge(of, record, destinations={SILENT if is_silent else ANSWERS: 2.0})
     assert next(iter(found.values())).kind is kind
-    assert ("10.0.0.9:80" in found["application_lock"].evidence) == (beside < 0.2)
+    assert ("10.0.0.9:80" in found["application_lock"].title) == (beside < 0.2)
     assert kind is lock_waits.LOCK or said(found, "application_lock") == (lock_waits.LOCK, "info")
 
 
@@ -462,7 +462,7 @@ def test_a_lock_before_a_pipe(pipe, is_known):
     """What its holder waits for, each process may have to wait for."""
     first, *_ = with_waits(of_16_threads({"lock": 8.0, "pipe": pipe, "other": 2 - pipe}), Waits(holder="request"))
     assert first.kind is lock_waits.LOCK
-    assert ("a pipe" in first.evidence) == ("a pipe" in first.change) == is_known
+    assert ("a pipe" in first.title) == ("a pipe" in first.change) == is_known
 
 
 def test_what_if_knows_nothing_of_other_threads():

@@ -57,16 +57,16 @@ stuck request."""
 LOCK = Kind(
     code="application_lock",
     severity="warning or info",
-    title="Threads wait for a lock of the application.",
+    title="Threads wait for a lock of the application[behind? , whose holder waits for {behind}].",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for the lock{of_request}. "
     "This lock is not Python's interpreter lock (GIL).[held?  Each worker has its own lock. In the worker whose lock "
-    "is used most, threads hold it for {held} of the time. At most {most} requests per second can pass the lock.]"
-    "[behind?  The thread that holds the lock waits for {behind}.]",
+    "is used most, threads hold it for {held} of the time. At most {most} requests per second can pass the lock.]",
     meaning="Requests wait until another request releases the lock, or another thread has finished work for them.",
     act="Run {calls} to see where the threads wait, and what the lock's holder does.",
     then="Change the code so that it holds the lock for less time. Additional threads would also wait. More "
     "`processes` help if each process has its own lock[behind? , and if {behind} does not limit them all].",
-    clause="[warning? the threads wait for a lock of the application]",
+    clause="[warning? the threads wait for a lock of the application]"
+    "[warning, behind? , whose holder waits for {behind}]",
     runbook="UwsgiLockBound",
     fills_threads=True,
     limits="lock",

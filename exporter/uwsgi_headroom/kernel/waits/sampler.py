@@ -492,6 +492,7 @@ class WaitSampler:
             endless=places["endless"],
             pools=self._find_pools(decided, snapshot) if weight == 1 else self._pools.sizes(),
             holder=self._holders.find(),
+            holder_backend=self._holders.behind,
             nap=self._naps.length,
             destinations=dict(destinations),
             busy=sum([worker.busy_threads or 0 for worker in snapshot.workers]),
@@ -531,6 +532,7 @@ class WaitSampler:
         """Count the waits of this sample of all threads by who can hold what they wait for."""
         waiting: dict[int, list[int | None]] = defaultdict(list)
         at_work: set[int] = set()
+        backends: dict[int, list[str]] = defaultdict(list)
         shared = in_memory = 0
         for each, _, what in decided:
             if what.result == "idle" or self.threads.is_idle(each.wait, snapshot):
@@ -541,7 +543,9 @@ class WaitSampler:
                 at_work.add(each.by.worker.worker_id)
                 shared += what.result == "lock"
                 in_memory += what.result == "lock" and not each.wait.file
-        self._holders.note(waiting, at_work, shared)
+                if what.result == "backend":
+                    backends[each.by.worker.worker_id].append(_show(what.address))
+        self._holders.note(waiting, at_work, shared, backends)
         if in_memory:
             self._uwsgi_locks.note(snapshot.locks)
 
