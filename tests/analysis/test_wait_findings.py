@@ -442,6 +442,16 @@ def test_half_of_the_threads_wait_for_what_nobody_gives_back(threads, own, expec
     assert said(findings(of, waits=Waits(holder="thread")), "waits_for_threads")[1] == expected
 
 
+@pytest.mark.parametrize(
+    ("backend", "advised"), [(0.5, "sleeps between calls to 10.0.0.9:80"), (0.0, "Raise `threads`")]
+)
+def test_what_requests_sleep_for_comes_before_more_threads(backend, advised):
+    """Those that call a backend and sleep most likely retry, or poll: more threads would do the same."""
+    calls = {ANSWERS: backend} if backend else None
+    found = judge(of_16_threads({"sleep": 14.0, "backend": backend}), describe(the_server()), destinations=calls)
+    assert advised in first_act(found["saturation"].change)
+
+
 @pytest.mark.parametrize(("waits", "is_named"), [({"child": 2.0}, True), ({"child": 0.5, "backend": 2.0}, False)])
 def test_stuck_requests_that_wait_for_programs(waits, is_named):
     """`ps` then says more than the Python of the worker: what the program does."""
