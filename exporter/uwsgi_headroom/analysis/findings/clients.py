@@ -223,21 +223,18 @@ def find_left(figures: Figures) -> Iterator[Finding]:
 
 
 def find_given_up(figures: Figures) -> Iterator[Finding]:
-    """Requests that take longer than uWSGI's own router waits. Streams, to which the router listens on, are none."""
+    """Requests that take longer than uWSGI's own router waits, which goes on while parts of a response come."""
     server, times, requests = figures.server, figures.response_times, figures.flow.completed
     options = server.setup.options
-    if not options.http or not options.complete or name_slots(server) == ASYNC or server.sample.streams:
+    stay = server.sample.streams or server.sample.websockets
+    if not options.http or not options.complete or name_slots(server) == ASYNC or stay:
         return
     patience = options.http_timeout or DEFAULT_HTTP_TIMEOUT
-    parts = [1 - each.share for each in (times.percentiles if times else ()) if each.low > patience]
+    parts = [1 - each.share for each in getattr(times, "percentiles", ()) if each.low > patience]
     number = ceil(max(parts, default=0.0) * requests) + sum(age > patience for age, _ in list_ages(server))
     if number:
-        yield GIVEN_UP.found(
-            figures,
-            _count(number, requests),
-            patience=patience,
-            worse=number >= LEFT[0] or not figures.window.is_counted,
-        )
+        worse = number >= LEFT[0] or not figures.window.is_counted
+        yield GIVEN_UP.found(figures, _count(number, requests), patience=patience, worse=worse)
 
 
 def find_timed_out(figures: Figures) -> Iterator[Finding]:

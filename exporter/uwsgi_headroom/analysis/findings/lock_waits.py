@@ -160,9 +160,9 @@ WAIT_ALONE = replace(
     title="Requests wait on locks or events until a timeout or another process ends the wait.",
     meaning="No other thread could end the wait. `Event().wait(seconds)` is a sleep if nobody sets the event.",
     act="Run {calls} to see at which lines the threads wait.",
-    then="If it is a pool, its connections were never given back, such as after an exception: repair that, and reload "
-    "uWSGI. If it is a lock, the same. If it is a sleep, shorten it, or raise `threads`: it needs no CPU. If it waits "
-    "for another process, make that process faster first.",
+    then="A lock, or a connection of a pool, was never given back, such as after an exception: repair that, and reload "
+    "uWSGI. If it is a sleep, shorten it, or raise `threads`: it needs no CPU. If it waits for another process, make "
+    "that process faster first.",
     clause="[bound? the threads wait on locks or events that no other thread of their worker can release]",
 )
 
@@ -273,9 +273,8 @@ def _own_threads(figures: Figures) -> Finding:
     if standing := _list_standing(figures, seconds):
         ended = [worker for worker in server.workers if worker.worker_id in standing]
         facts: Facts = {"seconds": seconds, "calls": see_calls(server, standing[0])}
-        surely = is_standing(figures.flow) or any(
-            age >= figures.stuck_seconds for age, at in list_ages(server) if at in standing
-        )
+        oldest = max([age for age, at in list_ages(server) if at in standing], default=0.0)
+        surely = is_standing(figures.flow) or oldest >= figures.stuck_seconds
         return NO_END.found(figures, facts, standing=standing, end=surely and end(server, ended))
     serving = {worker.worker_id: worker.threads for worker in server.workers}
     numbers = [(worker.process_threads, serving.get(worker.worker_id)) for worker in figures.window.workers]

@@ -127,7 +127,9 @@ class Holders:
         self._unheld += sum([len(places) for worker_id, places in waiting.items() if worker_id not in at_work])
         for worker_id, places in waiting.items():
             addresses = backends.get(worker_id, ())
-            self._behind.update([*addresses, ""] if len(addresses) == 1 else [""])
+            self._behind[""] += 1
+            if len(addresses) == 1:
+                self._behind[addresses[0]] += 1
             known = Counter(place for place in places if place is not None)
             self._beside += known.total() if known.total() > 1 else 0
             self._together += sum([number for number in known.values() if number > 1])

@@ -262,9 +262,9 @@ class Peer:
     kind: Literal["client", "backend", "datagram", "dns", "log", "listening", "pair", "unconnected"]
     address: str = ""
     connecting: bool = False
-    lost: bool = False
     question: bytes = field(default=b"", compare=False, repr=False)
     """What asks the kernel about a TCP connection to a backend (`sockets.ask_ages`); empty for other sockets."""
+    lost: bool = False
 
 
 class Peers:
@@ -446,8 +446,7 @@ def _match(
         else:
             name = _name(family, address, number)
             question = make_question(family, each) if kind == "backend" else b""
-            is_dns = number == _DNS_PORT
-            yield inode, Peer("dns" if is_dns else kind, name, each.connecting, question=question)
+            yield inode, Peer("dns" if number == _DNS_PORT else kind, name, each.connecting, question)
 
 
 _ANY = bytes(16)

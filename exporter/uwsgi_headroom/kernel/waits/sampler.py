@@ -326,11 +326,8 @@ class WaitSampler:
                     least = time.monotonic() - OLD_SECONDS
                     busy = [each for each in threads if at.idle_at.setdefault(each, least + OLD_SECONDS) <= least]
                     serving = dict(zip(numbers, busy, strict=False))
-                old |= {
-                    (at.worker.worker_id, number): (at.process.pid, serving[number])
-                    for number in numbers
-                    if number in serving
-                }
+                known = [(number, serving[number]) for number in numbers if number in serving]
+                old |= {(at.worker.worker_id, number): (at.process.pid, thread) for number, thread in known}
         return self._streams.find(old, now)
 
     def _find_active(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess]) -> list[Worker]:

@@ -339,9 +339,8 @@ def _decide_for(peer: Peer, wait: Wait) -> Decision:
         return Decision("pipe", peer.address)  # whose reader does not read
     if peer.kind in ("backend", "datagram"):
         # A socket is looked up rarely: by now, a thread that waits for an answer has its connection.
-        return Decision(
-            "backend", peer.address, connecting=peer.lost or (peer.connecting and (wait.writes or wait.gap is not None))
-        )
+        connects = peer.connecting and (wait.writes or wait.gap is not None)
+        return Decision("backend", peer.address, connecting=peer.lost or connects)
     if peer.kind == "unconnected":
         return Decision("unknown", gap=GAP_MIXED)
     return Decision(_OF_PEERS[peer.kind], peer.address if peer.kind == "dns" else "")
