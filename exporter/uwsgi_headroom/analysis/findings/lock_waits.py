@@ -160,9 +160,9 @@ WAIT_ALONE = replace(
     title="Requests wait on locks or events until a timeout or another process ends the wait.",
     meaning="No other thread could end the wait. `Event().wait(seconds)` is a sleep if nobody sets the event.",
     act="Run {calls} to see at which lines the threads wait.",
-    then="A lock, or a connection of a pool, was never given back, such as after an exception: repair that, and reload "
-    "uWSGI. If it is a sleep, shorten it, or raise `threads`: it needs no CPU. If it waits for another process, make "
-    "that process faster first.",
+    then="If it is a lock or a connection of a pool, it was never given back, such as after an exception: repair that, "
+    "and reload uWSGI. If it is a sleep, shorten it, or raise `threads`: it needs no CPU. If it waits for another "
+    "process, make that process faster first.",
     clause="[bound? the threads wait on locks or events that no other thread of their worker can release]",
 )
 
