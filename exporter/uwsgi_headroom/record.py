@@ -361,10 +361,9 @@ class Destination(NamedTuple):
 
     state: Literal["backend", "dns"]
     addresses: tuple[str, ...] = ()
-    """As in `ss`: `10.0.0.5:5432`, or the path of a UNIX socket. Empty if it is not known; several if it is one of
-    them."""
+    """As in `ss`: `10.0.0.5:5432`, or the path of a UNIX socket; empty if unknown, several if it is one of them."""
     connecting: bool = False
-    """Whether its connection is not made yet."""
+    """Whether its connection is not made yet, or is lost."""
 
 
 class Waits(Struct, frozen=True):
@@ -403,10 +402,11 @@ class Waits(Struct, frozen=True):
     streams: tuple[tuple[int, int], ...] = ()
     """The old requests that go on, as event streams do, by worker id and the number of the thread."""
     pools: Mapping[int, int] = field(default_factory=dict)
-    """The size of the pool for which threads wait, by worker id: so many of its threads are in a state of `WORKING`
-    whenever others wait for a lock."""
+    """The size of the pool for which threads wait, by worker id: so many are `WORKING` while others wait for a lock."""
     holder: Holder | None = None
     """Who holds what most threads in `lock` wait for; None if too few were seen."""
+    holder_backend: str = ""
+    """The address of the backend for which a request waits that holds the lock; empty if it is not known to do so."""
     nap: float | None = None
     """For how many seconds threads in `sleep` do so at a time; infinite if once, None if too few were seen."""
     destinations: Mapping[Destination, float] = field(default_factory=dict)

@@ -5,17 +5,17 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import AT, change_workers, describe, idle, judge, row, severity
+from tests.analysis.judging import AT, change_workers, describe, idle, judge, row, said, setup, severity
 from tests.analysis.test_wait_findings import of_16_threads, the_server
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import the_example, window, worker
-from uwsgi_headroom.analysis.findings import Finding, limits
+from uwsgi_headroom.analysis.findings import Finding, clients, limits, lock_waits
 from uwsgi_headroom.analysis.routes import compute_routes, describe_route, find_ages
 from uwsgi_headroom.history.code_time import CodeHistory
 from uwsgi_headroom.history.response_times.bins import share_bins
 from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import RouteWindow, Window
-from uwsgi_headroom.record import CodeLook, CodeSight, Line, ServerRecord, State
+from uwsgi_headroom.record import CodeLook, CodeSight, Line, ServerRecord, State, Waits
 from uwsgi_headroom.routes import ServedRoutes
 
 WINDOW = RouteWindow(10.0, {"other": 20.0, "GET /a": 19.0, "POST /export": 61.0})
@@ -155,7 +155,14 @@ def test_stuck_requests_by_their_line(also, known):
 
 
 def with_slow(
-    fast: float, slow: float, number: int, busy: float = 210.0, routes: RouteWindow | None = None, **waits: float
+    fast: float,
+    slow: float,
+    number: int,
+    busy: float = 210.0,
+    routes: RouteWindow | None = None,
+    *,
+    record: ServerRecord | None = None,
+    **waits: float,
 ) -> dict[str, Finding]:
     """The findings about a minute with a thousand requests, of which so many are slow. fast, slow: response times in
     seconds; busy: the seconds for which the four threads of each of two workers are in use together."""
@@ -163,8 +170,10 @@ def with_slow(
     counts = [0.0] * len(bins)
     counts[bins.find(fast)], counts[bins.find(slow)] = 1000.0 - number, float(number)
     times = ResponseTimeWindow(bins, 0.02, 1000, counts, [0.0] * len(bins))
-    full = window(60.0, *(worker(each, 500, each=mean, busy=busy) for each in (1, 2)), waits=waits or None)
-    return judge(full, Server(processes=2, threads=4), response_times=times, routes=routes)
+    lock = 30 * waits.get("interpreter_lock", 0.0)
+    rows = (worker(each, 500, each=mean, cpu=0.2 * 60, busy=busy, lock=lock) for each in (1, 2))
+    full = window(60.0, *rows, waits=waits or None)
+    return judge(full, record or Server(processes=2, threads=4), response_times=times, routes=routes)
 
 
 REPORT = RouteWindow(60.0, {"/report": 300.0, "/": 120.0})
@@ -207,6 +216,50 @@ def test_requests_that_end_by_a_timeout(slow, number, waits, are_alike):
     found = with_slow(0.01, slow, number, 60.0, **waits)
     assert (row(found, "few_slow_requests") is limits.ALIKE) == are_alike
     assert (severity(found, "few_slow_requests") == "warning") == are_alike
+
+
+@pytest.mark.parametrize(
+    ("slow", "waits", "held"),
+    [
+        (2.0, {"interpreter_lock": 0.8, "sleep": 0.4, "cpu": 0.4}, True),
+        (2.0, {"interpreter_lock": 0.3, "sleep": 0.9, "cpu": 0.4}, False),  # mostly elsewhere
+        (2.0, {"interpreter_lock": 0.4, "backend": 0.8, "cpu": 0.4}, False),  # the slow ones may be there
+        (0.6, {"interpreter_lock": 0.8, "sleep": 0.4, "cpu": 0.4}, False),  # nothing is far slower
+    ],
+)
+def test_calls_that_seldom_hold_the_interpreter(slow, waits, held):
+    """On average, not even one thread waits for the lock; but a few requests, and those beside them, stand still."""
+    found = with_slow(0.05, slow, 60, 42.0, **waits)
+    assert said(found, "interpreter_lock_held") == ((lock_waits.HELD_COMPUTING, "warning") if held else None)
+
+
+@pytest.mark.parametrize(
+    ("patience", "slow", "number", "streams", "expected"),
+    [
+        (3, 5.0, 20, (), "warning"),
+        (6, 5.0, 20, (), None),
+        (None, 70.0, 20, (), "warning"),  # 60 s by default
+        (None, 50.0, 20, (), None),
+        (3, 5.0, 20, ((1, 0),), None),  # a stream goes on, whatever it takes
+        (3, 5.0, 2, (), None),
+    ],
+)
+def test_requests_that_the_router_gives_up(patience, slow, number, streams, expected):
+    """uWSGI's `http` router waits for a time; behind another server, a request has no such limit."""
+    server, now = Server(processes=2, threads=4), Waits(streams=streams)
+    given, other = (
+        with_slow(
+            0.05,
+            slow,
+            number,
+            42.0,
+            record=describe(server, waits=now, setup=setup(http=http, http_timeout=patience, complete=True)),
+        )
+        for http in ((":80",), None)
+    )
+    assert severity(given, "clients_left") == expected
+    assert expected is None or given["clients_left"].kind is clients.GIVEN_UP
+    assert "clients_left" not in other
 
 
 @pytest.mark.parametrize(

@@ -305,7 +305,7 @@ def test_the_holder_of_a_lock_waits_for_a_backend(beside, is_silent, kind):
     of = of_16_threads({"lock": 11.0, "backend": 2.0, "sleep": beside})
     found = judge(of, record, destinations={SILENT if is_silent else ANSWERS: 2.0})
     assert next(iter(found.values())).kind is kind
-    assert ("10.0.0.9:80" in found["application_lock"].evidence) == (beside < 0.2)
+    assert ("10.0.0.9:80" in found["application_lock"].title) == (beside < 0.2)
     assert kind is lock_waits.LOCK or said(found, "application_lock") == (lock_waits.LOCK, "info")
 
 
@@ -435,12 +435,44 @@ def test_long_polls_are_no_deadlock(age, completed, is_dead):
     assert (row(found, "waits_for_threads") is lock_waits.NO_END) == is_dead
 
 
+@pytest.mark.parametrize(("threads", "own", "expected"), [(8, 8.0, "warning"), (8, 7.0, "info"), (9, 8.0, "info")])
+def test_half_of_the_threads_wait_for_what_nobody_gives_back(threads, own, expected):
+    """As with sleeping ones, that is a warning where no other thread could end the wait, such as for a pool's place."""
+    of = change_workers(of_16_threads({"lock": own, "cpu": 0.5}), process_threads=threads)
+    assert said(findings(of, waits=Waits(holder="thread")), "waits_for_threads")[1] == expected
+
+
+@pytest.mark.parametrize(
+    ("backend", "advised"), [(0.5, "sleeps between calls to 10.0.0.9:80"), (0.0, "Raise `threads`")]
+)
+def test_what_requests_sleep_for_comes_before_more_threads(backend, advised):
+    """Those that call a backend and sleep most likely retry, or poll: more threads would do the same."""
+    calls = {ANSWERS: backend} if backend else None
+    found = judge(of_16_threads({"sleep": 14.0, "backend": backend}), describe(the_server()), destinations=calls)
+    assert advised in first_act(found["saturation"].change)
+
+
+@pytest.mark.parametrize(("waits", "is_named"), [({"child": 2.0}, True), ({"child": 0.5, "backend": 2.0}, False)])
+def test_stuck_requests_that_wait_for_programs(waits, is_named):
+    """`ps` then says more than the Python of the worker: what the program does."""
+    found = by_code(with_waits(of_16_threads(waits), Waits(), {1: {0: 100.0, 1: 90.0}}))["request_stuck"]
+    assert ("ps --ppid" in found.change, "communicate" in found.change) == (is_named, is_named)
+
+
+def test_a_deadlock_is_more_than_stuck_requests():
+    """To know why they are stuck is worth more; as they do not end, their worker is to be ended."""
+    found = by_code(with_waits(BUSY, Waits(holder="thread"), {1: {0: 61.0, 1: 61.0}}))
+    assert row(found, "waits_for_threads") is lock_waits.NO_END
+    assert "request_stuck" not in found
+    assert "`kill -TERM" in found["waits_for_threads"].change
+
+
 @pytest.mark.parametrize(("pipe", "is_known"), [(1.9, True), (1.5, False)])
 def test_a_lock_before_a_pipe(pipe, is_known):
     """What its holder waits for, each process may have to wait for."""
     first, *_ = with_waits(of_16_threads({"lock": 8.0, "pipe": pipe, "other": 2 - pipe}), Waits(holder="request"))
     assert first.kind is lock_waits.LOCK
-    assert ("a pipe" in first.evidence) == ("a pipe" in first.change) == is_known
+    assert ("a pipe" in first.title) == ("a pipe" in first.change) == is_known
 
 
 def test_what_if_knows_nothing_of_other_threads():

@@ -9,6 +9,7 @@ service.
 ready, and runs until it is ended.
 
     answer   answers each byte with one byte after SECONDS
+    lost     answers one byte on each connection, whose packets are dropped from then on
     hole     takes no connection: its queue is full, so that the kernel drops new clients
     dns      answers each UDP datagram with itself after SECONDS
     backend  answers each line, a number of milliseconds, with one byte after that time. It works on SECONDS requests at
@@ -19,12 +20,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import functools
 import glob
 import os
 import pwd
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -236,6 +239,26 @@ async def answer(host: str, port: int, seconds: float) -> None:
     await _respond(host, port, lambda reader: reader.read(1), lambda _: asyncio.sleep(seconds))
 
 
+_DROP_ALL = struct.pack("HBBI", 6, 0, 0, 0)  # a filter of one instruction, BPF_RET of no byte
+
+
+async def lost(host: str, port: int, _seconds: float) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b".")
+        program = ctypes.create_string_buffer(_DROP_ALL)
+        filter_ = struct.pack("HxxxxxxP", 1, ctypes.addressof(program))
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_)
+        await asyncio.Event().wait()
+
+    server = await asyncio.start_server(serve, host, port, backlog=256)
+    _ready()
+    await server.serve_forever()
+
+
+_SO_ATTACH_FILTER = 26  # asm-generic/socket.h
+
+
 async def backend(host: str, port: int, at_once: float) -> None:
     free = asyncio.Semaphore(round(at_once))
 
@@ -279,7 +302,9 @@ def main(kind: str, host: str, port: str, seconds: str = "0") -> None:
         if kind == "hole":
             hole(host, int(port))
         else:
-            asyncio.run({"answer": answer, "dns": dns, "backend": backend}[kind](host, int(port), float(seconds)))
+            asyncio.run(
+                {"answer": answer, "dns": dns, "backend": backend, "lost": lost}[kind](host, int(port), float(seconds))
+            )
 
 
 if __name__ == "__main__":

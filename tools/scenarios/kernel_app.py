@@ -3,7 +3,8 @@
 `/shared?io_ms=` asks the backend (`beside`) over one connection that was opened at the import, `/own`
 over a connection of its worker, `/pool` over one of a pool of five. `/print` writes 4 KB to standard output, `/flock`
 holds the lock of a file, `/leave` leaves it to a program for 40 s and ends the worker, `/sqlite` a file of SQLite,
-`/two` one of two places, `/turn` a lock and then sleeps without it, `/run` starts a program that computes, `/open`
+`/two` one of two places, `/turn` a lock and then sleeps without it, `/run` starts a program that computes, `/unread`
+one that writes so many bytes, which nobody reads, `/open`
 keeps a descriptor open, `/thread` starts a thread that does not end, or uses a pool of 32 with `pool=1`. BACKEND is the
 backend's port; IMPORT makes the import do one of these: `shared` opens the connection; if there is a file `hang`,
 `connect` asks for an answer that never comes, and anything else waits for a lock that it holds; `timer` and `mule` run
@@ -108,8 +109,10 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
             with TWO if path == "/two" else LOCK:
                 time.sleep(ms / 1000)
             time.sleep(0.7 * ms / 1000 if path == "/turn" else 0)
-        case "/run":
-            subprocess.run(["sh", "-c", f"i=0; while [ $i -lt {ms}000 ]; do i=$((i+1)); done"], check=True)
+        case "/run" | "/unread":
+            computes = ["sh", "-c", f"i=0; while [ $i -lt {ms}000 ]; do i=$((i+1)); done"]
+            writes = ["head", "-c", str(ms), "/dev/zero"]
+            subprocess.Popen(computes if path == "/run" else writes, stdout=subprocess.PIPE).wait()
         case "/open":
             OPEN.append(os.open("/dev/null", os.O_RDONLY))
             time.sleep(ms / 1000)

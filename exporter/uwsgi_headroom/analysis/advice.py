@@ -125,6 +125,12 @@ RELOADED_AGAIN = Reason(
     "Find out what reloads uWSGI: SIGHUP, `master-fifo`, or a file that is touched.",
     "The file is the one of `touch-reload`, or a module that `py-autoreload` watches. At each reload, requests wait.",
 )
+SLEEP_BETWEEN = Reason(
+    "all {slots} are busy: they sleep between calls to {label}",
+    "Run {calls} to find the line that sleeps between calls to {label}.",
+    "If it retries after a pause (as urllib3 does with `backoff_factor`), find out why the calls fail, and retry less "
+    "often. If it polls, more `threads` help: each request that sleeps needs one, and no CPU.",
+)
 SOCKETS_OF_THEIR_OWN = Reason(
     "a worker with sockets of its own has no free thread",
     "Let the web server spread the load evenly over the sockets of `map-socket`, or remove `map-socket`.",
@@ -442,6 +448,9 @@ def find_proven_step(figures: Figures) -> Advice | None:
     dark += figures.share("disk") * bool(figures.server.sample.file_system[0])
     if not are_waits_known(figures) or dark >= MOSTLY:
         return None
+    called = next((each.label for each in figures.destinations if each.address), "")
+    if mostly_sleeps(figures) and called:
+        return SLEEP_BETWEEN.advise(all_busy=True, calls=show_calls(figures.server), label=called, slots=slots)
     return _more_workers_or_threads(figures, load)._replace(cause=f"all {slots} are busy", all_busy=True)
 
 

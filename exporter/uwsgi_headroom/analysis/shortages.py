@@ -132,9 +132,12 @@ on it is what the holder does, if it is a pipe or a disk: others may be on their
 
 
 def find_wait_of_holder(figures: Figures) -> DestinationFigures | None:
-    """What the thread waits for that holds the lock for which others wait: one backend, if all the rest wait for it."""
-    least = SOLE * _count_holders(figures)
-    return next((each for each in figures.destinations[:1] if each.address and each.threads >= least), None)
+    """What the thread waits for that holds the lock for which others wait: one backend, if all the rest wait for it, or
+    one was seen there whenever others waited."""
+    holders, seen = _count_holders(figures), figures.server.sample.holder_backend
+    known = [each for each in figures.destinations if each.address]
+    of_holder = [each for each in known if each.address == seen and holders < inf]
+    return next(iter([*of_holder, *(each for each in known[:1] if each.threads >= SOLE * holders)]), None)
 
 
 def _count_holders(figures: Figures) -> float:

@@ -33,6 +33,12 @@ def see_calls(server: ServerRecord, worker_id: int | None = None) -> Private:
     return Private(show_calls(server, worker_id), "`py-spy dump --pid PID`")
 
 
+def list_programs(server: ServerRecord, worker_id: int) -> Private:
+    """The command that lists the programs that requests of a worker have started, and where the kernel keeps them."""
+    pid = name_pids(worker.local_pid for worker in server.workers if worker.worker_id == worker_id)
+    return Private(f"`ps --ppid {pid} -o pid,etime,wchan:16,args`", "`ps --ppid PID`")
+
+
 def kill(signal: str, workers: Iterable[WorkerRecord]) -> str:
     """The command that sends a signal to workers, in backticks."""
     return f"`kill -{signal} {name_pids(worker.local_pid for worker in workers)}`"

@@ -53,6 +53,25 @@ def test_a_lock_that_changes_hands_all_the_time_is_held_by_requests():
 
 
 @pytest.mark.parametrize(
+    ("backends", "found"),
+    [
+        ([("db",)] * 20, "db"),
+        ([("db",)] * 19, ""),  # too few samples
+        ([("db",)] * 24 + [()] * 6, "db"),
+        ([("db",)] * 20 + [()] * 10, ""),  # the holder mostly does something else
+        ([("db", "db")] * 30, ""),  # these do not need the lock, or it is a pool
+        ([("db",)] * 25 + [("mail",)] * 5, "db"),
+    ],
+)
+def test_where_the_holder_waits(backends, found):
+    """Whenever others wait for the lock, one thread of their worker waits for the same backend."""
+    holders = Holders()
+    for each in backends:
+        holders.note({1: [LOCK]}, {1}, 0, {1: each, 2: ("cache",)})
+    assert holders.behind == found
+
+
+@pytest.mark.parametrize(
     ("places", "found"),
     [
         ([1, 2, 3, 4], "nobody"),

@@ -1,10 +1,12 @@
 """The other ends of real sockets."""
 
+import ctypes
 import errno
 import math
 import os
 import re
 import socket
+import struct
 import threading
 import time
 from contextlib import ExitStack, suppress
@@ -16,6 +18,7 @@ import pytest
 from tests.kernel.listeners import listening
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import IPV6, over_ipv6
+from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.kernel import sock_diag
 from uwsgi_headroom.kernel.waits import peers
 from uwsgi_headroom.kernel.waits.peers import Peer, Peers
@@ -146,6 +149,31 @@ def test_connections_with_a_request_that_is_not_answered(opened):
     assert [peer.address for peer in unanswered] == [silent_address]
     near.close()
     assert len(known.list_unanswered([*asked, 4711])[0]) == 1
+
+
+_DROP_ALL, _SO_ATTACH_FILTER = (6, 0, 0, 0), 26  # BPF_RET | BPF_K; asm-generic/socket.h
+
+
+def test_a_lost_connection(opened):
+    """Its other end acknowledges nothing, as behind a firewall that has forgotten it; a slow one does."""
+    (*_, slow, _), (*_, near, far) = (connected(opened, socket.AF_INET, ("127.0.0.1", 0)) for _ in range(2))
+    clock, asked = MovableClock(), [inode(slow), inode(near)]
+    known = Peers(clock.clock.monotonic)
+    known.learn(asked)
+    program = ctypes.create_string_buffer(struct.pack("HBBI", *_DROP_ALL))
+    far.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, struct.pack("HxxxxxxP", 1, ctypes.addressof(program)))
+    for each in (slow, near):
+        each.sendall(b"?")
+
+    def lost() -> list[bool]:
+        clock.move(1)
+        known.note_lost(asked, None)
+        return [known.get(each).lost for each in asked]
+
+    assert lost() == [False, False]
+    wait_until(lambda: lost()[1], what="three retransmissions", pause=0.1)
+    assert lost() == [False, True]
+    known.note_lost([4711], None)
 
 
 @pytest.mark.parametrize("abstract", [False, True])

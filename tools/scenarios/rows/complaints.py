@@ -47,6 +47,7 @@ def application(environ, start_response):
     return [b"ok"]
 """
 
+OWN_SOCKET = ("--socket", "{directory}/app")
 STATIC = ("--static-map", "/static={directory}/files")
 SLOW_READERS = Load(clients=12, path="/static/big.txt", late_ms=1000)
 
@@ -67,6 +68,24 @@ ROWS = (
         Expected("ok"),
         (Load(rate=5, cpu_ms=4, io_ms=20),),
         alone=True,
+    ),
+    Scenario(
+        "programs whose output nobody reads",
+        Server(2, 4, app=APP),
+        Expected("warning", ("request_stuck",), words=("ps --ppid", "communicate"), not_words=NO_MORE),
+        (Load(clients=2, path="/unread?io_ms=200000", requests=1), Load(rate=10, io_ms=20)),
+        lead=26.0,
+        why="A pipe holds 64 KB: the program waits until more is read, and the request until the program ends.",
+        twin=healthy("", Load(rate=5, path="/unread?io_ms=2000"), Load(rate=10, io_ms=20)),
+    ),
+    Scenario(
+        "the http router gives up first",
+        Server(2, 4, ("--http", "{tcp}", "--http-timeout", "2", "--http-to", "{directory}/app", *OWN_SOCKET)),
+        Expected("warning", ("clients_left",), words=("http-timeout` (2)",), not_words=NO_MORE),
+        (Load(clients=2, io_ms=4000, socket="tcp"), Load(rate=5, io_ms=20, socket="tcp")),
+        seconds=20.0,
+        lead=5.0,
+        twin=healthy("", Load(clients=2, io_ms=1000, socket="tcp"), Load(rate=5, io_ms=20, socket="tcp")),
     ),
     Scenario(
         "a connection opened before the fork",

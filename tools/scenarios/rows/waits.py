@@ -198,6 +198,32 @@ ROWS = (
         twin=healthy("", Load(rate=20, path="/locked?n=0&timeout=1"), server={"beside": ("answer:0.02",)}),
     ),
     Scenario(
+        "2x4, connections that a firewall has forgotten",
+        Server(2, 4, app=APP, beside=("lost",)),
+        Expected(
+            "warning", ("waits_for_backend",), words=("does not answer", "127.0.0.1:", "keepalives"), not_words=NO_MORE
+        ),
+        (Load(clients=6, path="/ask?n=0&timeout=20"), Load(rate=5)),
+        seconds=12.0,
+        lead=5.0,
+        why="Each thread asked once and was answered. Its next question is sent again and again, and not acknowledged.",
+        twin=healthy("", Load(rate=20, path="/ask?n=0&timeout=20"), server={"beside": ("answer:0.02",)}),
+    ),
+    Scenario(
+        "2x4, a lock around a slow backend, beside other requests",
+        Server(2, 4, app=APP, beside=("answer:0.3",)),
+        Expected(
+            "warning",
+            ("application_lock", "saturation"),
+            words=("lock of the application, whose holder waits for 127.0.0.1:",),
+            not_words=NO_MORE,
+        ),
+        (Load(clients=6, path="/locked?n=0&timeout=5"), Load(rate=10)),
+        seconds=15.0,
+        why="As with a log handler that sends mail: the others wait for the thread that talks to the mail server.",
+        twin=healthy("", Load(rate=10, path="/locked?n=0&timeout=5"), server={"beside": ("answer:0.01",)}),
+    ),
+    Scenario(
         "2x4, slow DNS",
         Server(2, 4, app=APP, beside=("dns:0.5",)),
         Expected(

@@ -39,7 +39,7 @@ from uwsgi_headroom.analysis.findings.hold import Held, Hold
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Kind, Severity, first_act
 from uwsgi_headroom.analysis.findings.queue import WAITED
 from uwsgi_headroom.analysis.littles_law import is_standing
-from uwsgi_headroom.analysis.shortages import mostly_sleeps
+from uwsgi_headroom.analysis.shortages import mostly_sleeps, tries_again
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import find_without_application
 from uwsgi_headroom.record import EmperorRecord
@@ -60,6 +60,7 @@ RULES: tuple[Rule, ...] = (
     log.find,
     log.find_unanswered,
     workers.find,
+    clients.find_given_up,
     clients.find_timed_out,
     clients.find_left,
     clients.find_exceptions,
@@ -140,7 +141,8 @@ def correct_headroom(figures: Figures) -> Figures:
         of_threads = [room.by_limit[limit] for limit in reached & {"threads"}]
         known, other = [*of_threads, *_compute_factor(figures, cause)], OtherLimit(cause.code, cause.clause)
     elif not errors:
-        sleeps = room.first == "threads" and room.by_limit["threads"] <= 1 / waits.USED and mostly_sleeps(figures)
+        is_used = room.first == "threads" and room.by_limit["threads"] <= 1 / waits.USED
+        sleeps = (is_used and mostly_sleeps(figures)) or tries_again(figures)
         return replace(figures, headroom=replace(room, sleeps=sleeps))
     factor = min(known, default=None)
     if factor is None or (is_standing(figures.flow) and factor > 1 / REACHED):

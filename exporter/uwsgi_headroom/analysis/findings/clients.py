@@ -8,7 +8,7 @@ connection without a reset may not be noticed: both counts are lower bounds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf, sqrt
+from math import ceil, inf, sqrt
 from shlex import quote
 
 from msgspec.structs import replace
@@ -19,7 +19,8 @@ from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.log_words import LOG
 from uwsgi_headroom.analysis.percentiles import find_percentile
-from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES
+from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
+from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES, list_ages
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots, see_calls
 from uwsgi_headroom.history.counts import sum_if_all_known
 from uwsgi_headroom.record import LogMessage, is_tcp
@@ -103,6 +104,16 @@ MOST_LEFT = replace(
     "[not size? Shorten the wait in the listen queue.]",
     then="[size? More are turned away, but the others get their response in time. ]Let clients pause before a retry.",
     page_after=60,
+)
+
+GIVEN_UP = replace(
+    LEFT_EARLY,
+    title="Requests take longer than uWSGI's `http` router waits for them (`http-timeout`).",
+    evidence="At least {number}[counted?  of {requests:request} ({part:fine_percent})] took longer than {patience} s.",
+    meaning="The router then closes the connection: the client gets no response, and the worker goes on for nobody. "
+    "Only a response that is sent in parts goes on.",
+    act="[warning? Raise `http-timeout` ({patience}) above the time of the longest request, or make it shorter.]",
+    then="",
 )
 
 TIMED_OUT = replace(
@@ -226,6 +237,21 @@ def find_left(figures: Figures) -> Iterator[Finding]:
         yield UPLOADS_LEFT.found(figures, facts)
     else:
         yield LEFT_EARLY.found(figures, facts, worse=are_many)
+
+
+def find_given_up(figures: Figures) -> Iterator[Finding]:
+    """Requests that take longer than uWSGI's own router waits, which goes on while parts of a response come."""
+    server, times, requests = figures.server, figures.response_times, figures.flow.completed
+    options = server.setup.options
+    stay = server.sample.streams or server.sample.websockets
+    if not options.http or not options.complete or name_slots(server) == ASYNC or stay:
+        return
+    patience = options.http_timeout or DEFAULT_HTTP_TIMEOUT
+    parts = [1 - each.share for each in getattr(times, "percentiles", ()) if each.low > patience]
+    number = ceil(max(parts, default=0.0) * requests) + sum(age > patience for age, _ in list_ages(server))
+    if number:
+        worse = number >= LEFT[0] or not figures.window.is_counted
+        yield GIVEN_UP.found(figures, _count(number, requests), patience=patience, worse=worse)
 
 
 def find_timed_out(figures: Figures) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from msgspec.structs import replace
 
@@ -11,9 +12,9 @@ from uwsgi_headroom.analysis.balance import WorkerFigures
 from uwsgi_headroom.analysis.capacity import REACHED
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
+from uwsgi_headroom.analysis.findings.limits import FEWEST_SLOW, THREADS_BUSY
 from uwsgi_headroom.analysis.findings.load import see_own_threads
-from uwsgi_headroom.analysis.findings.waits import LEAST_THREADS, blocks
+from uwsgi_headroom.analysis.findings.waits import COMPUTING, LEAST_THREADS, USED, blocks
 from uwsgi_headroom.analysis.littles_law import MOST_WAIT, is_standing, shows_a_limit
 from uwsgi_headroom.analysis.shortages import (
     CPU_WAIT,
@@ -24,13 +25,23 @@ from uwsgi_headroom.analysis.shortages import (
     name_wait_of_holder,
     waits_for_cpu,
 )
-from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, is_contended, of_request, queues_for_lock
+from uwsgi_headroom.analysis.wait_states import (
+    MOSTLY,
+    WaitFigures,
+    is_contended,
+    list_ages,
+    of_request,
+    queues_for_lock,
+)
 from uwsgi_headroom.analysis.worker_states import end, find_outside_holder, see_calls, show_calls
 from uwsgi_headroom.words.formats import percent, rate
 from uwsgi_headroom.words.template import Facts, Private
 
 LITTLE = 0.7 * REACHED
 """An interpreter that uses less than this of a CPU is far from its limit."""
+
+SELDOM_SECONDS = 0.5
+"""The time that slow requests take, on average, from which on users notice calls that seldom hold the lock."""
 
 HOLDER_READY = 0.5
 """The part of the time in which the holder of a lock waits for a CPU from which on that is why others wait."""
@@ -46,16 +57,16 @@ stuck request."""
 LOCK = Kind(
     code="application_lock",
     severity="warning or info",
-    title="Threads wait for a lock of the application.",
+    title="Threads wait for a lock of the application[behind? , whose holder waits for {behind}].",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for the lock{of_request}. "
     "This lock is not Python's interpreter lock (GIL).[held?  Each worker has its own lock. In the worker whose lock "
-    "is used most, threads hold it for {held} of the time. At most {most} requests per second can pass the lock.]"
-    "[behind?  The thread that holds the lock waits for {behind}.]",
+    "is used most, threads hold it for {held} of the time. At most {most} requests per second can pass the lock.]",
     meaning="Requests wait until another request releases the lock, or another thread has finished work for them.",
     act="Run {calls} to see where the threads wait, and what the lock's holder does.",
     then="Change the code so that it holds the lock for less time. Additional threads would also wait. More "
     "`processes` help if each process has its own lock[behind? , and if {behind} does not limit them all].",
-    clause="[warning? the threads wait for a lock of the application]",
+    clause="[warning? the threads wait for a lock of the application]"
+    "[warning, behind? , whose holder waits for {behind}]",
     runbook="UwsgiLockBound",
     fills_threads=True,
     limits="lock",
@@ -125,6 +136,7 @@ NO_END = Kind(
     "function with `@postfork`. If requests wait for each other, take the locks in the same order everywhere, and give "
     "each wait a timeout.",
     clause="requests wait for other threads or for each other, and do not end",
+    replaces=("request_stuck",),
     runbook="UwsgiLockBound",
     fills_threads=True,
     limits="waits",
@@ -148,8 +160,9 @@ WAIT_ALONE = replace(
     title="Requests wait on locks or events until a timeout or another process ends the wait.",
     meaning="No other thread could end the wait. `Event().wait(seconds)` is a sleep if nobody sets the event.",
     act="Run {calls} to see at which lines the threads wait.",
-    then="If a wait there is a sleep, shorten it, or raise `threads`: each such request needs a thread, and no CPU. If "
-    "it waits for another process, make that process faster first.",
+    then="If it is a lock or a connection of a pool, it was never given back, such as after an exception: repair that, "
+    "and reload uWSGI. If it is a sleep, shorten it, or raise `threads`: it needs no CPU. If it waits for another "
+    "process, make that process faster first.",
     clause="[bound? the threads wait on locks or events that no other thread of their worker can release]",
 )
 
@@ -260,13 +273,16 @@ def _own_threads(figures: Figures) -> Finding:
     if standing := _list_standing(figures, seconds):
         ended = [worker for worker in server.workers if worker.worker_id in standing]
         facts: Facts = {"seconds": seconds, "calls": see_calls(server, standing[0])}
-        return NO_END.found(figures, facts, standing=standing, end=is_standing(figures.flow) and end(server, ended))
+        oldest = max([age for age, at in list_ages(server) if at in standing], default=0.0)
+        surely = is_standing(figures.flow) or oldest >= figures.stuck_seconds
+        return NO_END.found(figures, facts, standing=standing, end=surely and end(server, ended))
     serving = {worker.worker_id: worker.threads for worker in server.workers}
     numbers = [(worker.process_threads, serving.get(worker.worker_id)) for worker in figures.window.workers]
     # Without other threads, another request, another process or a timeout has to end the wait.
     is_alone = all(number is not None and own is not None and number <= own for number, own in numbers)
     row = WAIT_ALONE if is_alone else WAIT
-    return row.found(figures, bound=is_lock_bound(figures), worse=_are_scarce(figures))
+    is_much = is_alone and figures.share("lock") * (figures.flow.observed or 0.0) >= USED * (figures.available or inf)
+    return row.found(figures, bound=is_lock_bound(figures), worse=_are_scarce(figures) or is_much)
 
 
 def _list_standing(figures: Figures, seconds: float) -> list[int]:
@@ -288,11 +304,11 @@ def _are_scarce(figures: Figures) -> bool:
 def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     """Threads that wait for an interpreter lock that its holder keeps without computing, or in a single long call."""
     share = waits.share("interpreter_lock")
-    is_long = share >= MOSTLY and (waits.each("interpreter_lock") or 0.0) >= MOST_WAIT
+    is_long, is_seldom = share >= MOSTLY and (waits.each("interpreter_lock") or 0.0) >= MOST_WAIT, _is_seldom(figures)
     held = [
         worker
         for worker in figures.active
-        if worker.lock_waiters is not None and queues_for_lock(worker)
+        if worker.lock_waiters is not None and (is_seldom or queues_for_lock(worker))
         if worker.interpreter_load is not None and worker.interpreter_load < (REACHED if is_long else LITTLE)
     ]
     ready, running = (waits.threads.get(state, 0.0) for state in ("cpu_wait", "cpu"))
@@ -315,6 +331,16 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     else:
         more = raise_processes(figures, is_modelled=False)
         yield HELD_ASLEEP.found(figures, facts, native=native, more=more.change, settings=more.settings)
+
+
+def _is_seldom(figures: Figures) -> bool:
+    """Whether a few calls hold the lock for long: requests that take far longer than the others, with the lock or in
+    the wait for it, by more than all time that is spent elsewhere explains."""
+    slow, times, mean = figures.slow, figures.response_times, figures.flow.response_time
+    if not (slow and times and mean and figures.waits) or slow.seconds < SELDOM_SECONDS * slow.number:
+        return False
+    elsewhere = 1 - sum(map(figures.share, COMPUTING))
+    return slow.number >= FEWEST_SLOW and slow.seconds / (mean * times.requests) - elsewhere >= LOCKED
 
 
 def _may_compute(figures: Figures, worker: WorkerFigures) -> bool:

@@ -26,7 +26,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.routes import describe_stuck_route
-from uwsgi_headroom.analysis.shortages import find_wait_of_holder, tries_again
+from uwsgi_headroom.analysis.shortages import MAIN, find_wait_of_holder, tries_again
 from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, count_streams, hang, list_ages, wait_for_websockets
 from uwsgi_headroom.analysis.worker_states import (
     MANY_STUCK,
@@ -34,6 +34,7 @@ from uwsgi_headroom.analysis.worker_states import (
     fill_cores,
     find_harmful_requests,
     kill,
+    list_programs,
     print_pids,
     see_calls,
 )
@@ -212,12 +213,15 @@ STUCK = Kind(
     "has ended.][coroutines, full? Each stuck request holds an async core, and hardly any async cores are "
     "free.][coroutines, not full? Async cores are free, but no request is completed: a call that does not yield may "
     "block a worker and all of its requests. A database driver may not be patched.]",
-    act="Run {calls} to see what the stuck {stuck:request waits|requests wait} for.",
+    act="[not child? Run {calls} to see what the stuck {stuck:request waits|requests wait} for.]"
+    "[child? Run {programs} to see the {stuck:program|programs} that the stuck {stuck:request waits|requests wait} "
+    "for.]",
     then="[many? Then restart their workers with the command that {pids} prints. ]Set timeouts on the calls that the "
-    "application makes[harakiri? , and set `harakiri` as the last resort].[reset?  `harakiri` ({reset} s) does not end "
-    "these requests: each further request resets the worker's only timer.][coroutines, full?  If these requests stay "
-    "open on purpose, raise `gevent` (or `async`).][long?  If they are expected to take this long, raise `--stuck` of "
-    "uwsgi-headroom.]",
+    "application makes[child? , and let it read the output of programs while they run (`communicate()`): one in "
+    "`pipe_write` waits for that][harakiri? , and set `harakiri` as the last resort].[reset?  `harakiri` ({reset} s) "
+    "does not end these requests: each further request resets the worker's only timer.][coroutines, full?  If these "
+    "requests stay open on purpose, raise `gevent` (or `async`).][long?  If they are expected to take this long, raise "
+    "`--stuck` of uwsgi-headroom.]",
     clause="[many? stuck requests hold the {slots}]",
     runbook="UwsgiRequestStuck",
     fills_threads=True,
@@ -251,9 +255,9 @@ NO_ANSWER = replace(
     meaning="A request that waits for a backend holds a thread, but uses no CPU.",
     act="[silent? Find out why {silent} does not answer.][not silent? Run a DNS resolver with a cache on this host, "
     "and check the name servers in /etc/resolv.conf.]",
-    then="[silent? It may be down, a firewall may drop packets, or its listen queue may be full. Set a connect timeout "
-    "of a second or two, and pause before a retry. More `threads` would also hang.][not silent? Keep connections open: "
-    "an open connection needs no lookup. More `threads` would also wait.]",
+    then="[silent? It may be down, a firewall may drop packets or have forgotten idle connections, or its listen queue "
+    "may be full. Set timeouts and TCP keepalives, and pause before a retry. More `threads` would also hang.]"
+    "[not silent? Keep connections open: an open connection needs no lookup. More `threads` would also wait.]",
     clause="[is_cause? the {slots} wait for {what}]",
 )
 CALLS_ITSELF = replace(
@@ -488,6 +492,7 @@ def _choose_remedy(figures: Figures, worst: _Held) -> Facts:
 def find_stuck(figures: Figures) -> Iterator[Finding]:
     """The finding about stuck requests. `harakiri` helps only where it ends those of few threads."""
     requests, seconds, server = find_harmful_requests(figures), figures.stuck_seconds, figures.server
+    waits = figures.waits
     if not requests:
         return
     (oldest, worst), ids = requests[0], sorted({worker_id for _, worker_id in requests})
@@ -510,6 +515,8 @@ def find_stuck(figures: Figures) -> Iterator[Finding]:
         coroutines=is_async,
         full=fill_cores(figures),
         calls=see_calls(server, worst),
+        child=waits is not None and waits.threads.get("child", 0.0) >= max(MOSTLY * waits.total, MAIN * len(requests)),
+        programs=list_programs(server, worst),
         many=are_many,
         pids=print_pids(figures, ids),
         harakiri=kind not in ("async", None) and not is_reset,

@@ -80,6 +80,9 @@ UNHELD = 0.8
 """The part of the waits in which no request can hold the lock. Between two holders of a lock that changes hands all the
 time, a sample that looks at one thread after the other finds none in (1 - 1/n)^n of the cases, or 0.37."""
 
+ALWAYS = 0.8
+"""The part of the samples in which the holder is where it mostly is: it has the lock before and after as well."""
+
 SHARED = 0.5
 """The part of the waits that are for locks of several processes, from which on most are."""
 
@@ -106,21 +109,41 @@ class Holders:
 
     def __init__(self) -> None:
         self._waits = self._shared = self._unheld = self._beside = self._together = 0.0
+        self._behind: Counter[str] = Counter()
 
-    def note(self, waiting: Mapping[int, Sequence[int | None]], at_work: Collection[int], shared: int) -> None:
+    def note(
+        self,
+        waiting: Mapping[int, Sequence[int | None]],
+        at_work: Collection[int],
+        shared: int,
+        backends: Mapping[int, Sequence[str]] = {},
+    ) -> None:
         """Add a sample of all threads. waiting: where threads wait for a lock of their process, None if that is not
         known, by worker id; at_work: the ids of the workers with a thread in service that does anything else; shared:
-        how many threads wait for locks of several processes."""
+        how many threads wait for locks of several processes; backends: the addresses for which threads wait, by worker
+        id."""
         self._waits += sum(map(len, waiting.values())) + shared
         self._shared += shared
         self._unheld += sum([len(places) for worker_id, places in waiting.items() if worker_id not in at_work])
-        for places in waiting.values():
+        for worker_id, places in waiting.items():
+            addresses = backends.get(worker_id, ())
+            self._behind[""] += 1
+            if len(addresses) == 1:
+                self._behind[addresses[0]] += 1
             known = Counter(place for place in places if place is not None)
             self._beside += known.total() if known.total() > 1 else 0
             self._together += sum([number for number in known.values() if number > 1])
         if self._waits > _REMEMBERED:
             self._waits, self._shared, self._unheld = self._waits / 2, self._shared / 2, self._unheld / 2
             self._beside, self._together = self._beside / 2, self._together / 2
+            self._behind = Counter({each: times // 2 for each, times in self._behind.items() if times > 1})
+
+    @property
+    def behind(self) -> str:
+        """The backend for which exactly one thread of a worker waits whenever others wait for a lock: that is where the
+        holder of the lock is. Empty if there is none."""
+        least = max(LEAST_WAITS, ALWAYS * self._behind[""])
+        return next((each for each, times in self._behind.items() if each and times >= least), "")
 
     def find(self) -> Holder | None:
         """Who holds what most threads wait for; None if too few waits were seen."""

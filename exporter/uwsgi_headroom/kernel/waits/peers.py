@@ -17,6 +17,7 @@ what a socket is connected to: only listening and accepted ones are known from i
 from __future__ import annotations
 
 import os
+import random
 import re
 import socket
 import struct
@@ -24,7 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Literal, NamedTuple
@@ -127,6 +128,18 @@ def ask_ages(questions: Collection[bytes]) -> list[tuple[int, int] | None]:
     return [_tcp_info_ages.unpack_from(info) if len(info) >= _tcp_info_ages.size else None for info in infos]
 
 
+_RETRANSMITS, _LOST = 1, 3
+"""The timer of a connection that sends data again (net/ipv4/inet_diag.c); and how often, each time after twice as long,
+until its other end counts as lost: 1.4 s at least."""
+
+
+def ask_lost(questions: Collection[bytes]) -> list[bool]:
+    """Whether the other end of each connection of `make_question` no longer acknowledges data. Raises OSError or
+    struct.error."""
+    answers = [sock_diag.ask_about(question) or bytes(sock_diag.inet_diag_msg.size) for question in questions]
+    return [each[2] == _RETRANSMITS and each[3] >= _LOST for each in answers]
+
+
 def read_inet(pid: int, family: int, protocol: int, inodes: Collection[int], end: float) -> InetSockets | None:
     """All listening sockets of a family (socket.AF_INET, AF_INET6) and protocol (socket.IPPROTO_TCP, IPPROTO_UDP), and
     the others with these inodes; None if the monotonic time `end` came before all listening ones were read. Raises
@@ -226,6 +239,9 @@ _MOST_KNOWN = 4096
 _MOST_ASKED = 64
 """UNIX sockets that are asked for at once, 0.05 ms each."""
 
+_LOST_SECONDS, _MOST_LOST = 1.0, 8
+"""How often some known connections are asked for again, and how many, 0.05 ms each."""
+
 _DNS_PORT = 53
 _RESOLVERS = ("/run/systemd/resolve/", "/run/nscd/", "/var/run/nscd/")
 """Where local name servers listen."""
@@ -240,7 +256,7 @@ class Peer:
 
     A pair has no names (socketpair(2)): it is used like a pipe. Datagrams are mostly sent without an answer, as to
     statsd. Unconnected sockets have no other end, or none yet. connecting: whether the other end has not answered yet
-    (SYN_SENT).
+    (SYN_SENT); lost: whether it no longer acknowledges data.
     """
 
     kind: Literal["client", "backend", "datagram", "dns", "log", "listening", "pair", "unconnected"]
@@ -248,6 +264,7 @@ class Peer:
     connecting: bool = False
     question: bytes = field(default=b"", compare=False, repr=False)
     """What asks the kernel about a TCP connection to a backend (`sockets.ask_ages`); empty for other sockets."""
+    lost: bool = False
 
 
 class Peers:
@@ -261,6 +278,7 @@ class Peers:
         self._not_before = float("-inf")
         self._refusal: str | None = None
         self._hurried = 0
+        self._lost_at = float("-inf")
         self.lists = 0
 
     def may_list_soon(self) -> bool:
@@ -302,6 +320,18 @@ class Peers:
                 if may_list:
                     self._list(partial(_read_all, elsewhere or os.getpid()), wanted.union(others()), start)
         return self._refusal if any(inode not in self._known for inode in wanted) else None
+
+    def note_lost(self, inodes: Collection[int], elsewhere: int | None) -> None:
+        """Note which connections to backends are lost, of some of those that threads wait for."""
+        now, known = self._clock(), {inode: peer for inode in inodes if (peer := self._known.get(inode))}
+        asked = [inode for inode in known if known[inode].question]
+        if not asked or now - self._lost_at < _LOST_SECONDS:
+            return
+        self._lost_at, some = now, random.sample(asked, min(len(asked), _MOST_LOST))
+        with suppress(OSError, struct.error):
+            answers = ask_in_network_of(elsewhere, partial(ask_lost, [known[inode].question for inode in some]))
+            for inode, lost in zip(some, answers, strict=True):
+                self._known[inode] = replace(known[inode], lost=lost)
 
     def list_unanswered(
         self, inodes: Collection[int], *, elsewhere: int | None = None

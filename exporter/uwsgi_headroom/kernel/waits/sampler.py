@@ -207,7 +207,7 @@ class WaitSampler:
             file_lock=file_lock,
             file_lock_holder=holder,
             uwsgi_lock_holder=self._uwsgi_locks.find(master_pid, snapshot),
-            streams=self._find_streams(found),
+            streams=self._find_streams(found, of_kernel=snapshot.source == "kernel"),
         )
 
     def _sample_unlike(
@@ -313,15 +313,21 @@ class WaitSampler:
         """The locks of workers that serve no request."""
         return {at.worker.worker_id: use for at in workers if (use := at.locks.rest(now))}
 
-    def _find_streams(self, found: list[LookedAt]) -> tuple[tuple[int, int], ...]:
-        """The old requests that go on, by worker id and the number of the thread."""
+    def _find_streams(self, found: list[LookedAt], *, of_kernel: bool) -> tuple[tuple[int, int], ...]:
+        """The old requests that go on, by worker id and the number of the thread. of_kernel: whether these numbers only
+        count the requests: then the threads that were never idle meanwhile serve the old ones."""
         now, old = time.time(), dict[tuple[int, int], tuple[int, int]]()
         for at in found:
             numbers = [number for number, start in at.worker.serving.items() if start and now - start >= OLD_SECONDS]
             if numbers and at.threads.all_found:
                 threads = sorted(at.threads.threads)  # uWSGI starts them in the order of their numbers
-                known = (number for number in numbers if number < len(threads))
-                old |= {(at.worker.worker_id, number): (at.process.pid, threads[number]) for number in known}
+                serving = dict(enumerate(threads))
+                if of_kernel:
+                    least = time.monotonic() - OLD_SECONDS
+                    busy = [each for each in threads if at.idle_at.setdefault(each, least + OLD_SECONDS) <= least]
+                    serving = dict(zip(numbers, busy, strict=False))
+                known = [(number, serving[number]) for number in numbers if number in serving]
+                old |= {(at.worker.worker_id, number): (at.process.pid, thread) for number, thread in known}
         return self._streams.find(old, now)
 
     def _find_active(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess]) -> list[Worker]:
@@ -483,6 +489,7 @@ class WaitSampler:
             endless=places["endless"],
             pools=self._find_pools(decided, snapshot) if weight == 1 else self._pools.sizes(),
             holder=self._holders.find(),
+            holder_backend=self._holders.behind,
             nap=self._naps.length,
             destinations=dict(destinations),
             busy=sum([worker.busy_threads or 0 for worker in snapshot.workers]),
@@ -522,6 +529,7 @@ class WaitSampler:
         """Count the waits of this sample of all threads by who can hold what they wait for."""
         waiting: dict[int, list[int | None]] = defaultdict(list)
         at_work: set[int] = set()
+        backends: dict[int, list[str]] = defaultdict(list)
         shared = in_memory = 0
         for each, _, what in decided:
             if what.result == "idle" or self.threads.is_idle(each.wait, snapshot):
@@ -532,7 +540,9 @@ class WaitSampler:
                 at_work.add(each.by.worker.worker_id)
                 shared += what.result == "lock"
                 in_memory += what.result == "lock" and not each.wait.file
-        self._holders.note(waiting, at_work, shared)
+                if what.result == "backend":
+                    backends[each.by.worker.worker_id].append(_show(what.address))
+        self._holders.note(waiting, at_work, shared, backends)
         if in_memory:
             self._uwsgi_locks.note(snapshot.locks)
 

@@ -347,7 +347,8 @@ def _decide_for(peer: Peer, wait: Wait) -> Decision:
         return Decision("pipe", peer.address)  # whose reader does not read
     if peer.kind in ("backend", "datagram"):
         # A socket is looked up rarely: by now, a thread that waits for an answer has its connection.
-        return Decision("backend", peer.address, connecting=peer.connecting and (wait.writes or wait.gap is not None))
+        connects = peer.connecting and (wait.writes or wait.gap is not None)
+        return Decision("backend", peer.address, connecting=peer.lost or connects)
     if peer.kind == "unconnected":
         return Decision("unknown", gap=GAP_MIXED)
     return Decision(_OF_PEERS[peer.kind], peer.address if peer.kind == "dns" else "")
@@ -415,6 +416,7 @@ class Decisions:
         wanted = {inode for wait in seen for inode in wait.sockets}
         unknown = {inode for inode in wanted if self._peers.get(inode) is None}
         refusal = self._peers.learn(unknown, others, elsewhere=elsewhere)
+        self._peers.note_lost(wanted, elsewhere)
         self._look_for_unanswered(waits, elsewhere)
         for wait in waits:
             if wait.call == "poll" and wait.gap is None and self._is_known(wait):

@@ -96,10 +96,13 @@ class LookedAt(Struct):
     lasting: dict[bytes, Wait] = field(default_factory=dict)
     """What threads of the process were seen to wait for in calls that say so by themselves, by the kernel's line. The
     threads of a server wait in a few places of its code."""
+    idle_at: dict[int, float] = field(default_factory=dict)
+    """When each thread was seen idle last, or was asked for first, in monotonic seconds."""
 
     def note_idle(self, seen: SeenThread) -> None:
         """Record that a thread of this worker waits for a request."""
         self.threads.note_accepting(seen.thread)
+        self.idle_at[seen.thread] = time.monotonic()
         if seen.wait.epoll is not None:
             self.process.epolls.idle.add(seen.wait.epoll)
 
