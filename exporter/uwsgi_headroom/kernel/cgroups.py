@@ -14,7 +14,7 @@ import os
 import re
 import select
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import accumulate, islice
 from pathlib import Path
@@ -71,10 +71,10 @@ def name_levels(cgroups: Cgroups) -> list[str]:
 
 
 def read_task_limit(pid: int, parents: Iterable[int] = (), *, root: Path = ROOT) -> Tasks | None:
-    """The limit of processes and threads (pids.max, in both versions) of that cgroup of a process that has the fewest
-    left; None without one, or if it is not known. parents: whose zombies are counted if half of it is in use. The limit
-    of a user (RLIMIT_NPROC) is another, which does not bind root."""
-    limits = []
+    """The limit of processes and threads (pids.max, in both versions, or of the user) that leaves a process the fewest;
+    None without one, or if it is not known. parents: the workers, whose zombies are counted if half of it is in use."""
+    parents = tuple(parents)
+    limits = list(_read_user_limit(parents))
     try:
         for folder in find_cgroups(pid, "pids", root).folders:
             with suppress(FileNotFoundError):  # the root cgroup, or the controller is not enabled at this level
@@ -86,9 +86,21 @@ def read_task_limit(pid: int, parents: Iterable[int] = (), *, root: Path = ROOT)
     tasks = min(limits, key=lambda limit: limit.most - limit.used, default=None)
     if tasks is None or tasks.used < tasks.most / 2:
         return tasks
-    children = islice((child for parent in parents for child in list_children(parent)), MOST_CHILDREN)
-    stats = map(procfs.read_process_stat, children)
+    stats = map(procfs.read_process_stat, _list_children(parents))
     return tasks._replace(zombies=sum(stat is not None and stat.has_ended for stat in stats))
+
+
+def _list_children(parents: Iterable[int]) -> list[int]:
+    return list(islice((child for parent in parents for child in list_children(parent)), MOST_CHILDREN))
+
+
+def _read_user_limit(workers: Sequence[int]) -> Iterator[Tasks]:
+    """The limit of the workers' user (RLIMIT_NPROC), which does not bind root; as in use count the workers' threads and
+    children: to count all of the user's takes a look at each process of the host."""
+    with suppress(OSError, ValueError, IndexError):
+        if os.stat(f"/proc/{workers[0]}").st_uid and (most := procfs.read_limit(workers[0], "processes")):
+            threads = [stat.threads for stat in map(procfs.read_process_stat, workers) if stat]
+            yield Tasks(sum(threads) + len(_list_children(workers)), most, limit="ulimit -u")
 
 
 def explain_hidden(pid: int) -> str | None:

@@ -260,6 +260,11 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
         yield RAISE_FEW.found(figures, facts)
 
 
+def raise_many(raised: int, requests: int) -> bool:
+    """Whether so many exceptions are a warning."""
+    return _judge(raised, requests)[0]
+
+
 def _judge(number: int, requests: int) -> tuple[bool, bool]:
     surely = number - SURELY * sqrt(number)
     return number >= EXCEPTIONS[0] and surely >= EXCEPTIONS[1] * requests, surely >= MOSTLY * requests

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.clients import count_left, raise_many
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.load import name_role
 from uwsgi_headroom.analysis.findings.workers import LOOP
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
-from uwsgi_headroom.analysis.settings import review_server
+from uwsgi_headroom.analysis.settings import THREADS_ON, parse_version, review_server
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, end
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import EmperorRecord, Memory, MemoryPressure
@@ -58,6 +59,9 @@ pools are smaller (a `ThreadPoolExecutor` has 32 threads at most, gevent's pool 
 
 NEAR_TASKS = (0.8, 0.5)
 """How much of `pids.max` has to be in use, and how much of that by threads that serve no request."""
+
+SMALL_PART = 0.75
+"""The part of `limit-as` that is left at most where it may be why requests fail: a larger allocation takes more."""
 
 REFUSED = 3
 """At or above this number of refused items in a window, a full cache is a warning. One or two may be a burst that
@@ -163,7 +167,7 @@ THREADS_GROW = Kind(
     severity="warning",
     title="{ids:Worker} {ids:keeps|keep} starting threads that do not end.",
     evidence="Worker {worst} has {threads} threads[growth? , {growth} more than {seconds:duration} ago], and {serve} "
-    "of them {serve:serves|serve} requests.[most?  `pids.max` permits {most} processes and threads, and {used} are in "
+    "of them {serve:serves|serve} requests.[most?  `{limit}` permits {most} processes and threads, and {used} are in "
     "use][left? ; at this rate, none is left in {left:duration}][most? .]",
     meaning="Each thread takes memory. When a limit of processes (`pids.max`, `ulimit -u`) or of memory is reached, "
     "the application gets `can't start new thread`, and the request fails.",
@@ -173,17 +177,55 @@ THREADS_GROW = Kind(
 THREADS_NEAR_LIMIT = replace(
     THREADS_GROW,
     title="The workers' threads use up most of the limit of processes and threads.",
-    act="Raise the limit of processes (`TasksMax` of the unit, `pids.max` of the container).",
+    act="Raise the limit of processes (`TasksMax` or `LimitNPROC` of the unit, `pids.max` of the container).",
     then="Alternatively, let the application start fewer threads.",
+)
+
+THREADS_OFF = Kind(
+    code="threads_stand_still",
+    role="harm",
+    severity="warning",
+    title="Threads that the application started stand still: `enable-threads` is off.",
+    evidence="While a worker is idle, {starved} of its threads {starved:waits|wait} for the interpreter lock (GIL).",
+    meaning="Without this option, off by default before uWSGI 2.0.27, such threads run at most while a request waits. "
+    "Libraries that report errors, metrics or traces then lose data, or report late.",
+    act="Set `enable-threads`, and restart uWSGI.",
 )
 
 ZOMBIES = replace(
     THREADS_GROW,
     title="Children of the workers that have ended use up the limit of processes.",
     evidence="{zombies} {zombies:child process|child processes} of the workers {zombies:has|have} ended, and were "
-    "never waited for (zombies); `pids.max` permits {most} processes and threads, and {used} exist.",
+    "never waited for (zombies); `{limit}` permits {most} processes and threads, and {used} exist.",
     act="Let the application wait for each program that it starts, for example with `subprocess.run`.",
     then="Restart the workers to gain time: their zombies end with them.",
+)
+
+DISK_FULL = Kind(
+    code="disk_full",
+    role="harm",
+    severity="warning",
+    title="A file system that uWSGI uses has no [inodes? inode][not inodes? space] left[mount? : {mount}].",
+    evidence="uWSGI's {uses} [one? is][not one? are] there, and it has {free:bytes} of free space"
+    "[inodes? , but no inode for another file].",
+    meaning="Files that the application writes, larger request bodies (`post-buffering`), and log lines are lost.",
+    act="[inodes? Delete files there.][not inodes? Free up space there.]",
+    then="`du -x[inodes?  --inodes] {where} | sort -n | tail` shows what takes it.",
+)
+
+ADDRESS_SPACE = Kind(
+    code="address_space_used_up",
+    role="harm",
+    severity="warning",
+    title="Requests fail, and `limit-as` leaves the workers little address space.",
+    evidence="Worker {worst} has {left:bytes} left of {most:bytes} of address space[lines? ; uWSGI's log says "
+    "{lines:times} that a process could not get memory][not lines? ; {raised:exception} in {requests:request}].",
+    meaning="Threads, libraries and mapped files also take address space, without using memory. A larger part of "
+    "memory than what is left is refused (MemoryError), although the host has enough.",
+    act="Remove `limit-as` (or `ulimit -v`), and set `reload-on-rss` to limit memory.",
+    then="[not lines? First check uWSGI's log for `MemoryError`: other exceptions have other causes. ]"
+    "If the limit is meant to stay, raise it to several times what the workers have.",
+    runbook="UwsgiExceptionsHigh",
 )
 
 CACHE_FULL = Kind(
@@ -404,10 +446,42 @@ def _find_growths(figures: Figures) -> dict[WorkerWindow, int | float]:
     return {worker: each for worker, each in growths.items() if each >= max(least, part * (worker.resident_bytes or 0))}
 
 
+def find_full_disks(figures: Figures) -> Iterator[Finding]:
+    for disk in figures.server.setup.full_disks:
+        facts: Facts = {"uses": disk.use, "one": not disk.use.endswith("files"), "free": disk.free}
+        where, inodes = Private(shlex.quote(disk.mount), "there"), disk.lacks_inodes
+        yield DISK_FULL.found(figures, facts, mount=Private(disk.mount), where=where, inodes=inodes)
+
+
+def find_address_space(figures: Figures) -> Iterator[Finding]:
+    """Where requests fail: a part of memory that was refused is not counted."""
+    known = [
+        (worker.most_address_bytes - worker.address_bytes, worker)
+        for worker in figures.server.workers
+        if worker.address_bytes and worker.most_address_bytes
+    ]
+    message, traceback = (figures.server.messages.get(code) for code in ("out_of_memory", "traceback"))
+    is_other = traceback is not None and traceback.place and "MemoryError" not in traceback.place
+    raised = figures.window.exceptions - count_left(figures)
+    if not known or is_other or not (message or raise_many(raised, figures.flow.completed)):
+        return
+    left, worst = min(known, key=lambda each: each[0])
+    if left <= SMALL_PART * (worst.most_address_bytes or 0):
+        facts: Facts = {"worst": worst.worker_id, "left": left, "most": worst.most_address_bytes, "raised": raised}
+        yield ADDRESS_SPACE.found(figures, facts, lines=getattr(message, "count", None))
+
+
 def find_zombies(figures: Figures) -> Iterator[Finding]:
     tasks, (near, part) = figures.server.tasks, NEAR_TASKS
     if tasks and tasks.used >= near * tasks.most and tasks.zombies >= part * tasks.used:
-        yield ZOMBIES.found(figures, zombies=tasks.zombies, used=tasks.used, most=tasks.most)
+        yield ZOMBIES.found(figures, **tasks._asdict())
+
+
+def find_threads_off(figures: Figures) -> Iterator[Finding]:
+    server, version = figures.server, parse_version(figures.server.version)
+    options = server.setup.options
+    if server.starved and options.complete and not options.enable_threads and version and version < THREADS_ON:
+        yield THREADS_OFF.found(figures, starved=server.starved)
 
 
 def find_growing_threads(figures: Figures) -> Iterator[Finding]:
@@ -438,6 +512,7 @@ def _describe_threads(figures: Figures, worst: WorkerWindow, growing: Sequence[W
         "growth": worst.threads_growth or None,
         "most": tasks and tasks.most,
         "used": tasks and tasks.used,
+        "limit": tasks and tasks.limit,
         "left": tasks and ratio(max(0, tasks.most - tasks.used) * figures.window.seconds, grown),
     }
 

@@ -292,6 +292,14 @@ class WorkerThreads:
                 if any(seen.wait.result == "idle" for seen in self.look(at, thread)):
                     at.threads.note_accepting(thread)
 
+    def count_starved(self, at: LookedAt) -> int:
+        """The threads of a worker with one request thread that serve none, and want the interpreter lock while that one
+        is idle and no thread runs. Raises RefusedError."""
+        pid = at.process.pid
+        others = [thread for thread in list_threads(pid)[:_MOST_MASKS] if thread != pid]
+        seen = [each.wait.result for thread in (pid, *others) for each in self.look(at, thread)]
+        return seen.count("interpreter_lock") * (seen[:1] == ["idle"] and "running" not in seen)
+
     def is_idle(self, wait: Wait, snapshot: Snapshot) -> bool:
         """Whether the threads that wait for this wait's lock are idle."""
         return wait.lock is not None and self._idle_locks.is_idle(wait.lock, bool(snapshot.thunder_lock))
