@@ -515,9 +515,8 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     """Open files and sockets of its process."""
     most_fds: int | None = None
     """How many it may have open; None if unlimited."""
-    address_bytes: int | None = None
-    most_address_bytes: int | None = None
-    """Its address space, and the most that it may have (`limit-as`); None if unlimited."""
+    address_left: int | None = None
+    """Bytes of address space that it may still take (`limit-as`); None if unlimited."""
     local_pid: int | None = None
     """The same process on the exporter's side of a PID namespace; None unless it is proven to be a worker."""
     ended: bool = False

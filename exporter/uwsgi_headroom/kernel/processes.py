@@ -64,9 +64,8 @@ class WorkerProcess(Struct, frozen=True):
     """CPU time of the process's own children that have ended and were waited for."""
     most_fds: int | None = None
     """How many descriptors it may have open (RLIMIT_NOFILE); None without a limit."""
-    address_bytes: int | None = None
-    most_address_bytes: int | None = None
-    """Its address space, and the most that it may have (RLIMIT_AS, uWSGI's `limit-as`); None without a limit."""
+    address_left: int | None = None
+    """Bytes of address space that it may still take (RLIMIT_AS, uWSGI's `limit-as`); None without a limit."""
     is_stopped: bool = False
     """Whether it is stopped: by a signal such as SIGSTOP, or by a debugger."""
     threads: int | None = None
@@ -191,8 +190,8 @@ def _read_slow(pid: int) -> dict[str, object]:
         "involuntary_context_switches": status.get(b"nonvoluntary_ctxt_switches"),
         "open_fds": _value_if_permitted(lambda: procfs.count_descriptors(pid)),
         "most_fds": _value_if_permitted(lambda: procfs.read_limit(pid)),
-        "address_bytes": status.get(b"VmSize"),
-        "most_address_bytes": _value_if_permitted(lambda: procfs.read_limit(pid, "address space")),
+        "address_left": (most := _value_if_permitted(lambda: procfs.read_limit(pid, "address space")))
+        and most - status.get(b"VmSize", 0),
         "affinity": _value_if_permitted(lambda: tuple(sorted(os.sched_getaffinity(pid)))),
     }
 

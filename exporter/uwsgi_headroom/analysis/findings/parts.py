@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.clients import count_left, raise_many
+from uwsgi_headroom.analysis.findings.clients import count_left, judge_number
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.load import name_role
 from uwsgi_headroom.analysis.findings.workers import LOOP
@@ -60,8 +60,8 @@ pools are smaller (a `ThreadPoolExecutor` has 32 threads at most, gevent's pool 
 NEAR_TASKS = (0.8, 0.5)
 """How much of `pids.max` has to be in use, and how much of that by threads that serve no request."""
 
-SMALL_PART = 0.75
-"""The part of `limit-as` that is left at most where it may be why requests fail: a larger allocation takes more."""
+LITTLE = 512e6
+"""The bytes that `limit-as` leaves where it may be why requests fail: one report, or a few threads, take as much."""
 
 REFUSED = 3
 """At or above this number of refused items in a window, a full cache is a warning. One or two may be a burst that
@@ -206,8 +206,7 @@ DISK_FULL = Kind(
     role="harm",
     severity="warning",
     title="A file system that uWSGI uses has no [inodes? inode][not inodes? space] left[mount? : {mount}].",
-    evidence="uWSGI's {uses} [one? is][not one? are] there, and it has {free:bytes} of free space"
-    "[inodes? , but no inode for another file].",
+    evidence="It has uWSGI's {use}, and {free:bytes} of free space[inodes? , but no inode for another file].",
     meaning="Files that the application writes, larger request bodies (`post-buffering`), and log lines are lost.",
     act="[inodes? Delete files there.][not inodes? Free up space there.]",
     then="`du -x[inodes?  --inodes] {where} | sort -n | tail` shows what takes it.",
@@ -218,8 +217,8 @@ ADDRESS_SPACE = Kind(
     role="harm",
     severity="warning",
     title="Requests fail, and `limit-as` leaves the workers little address space.",
-    evidence="Worker {worst} has {left:bytes} left of {most:bytes} of address space[lines? ; uWSGI's log says "
-    "{lines:times} that a process could not get memory][not lines? ; {raised:exception} in {requests:request}].",
+    evidence="A worker may take {left:bytes} more of address space[lines? ; uWSGI's log says {lines:times} that a "
+    "process could not get memory][not lines? ; {raised:exception} in {requests:request}].",
     meaning="Threads, libraries and mapped files also take address space, without using memory. A larger part of "
     "memory than what is left is refused (MemoryError), although the host has enough.",
     act="Remove `limit-as` (or `ulimit -v`), and set `reload-on-rss` to limit memory.",
@@ -447,28 +446,19 @@ def _find_growths(figures: Figures) -> dict[WorkerWindow, int | float]:
 
 
 def find_full_disks(figures: Figures) -> Iterator[Finding]:
-    for disk in figures.server.setup.full_disks:
-        facts: Facts = {"uses": disk.use, "one": not disk.use.endswith("files"), "free": disk.free}
-        where, inodes = Private(shlex.quote(disk.mount), "there"), disk.lacks_inodes
-        yield DISK_FULL.found(figures, facts, mount=Private(disk.mount), where=where, inodes=inodes)
+    for use, mount, free, inodes in figures.server.setup.full_disks:
+        where = Private(shlex.quote(mount), "there")
+        yield DISK_FULL.found(figures, use=use, mount=Private(mount), free=free, inodes=inodes, where=where)
 
 
 def find_address_space(figures: Figures) -> Iterator[Finding]:
-    """Where requests fail: a part of memory that was refused is not counted."""
-    known = [
-        (worker.most_address_bytes - worker.address_bytes, worker)
-        for worker in figures.server.workers
-        if worker.address_bytes and worker.most_address_bytes
-    ]
+    """Where requests fail, unless the log names another reason: nothing counts the memory that was refused."""
+    left = [worker.address_left for worker in figures.server.workers if worker.address_left is not None]
     message, traceback = (figures.server.messages.get(code) for code in ("out_of_memory", "traceback"))
     is_other = traceback is not None and traceback.place and "MemoryError" not in traceback.place
-    raised = figures.window.exceptions - count_left(figures)
-    if not known or is_other or not (message or raise_many(raised, figures.flow.completed)):
-        return
-    left, worst = min(known, key=lambda each: each[0])
-    if left <= SMALL_PART * (worst.most_address_bytes or 0):
-        facts: Facts = {"worst": worst.worker_id, "left": left, "most": worst.most_address_bytes, "raised": raised}
-        yield ADDRESS_SPACE.found(figures, facts, lines=getattr(message, "count", None))
+    raised, requests = figures.window.exceptions - count_left(figures), figures.flow.completed
+    if left and min(left) < LITTLE and not is_other and (message or judge_number(raised, requests)[0]):
+        yield ADDRESS_SPACE.found(figures, left=min(left), raised=raised, lines=getattr(message, "count", None))
 
 
 def find_zombies(figures: Figures) -> Iterator[Finding]:
