@@ -97,7 +97,6 @@ class Options(Struct, frozen=True):
     chmod_socket: tuple[str, ...] | None = None
     http: tuple[str, ...] | None = None
     http_socket: tuple[str, ...] | None = None
-    py_autoreload: int | None = None
     source: Mapping[str, str] = field(default_factory=dict)
     """By field, where it is set: "command line", or the name of the file as uWSGI got it."""
     names_application: bool = False

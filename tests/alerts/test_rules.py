@@ -129,6 +129,8 @@ SAY_IT_ALL = {
     "threads_growing",
     "spooler_behind",
     "spooler_dies",
+    "threads_stand_still",
+    "disk_full",
     "reloaded",
     "reload_waits",
     "workers_ending",

@@ -178,7 +178,7 @@ def test_every_option_that_is_read_is_used_by_a_rule_or_elsewhere():
     for options, seen in WORST:
         watched = Watched(**{field.name: getattr(options, field.name) for field in fields(options)})
         review(watched, seen)
-    elsewhere = {"cheap", "idle", "map_socket", "socket_timeout"}
+    elsewhere = {"cheap", "cheaper_rss_limit_soft", "idle", "map_socket", "socket_timeout"}
     """Used by findings, the owners of sockets, and the sampling of waits."""
     assert NAMES.keys() - read == elsewhere
 

@@ -101,13 +101,6 @@ def test_the_backend_of_a_harakiri(threads, named):
     assert "10.0.0.5" not in finding.public.act
 
 
-def test_a_reload_by_a_changed_module():
-    """Reloads again and again are those of `py-autoreload`, where it is set."""
-    again = replace(EACH_ONCE, reloads=3)
-    set_, unset = (findings_by_code(again, setup=setup(py_autoreload=each))["reloaded"] for each in (1, None))
-    assert ["Remove `py-autoreload`" in each.change for each in (set_, unset)] == [True, False]
-
-
 def test_a_worker_that_lives_for_seconds_is_recycled_too_early():
     """With `max-requests` of 150 at 19 requests per second there is no loop, and the advice is to raise it."""
     finding = judge(change_workers(idle(), respawns=3, requests=450))["workers_respawned"]

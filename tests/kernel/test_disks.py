@@ -11,7 +11,7 @@ from uwsgi_headroom.kernel import disks
 from uwsgi_headroom.kernel.disks import find_full_disks
 from uwsgi_headroom.record import FullDisk
 
-MB = 1 << 20
+MB = 1_000_000
 ROOM = {"f_frsize": 1, "f_blocks": 1000 * MB, "f_files": 1000, "f_flag": 0}
 
 

@@ -40,9 +40,6 @@ NEVER = "never."
 MAX_REQUESTS_DELTA = (2, 0, 29)
 """The first version with `max-requests-delta`; an earlier one does not start with it under `strict`."""
 
-THREADS_ON = (2, 0, 27)
-"""From this version on, `enable-threads` is always on."""
-
 DEFAULT_HTTP_TIMEOUT = 60
 DEFAULT_BUFFER = 4096
 
@@ -553,9 +550,7 @@ RULES: tuple[SettingAdvice, ...] = (
     SettingAdvice(
         rule="enable_threads",
         when=lambda case: (
-            case.lacks("enable_threads")
-            and case.threads == 1
-            and not (case.seen.version and case.seen.knows(*THREADS_ON))
+            case.lacks("enable_threads") and case.threads == 1 and not (case.seen.version and case.seen.knows(2, 0, 27))
         ),
         warns=lambda case: case.seen.version,
         title="Threads that the application starts never run, because Python's threads are off.",

@@ -12,7 +12,7 @@ from uwsgi_headroom.record import DiskUse, FullDisk
 _LOCAL = ("btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "reiserfs", "tmpfs", "xfs", "zfs")
 _MOST_FILES, _MOST_MOUNTS = 64, 256 << 10
 
-FULL = (4 << 20, 0.01)
+FULL = (4e6, 0.01)
 """Fewer free bytes than these, and a smaller part of the whole, are no room."""
 
 

@@ -200,7 +200,6 @@ FIELDS: Mapping[str, str] = {
     **{option: field_name for field_name, option in NAMES.items()},
     "workers": "processes",
     "stats-server": "stats",
-    **dict.fromkeys(("py-auto-reload", "python-auto-reload", "python-autoreload"), "py_autoreload"),
 }
 """The field of an option's value, by the option's name in all its spellings."""
 

@@ -15,7 +15,7 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.load import name_role
 from uwsgi_headroom.analysis.findings.workers import LOOP
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
-from uwsgi_headroom.analysis.settings import THREADS_ON, parse_version, review_server
+from uwsgi_headroom.analysis.settings import parse_version, review_server
 from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu, end
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import EmperorRecord, Memory, MemoryPressure
@@ -468,9 +468,9 @@ def find_zombies(figures: Figures) -> Iterator[Finding]:
 
 
 def find_threads_off(figures: Figures) -> Iterator[Finding]:
-    server, version = figures.server, parse_version(figures.server.version)
-    options = server.setup.options
-    if server.starved and options.complete and not options.enable_threads and version and version < THREADS_ON:
+    server, options = figures.server, figures.server.setup.options
+    is_off = options.complete and not options.enable_threads and (parse_version(server.version) or (9,)) < (2, 0, 27)
+    if server.starved and is_off:
         yield THREADS_OFF.found(figures, starved=server.starved)
 
 

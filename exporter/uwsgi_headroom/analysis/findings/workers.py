@@ -186,10 +186,8 @@ RELOADED = Kind(
     title="[info? uWSGI was reloaded.][warning? uWSGI is reloaded again and again.]",
     evidence="uWSGI was reloaded {reloads:times} in the last {seconds:duration}[counted? , and its counters began "
     "again at 0].",
-    act="[warning, watches? Remove `py-autoreload`, which reloads uWSGI whenever the file of a module changes.]"
-    f"[warning, not watches? {RELOADS.act}]",
-    then="[warning, watches? It is for development: it also looks at every module of the application again and again.]"
-    f"[warning, not watches? {RELOADS.then}]",
+    act=f"[warning? {RELOADS.act}]",
+    then=f"[warning? {RELOADS.then}]",
     event="reload",
 )
 
@@ -205,8 +203,7 @@ def find(figures: Figures) -> Iterator[Finding]:
         yield from find_memory_recycled(figures)
     times, seconds = figures.window.reloads, figures.window.seconds
     if times and not lost_in_a_reload(figures):
-        watches, again = figures.server.setup.options.py_autoreload, times >= AGAIN_AND_AGAIN
-        yield RELOADED.found(figures, watches=bool(watches), worse=again and seconds <= times * RELOAD_SECONDS)
+        yield RELOADED.found(figures, worse=times >= AGAIN_AND_AGAIN and seconds <= times * RELOAD_SECONDS)
 
 
 def _are_many(figures: Figures, lost: int) -> bool:
