@@ -174,6 +174,8 @@ class Setup(Struct, frozen=True):
     log_path: str = ""
     """The file of uWSGI's log, or `journal:UNIT`; empty if unknown, or no file that this user can see."""
     full_disks: tuple[FullDisk, ...] = ()
+    metrics_files: tuple[str, int] = ("", 0)
+    """The folder of prometheus_client's files of all processes, and their number; empty if there is none."""
     why_unknown: str = ""
     """Why nothing is known; empty if it is."""
 

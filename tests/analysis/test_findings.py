@@ -425,9 +425,8 @@ def test_growing_memory_beside_a_worker_that_started(up, is_growing):
 
 
 def test_options_that_hide_figures_or_cost():
-    """A document larger than a UNIX socket's buffer, and thunder-lock are good to know."""
+    """A document larger than a UNIX socket's buffer is good to know."""
     assert "large_document" in findings_by_code(idle(), Server(cores=False), document_bytes=300_000)
-    assert "thunder_lock" in judge(idle(), Server(accept_lock=7))
 
 
 def test_async_cores_are_not_called_threads():

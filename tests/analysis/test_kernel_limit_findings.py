@@ -102,6 +102,18 @@ def test_full_file_systems(disks, titles):
 
 
 @pytest.mark.parametrize(
+    ("workers", "files", "expected"),
+    [(4, 999, None), (4, 1000, "warning"), (60, 1199, None), (60, 1200, "warning")],
+)
+def test_files_of_metrics(workers, files, expected):
+    """Each process has a few of them, and leaves them when it ends."""
+    record = describe(Server(processes=workers), setup=replace(setup(), metrics_files=("/run/shop", files)))
+    found = judge(idle(workers=workers), record)
+    assert severity(found, "metrics_files") == expected
+    assert not expected or "/run/shop" not in "".join(found["metrics_files"].public)
+
+
+@pytest.mark.parametrize(
     ("left", "exceptions", "messages", "expected"),
     [
         (511, 200, {}, True),

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from uwsgi_headroom.kernel import disks
-from uwsgi_headroom.kernel.disks import find_full_disks
+from uwsgi_headroom.kernel.disks import count_metrics_files, find_full_disks
 from uwsgi_headroom.record import FullDisk
 
 MB = 1_000_000
@@ -42,6 +42,19 @@ def test_what_is_full(monkeypatch, tmp_path, statvfs, expected):
     found = [each for each in find_full_disks(os.getpid(), "") if each.use == "directory"]
     assert [each.lacks_inodes for each in found] == expected
     assert all(os.path.ismount(each.mount) and str(tmp_path).startswith(each.mount) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("counter_123.db", 3), ("gauge_liveall_9.db", 3), ("histogram_1.db", 3), ("orders.db", None)],
+)
+def test_the_files_of_metrics(tmp_path, name, expected):
+    """They are counted in the folder in which a process has one of its own open."""
+    for each in ("counter_1.db", "counter_2.db", name, "counter_2.db"):
+        (tmp_path / each).touch()
+    with open(tmp_path / name, "rb"):
+        assert count_metrics_files(os.getpid()) == ((str(tmp_path), expected) if expected else ("", 0))
+    assert count_metrics_files(os.getpid()) == ("", 0)
 
 
 def test_others_are_never_asked(monkeypatch, tmp_path):

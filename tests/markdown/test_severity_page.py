@@ -114,6 +114,7 @@ ROWS = {
     "few_slow_requests": Row("ten times as slow", (10.0, wait_states.MOSTLY, *limits.TIMED_OUT)),
     "spooler_dies": Row("spooler end", (workers.LOOP[0],)),
     "disk_full": Row("file system of this host", disks.FULL),
+    "metrics_files": Row("files of metrics", parts.MANY_FILES),
     "address_space_used_up": Row("limit-as", (parts.LITTLE,)),
     "waits_for_files": Row("file system", (wait_states.MOSTLY, waits.USED)),
     "noticed": Row("notice|listen queue|wait noticeably", (WAIT_RATIO, LEAST_WAIT, MOST_WAIT)),

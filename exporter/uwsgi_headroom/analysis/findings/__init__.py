@@ -51,6 +51,7 @@ RULES: tuple[Rule, ...] = (
     parts.find_open_files,
     parts.find_zombies,
     parts.find_full_disks,
+    parts.find_metrics_files,
     parts.find_address_space,
     waits.find_blocked_output,
     causes.find_idle,

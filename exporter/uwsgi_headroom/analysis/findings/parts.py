@@ -60,6 +60,9 @@ pools are smaller (a `ThreadPoolExecutor` has 32 threads at most, gevent's pool 
 NEAR_TASKS = (0.8, 0.5)
 """How much of `pids.max` has to be in use, and how much of that by threads that serve no request."""
 
+MANY_FILES = (1000, 20)
+"""Files of metrics, in all and for each worker, from which on most are of workers that have ended: each has a few."""
+
 LITTLE = 512e6
 """The bytes that `limit-as` leaves where it may be why requests fail: one report, or a few threads, take as much."""
 
@@ -212,6 +215,19 @@ DISK_FULL = Kind(
     then="`du -x[inodes?  --inodes] {where} | sort -n | tail` shows what takes it.",
 )
 
+METRICS_FILES = Kind(
+    code="metrics_files",
+    role="limit",
+    severity="warning",
+    title="Each scrape of the application's metrics reads thousands of files.",
+    evidence="There are {files} files of prometheus_client in {folder}, for {workers:worker}.",
+    meaning="In its multiprocess mode, each process leaves files when it ends. A scrape reads all of them, which takes "
+    "seconds, and keeps other requests of its worker from running (GIL).",
+    act="Delete the files in {folder} before each start of uWSGI.",
+    then="To keep their number, name them by worker: `values.ValueClass = values.MultiProcessValue(uwsgi.worker_id)`, "
+    "with `from prometheus_client import values`, before metrics are made.",
+)
+
 ADDRESS_SPACE = Kind(
     code="address_space_used_up",
     role="harm",
@@ -302,15 +318,6 @@ LARGE_DOCUMENT = Kind(
     meaning="While a client reads only a part of it, uWSGI's master waits, and neither restarts workers nor reloads.",
     act="Set `stats-minified` and `stats-no-metrics`.",
     then="Alternatively, serve `stats` on 127.0.0.1: the buffer of a TCP socket holds 4 MB.",
-)
-
-THUNDER_LOCK = Kind(
-    code="thunder_lock",
-    severity="info",
-    title="`thunder-lock` is on.",
-    evidence="uWSGI's stats show the lock that this option creates.",
-    meaning="It spreads the requests evenly. In one measurement with threads, it cost a tenth of the throughput.",
-    act="Run a load test with `thunder-lock` and one without it, and compare the throughput.",
 )
 
 ROUTER_STOPPED = Kind(
@@ -451,6 +458,12 @@ def find_full_disks(figures: Figures) -> Iterator[Finding]:
         yield DISK_FULL.found(figures, use=use, mount=Private(mount), free=free, inodes=inodes, where=where)
 
 
+def find_metrics_files(figures: Figures) -> Iterator[Finding]:
+    (folder, files), (least, each) = figures.server.setup.metrics_files, MANY_FILES
+    if files >= max(least, each * len(figures.server.workers)):
+        yield METRICS_FILES.found(figures, folder=Private(folder, "its folder"), files=files)
+
+
 def find_address_space(figures: Figures) -> Iterator[Finding]:
     """Where requests fail, unless the log names another reason: nothing counts the memory that was refused."""
     left = [worker.address_left for worker in figures.server.workers if worker.address_left is not None]
@@ -569,8 +582,6 @@ def find_setup(figures: Figures) -> Iterator[Finding]:
         yield SHARE_ONE_CPU.found(figures, sharing=sharing, worse=is_busy)
     if server.document_bytes > UNIX_SOCKET_ROOM:
         yield LARGE_DOCUMENT.found(kilobytes=server.document_bytes // 1000, room=UNIX_SOCKET_ROOM // 1000)
-    if server.thunder_lock and (figures.configured or 0) > len(server.workers):
-        yield THUNDER_LOCK.found()
     warnings = [advice.title for advice in review_server(server) or () if advice.severity == "warning"]
     if warnings:
         which = Private(server.address and shlex.quote(server.address))
