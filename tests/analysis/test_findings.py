@@ -253,11 +253,8 @@ def test_cheaper_that_never_scales(of, algorithm, socket, kind):
 @pytest.mark.parametrize(("resident", "kind"), [(25 << 20, limits.CHEAPER_LIMITED), (24 << 20, limits.CHEAPER)])
 def test_cheaper_at_its_limit_of_memory(resident, kind):
     """From `cheaper-rss-limit-soft` on, it spawns no worker: 4 workers of 25 MB reach 100."""
-    found = alone(
-        change_workers(FULL, resident_bytes=resident),
-        Server(spawned=2),
-        setup=setup(cheaper_rss_limit_soft=100 << 20),
-    )
+    of = change_workers(FULL, resident_bytes=resident)
+    found = findings_by_code(of, Server(spawned=2), setup=setup(cheaper_rss_limit_soft=100 << 20))
     assert row(found, "cheaper_does_not_scale") is kind
 
 

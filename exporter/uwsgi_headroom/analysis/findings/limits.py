@@ -147,12 +147,12 @@ CHEAPER_BLIND = replace(
 )
 CHEAPER_LIMITED = replace(
     CHEAPER,
-    title="Requests wait, but at `cheaper-rss-limit-soft`, cheaper mode starts no more workers.",
+    title="Requests wait, and cheaper mode is at `cheaper-rss-limit-soft`.",
     evidence=CHEAPER.evidence.replace("[wait?", "; the workers take {taken:bytes} of memory[wait?"),
     meaning="From {limit:bytes} on (`cheaper-rss-limit-soft`), cheaper mode spawns no worker.",
-    act="Raise `cheaper-rss-limit-soft` above the memory of all workers together.",
+    act="Raise `cheaper-rss-limit-soft` above the memory of all workers.",
     then="If there is not enough memory for all, lower `processes`, and use more `threads` in each.",
-    clause="at `cheaper-rss-limit-soft`, cheaper mode starts no more workers",
+    clause="cheaper mode is at `cheaper-rss-limit-soft`",
 )
 CHEAPER_MANUAL = replace(
     CHEAPER,

@@ -237,9 +237,9 @@ ADDRESS_SPACE = Kind(
     "process could not get memory][not lines? ; {raised:exception} in {requests:request}].",
     meaning="Threads, libraries and mapped files also take address space, without using memory. A larger part of "
     "memory than what is left is refused (MemoryError), although the host has enough.",
-    act="Remove `limit-as` (or `ulimit -v`), and set `reload-on-rss` to limit memory.",
-    then="[not lines? First check uWSGI's log for `MemoryError`: other exceptions have other causes. ]"
-    "If the limit is meant to stay, raise it to several times what the workers have.",
+    act="[not lines? If uWSGI's log has `MemoryError`, remove][lines? Remove] `limit-as` (or `ulimit -v`), and limit "
+    "memory by `reload-on-rss`.",
+    then="If the limit is meant to stay, raise it to several times what the workers have.",
     runbook="UwsgiExceptionsHigh",
 )
 

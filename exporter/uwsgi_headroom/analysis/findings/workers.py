@@ -225,18 +225,19 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
             threads=(figures.configured or 0) > len(window.workers),
             turn_on=getattr(figures.server.log, "turn_on", ""),
             fills=killed_fill_threads(figures),
-            backend=Private(_name_backend(figures), "a backend"),
+            backend=_name_backend(figures),
         )
 
 
-def _name_backend(figures: Figures) -> str:
-    """The backend for which requests wait until `harakiri`; empty if most of those that it ended do not."""
+def _name_backend(figures: Figures) -> Private | None:
+    """The backend for which requests wait until `harakiri`; None if most of those that it ended do not."""
     waits, harakiri, window = figures.waits, figures.server.setup.options.harakiri or 0, figures.window
     if waits is None:
-        return ""
+        return None
     of_completed = sum((waits.each(state) or 0.0) * figures.flow.completed for state in ("backend", "dns"))
     lost = waits.outside * waits.total * window.seconds - of_completed
-    return join_labels(list_main(figures.destinations)) if lost >= MOSTLY * window.harakiris * harakiri > 0 else ""
+    is_most = lost >= MOSTLY * window.harakiris * harakiri > 0
+    return Private(join_labels(list_main(figures.destinations)), "a backend") if is_most else None
 
 
 def _out_of_memory(figures: Figures) -> Iterator[Finding]:
