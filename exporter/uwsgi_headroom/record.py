@@ -143,18 +143,6 @@ ConcurrencyKind = Literal["threads", "async", "single"]
 
 DiskUse = Literal["directory", "log", "open files", "temporary files"]
 
-
-class FullDisk(NamedTuple):
-    """A file system of this host on which uWSGI has files, without room. lacks_inodes: whether it has some space, but
-    no inode for another file."""
-
-    use: DiskUse
-    mount: str
-    free: int
-    """In bytes."""
-    lacks_inodes: bool
-
-
 SocketHolders = Mapping[str, tuple[int, ...]]
 
 
@@ -173,7 +161,9 @@ class Setup(Struct, frozen=True):
     """Whether some worker does not take requests from every socket (`map-socket`); None if unknown."""
     log_path: str = ""
     """The file of uWSGI's log, or `journal:UNIT`; empty if unknown, or no file that this user can see."""
-    full_disks: tuple[FullDisk, ...] = ()
+    full_disks: tuple[tuple[DiskUse, str, int, bool], ...] = ()
+    """File systems of this host without room: what uWSGI has there, the mount, its free bytes, and whether it lacks no
+    space, but inodes."""
     metrics_files: tuple[str, int] = ("", 0)
     """The folder of prometheus_client's files of all processes, and their number; empty if there is none."""
     why_unknown: str = ""

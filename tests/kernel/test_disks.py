@@ -9,7 +9,6 @@ import pytest
 
 from uwsgi_headroom.kernel import disks
 from uwsgi_headroom.kernel.disks import count_metrics_files, find_full_disks
-from uwsgi_headroom.record import FullDisk
 
 MB = 1_000_000
 ROOM = {"f_frsize": 1, "f_blocks": 1000 * MB, "f_files": 1000, "f_flag": 0}
@@ -39,9 +38,9 @@ def test_what_is_full(monkeypatch, tmp_path, statvfs, expected):
     monkeypatch.setattr(disks, "_LOCAL", [line.split()[2] for line in Path("/proc/mounts").read_text().splitlines()])
     monkeypatch.setattr(os, "statvfs", statvfs)
     monkeypatch.chdir(tmp_path)
-    found = [each for each in find_full_disks(os.getpid(), "") if each.use == "directory"]
-    assert [each.lacks_inodes for each in found] == expected
-    assert all(os.path.ismount(each.mount) and str(tmp_path).startswith(each.mount) for each in found)
+    found = [each for each in find_full_disks(os.getpid(), "") if each[0] == "directory"]
+    assert [each[3] for each in found] == expected
+    assert all(os.path.ismount(each[1]) and str(tmp_path).startswith(each[1]) for each in found)
 
 
 @pytest.mark.parametrize(
@@ -67,4 +66,3 @@ def test_others_are_never_asked(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "statvfs", refuse)
     assert find_full_disks(os.getpid(), "/var/log/uwsgi.log") == ()
     assert find_full_disks(2**22 + 1, "") == ()
-    assert FullDisk("log", "/", 0, False).free == 0

@@ -10,7 +10,9 @@ from itertools import islice
 from pathlib import PurePath
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.record import DiskUse, FullDisk
+from uwsgi_headroom.record import DiskUse
+
+FullDisk = tuple[DiskUse, str, int, bool]
 
 _LOCAL = ("btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "reiserfs", "tmpfs", "xfs", "zfs")
 _MOST_FILES, _MOST_MOUNTS, _MOST_ENTRIES = 256, 256 << 10, 20_000
@@ -60,4 +62,4 @@ def _look(pid: int, mount: str, use: DiskUse) -> FullDisk | None:
     is_full, lacks_inodes = free < min(least, part * disk.f_blocks * disk.f_frsize), disk.f_files > 0 == files
     if disk.f_flag & os.ST_RDONLY or not (is_full or lacks_inodes):
         return None
-    return FullDisk(use, mount, free, not is_full)
+    return use, mount, free, not is_full

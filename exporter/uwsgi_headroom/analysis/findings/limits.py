@@ -148,8 +148,7 @@ CHEAPER_BLIND = replace(
 CHEAPER_LIMITED = replace(
     CHEAPER,
     title="Requests wait, and cheaper mode is at `cheaper-rss-limit-soft`.",
-    evidence=CHEAPER.evidence.replace("[wait?", "; the workers take {taken:bytes} of memory[wait?"),
-    meaning="From {limit:bytes} on (`cheaper-rss-limit-soft`), cheaper mode spawns no worker.",
+    meaning="The workers take {taken:bytes}: from {limit:bytes} on, by this option, cheaper mode spawns none.",
     act="Raise `cheaper-rss-limit-soft` above the memory of all workers.",
     then="If there is not enough memory for all, lower `processes`, and use more `threads` in each.",
     clause="cheaper mode is at `cheaper-rss-limit-soft`",

@@ -237,9 +237,8 @@ ADDRESS_SPACE = Kind(
     "process could not get memory][not lines? ; {raised:exception} in {requests:request}].",
     meaning="Threads, libraries and mapped files also take address space, without using memory. A larger part of "
     "memory than what is left is refused (MemoryError), although the host has enough.",
-    act="[not lines? If uWSGI's log has `MemoryError`, remove][lines? Remove] `limit-as` (or `ulimit -v`), and limit "
-    "memory by `reload-on-rss`.",
-    then="If the limit is meant to stay, raise it to several times what the workers have.",
+    act="[not lines? If uWSGI's log has `MemoryError`, remove][lines? Remove] `limit-as`, and set `reload-on-rss`.",
+    then="The limit may also be that of `ulimit -v`. If it has to stay, raise it to several times what workers have.",
     runbook="UwsgiExceptionsHigh",
 )
 
@@ -452,13 +451,11 @@ def _find_growths(figures: Figures) -> dict[WorkerWindow, int | float]:
     return {worker: each for worker, each in growths.items() if each >= max(least, part * (worker.resident_bytes or 0))}
 
 
-def find_full_disks(figures: Figures) -> Iterator[Finding]:
+def find_files(figures: Figures) -> Iterator[Finding]:
+    """File systems without room, and files of metrics."""
     for use, mount, free, inodes in figures.server.setup.full_disks:
         where = Private(shlex.quote(mount), "there")
         yield DISK_FULL.found(figures, use=use, mount=Private(mount), free=free, inodes=inodes, where=where)
-
-
-def find_metrics_files(figures: Figures) -> Iterator[Finding]:
     (folder, files), (least, each) = figures.server.setup.metrics_files, MANY_FILES
     if files >= max(least, each * len(figures.server.workers)):
         yield METRICS_FILES.found(figures, folder=Private(folder, "its folder"), files=files)
