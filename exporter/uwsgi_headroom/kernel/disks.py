@@ -35,9 +35,10 @@ def find_full_disks(pid: int, log_path: str) -> tuple[FullDisk, ...]:
             above = (path, *map(str, PurePath(path).parents)) * path.startswith("/")
             mount = next((each for each in above if each in kinds), "")
             if kinds.get(mount) in _LOCAL and mount.isprintable() and mount not in found:
-                found[mount] = _look(pid, mount, use)
+                with suppress(OSError):
+                    found[mount] = _look(pid, mount, use)
     except OSError:
-        pass
+        return ()
     return tuple(filter(None, found.values()))
 
 

@@ -281,7 +281,8 @@ class WaitSampler:
             if process and worker.threads == 1 and not worker.busy_threads and (process.threads or 0) > 1:
                 with suppress(HiddenError):
                     at = self._find(worker, processes, options)
-                    self._starved = max(self._starved, self.threads.count_starved(at) if at else 0)
+                    self._starved = self.threads.count_starved(at) if at else 0
+                break  # one of them shows it
         return min(before, self._starved)
 
     def _at_rest(self, now: float) -> Waits:
