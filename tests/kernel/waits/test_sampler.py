@@ -243,7 +243,7 @@ def test_few_strangers_are_looked_at(machine, monkeypatch):
     ],
 )
 def test_threads_that_want_the_lock_of_an_idle_worker(machine, monkeypatch, calls, busy, enabled, expected):
-    """They are counted at the second look: one that begins may have to wait for a moment."""
+    """They are remembered: a request of a moment later lets them run. With the option there are none."""
     monkeypatch.setattr(worker_threads, "list_threads", lambda pid: [pid, 1000 * pid, 1000 * pid + 1])
     machine(lambda pid, thread: calls[0] if thread == pid else calls[1 + thread % 1000])
     server = Server(processes=1, threads=1)
@@ -251,8 +251,9 @@ def test_threads_that_want_the_lock_of_an_idle_worker(machine, monkeypatch, call
     reading = server.read(1.0)
     processes = {pid: msgspec.structs.replace(each, threads=3) for pid, each in reading.host.processes.items()}
     of = WaitSampler(WaitSetting())
-    looks = [of.count_starved(reading.snapshot, processes, Options(enable_threads=enabled)) for _ in range(2)]
-    assert looks == [0, expected]
+    assert of.count_starved(reading.snapshot, processes, Options(enable_threads=enabled)) == expected
+    assert of.count_starved(reading.snapshot, {}, Options(enable_threads=enabled)) == expected
+    assert of.count_starved(reading.snapshot, processes, Options(enable_threads=True)) == 0
 
 
 REASONS = [

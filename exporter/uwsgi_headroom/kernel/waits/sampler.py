@@ -273,17 +273,18 @@ class WaitSampler:
         return waits
 
     def count_starved(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], options: Options) -> int:
-        """How many threads of a worker that serves one request at a time want the interpreter lock while it is idle, at
-        two looks in a row: uWSGI keeps it where `enable-threads` is off. Never raises."""
-        before, self._starved = self._starved, 0
-        for worker in snapshot.workers * (bool(self._calls) and self._setting.enabled and not options.enable_threads):
+        """How many threads of a worker that serves one request at a time wanted the interpreter lock while it was idle,
+        at any look: uWSGI keeps it where `enable-threads` is off. Never raises."""
+        may_starve = self._setting.enabled and bool(self._calls) and not options.enable_threads
+        self._starved *= may_starve
+        for worker in snapshot.workers * may_starve:
             process = processes.get(worker.pid or 0)
             if process and worker.threads == 1 and not worker.busy_threads and (process.threads or 0) > 1:
                 with suppress(HiddenError):
                     at = self._find(worker, processes, options)
-                    self._starved = self.threads.count_starved(at) if at else 0
+                    self._starved = max(self._starved, self.threads.count_starved(at) if at else 0)
                 break  # one of them shows it
-        return min(before, self._starved)
+        return self._starved
 
     def _at_rest(self, now: float) -> Waits:
         """What is known while no thread serves a request: the same object as long as no lock is known. What requests
