@@ -410,10 +410,15 @@ ROWS = (
     ),
     Scenario(
         "a limit of address space",
-        Server(2, 2, ("--limit-as", "384"), app=APP),
+        Server(2, 2, ("--limit-as", "300"), app=APP),
         Expected("warning", ("address_space_used_up",), words=("`limit-as`", "reload-on-rss"), not_words=NO_MORE),
-        (Load(rate=5, io_ms=10), Load(rate=1, path="/report?kb=400000")),
-        twin=healthy("no limit of address space", server=Server(2, 2, app=APP)),
+        (Load(rate=5, io_ms=10), Load(rate=1, path="/report?kb=300000")),
+        twin=healthy(
+            "no limit of address space",
+            Load(rate=5, io_ms=10),
+            Load(rate=0.2, path="/report?kb=300000"),
+            server=Server(2, 2, app=APP),
+        ),
     ),
     Scenario(
         "cheaper at its limit of memory",
