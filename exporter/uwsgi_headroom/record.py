@@ -143,6 +143,16 @@ ConcurrencyKind = Literal["threads", "async", "single"]
 
 DiskUse = Literal["directory", "log", "open files", "temporary files"]
 
+
+class FullDisk(NamedTuple):
+    """A file system of this host without room, and what uWSGI has there. lacks_inodes: it has space, but no inode."""
+
+    use: DiskUse
+    mount: str
+    free: int
+    lacks_inodes: bool
+
+
 SocketHolders = Mapping[str, tuple[int, ...]]
 
 
@@ -161,9 +171,7 @@ class Setup(Struct, frozen=True):
     """Whether some worker does not take requests from every socket (`map-socket`); None if unknown."""
     log_path: str = ""
     """The file of uWSGI's log, or `journal:UNIT`; empty if unknown, or no file that this user can see."""
-    full_disks: tuple[tuple[DiskUse, str, int, bool], ...] = ()
-    """File systems of this host without room: what uWSGI has there, the mount, its free bytes, and whether it lacks no
-    space, but inodes."""
+    full_disks: tuple[FullDisk, ...] = ()
     metrics_files: tuple[str, int] = ("", 0)
     """The folder of prometheus_client's files of all processes, and their number; empty if there is none."""
     why_unknown: str = ""

@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings import Finding, parts
 from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
 from uwsgi_headroom.reading import describe_memory
-from uwsgi_headroom.record import LogMessage, LogRecord, MemoryPressure, Tasks, TrackedConnections
+from uwsgi_headroom.record import FullDisk, LogMessage, LogRecord, MemoryPressure, Tasks, TrackedConnections
 
 MB = 1_000_000
 
@@ -90,8 +90,8 @@ def test_threads_near_the_limit(tasks, threads, growth, kind):
     ("disks", "titles"),
     [
         ((), []),
-        ((("log", "/var/log", 0, False),), ["A file system that uWSGI uses has no space left: /var/log."]),
-        ((("directory", "/srv", 9, True),), ["A file system that uWSGI uses has no inode left: /srv."]),
+        ((FullDisk("log", "/var/log", 0, False),), ["A file system that uWSGI uses has no space left: /var/log."]),
+        ((FullDisk("directory", "/srv", 9, True),), ["A file system that uWSGI uses has no inode left: /srv."]),
     ],
 )
 def test_full_file_systems(disks, titles):

@@ -10,9 +10,7 @@ from itertools import islice
 from pathlib import PurePath
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.record import DiskUse
-
-FullDisk = tuple[DiskUse, str, int, bool]
+from uwsgi_headroom.record import DiskUse, FullDisk
 
 _LOCAL = ("btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "reiserfs", "tmpfs", "xfs", "zfs")
 _MOST_FILES, _MOST_MOUNTS, _MOST_ENTRIES = 256, 256 << 10, 20_000
@@ -63,4 +61,4 @@ def _look(pid: int, mount: str, use: DiskUse) -> FullDisk | None:
     is_full, lacks_inodes = free < min(least, part * disk.f_blocks * disk.f_frsize), disk.f_files > 0 == files
     if disk.f_flag & os.ST_RDONLY or not (is_full or lacks_inodes):
         return None
-    return use, mount, free, not is_full
+    return FullDisk(use, mount, free, not is_full)
