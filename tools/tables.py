@@ -173,12 +173,16 @@ def settings() -> Iterator[str]:
 
 def complaints() -> Iterator[str]:
     """The table of complaints as it stands, but for the third cell: the codes that the named scenarios expect first, or
-    their outcome. What follows a semicolon there stays. Raises KeyError for a scenario that does not exist."""
+    their outcome. What follows a semicolon there stays, and so does a row without a scenario. Raises KeyError for a
+    scenario that does not exist."""
     expected = {row.name: row.expected for row in ROWS}
     head, line, *rows = read_section((ROOT / "docs" / "complaints.md").read_text(), "complaints").splitlines()
     yield from (head, line)
     for row in rows:
         complaint, made_at, said, names, needs = row.removeprefix("| ").removesuffix(" |").split(" | ")
+        if not names:
+            yield row
+            continue
         found = [expected[name] for name in names.split("; ")]
         codes = [f"`{code}`" if code else each.outcome.upper() for each in found for code in each.first or ("",)]
         more = said.partition("; ")[1:]

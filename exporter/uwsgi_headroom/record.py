@@ -49,8 +49,8 @@ class Options(Struct, frozen=True):
     """The options of one uWSGI master that advice needs; None for one that is not set or not known. No other option is
     kept: a configuration may hold secrets.
 
-    Times are in seconds and `reload_on_*` in megabytes, as in uWSGI. `async_cores` is the option `async`; `workers` and
-    `processes` are one option.
+    Times are in seconds, `reload_on_*` in megabytes, and `cheaper_rss_limit_soft` in bytes, as in uWSGI. `async_cores`
+    is the option `async`; `workers` and `processes` are one option.
     """
 
     harakiri: int | None = None
@@ -73,6 +73,7 @@ class Options(Struct, frozen=True):
     cheaper_step: int | None = None
     cheaper_overload: int | None = None
     cheaper_algo: str | None = None
+    cheaper_rss_limit_soft: int | None = None
     processes: int | None = None
     threads: int | None = None
     enable_threads: bool | None = None
@@ -144,6 +145,18 @@ DISTRIBUTIONS_FILES = "/usr/share/"
 
 ConcurrencyKind = Literal["threads", "async", "single"]
 
+DiskUse = Literal["directory", "log", "open files", "temporary files"]
+
+
+class FullDisk(NamedTuple):
+    """A file system of this host without room, and what uWSGI has there. lacks_inodes: it has space, but no inode."""
+
+    use: DiskUse
+    mount: str
+    free: int
+    lacks_inodes: bool
+
+
 SocketHolders = Mapping[str, tuple[int, ...]]
 
 
@@ -162,6 +175,9 @@ class Setup(Struct, frozen=True):
     """Whether some worker does not take requests from every socket (`map-socket`); None if unknown."""
     log_path: str = ""
     """The file of uWSGI's log, or `journal:UNIT`; empty if unknown, or no file that this user can see."""
+    full_disks: tuple[FullDisk, ...] = ()
+    metrics_files: tuple[str, int] = ("", 0)
+    """The folder of prometheus_client's files of all processes, and their number; empty if there is none."""
     why_unknown: str = ""
     """Why nothing is known; empty if it is."""
 
@@ -182,12 +198,14 @@ class TrackedConnections(NamedTuple):
 
 
 class Tasks(NamedTuple):
-    """The processes and threads of the cgroup that has the fewest left, and how many it may have (`pids.max`)."""
+    """The processes and threads of the cgroup, or user, that has the fewest left, and how many it may have."""
 
     used: int
     most: int
     zombies: int = 0
     """Ended children of the workers, for which these did not wait; counted where half of the limit is in use."""
+    limit: Literal["pids.max", "ulimit -u"] = "pids.max"
+    """The latter is that of uWSGI's user, of which only those of the workers are counted as in use."""
 
 
 Role = Literal["cron", "daemon", "master", "mule", "other", "router", "spooler"]
@@ -499,6 +517,8 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     """Open files and sockets of its process."""
     most_fds: int | None = None
     """How many it may have open; None if unlimited."""
+    address_left: int | None = None
+    """Bytes of address space that it may still take (`limit-as`); None if unlimited."""
     local_pid: int | None = None
     """The same process on the exporter's side of a PID namespace; None unless it is proven to be a worker."""
     ended: bool = False
@@ -689,6 +709,7 @@ class ServerRecord(Struct, frozen=True):
     """Of the network namespace, if it is the exporter's; None if connections are not tracked, too."""
     tasks: Tasks | None = None
     """None without a limit, or if unknown."""
+    starved: int = 0
     unrequested: int = 0
     left: tuple[float, ...] = ()
     clients: tuple[int, int] = (0, 0)

@@ -114,7 +114,6 @@ SECTIONS = ["What it means", "Verify", "Afterwards"]
 MOST_LINES, MOST_WORDS = 900, 250
 SAY_IT_ALL = {
     "large_document",
-    "thunder_lock",
     "memory_headroom_low",
     "memory_stalls",
     "workers_respawned",
@@ -129,6 +128,9 @@ SAY_IT_ALL = {
     "threads_growing",
     "spooler_behind",
     "spooler_dies",
+    "metrics_files",
+    "threads_stand_still",
+    "disk_full",
     "reloaded",
     "reload_waits",
     "workers_ending",

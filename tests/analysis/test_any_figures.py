@@ -110,6 +110,8 @@ def check_finding(found: Figures, finding: Finding) -> None:
     pids |= {str(pid) for role in found.server.roles for pid in role.stopped}
     if found.server.waits and found.server.waits.uwsgi_lock_holder:
         pids.add(str(found.server.waits.uwsgi_lock_holder.pid))
+    if found.server.silence:
+        pids.add(str(found.server.silence.pid))
     for named in re.findall(
         r"(?:kill -[A-Z]+ | --?p(?:id)? |/proc/|for pid in )((?:\d+|PID)(?: \d+| PID)*)", finding.change
     ):

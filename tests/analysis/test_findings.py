@@ -250,6 +250,14 @@ def test_cheaper_that_never_scales(of, algorithm, socket, kind):
     assert row(found, "cheaper_does_not_scale") is kind
 
 
+@pytest.mark.parametrize(("resident", "kind"), [(25 << 20, limits.CHEAPER_LIMITED), (24 << 20, limits.CHEAPER)])
+def test_cheaper_at_its_limit_of_memory(resident, kind):
+    """From `cheaper-rss-limit-soft` on, it spawns no worker: 4 workers of 25 MB reach 100."""
+    of = change_workers(FULL, resident_bytes=resident)
+    found = findings_by_code(of, Server(spawned=2), setup=setup(cheaper_rss_limit_soft=100 << 20))
+    assert row(found, "cheaper_does_not_scale") is kind
+
+
 @pytest.mark.parametrize(
     ("options", "words", "can_be_lower"),
     [
@@ -414,9 +422,8 @@ def test_growing_memory_beside_a_worker_that_started(up, is_growing):
 
 
 def test_options_that_hide_figures_or_cost():
-    """A document larger than a UNIX socket's buffer, and thunder-lock are good to know."""
+    """A document larger than a UNIX socket's buffer is good to know."""
     assert "large_document" in findings_by_code(idle(), Server(cores=False), document_bytes=300_000)
-    assert "thunder_lock" in judge(idle(), Server(accept_lock=7))
 
 
 def test_async_cores_are_not_called_threads():

@@ -3,14 +3,14 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import change_workers, describe, idle, judge, row, severity
+from tests.analysis.judging import change_workers, describe, idle, judge, row, setup, severity
 from tests.support.simulated_server import Server
 from uwsgi_headroom.analysis.capacity import count_more_workers, fits
 from uwsgi_headroom.analysis.findings import Finding, parts
 from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
 from uwsgi_headroom.reading import describe_memory
-from uwsgi_headroom.record import MemoryPressure, Tasks, TrackedConnections
+from uwsgi_headroom.record import FullDisk, LogMessage, LogRecord, MemoryPressure, Tasks, TrackedConnections
 
 MB = 1_000_000
 
@@ -75,6 +75,7 @@ def with_threads(
         (Tasks(600, 1000), 504, 40, parts.THREADS_GROW),
         (Tasks(800, 1000, 400), None, None, parts.ZOMBIES),
         (Tasks(800, 1000, 399), None, None, None),
+        (Tasks(800, 1000, 400, "ulimit -u"), None, None, parts.ZOMBIES),
         (Tasks(0, 1), None, None, None),  # where nothing is known of the threads, a limit says nothing
     ],
 )
@@ -83,6 +84,69 @@ def test_threads_near_the_limit(tasks, threads, growth, kind):
     found = with_threads(threads, growth, tasks=tasks)
     assert row(found, "threads_growing") is kind
     assert kind is not parts.THREADS_GROW or found["threads_growing"].evidence.endswith(" none is left in 10 min.")
+
+
+@pytest.mark.parametrize(
+    ("disks", "titles"),
+    [
+        ((), []),
+        ((FullDisk("log", "/var/log", 0, False),), ["A file system that uWSGI uses has no space left: /var/log."]),
+        ((FullDisk("directory", "/srv", 9, True),), ["A file system that uWSGI uses has no inode left: /srv."]),
+    ],
+)
+def test_full_file_systems(disks, titles):
+    """The mount is named, but not to people who may only scrape."""
+    found = judge(idle(), describe(setup=replace(setup(), full_disks=disks)))
+    assert [each.title for code, each in found.items() if code == "disk_full"] == titles
+    assert not any("/" in "".join(each.public) for each in found.values() if each.code == "disk_full")
+
+
+@pytest.mark.parametrize(
+    ("workers", "files", "expected"),
+    [(4, 999, None), (4, 1000, "warning"), (60, 1199, None), (60, 1200, "warning")],
+)
+def test_files_of_metrics(workers, files, expected):
+    """Each process has a few of them, and leaves them when it ends."""
+    record = describe(Server(processes=workers), setup=replace(setup(), metrics_files=("/run/shop", files)))
+    found = judge(idle(workers=workers), record)
+    assert severity(found, "metrics_files") == expected
+    assert not expected or "/run/shop" not in "".join(found["metrics_files"].public)
+
+
+@pytest.mark.parametrize(
+    ("left", "exceptions", "messages", "expected"),
+    [
+        (511, 200, {}, True),
+        (512, 200, {}, False),
+        (40, 2, {}, False),
+        (40, 0, {"out_of_memory": LogMessage(9, 0)}, True),
+        (40, 200, {"traceback": LogMessage(9, 9, place="KeyError at app.py:4")}, False),
+        (40, 200, {"traceback": LogMessage(9, 9, place="MemoryError at app.py:4")}, True),
+        (None, 200, {}, False),  # no limit
+    ],
+)
+def test_address_space(left, exceptions, messages, expected):
+    """A limit of it is named only where requests fail, and for no other reason that is known."""
+    record = describe(log=LogRecord(messages=messages))
+    rows = [replace(each, address_left=left and left * MB) for each in record.workers]
+    found = judge(replace(idle(), exceptions=exceptions), replace(record, workers=tuple(rows)))
+    assert ("address_space_used_up" in found) == expected
+
+
+@pytest.mark.parametrize(
+    ("starved", "version", "options", "expected"),
+    [
+        (2, "2.0.26", {"complete": True}, "warning"),
+        (0, "2.0.26", {"complete": True}, None),
+        (2, "2.0.27", {"complete": True}, None),  # a library may hold the lock
+        (2, "2.0.21-debian", {"complete": True, "enable_threads": True}, None),
+        (2, "2.0.26", {}, None),
+    ],
+)
+def test_threads_that_stand_still(starved, version, options, expected):
+    """The option is known to be missing, and threads are seen to want the lock of an idle worker."""
+    found = judge(idle(), describe(starved=starved, version=version, setup=setup(**options)))
+    assert severity(found, "threads_stand_still") == expected
 
 
 def memory_of(per_worker: int, available: int, source: Source = "uss", workers: int = 4) -> Memories:

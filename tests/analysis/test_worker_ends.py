@@ -18,7 +18,7 @@ from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, recycling, workers
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import LogMessage, LogRecord
+from uwsgi_headroom.record import Destination, LogMessage, LogRecord
 
 KNOWN = {"complete": True}
 SEEN = {"workers_respawned": "info"}
@@ -80,6 +80,25 @@ def test_a_harakiri_and_its_options():
     assert [each.title.count("(5 s)") + each.public.title.count("5 s") for each in (known, unknown)] == [1, 0]
     single = judge(killed, Server(threads=1))["harakiri"]
     assert ["one timer" in each.meaning for each in (unknown, single)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("threads", "named"),
+    [
+        (1.0, True),  # 12 kills after 5 s are 1.0 threads
+        (0.4, False),  # most were doing something else
+        (None, False),
+    ],
+)
+def test_the_backend_of_a_harakiri(threads, named):
+    """It is named if it accounts for most of the time of the requests that were killed."""
+    waits = None if threads is None else {"backend": threads, "cpu": 0.1}
+    of = window(60, worker(1, 600, each=0.01, busy=6.0 + 60 * (threads or 0.0)), waits=waits)
+    killed, backend = replace(of, harakiris=12), {Destination("backend", ("10.0.0.5:5432",)): threads or 0.0}
+    record = describe(Server(threads=1, processes=1), setup=setup(harakiri=5))
+    finding = judge(killed, record, destinations=backend)["harakiri"]
+    assert ("10.0.0.5:5432" in finding.change) == named
+    assert ("a backend" in finding.public.act) == named
 
 
 def test_a_worker_that_lives_for_seconds_is_recycled_too_early():

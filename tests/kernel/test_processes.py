@@ -20,7 +20,7 @@ from uwsgi_headroom.kernel.processes import Processes
 from uwsgi_headroom.kernel.procfs import (
     KeptFiles,
     count_descriptors,
-    read_descriptor_limit,
+    read_limit,
     read_state,
 )
 
@@ -286,8 +286,8 @@ def test_descriptors_are_counted():
     os.close(reader)
     assert count_descriptors(os.getpid()) == before - 1
     os.close(writer)
-    assert read_descriptor_limit(os.getpid()) == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    for read in (count_descriptors, read_descriptor_limit):
+    assert read_limit(os.getpid()) == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    for read in (count_descriptors, read_limit):
         with pytest.raises(FileNotFoundError):
             read(2**22 + 1)
 

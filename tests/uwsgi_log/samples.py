@@ -149,6 +149,7 @@ descriptors_out: OSError: [Errno 24] Too many open files: '/srv/shop/data'
 descriptors_out: accept(): Too many open files [core/socket.c line 1463]
 descriptors_out: socket(): Too many open files [core/socket.c line 82]
 descriptors_out: open("/dev/null"): Too many open files [core/socket.c line 1820]
+ports_used_up: OSError: [Errno 99] Cannot assign requested address
 body_not_buffered: <date>uwsgi_postbuffer_do_in_disk()/fwrite(): No space left on device [core/reader.c line 606] \
 during POST /
 disk_full: OSError: [Errno 28] No space left on device

@@ -4,8 +4,8 @@
 over a connection of its worker, `/pool` over one of a pool of five. `/print` writes 4 KB to standard output, `/flock`
 holds the lock of a file, `/leave` leaves it to a program for 40 s and ends the worker, `/sqlite` a file of SQLite,
 `/two` one of two places, `/turn` a lock and then sleeps without it, `/run` starts a program that computes, `/unread`
-one that writes so many bytes, which nobody reads, `/open`
-keeps a descriptor open, `/thread` starts a thread that does not end, or uses a pool of 32 with `pool=1`. BACKEND is the
+one that writes so many bytes, which nobody reads, `/open` keeps a descriptor open, `/thread` starts a thread that does
+not end, or uses a pool of 32 with `pool=1`, and any other one takes `kb=` of memory for a moment. BACKEND is the
 backend's port; IMPORT makes the import do one of these: `shared` opens the connection; if there is a file `hang`,
 `connect` asks for an answer that never comes, and anything else waits for a lock that it holds; `timer` and `mule` run
 a timer for 1.8 of 2 s, in a worker or in a mule.
@@ -46,6 +46,8 @@ if os.path.exists("hang"):
         ask(socket.create_connection(ADDRESS), 600_000)
     LOCK.acquire()
     LOCK.acquire()
+
+METRICS = open("counter_1.db") if os.path.exists("counter_1.db") else None  # noqa: SIM115 - as prometheus_client does
 
 if IMPORT in ("timer", "mule"):
     import uwsgidecorators  # type: ignore[import-untyped]
@@ -117,6 +119,7 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
             OPEN.append(os.open("/dev/null", os.O_RDONLY))
             time.sleep(ms / 1000)
         case _:
+            bytearray(int(query.get("kb", ["0"])[0]) << 10)
             time.sleep(ms / 1000)
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "3")])
     return [b"ok\n"]

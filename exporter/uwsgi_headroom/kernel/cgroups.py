@@ -14,16 +14,17 @@ import os
 import re
 import select
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import accumulate, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO, Literal
 
 from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.processes import MOST_CHILDREN, list_children
+from uwsgi_headroom.kernel.processes import MOST_CHILDREN, WorkerProcess, list_children
 from uwsgi_headroom.record import Tasks
 
 ROOT = Path("/")
@@ -70,23 +71,32 @@ def name_levels(cgroups: Cgroups) -> list[str]:
     return ["/" + "/".join(parts[: above + level]) for level in range(len(cgroups.folders))]
 
 
-def read_task_limit(pid: int, parents: Iterable[int] = (), *, root: Path = ROOT) -> Tasks | None:
-    """The limit of processes and threads (pids.max, in both versions) of that cgroup of a process that has the fewest
-    left; None without one, or if it is not known. parents: whose zombies are counted if half of it is in use. The limit
-    of a user (RLIMIT_NPROC) is another, which does not bind root."""
+def read_task_limit(
+    pid: int, workers: Mapping[int, WorkerProcess] = MappingProxyType({}), *, root: Path = ROOT
+) -> Tasks | None:
+    """The limit of processes and threads (pids.max, in both versions, or of the user) that leaves a process the fewest;
+    None without one, or if it is not known. workers: whose zombies are counted if half of it is in use.
+
+    The limit of the user (RLIMIT_NPROC) does not bind root. As in use count only the workers' threads and children: to
+    know all of the user's takes a look at each process of the host.
+    """
     limits = []
+    children = list(islice((child for worker in workers for child in list_children(worker)), MOST_CHILDREN))
     try:
         for folder in find_cgroups(pid, "pids", root).folders:
             with suppress(FileNotFoundError):  # the root cgroup, or the controller is not enabled at this level
                 most = procfs.read_text(folder, "pids.max").strip()
                 if most not in ("max", "0"):
                     limits.append(Tasks(int(procfs.read_text(folder, "pids.current")), int(most)))
+        for worker in list(workers)[:1]:
+            of_user = os.stat(f"/proc/{worker}").st_uid and procfs.read_limit(worker, "processes")
+            used = sum([each.threads or 1 for each in workers.values()]) + len(children)
+            limits += [Tasks(used, of_user, limit="ulimit -u")] if of_user else []
     except (OSError, ValueError):
         return None
     tasks = min(limits, key=lambda limit: limit.most - limit.used, default=None)
     if tasks is None or tasks.used < tasks.most / 2:
         return tasks
-    children = islice((child for parent in parents for child in list_children(parent)), MOST_CHILDREN)
     stats = map(procfs.read_process_stat, children)
     return tasks._replace(zombies=sum(stat is not None and stat.has_ended for stat in stats))
 

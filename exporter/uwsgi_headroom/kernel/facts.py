@@ -85,6 +85,8 @@ class HostFacts(Struct, frozen=True):
 
     cpu_times: CpuTimes | None = None
     """Idle and used time of the CPUs that the server may use; the same object until the next reading."""
+    starved: int = 0
+    """Threads of a worker that want the interpreter lock while it is idle."""
     unrequested: int = 0
     """TCP connections that uWSGI closed, and clients did not, since it last counted a request."""
     left: tuple[float, ...] = ()

@@ -223,6 +223,7 @@ class Host:
                 tasks=read_task_limit(master_pid, processes),
                 memory=Memories(self._worker_memories.read(master_pid, processes, now), available),
                 setup=setup,
+                starved=self._waits.count_starved(snapshot, processes, setup.options),
                 starts=self._waits.look_at_starting(master_pid, snapshot, processes, setup),
                 identity=read_identity(master_pid),
                 oom_kills=read_oom_kills(master_pid),

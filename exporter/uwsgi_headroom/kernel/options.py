@@ -213,6 +213,7 @@ _SHOWN: Mapping[str, re.Pattern[str]] = {
 """What a text has to look like to be kept, by field: another one counts, but is kept as `?`."""
 
 _NUMBER = re.compile(r"\s*([+-]?[0-9]{1,9}|)(?![0-9])", re.ASCII)
+_BYTES = re.compile(r"\s*([0-9]{1,15}|)(?![0-9])", re.ASCII)  # uWSGI has 64 bits for these
 _LONGEST_TEXT = 200
 _MOST_TEXTS = 64
 
@@ -230,7 +231,7 @@ def parse_value(name: str, text: str, before: object = None) -> Value | None:
     if kind == "int":
         if name == "asyncio" and not text:  # uWSGI then uses a default of its own
             return None
-        number = _NUMBER.match(text)
+        number = (_BYTES if name == "cheaper_rss_limit_soft" else _NUMBER).match(text)
         return int(number[1] or 0) if number else None
     if len(text) > _LONGEST_TEXT:
         return None

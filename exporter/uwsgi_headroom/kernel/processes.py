@@ -64,6 +64,8 @@ class WorkerProcess(Struct, frozen=True):
     """CPU time of the process's own children that have ended and were waited for."""
     most_fds: int | None = None
     """How many descriptors it may have open (RLIMIT_NOFILE); None without a limit."""
+    address_left: int | None = None
+    """Bytes of address space that it may still take (RLIMIT_AS, uWSGI's `limit-as`); None without a limit."""
     is_stopped: bool = False
     """Whether it is stopped: by a signal such as SIGSTOP, or by a debugger."""
     threads: int | None = None
@@ -148,7 +150,7 @@ class _Known(NamedTuple):
 
 
 _STATUS = re.compile(
-    rb"^(VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)( kB)?", re.MULTILINE
+    rb"^(VmSize|VmRSS|RssAnon|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):\s*(\d+)( kB)?", re.MULTILINE
 )
 
 
@@ -187,7 +189,9 @@ def _read_slow(pid: int) -> dict[str, object]:
         "voluntary_context_switches": status.get(b"voluntary_ctxt_switches"),
         "involuntary_context_switches": status.get(b"nonvoluntary_ctxt_switches"),
         "open_fds": _value_if_permitted(lambda: procfs.count_descriptors(pid)),
-        "most_fds": _value_if_permitted(lambda: procfs.read_descriptor_limit(pid)),
+        "most_fds": _value_if_permitted(lambda: procfs.read_limit(pid)),
+        "address_left": (most := _value_if_permitted(lambda: procfs.read_limit(pid, "address space")))
+        and most - status.get(b"VmSize", 0),
         "affinity": _value_if_permitted(lambda: tuple(sorted(os.sched_getaffinity(pid)))),
     }
 

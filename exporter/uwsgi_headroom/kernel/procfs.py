@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import stat
 import sys
@@ -12,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -293,14 +294,13 @@ def count_descriptors(pid: int) -> int | None:
     return number if number <= MOST_DESCRIPTORS else None
 
 
-def read_descriptor_limit(pid: int) -> int | None:
-    """How many descriptors a process may have open: the soft limit; None without one. Every user may read it. Raises
-    OSError, or ValueError if the file is not as in proc_pid_limits(5)."""
-    for line in read_file(f"/proc/{pid}/limits").splitlines():
-        if line.startswith(b"Max open files"):
-            soft = line.split()[3]
-            return None if soft == b"unlimited" else int(soft)
-    raise ValueError("a limits file has no limit of open files")
+def read_limit(pid: int, name: Literal["open files", "address space", "processes"] = "open files") -> int | None:
+    """A soft limit of a process (setrlimit(2)): how many descriptors it may have open, say; None without one. Every
+    user may read it. Raises OSError, or ValueError if the file is not as in proc_pid_limits(5)."""
+    found = re.search(rf"^Max {name} +(\w+)", read_text(f"/proc/{pid}/limits"), re.MULTILINE)
+    if found is None:
+        raise ValueError(f"a limits file has no limit of {name}")
+    return None if found[1] == "unlimited" else int(found[1])
 
 
 def ask_in_thread(question: Callable[[], T], name: str) -> tuple[threading.Thread, Future[T]]:

@@ -17,6 +17,7 @@ from uwsgi_headroom.config.defaults import JOURNAL
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.backlogs import are_mapped, find_socket_holders
+from uwsgi_headroom.kernel.disks import count_metrics_files, find_full_disks
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.options import PLAIN_NAME, read_options
 from uwsgi_headroom.record import UNKNOWN, ConcurrencyKind, Options, Setup
@@ -157,13 +158,16 @@ def read_setup(master_pid: int, workers: Sequence[_Known], names: tuple[str, ...
     spawns = [worker.last_spawn for worker in workers if worker.last_spawn]
     options = read_options(master_pid, oldest_worker=min(spawns, default=None))
     holders = find_socket_holders(master_pid, names, {worker.pid: worker.worker_id for worker in workers})
+    log_path, user = find_log_file(master_pid, options), workers[0].pid if workers else master_pid
     return Setup(
         options=options,
         somaxconn=read_somaxconn(master_pid),
         concurrency_kind=find_concurrency_kind(options, {worker.pid: worker.threads for worker in workers}),
         socket_holders=holders,
         mapped=are_mapped(options, holders, len(workers)),
-        log_path=find_log_file(master_pid, options),
+        log_path=log_path,
+        full_disks=find_full_disks(user, log_path),
+        metrics_files=count_metrics_files(user),
     )
 
 

@@ -52,6 +52,7 @@ from uwsgi_headroom.record import Options
         ("--cache2 name=pages,lru=1 --cache2 name=other,items=5", {"purging_caches": ("pages",)}),
         ("--cache2 purge_lru,name=a --cache2 lru=1,name=b", {"purging_caches": ("a", "b")}),
         ("--cache2 name=pages,items=50", {"purging_caches": ()}),
+        ("--cheaper-rss-limit-soft 8589934592", {"cheaper_rss_limit_soft": 8 << 30}),
         ("--cache2 purge_lru=1 --cache2 name=a;b,lru=1", {"purging_caches": ()}),
         # The last file on the command line that is no distribution's, readable or not; no address and no command.
         ("--ini /etc/shop.ini --ini more.ini", {"configuration_file": "more.ini"}),

@@ -233,6 +233,31 @@ def test_few_strangers_are_looked_at(machine, monkeypatch):
     assert len(looked) <= 4 + 2 * 4
 
 
+@pytest.mark.parametrize(
+    ("calls", "busy", "enabled", "expected"),
+    [
+        ((IDLE, LOCKED, LOCKED), 0, None, 2),
+        ((IDLE, LOCKED, SLEEPS), 0, None, 1),
+        ((IDLE, LOCKED, "running"), 0, None, 0),  # that one holds the lock
+        ((IDLE, SLEEPS, SLEEPS), 0, None, 0),
+        ((SLEEPS, LOCKED, LOCKED), 1, None, 0),
+        ((IDLE, LOCKED, LOCKED), 0, True, 0),
+    ],
+)
+def test_threads_that_want_the_lock_of_an_idle_worker(machine, monkeypatch, calls, busy, enabled, expected):
+    """They are remembered: a request of a moment later lets them run. With the option there are none."""
+    monkeypatch.setattr(worker_threads, "list_threads", lambda pid: [pid, 1000 * pid, 1000 * pid + 1])
+    machine(lambda pid, thread: calls[0] if thread == pid else calls[1 + thread % 1000])
+    server = Server(processes=1, threads=1)
+    server.busy(busy)
+    reading = server.read(1.0)
+    processes = {pid: msgspec.structs.replace(each, threads=3) for pid, each in reading.host.processes.items()}
+    of = WaitSampler(WaitSetting())
+    assert of.count_starved(reading.snapshot, processes, Options(enable_threads=enabled)) == expected
+    assert of.count_starved(reading.snapshot, {}, Options(enable_threads=enabled)) == expected
+    assert of.count_starved(reading.snapshot, processes, Options(enable_threads=True)) == 0
+
+
 REASONS = [
     FileNotFoundError(errno.ENOENT, "gone"),
     ProcessLookupError(errno.ESRCH, "gone"),

@@ -458,6 +458,40 @@ ROWS = (
         twin="leak with reload-on-rss",
     ),
     Scenario(
+        "a limit of address space",
+        Server(2, 2, ("--limit-as", "300"), app=APP),
+        Expected("warning", ("address_space_used_up",), words=("`limit-as`", "reload-on-rss"), not_words=NO_MORE),
+        (Load(rate=5, io_ms=10), Load(rate=1, path="/report?kb=300000")),
+        twin=healthy(
+            "no limit of address space",
+            Load(rate=5, io_ms=10),
+            Load(rate=0.2, path="/report?kb=300000"),
+            server=Server(2, 2, app=APP),
+        ),
+    ),
+    Scenario(
+        "cheaper at its limit of memory",
+        Server(4, 1, ("--cheaper", "1", "--memory-report", "--cheaper-rss-limit-soft", "1000000")),
+        Expected("critical", ("cheaper_does_not_scale",), words=("cheaper-rss-limit-soft",), limits=("threads", None)),
+        (Load(clients=6, io_ms=300),),
+        seconds=15.0,
+        lead=5.0,
+        twin=healthy(
+            "cheaper below its limit",
+            Load(clients=2, io_ms=300),
+            server=Server(4, 1, ("--cheaper", "1", "--memory-report", "--cheaper-rss-limit-soft", "9000000000")),
+        ),
+    ),
+    Scenario(
+        "files of metrics of workers that ended",
+        Server(2, 2, app=APP, before="for i in $(seq 1200); do : > counter_$i.db; done"),
+        Expected(
+            "warning", ("metrics_files",), words=("files of prometheus_client", "before each start"), not_words=NO_MORE
+        ),
+        (Load(rate=5, io_ms=10),),
+        twin=healthy("files of metrics of workers that run", server=Server(2, 2, app=APP, before="touch counter_1.db")),
+    ),
+    Scenario(
         "a full cache",
         Server(2, 2, ("--cache2", "name=pages,items=50")),
         Expected("warning", ("cache_full",), words=("cache `pages` is full", "`items`"), not_words=("processes",)),

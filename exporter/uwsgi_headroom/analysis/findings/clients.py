@@ -292,7 +292,7 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
     raised, requests = figures.window.exceptions - count_left(figures), figures.flow.completed
     if raised <= 0:
         return
-    is_warning, are_most = _judge(raised, requests)
+    is_warning, are_most = judge_number(raised, requests)
     uncounted = any(worker.write_errors is None for worker in figures.window.workers)
     facts = _count(raised, requests) | {"uncounted": uncounted}
     if are_most:
@@ -303,7 +303,8 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
         yield RAISE_FEW.found(figures, facts)
 
 
-def _judge(number: int, requests: int) -> tuple[bool, bool]:
+def judge_number(number: int, requests: int) -> tuple[bool, bool]:
+    """Whether so many exceptions of so many requests are a warning, and whether they are most."""
     surely = number - SURELY * sqrt(number)
     return number >= EXCEPTIONS[0] and surely >= EXCEPTIONS[1] * requests, surely >= MOSTLY * requests
 
@@ -317,7 +318,7 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
     if message is None or 2 * said >= message.count:
         return
     number, requests = message.count - said, figures.flow.completed
-    is_warning, are_most = _judge(number, requests)
+    is_warning, are_most = judge_number(number, requests)
     is_proven, path = message.agreed >= PROVEN * message.count, figures.server.setup.log_path
     facts = _count(number, max(number, requests)) | {"raised": raised, "proven": is_proven}
     grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * (is_warning and path.startswith("/"))

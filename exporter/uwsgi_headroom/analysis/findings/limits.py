@@ -145,6 +145,14 @@ CHEAPER_BLIND = replace(
     act="Remove `cheaper-algo`: the default algorithm spawns a worker when all are busy.",
     then="Alternatively, let uWSGI listen on a TCP socket, or turn cheaper mode off.",
 )
+CHEAPER_LIMITED = replace(
+    CHEAPER,
+    title="Requests wait, and cheaper mode is at `cheaper-rss-limit-soft`.",
+    meaning="The workers take {taken:bytes}: from {limit:bytes} on, by this option, cheaper mode spawns none.",
+    act="Raise `cheaper-rss-limit-soft` above the memory of all workers.",
+    then="If there is not enough memory for all, lower `processes`, and use more `threads` in each.",
+    clause="cheaper mode is at `cheaper-rss-limit-soft`",
+)
 CHEAPER_MANUAL = replace(
     CHEAPER,
     meaning="With `cheaper-algo = manual`, cheaper mode never spawns a worker by itself.",
@@ -261,7 +269,10 @@ def find_cheaper(figures: Figures) -> Iterator[Finding]:
     facts: Facts = {"reserve": len(reserve), "full": full}
     most, algorithm = options.cheaper_overload or DEFAULT_OVERLOAD, options.cheaper_algo
     backlog = algorithm in BACKLOGS and algorithm
-    if algorithm == "manual":
+    taken, limit = sum(worker.resident_bytes or 0 for worker in window.workers), options.cheaper_rss_limit_soft
+    if limit and taken >= limit:
+        yield CHEAPER_LIMITED.found(figures, facts, taken=taken, limit=limit)
+    elif algorithm == "manual":
         yield CHEAPER_MANUAL.found(figures, facts)
     elif backlog and queues and not any(map(is_tcp, queues)):
         yield CHEAPER_BLIND.found(figures, facts, backlog=backlog, overload=most)

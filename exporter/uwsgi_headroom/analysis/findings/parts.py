@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
+from uwsgi_headroom.analysis.findings.clients import count_left, judge_number
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.load import name_role
 from uwsgi_headroom.analysis.findings.workers import LOOP
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
-from uwsgi_headroom.analysis.settings import review_server
+from uwsgi_headroom.analysis.settings import parse_version, review_server
 from uwsgi_headroom.analysis.worker_states import RECYCLED, count_workers_sharing_one_cpu, end
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import EmperorRecord, Memory, MemoryPressure
@@ -58,6 +59,12 @@ pools are smaller (a `ThreadPoolExecutor` has 32 threads at most, gevent's pool 
 
 NEAR_TASKS = (0.8, 0.5)
 """How much of `pids.max` has to be in use, and how much of that by threads that serve no request."""
+
+MANY_FILES = (1000, 20)
+"""Files of metrics, in all and for each worker, from which on most are of workers that have ended: each has a few."""
+
+LITTLE = 512e6
+"""The bytes that `limit-as` leaves where it may be why requests fail: one report, or a few threads, take as much."""
 
 REFUSED = 3
 """At or above this number of refused items in a window, a full cache is a warning. One or two may be a burst that
@@ -163,7 +170,7 @@ THREADS_GROW = Kind(
     severity="warning",
     title="{ids:Worker} {ids:keeps|keep} starting threads that do not end.",
     evidence="Worker {worst} has {threads} threads[growth? , {growth} more than {seconds:duration} ago], and {serve} "
-    "of them {serve:serves|serve} requests.[most?  `pids.max` permits {most} processes and threads, and {used} are in "
+    "of them {serve:serves|serve} requests.[most?  `{limit}` permits {most} processes and threads, and {used} are in "
     "use][left? ; at this rate, none is left in {left:duration}][most? .]",
     meaning="Each thread takes memory. When a limit of processes (`pids.max`, `ulimit -u`) or of memory is reached, "
     "the application gets `can't start new thread`, and the request fails.",
@@ -173,17 +180,66 @@ THREADS_GROW = Kind(
 THREADS_NEAR_LIMIT = replace(
     THREADS_GROW,
     title="The workers' threads use up most of the limit of processes and threads.",
-    act="Raise the limit of processes (`TasksMax` of the unit, `pids.max` of the container).",
+    act="Raise the limit of processes (`TasksMax` or `LimitNPROC` of the unit, `pids.max` of the container).",
     then="Alternatively, let the application start fewer threads.",
+)
+
+THREADS_OFF = Kind(
+    code="threads_stand_still",
+    role="harm",
+    severity="warning",
+    title="Threads that the application started stand still: `enable-threads` is off.",
+    evidence="While a worker is idle, {starved} of its threads {starved:waits|wait} for the interpreter lock (GIL).",
+    meaning="Without this option, off by default before uWSGI 2.0.27, such threads run at most while a request waits. "
+    "Libraries that report errors, metrics or traces then lose data, or report late.",
+    act="Set `enable-threads`, and restart uWSGI.",
 )
 
 ZOMBIES = replace(
     THREADS_GROW,
     title="Children of the workers that have ended use up the limit of processes.",
     evidence="{zombies} {zombies:child process|child processes} of the workers {zombies:has|have} ended, and were "
-    "never waited for (zombies); `pids.max` permits {most} processes and threads, and {used} exist.",
+    "never waited for (zombies); `{limit}` permits {most} processes and threads, and {used} exist.",
     act="Let the application wait for each program that it starts, for example with `subprocess.run`.",
     then="Restart the workers to gain time: their zombies end with them.",
+)
+
+DISK_FULL = Kind(
+    code="disk_full",
+    role="harm",
+    severity="warning",
+    title="A file system that uWSGI uses has no [inodes? inode][not inodes? space] left[mount? : {mount}].",
+    evidence="It has uWSGI's {use}, and {free:bytes} of free space[inodes? , but no inode for another file].",
+    meaning="Files that the application writes, larger request bodies (`post-buffering`), and log lines are lost.",
+    act="[inodes? Delete files there.][not inodes? Free up space there.]",
+    then="`du -x[inodes?  --inodes] {where} | sort -n | tail` shows what takes it.",
+)
+
+METRICS_FILES = Kind(
+    code="metrics_files",
+    role="limit",
+    severity="warning",
+    title="Each scrape of the application's metrics reads thousands of files.",
+    evidence="There are {files} files of prometheus_client in {folder}, for {workers:worker}.",
+    meaning="In its multiprocess mode, each process leaves files when it ends. A scrape reads all of them, which takes "
+    "seconds, and keeps other requests of its worker from running (GIL).",
+    act="Delete the files in {folder} before each start of uWSGI.",
+    then="To keep their number, name them by worker: `values.ValueClass = values.MultiProcessValue(uwsgi.worker_id)`, "
+    "with `from prometheus_client import values`, before metrics are made.",
+)
+
+ADDRESS_SPACE = Kind(
+    code="address_space_used_up",
+    role="harm",
+    severity="warning",
+    title="Requests fail, and `limit-as` leaves the workers little address space.",
+    evidence="A worker may take {left:bytes} more of address space[lines? ; uWSGI's log says {lines:times} that a "
+    "process could not get memory][not lines? ; {raised:exception} in {requests:request}].",
+    meaning="Threads, libraries and mapped files also take address space, without using memory. A larger part of "
+    "memory than what is left is refused (MemoryError), although the host has enough.",
+    act="[not lines? If uWSGI's log has `MemoryError`, remove][lines? Remove] `limit-as`, and set `reload-on-rss`.",
+    then="The limit may also be that of `ulimit -v`. If it has to stay, raise it to several times what workers have.",
+    runbook="UwsgiExceptionsHigh",
 )
 
 CACHE_FULL = Kind(
@@ -261,15 +317,6 @@ LARGE_DOCUMENT = Kind(
     meaning="While a client reads only a part of it, uWSGI's master waits, and neither restarts workers nor reloads.",
     act="Set `stats-minified` and `stats-no-metrics`.",
     then="Alternatively, serve `stats` on 127.0.0.1: the buffer of a TCP socket holds 4 MB.",
-)
-
-THUNDER_LOCK = Kind(
-    code="thunder_lock",
-    severity="info",
-    title="`thunder-lock` is on.",
-    evidence="uWSGI's stats show the lock that this option creates.",
-    meaning="It spreads the requests evenly. In one measurement with threads, it cost a tenth of the throughput.",
-    act="Run a load test with `thunder-lock` and one without it, and compare the throughput.",
 )
 
 ROUTER_STOPPED = Kind(
@@ -404,10 +451,37 @@ def _find_growths(figures: Figures) -> dict[WorkerWindow, int | float]:
     return {worker: each for worker, each in growths.items() if each >= max(least, part * (worker.resident_bytes or 0))}
 
 
+def find_files(figures: Figures) -> Iterator[Finding]:
+    """File systems without room, and files of metrics."""
+    for use, mount, free, inodes in figures.server.setup.full_disks:
+        where = Private(shlex.quote(mount), "there")
+        yield DISK_FULL.found(figures, use=use, mount=Private(mount), free=free, inodes=inodes, where=where)
+    (folder, files), (least, each) = figures.server.setup.metrics_files, MANY_FILES
+    if files >= max(least, each * len(figures.server.workers)):
+        yield METRICS_FILES.found(figures, folder=Private(folder, "its folder"), files=files)
+
+
+def find_address_space(figures: Figures) -> Iterator[Finding]:
+    """Where requests fail, unless the log names another reason: nothing counts the memory that was refused."""
+    left = [worker.address_left for worker in figures.server.workers if worker.address_left is not None]
+    message, traceback = (figures.server.messages.get(code) for code in ("out_of_memory", "traceback"))
+    is_other = traceback is not None and traceback.place and "MemoryError" not in traceback.place
+    raised, requests = figures.window.exceptions - count_left(figures), figures.flow.completed
+    if left and min(left) < LITTLE and not is_other and (message or judge_number(raised, requests)[0]):
+        yield ADDRESS_SPACE.found(figures, left=min(left), raised=raised, lines=getattr(message, "count", None))
+
+
 def find_zombies(figures: Figures) -> Iterator[Finding]:
     tasks, (near, part) = figures.server.tasks, NEAR_TASKS
     if tasks and tasks.used >= near * tasks.most and tasks.zombies >= part * tasks.used:
-        yield ZOMBIES.found(figures, zombies=tasks.zombies, used=tasks.used, most=tasks.most)
+        yield ZOMBIES.found(figures, **tasks._asdict())
+
+
+def find_threads_off(figures: Figures) -> Iterator[Finding]:
+    server, options = figures.server, figures.server.setup.options
+    is_off = options.complete and not options.enable_threads and (parse_version(server.version) or (9,)) < (2, 0, 27)
+    if server.starved and is_off:
+        yield THREADS_OFF.found(figures, starved=server.starved)
 
 
 def find_growing_threads(figures: Figures) -> Iterator[Finding]:
@@ -438,6 +512,7 @@ def _describe_threads(figures: Figures, worst: WorkerWindow, growing: Sequence[W
         "growth": worst.threads_growth or None,
         "most": tasks and tasks.most,
         "used": tasks and tasks.used,
+        "limit": tasks and tasks.limit,
         "left": tasks and ratio(max(0, tasks.most - tasks.used) * figures.window.seconds, grown),
     }
 
@@ -506,8 +581,6 @@ def find_setup(figures: Figures) -> Iterator[Finding]:
         yield SHARE_ONE_CPU.found(figures, sharing=sharing, worse=is_busy)
     if server.document_bytes > UNIX_SOCKET_ROOM:
         yield LARGE_DOCUMENT.found(kilobytes=server.document_bytes // 1000, room=UNIX_SOCKET_ROOM // 1000)
-    if server.thunder_lock and (figures.configured or 0) > len(server.workers):
-        yield THUNDER_LOCK.found()
     warnings = [advice.title for advice in review_server(server) or () if advice.severity == "warning"]
     if warnings:
         which = Private(server.address and shlex.quote(server.address))

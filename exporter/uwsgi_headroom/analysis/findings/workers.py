@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.advice import AGAIN_AND_AGAIN, killed_fill_threads
 from uwsgi_headroom.analysis.advice import RELOADED_AGAIN as RELOADS
+from uwsgi_headroom.analysis.destinations import join_labels, list_main
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.recycling import (
@@ -23,6 +24,7 @@ from uwsgi_headroom.analysis.findings.recycling import (
     tell_leak,
 )
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, is_proven, proven_signal
+from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import (
     RECYCLED,
     are_stopped_when_idle,
@@ -61,7 +63,8 @@ HARAKIRI = Kind(
     "least {lost:request}[other? ; workers also ended {other:times} for other reasons].",
     meaning="All requests in a killed worker are lost, and uWSGI counts none of them.[threads?  With `threads`, a "
     "worker has only one timer, and each further request resets it: a slow one may run longer.]",
-    act="Find the slow request in uWSGI's log, in lines with `HARAKIRI`.",
+    act="[backend? Find out why {backend} does not answer in time: most of these requests wait for it.]"
+    "[not backend? Find the slow request in uWSGI's log, in lines with `HARAKIRI`.]",
     then="[turn_on? `{turn_on}` shows these lines here. ]Then set timeouts on the calls that this request makes. If "
     "such requests are expected to take longer than `harakiri`, raise `harakiri`.",
     clause="[fills? slow requests hold the threads until `harakiri` kills the workers]",
@@ -222,7 +225,19 @@ def _harakiri(figures: Figures) -> Iterator[Finding]:
             threads=(figures.configured or 0) > len(window.workers),
             turn_on=getattr(figures.server.log, "turn_on", ""),
             fills=killed_fill_threads(figures),
+            backend=_name_backend(figures),
         )
+
+
+def _name_backend(figures: Figures) -> Private | None:
+    """The backend for which requests wait until `harakiri`; None if most of those that it ended do not."""
+    waits, harakiri, window = figures.waits, figures.server.setup.options.harakiri or 0, figures.window
+    if waits is None:
+        return None
+    of_completed = sum((waits.each(state) or 0.0) * figures.flow.completed for state in ("backend", "dns"))
+    lost = waits.outside * waits.total * window.seconds - of_completed
+    is_most = lost >= MOSTLY * window.harakiris * harakiri > 0
+    return Private(join_labels(list_main(figures.destinations)), "a backend") if is_most else None
 
 
 def _out_of_memory(figures: Figures) -> Iterator[Finding]:

@@ -14,6 +14,7 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Literal
 
@@ -134,6 +135,7 @@ class WaitSampler:
         self._workers: tuple[Worker, ...] = ()
         self._sampled_at = clock()
         self._cost = _FIRST_COST
+        self._starved = 0
         self._saved = 0  # looks at threads that the budget had left for a sample of all
         self._probe_at = float("-inf")
         self._refused: Waits | None = None
@@ -269,6 +271,20 @@ class WaitSampler:
             if found.result != "idle":
                 waits[each.by.worker.worker_id] = Blocker(found.state, found.address)
         return waits
+
+    def count_starved(self, snapshot: Snapshot, processes: Mapping[int, WorkerProcess], options: Options) -> int:
+        """How many threads of a worker that serves one request at a time wanted the interpreter lock while it was idle,
+        at any look: uWSGI keeps it where `enable-threads` is off. Never raises."""
+        may_starve = self._setting.enabled and bool(self._calls) and not options.enable_threads
+        self._starved *= may_starve
+        for worker in snapshot.workers * may_starve:
+            process = processes.get(worker.pid or 0)
+            if process and worker.threads == 1 and not worker.busy_threads and (process.threads or 0) > 1:
+                with suppress(HiddenError):
+                    at = self._find(worker, processes, options)
+                    self._starved = max(self._starved, self.threads.count_starved(at) if at else 0)
+                break  # one of them shows it
+        return self._starved
 
     def _at_rest(self, now: float) -> Waits:
         """What is known while no thread serves a request: the same object as long as no lock is known. What requests

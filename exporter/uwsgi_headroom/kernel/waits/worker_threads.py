@@ -71,8 +71,8 @@ _LEARNING_SECONDS, _LEARNT_SECONDS = 2.0, 60.0
 _MOST_LASTING = 256
 """How many lines of the kernel are kept for one process."""
 
-_MOST_STRANGE_WORKERS = 2
-"""How many workers' other threads are looked at per sample."""
+_MOST_STRANGE_WORKERS, _MOST_OTHERS = 2, 8
+"""How many workers' other threads are looked at per sample, and how many of one that is idle."""
 
 
 class HiddenError(Exception):
@@ -294,6 +294,14 @@ class WorkerThreads:
             for thread in at.threads.strangers(self._chance):
                 if any(seen.wait.result == "idle" for seen in self.look(at, thread)):
                     at.threads.note_accepting(thread)
+
+    def count_starved(self, at: LookedAt) -> int:
+        """The threads of a worker with one request thread that serve none, and want the interpreter lock while that one
+        is idle and none runs, of a few. Raises RefusedError."""
+        pid = at.process.pid
+        others = [thread for thread in list_threads(pid) if thread != pid][:_MOST_OTHERS]
+        seen = [each.wait.result for thread in (pid, *others) for each in self.look(at, thread)]
+        return seen.count("interpreter_lock") * (seen[:1] == ["idle"] and "running" not in seen)
 
     def is_idle(self, wait: Wait, snapshot: Snapshot) -> bool:
         """Whether the threads that wait for this wait's lock are idle."""
