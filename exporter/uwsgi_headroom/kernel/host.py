@@ -231,7 +231,7 @@ class Host:
                 unrequested=sum(age < now - self._served_at for age in closed),
                 left=left,
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
-                ways_in=self.ways_in.read(master_pid, snapshot, now),
+                ways_in=self.ways_in.read(master_pid, snapshot, now, setup.options.http or ()),
             )
             self._slow = replace(self._slow, facts=facts, allowed=tuple(allowed) or affinity or ())
         slow, last = self._slow.facts, self._last

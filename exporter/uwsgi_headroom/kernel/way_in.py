@@ -26,6 +26,7 @@ from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.request_sets import list_accepted
 from uwsgi_headroom.kernel.web_files import find_lines
+from uwsgi_headroom.kernel.web_log import find_errors
 from uwsgi_headroom.record import Refusal, Rival, Way, WaysIn, is_tcp
 from uwsgi_headroom.stats.server import Snapshot
 
@@ -36,7 +37,7 @@ come; and after one without an answer, since a file system that hangs costs the 
 _MOST_SOCKETS, _MOST_DESCRIPTORS = 16, 256
 _SEARCH_SECONDS, _ASK_SECONDS = 0.1, 0.2
 _LOOKS = 20  # at a process that may take requests, 2 ms apart: whether it holds a connection
-_WEB_SERVER = "nginx"
+_WEB_SERVERS = ("nginx", "apache2", "httpd")
 
 
 class WaysInReader:
@@ -50,15 +51,17 @@ class WaysInReader:
         self._known: frozenset[str] = frozenset()
         self._latest = WaysIn()
 
-    def read(self, master_pid: int, snapshot: Snapshot, now: float) -> WaysIn:
-        """What the last look saw, the same object until the next one. now: monotonic seconds. Never raises."""
+    def read(self, master_pid: int, snapshot: Snapshot, now: float, routers: Sequence[str] = ()) -> WaysIn:
+        """What the last look saw, the same object until the next one. now: monotonic seconds; routers: the addresses of
+        http routers. Never raises."""
         if now < self._not_before:
             return self._latest
         requests = sum([worker.requests or 0 for worker in snapshot.workers])
         came = requests != self._requests
-        sockets = tuple([(socket.name, socket.protocol) for socket in snapshot.sockets[:_MOST_SOCKETS]])
+        sockets = [(socket.name, socket.protocol) for socket in snapshot.sockets[:_MOST_SOCKETS]]
+        sockets += [(name, "http") for name in routers]
         try:
-            latest = self._asks.ask(read_ways, master_pid, sockets, self._known, came, self.reads_files)
+            latest = self._asks.ask(read_ways, master_pid, tuple(sockets), self._known, came, self.reads_files)
         except NotYetError:
             return self._latest
         except OSError:
@@ -86,7 +89,10 @@ def read_ways(
             ways.append(way)
     paths = {way.name: way.path for way in ways}
     named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
-    return WaysIn(tuple(ways), came, (reads_files and find_lines(named, _find_named(_WEB_SERVER))) or ())
+    if not reads_files:
+        return WaysIn(tuple(ways), came)
+    servers = sum(map(_find_named, _WEB_SERVERS), ())
+    return WaysIn(tuple(ways), came, find_lines(named, servers), find_errors(named, servers))
 
 
 class _Bound(NamedTuple):
@@ -186,34 +192,35 @@ def _ask_web_server(path: Path) -> Refusal | None:
     """What keeps the web server of this host from connecting; without a path if nothing does, None if unknown. It takes
     root. Each of its users is asked, with all groups and mounts."""
     refusals = list[Refusal]()
-    for ids, mounts_of in dict(_list_web_servers() if os.geteuid() == 0 else ()).items():
+    for (program, ids), mounts_of in dict(_list_web_servers() if os.geteuid() == 0 else ()).items():
         said = ask_as(ids, partial(_refuse, path), _ASK_SECONDS, mounts_of).split("\0")
         user, group = _name(ids.uid, "passwd"), _name(ids.gid, "group")
         match said:
             case ["may"]:
-                return Refusal(_WEB_SERVER, user, group)
+                return Refusal(program, user, group)
             case ["absent"]:
-                refusals.append(Refusal(_WEB_SERVER, user, group, str(path)))
+                refusals.append(Refusal(program, user, group, str(path)))
             case [where, mode, uid, gid]:
                 owner = f"{_name(int(uid), 'passwd')}:{_name(int(gid), 'group')}"
-                refusals.append(Refusal(_WEB_SERVER, user, group, where, mode, owner))
+                refusals.append(Refusal(program, user, group, where, mode, owner))
     return next(iter(refusals), None)
 
 
-def _list_web_servers() -> Iterator[tuple[Ids, int]]:
-    """The ids of the workers of a web server whose master is root's, in the PID and user namespaces of this process,
-    and that master if it has other mounts, else 0. Anybody may give a process its name, or have a user namespace."""
-    for pid in _find_named(_WEB_SERVER):
+def _list_web_servers() -> Iterator[tuple[tuple[str, Ids], int]]:
+    """The name and the ids of the workers of a web server whose master is root's, in the PID and user namespaces of
+    this process, and that master if it has other mounts, else 0. Anybody may name a process so, or have a user
+    namespace."""
+    for pid in sum(map(_find_named, _WEB_SERVERS), ()):
         with suppress(OSError):
             parent = getattr(procfs.read_process_stat(pid), "parent", 0)
             uids, gids, groups = (procfs.read_status(each, f"/proc/{pid}/status") for each in ("Uid", "Gid", "Groups"))
             is_roots = {*(procfs.read_status("Uid", f"/proc/{parent}/status") or ())} == {b"0"}
-            if not uids or not gids or not is_roots or procfs.read_name(parent) != _WEB_SERVER:
+            if not uids or not gids or not is_roots or procfs.read_name(parent) != procfs.read_name(pid):
                 continue
             users, mounts = (os.readlink(f"/proc/{parent}/ns/{each}") for each in ("user", "mnt"))
             if users == os.readlink("/proc/self/ns/user") and len(read_pid_numbers(pid)) == 1:
                 ids = Ids(int(uids[0]), int(gids[0]), tuple(map(int, groups or ())))
-                yield ids, parent * (mounts != os.readlink("/proc/self/ns/mnt"))
+                yield (procfs.read_name(pid), ids), parent * (mounts != os.readlink("/proc/self/ns/mnt"))
 
 
 def _refuse(path: Path) -> str:

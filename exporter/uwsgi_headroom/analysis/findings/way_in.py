@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.record import Refusal, Way, WebLine
+from uwsgi_headroom.analysis.findings.log import MANY_REFUSED
+from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
+from uwsgi_headroom.record import Refusal, Way, WebError, WebLine
 from uwsgi_headroom.words.template import Facts, Private
 
 REPLACED_SECONDS = 600.0
@@ -67,6 +71,64 @@ REFUSED = Kind(
     keeps_out=True,
 )
 
+_LOGGED = "The error log of {program} ({log}) has {count:line} about this since uwsgi-headroom began to watch it."
+
+LARGE_HEADS = Kind(
+    code="web_server_fails",
+    role="harm",
+    severity="warning or info",
+    title="The web server ({program}) rejects responses: their headers are larger than its buffer.",
+    evidence=_LOGGED,
+    meaning="Its clients get status 502, and uWSGI counts a request like any other.",
+    act="Raise `uwsgi_buffer_size` of nginx (`proxy_buffer_size` for `proxy_pass`), for example to 32k.",
+    then="`uwsgi_buffers` must not be smaller. Or let the application send fewer or shorter cookies.",
+)
+NOT_BUFFERED = replace(
+    LARGE_HEADS,
+    title="The web server ({program}) cuts responses short: it cannot write its temporary files.",
+    meaning="It closes the connection to uWSGI, which takes it for a client that left.",
+    act="Let the user of {program} write to its temporary directory ({log} names it), or free disk space.",
+    then="The directory is `uwsgi_temp_path` or `proxy_temp_path` of nginx.",
+    clause="the web server cannot write its temporary files",
+    replaces=("clients_left",),
+)
+UNREAD = replace(
+    LARGE_HEADS,
+    title="uWSGI closes connections before it has read the request, and the web server ({program}) loses responses.",
+    meaning="The kernel then resets the connection, and with it a response that was sent. Clients get status 502, or "
+    "half a response. Most often the application responds to an upload, such as with 401, before it reads the body.",
+    act="Set `post-buffering` to 8192, or let the application read each body before it responds.",
+    then="uWSGI then reads the body first. If uWSGI rejects the requests, its log says why.",
+)
+ROUTER_CLOSES = replace(
+    LARGE_HEADS,
+    title="uWSGI's http router closes connections before the response.",
+    meaning="The router waits {patience:duration} for a response (`http-timeout`). The worker then completes the "
+    "request for nobody, and {program} responds with status 502.",
+    act="Raise `http-timeout` above the duration of the longest request.",
+    then="Or let the web server connect to a `socket` of the workers: it needs no router.",
+)
+CANNOT_CONNECT = replace(
+    LARGE_HEADS,
+    severity="critical or info",
+    title="The web server ({program}) cannot connect to uWSGI's socket: {reason}.",
+    evidence=_LOGGED + " No request comes.",
+    meaning="Its clients get status 502 or 503.",
+    act="Compare the socket's address and mode with the configuration of {program}.",
+    then="If both are right, a security module such as SELinux or a firewall may refuse it.",
+    keeps_out=True,
+)
+ELSEWHERE = replace(
+    CANNOT_CONNECT,
+    severity="warning or info",
+    title="The web server ({program}) sends requests to an address where it cannot connect: {address}.",
+    evidence=_LOGGED + " It says: {reason}. No request comes to this uWSGI, which listens on {own:list}.",
+    act="Compare both addresses: the web server has to name one of uWSGI's ({own:list}).",
+    then="A relative path is relative to `chdir`. On 127.0.0.1, uWSGI is out of reach for other containers and hosts.",
+)
+
+_ROWS = {"large_head": LARGE_HEADS, "not_buffered": NOT_BUFFERED, "unread": UNREAD}
+
 MISMATCH = Kind(
     code="protocol_mismatch",
     role="harm",
@@ -97,6 +159,39 @@ def find(figures: Figures) -> Iterator[Finding]:
         elif way.refusal and way.refusal.path:
             yield _refused(figures, way, facts, worse=none and bool(named))
     yield from list(_mismatch(figures, ways.lines))[:1] * none
+    found = {row.title: (row, each) for each in reversed(ways.errors) if (row := _choose(figures, each))}
+    yield from [_describe(figures, *each) for each in found.values()]
+
+
+def _choose(figures: Figures, error: WebError) -> Kind | None:
+    """The row about what the log of a web server says: other findings say it if workers end, or a queue is full."""
+    server, ways = figures.server, figures.server.ways_in
+    match error.cause:
+        case "refused" if error.name:
+            is_said = any(way.state != "clear" or (way.refusal and way.refusal.path) for way in ways.ways)
+            return None if is_said or figures.flow.completed else CANNOT_CONNECT
+        case "refused":
+            return None if ways.lines or figures.flow.completed else ELSEWHERE
+        case "closed":
+            is_router = error.name in (server.setup.options.http or ())
+            return ROUTER_CLOSES if is_router and not any(each.lost for each in figures.window.workers) else None
+    return _ROWS[error.cause]
+
+
+def _describe(figures: Figures, row: Kind, error: WebError) -> Finding:
+    """It is worse if users feel it, as for requests that uWSGI refuses."""
+    paths, (least, part) = {way.name: way.path for way in figures.server.ways_in.ways}, MANY_REFUSED
+    known: Facts = {
+        "program": error.program,
+        "log": Private(error.log, "a file"),
+        "count": error.number,
+        "reason": error.reason,
+        "address": Private(error.address, "not one of uWSGI's"),
+        "own": Private([paths.get(name, name) for name in figures.server.queues], "other ones"),
+        "patience": figures.server.setup.options.http_timeout or DEFAULT_HTTP_TIMEOUT,
+    }
+    facts = {name: known[name] for name in row.facts & known.keys()}
+    return row.found(figures, facts, worse=error.number >= max(least, part * figures.flow.completed))
 
 
 def _replaced(figures: Figures, way: Way, facts: Facts) -> Finding:
