@@ -1,0 +1,79 @@
+"""Counts known messages in the error logs of the web servers of this host, for one look.
+
+What a web server does to responses that uWSGI has sent, or where it connects instead, is in no counter of uWSGI's. Only
+lines are read that are newer than the first look, and of these the message and the address alone, nothing of a request.
+A question for `aside`, whose process remembers where each log ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from uwsgi_headroom.kernel import procfs
+from uwsgi_headroom.kernel.web_files import compile_address
+from uwsgi_headroom.record import WebCause, WebError, is_tcp
+
+_MOST_BYTES, _MOST_DESCRIPTORS, _MOST_ERRORS = 1 << 20, 256, 8
+
+_BEGAN: dict[tuple[int, int], int] = {}
+"""The size of each log, by its device and inode, when this process first saw it."""
+
+_LINE = re.compile(
+    rb'\*\d+ (?P<said>.{1,500}?), client: .*?, upstream: "(?P<to>[^"]{1,200})'  # of nginx
+    rb"|\] (?P<failed>\(\d+\)[^:]{1,80}): AH0\d+: .{1,20}attempt to connect to "  # of Apache
+    rb"(?:Unix domain socket )?(?P<there>\S{1,200}) "
+)
+_CAUSES: tuple[tuple[WebCause, re.Pattern[bytes]], ...] = (
+    ("large_head", re.compile(rb"upstream sent too big header")),
+    ("not_buffered", re.compile(rb"(?:\((?:13|28): [^)]*\)|has written only \d+ of \d+) while reading upstream")),
+    ("unread", re.compile(rb"\((?:104|32): [^)]*\) while (?:reading|sending request to)\b.* upstream")),
+    ("closed", re.compile(rb"upstream prematurely closed connection while reading response header")),
+    ("refused", re.compile(rb"\((?!11:)\d+: [^)]*\) while connecting to upstream|^\(\d+\)")),
+)
+_NUMBER = re.compile(rb"\((\d+)\b")
+_ADDRESS = re.compile(r"(?:\w+://)?(?:unix:)?(/[^:|]*|[^/|]*)")
+
+
+def find_errors(sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[int]) -> tuple[WebError, ...]:
+    """What the logs say of these sockets, and of addresses with the port or the file name of one of them. sockets:
+    name, address and protocol of each; web_servers: processes."""
+    ours = [(name, compile_address(address)) for name, address, _ in sockets]
+    ends = {address.rpartition(":" if is_tcp(address) else "/")[2] for _, address, _ in sockets}
+    found = Counter[tuple[str, str, str, WebCause, str, str]]()
+    for program, log, text in _read_logs(web_servers):
+        for line in _LINE.finditer(text):
+            said, there = line["said"] or line["failed"], line["to"] or line["there"]
+            cause = next((cause for cause, pattern in _CAUSES if pattern.search(said)), None)
+            name = next((name for name, pattern in ours if pattern.search(b"unix:%s " % there)), "")
+            address = (_ADDRESS.match(os.fsdecode(there)) or [""])[1]
+            if cause and (name or (cause == "refused" and re.split("[:/]", address)[-1] in ends)):
+                number = _NUMBER.search(said)
+                reason = os.strerror(int(number[1])) if number else ""
+                found[name, address, program, cause, reason, log] += 1
+    return tuple(WebError(*each, count) for each, count in found.most_common(_MOST_ERRORS))
+
+
+def _read_logs(web_servers: Sequence[int]) -> Iterator[tuple[str, str, bytes]]:
+    """The program, the path and the new lines of each error log that a process of root's has open."""
+    seen = set[tuple[int, int]]()
+    for pid in web_servers:
+        with suppress(OSError):
+            if {*(procfs.read_status("Uid", f"/proc/{pid}/status") or ())} != {b"0"}:
+                continue
+            for number, path in list(procfs.list_descriptors(pid, _MOST_DESCRIPTORS)):
+                if "err" in os.path.basename(path):
+                    descriptor = procfs.open_regular(f"/proc/{pid}/fd/{number}")
+                    try:
+                        about = os.fstat(descriptor)
+                        key, size = (about.st_dev, about.st_ino), about.st_size
+                        began = _BEGAN.setdefault(key, size)
+                        begin = max(began if began <= size else 0, size - _MOST_BYTES)
+                        if key not in seen:
+                            yield procfs.read_name(pid), path, os.pread(descriptor, size - begin, begin)
+                        seen.add(key)
+                    finally:
+                        os.close(descriptor)
