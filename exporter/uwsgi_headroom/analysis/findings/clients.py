@@ -46,6 +46,9 @@ a page before it is loaded."""
 PATIENCE, TIMELY = 2.0, 0.8
 """For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""
 
+SHORTEST_TIMEOUT = 0.5
+"""No timeout of a client is shorter, in seconds."""
+
 SOCKET_TIMEOUT = 4
 """uWSGI's default. A request that it ends held a thread for so long."""
 
@@ -70,6 +73,12 @@ LEFT_EARLY = Kind(
     then="[warning? If requests wait in the listen queue, shorten that wait first. Then raise the shorter timeouts "
     "(`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI), or make requests shorter.]",
     runbook="UwsgiExceptionsHigh",
+)
+LEFT_AT_ONCE = replace(
+    LEFT_EARLY,
+    title="Clients, or the web server, disconnect before they have the response, although requests are short.",
+    act="Look into the error log of the web server: it says why it closes connections to uWSGI.",
+    then="nginx does so if it cannot write its temporary files (`uwsgi_temp_path`), or if its own client leaves.",
 )
 UPLOADS_LEFT = replace(
     LEFT_EARLY,
@@ -194,6 +203,7 @@ def find_left(figures: Figures) -> Iterator[Finding]:
     if not wait_too_long(figures):  # the log may be read for a part of the window only
         unread *= 2 * _count_proven(figures, "body_not_buffered") < unread
         unwritten *= 2 * _count_proven(figures, "write_timeout") < unwritten
+        unwritten *= all(each.cause != "not_buffered" for each in figures.server.ways_in.errors)
     left = max(unread, unwritten)
     if not left:
         return
@@ -208,7 +218,11 @@ def find_left(figures: Figures) -> Iterator[Finding]:
     if are_many and 2 * unread > left:
         yield UPLOADS_LEFT.found(figures, facts)
     else:
-        yield LEFT_EARLY.found(figures, facts, worse=are_many)
+        longest = find_percentile(figures.response_times, 0.99)
+        is_short = (
+            are_many and longest is not None and (flow.queue_wait or 0.0) + (longest.seconds or inf) < SHORTEST_TIMEOUT
+        )
+        yield (LEFT_AT_ONCE if is_short else LEFT_EARLY).found(figures, facts, worse=are_many)
 
 
 def find_timed_out(figures: Figures) -> Iterator[Finding]:

@@ -89,8 +89,6 @@ NOT_BUFFERED = replace(
     meaning="It closes the connection to uWSGI, which takes it for a client that left.",
     act="Let the user of {program} write to its temporary directory ({log} names it), or free disk space.",
     then="The directory is `uwsgi_temp_path` or `proxy_temp_path` of nginx.",
-    clause="the web server cannot write its temporary files",
-    replaces=("clients_left",),
 )
 UNREAD = replace(
     LARGE_HEADS,
@@ -122,9 +120,10 @@ ELSEWHERE = replace(
     CANNOT_CONNECT,
     severity="warning or info",
     title="The web server ({program}) sends requests to an address where it cannot connect: {address}.",
-    evidence=_LOGGED + " It says: {reason}. No request comes to this uWSGI, which listens on {own:list}.",
-    act="Compare both addresses: the web server has to name one of uWSGI's ({own:list}).",
-    then="A relative path is relative to `chdir`. On 127.0.0.1, uWSGI is out of reach for other containers and hosts.",
+    evidence=_LOGGED + " It says: {reason}. No request comes to this uWSGI.",
+    act="[path? Let the web server name uWSGI's path, or give uWSGI this one as an absolute path.]"
+    "[not path? Let uWSGI listen there: 127.0.0.1 is out of reach for other containers and hosts.]",
+    then="uWSGI listens on {own:list}.",
 )
 
 _ROWS = {"large_head": LARGE_HEADS, "not_buffered": NOT_BUFFERED, "unread": UNREAD}
@@ -186,6 +185,7 @@ def _describe(figures: Figures, row: Kind, error: WebError) -> Finding:
         "log": Private(error.log, "a file"),
         "count": error.number,
         "reason": error.reason,
+        "path": error.address.startswith("/"),
         "address": Private(error.address, "not one of uWSGI's"),
         "own": Private([paths.get(name, name) for name in figures.server.queues], "other ones"),
         "patience": figures.server.setup.options.http_timeout or DEFAULT_HTTP_TIMEOUT,
