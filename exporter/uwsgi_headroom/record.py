@@ -90,6 +90,7 @@ class Options(Struct, frozen=True):
     stats: str | None = None
     strict: bool | None = None
     vacuum: bool | None = None
+    emperor: tuple[str, ...] | None = None
     buffer_size: int | None = None
     max_fd: int | None = None
     max_worker_lifetime_delta: int | None = None

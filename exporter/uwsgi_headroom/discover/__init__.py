@@ -58,6 +58,7 @@ def find_everything() -> Everything:
         elif address not in addresses and (is_read or master.pid not in emperors):
             own.append(replace(master, address=address))
             addresses.add(address)
+    own = [each for each in own if not (each.only_emperor and isinstance(each.address, ProcessOfApp))] or own
     own, left_out = own[:MOST_FOUND], len(own[MOST_FOUND:])
     names = choose_names(own)
     return Everything(

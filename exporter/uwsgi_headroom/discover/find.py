@@ -100,7 +100,8 @@ class FoundMaster(Struct, frozen=True):
     be read, and what to do; silent: the stats server does not answer in time, so uWSGI may hang. configuration and
     directory: its own configuration file, as its command line has it, and its working directory; unit: its systemd
     service; empty if unknown. emperor: PID of the emperor of this vassal. place: where it can be watched without stats;
-    enabled_unit: its service, if systemd starts it at each boot, and says that this is its main process.
+    enabled_unit: its service, if systemd starts it at each boot, and says that this is its main process; only_emperor:
+    whether its options name vassals, and no application.
     """
 
     pid: int
@@ -116,6 +117,7 @@ class FoundMaster(Struct, frozen=True):
     emperor: int | None = None
     place: ProcessOfApp | SocketOfApp | None = None
     enabled_unit: str = ""
+    only_emperor: bool = False
 
 
 def sees_all_processes() -> bool:
@@ -275,9 +277,11 @@ def _look_at(master: FoundMaster, parent: int | None) -> tuple[FoundMaster, froz
     pid = master.pid
     # A vassal has a command line of its own; a process that uWSGI forks keeps its parent's.
     is_vassal = parent is not None and _read_words(parent) != _read_words(pid)
+    options = read_options(pid)
     master = replace(
         master,
-        configuration=read_options(pid).configuration_file,
+        configuration=options.configuration_file,
+        only_emperor=options.emperor is not None and not options.names_application,
         directory=read_working_directory(pid) or "",
         unit=find_systemd_unit(pid) or "",
         emperor=parent if is_vassal else None,

@@ -92,7 +92,7 @@ class Finder:
                 known.due = begin + known.pause * all(entry.trouble != NO_TIME for entry in own)
         self.spent = time.monotonic() - begin
         found = [entry for known in self._known.values() for entry in known.masters]
-        emperors = {entry.emperor for entry in found}
+        emperors = {entry.emperor for entry in found} | {entry.pid for entry in found if entry.only_emperor}
         return [entry for entry in found if entry.pid not in emperors or (entry.address and not entry.trouble)]
 
     def _look(self, here: Collection[int], said: Collection[int], now: float) -> tuple[list[_Key], list[FoundMaster]]:

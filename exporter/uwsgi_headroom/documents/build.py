@@ -271,7 +271,10 @@ def _silence(watch: Watch) -> str | None:
 
 
 def _describe_emperor(emperor: EmperorSnapshot) -> str:
-    return f"Emperor with {counted(len(emperor.vassals), 'vassal')}; none is throttled."
+    none = "no application runs; the emperor's log says so if it refuses a configuration file"
+    return (
+        f"Emperor with {counted(len(emperor.vassals), 'vassal')}; {'none is throttled' if emperor.vassals else none}."
+    )
 
 
 async def build_servers(

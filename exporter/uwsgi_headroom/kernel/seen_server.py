@@ -484,7 +484,8 @@ _RESERVE = Worker(
 _NO_WORKER = "process {} is no uWSGI whose workers wait for requests"
 
 _NONE_WAITS = (
-    "process {} is a uWSGI of which no worker waits for requests: they load the application, or end before they have"
+    "process {} is a uWSGI of which no worker waits for requests: they load the application, or end before they have, "
+    "or it is an Emperor without a vassal"
 )
 
 

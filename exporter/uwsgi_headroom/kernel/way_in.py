@@ -41,11 +41,12 @@ _WEB_SERVERS = ("nginx", "apache2", "httpd")
 
 
 class WaysInReader:
-    """Looks at one server again and again. reads_files: whether to search the files of the web server as well."""
+    """Looks at one server again and again. reads_files: 1 to search the files of web servers as
+    well, 2 their error logs, too."""
 
     def __init__(self, asks: Asks = DIRECT) -> None:
         self._asks = asks
-        self.reads_files = False
+        self.reads_files = 0
         self._not_before, self._keep = float("-inf"), FIRST_SECONDS
         self._requests = 0
         self._known: frozenset[str] = frozenset()
@@ -73,7 +74,7 @@ class WaysInReader:
 
 
 def read_ways(
-    master_pid: int, sockets: Sequence[tuple[str, str]], known: frozenset[str], came: bool, reads_files: bool = False
+    master_pid: int, sockets: Sequence[tuple[str, str]], known: frozenset[str], came: bool, reads_files: int = 0
 ) -> WaysIn:
     """The ways in to a uWSGI with sockets of these names and protocols; a question for `aside`. known: those that were
     clear before; came: whether requests came since. None are known if the master's descriptors are hidden."""
@@ -92,7 +93,9 @@ def read_ways(
     if not reads_files:
         return WaysIn(tuple(ways), came)
     servers = sum(map(_find_named, _WEB_SERVERS), ())
-    return WaysIn(tuple(ways), came, find_lines(named, servers), find_errors(named, servers))
+    return WaysIn(
+        tuple(ways), came, find_lines(named, servers), (reads_files > 1 and find_errors(named, servers)) or ()
+    )
 
 
 class _Bound(NamedTuple):

@@ -54,7 +54,7 @@ def find_errors(sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[i
                 number = _NUMBER.search(said)
                 reason = os.strerror(int(number[1])) if number else ""
                 found[name, address, program, cause, reason, log] += 1
-    return tuple(WebError(*each, count) for each, count in found.most_common(_MOST_ERRORS))
+    return tuple(WebError(*each, number) for each, number in found.most_common(_MOST_ERRORS))
 
 
 def _read_logs(web_servers: Sequence[int]) -> Iterator[tuple[str, str, bytes]]:
@@ -62,18 +62,15 @@ def _read_logs(web_servers: Sequence[int]) -> Iterator[tuple[str, str, bytes]]:
     seen = set[tuple[int, int]]()
     for pid in web_servers:
         with suppress(OSError):
-            if {*(procfs.read_status("Uid", f"/proc/{pid}/status") or ())} != {b"0"}:
-                continue
-            for number, path in list(procfs.list_descriptors(pid, _MOST_DESCRIPTORS)):
-                if "err" in os.path.basename(path):
-                    descriptor = procfs.open_regular(f"/proc/{pid}/fd/{number}")
-                    try:
-                        about = os.fstat(descriptor)
-                        key, size = (about.st_dev, about.st_ino), about.st_size
-                        began = _BEGAN.setdefault(key, size)
-                        begin = max(began if began <= size else 0, size - _MOST_BYTES)
-                        if key not in seen:
-                            yield procfs.read_name(pid), path, os.pread(descriptor, size - begin, begin)
-                        seen.add(key)
-                    finally:
-                        os.close(descriptor)
+            is_roots = {*(procfs.read_status("Uid", f"/proc/{pid}/status") or ())} == {b"0"}
+            for number, path in list(procfs.list_descriptors(pid, _MOST_DESCRIPTORS * is_roots)):
+                if "err" not in os.path.basename(path):
+                    continue
+                with os.fdopen(procfs.open_regular(f"/proc/{pid}/fd/{number}"), "rb") as file:
+                    about = os.fstat(file.fileno())
+                    key, size = (about.st_dev, about.st_ino), about.st_size
+                    began = _BEGAN.setdefault(key, size)
+                    file.seek(max(began if began <= size else 0, size - _MOST_BYTES))
+                    if key not in seen:
+                        yield procfs.read_name(pid), path, file.read(_MOST_BYTES)
+                    seen.add(key)

@@ -6,7 +6,7 @@ web server's own files name is critical: other users of this host may have web s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import MANY_REFUSED
 from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
-from uwsgi_headroom.record import Refusal, Way, WebError, WebLine
+from uwsgi_headroom.record import Refusal, Way, WebCause, WebError, WebLine
 from uwsgi_headroom.words.template import Facts, Private
 
 REPLACED_SECONDS = 600.0
@@ -71,14 +71,12 @@ REFUSED = Kind(
     keeps_out=True,
 )
 
-_LOGGED = "The error log of {program} ({log}) has {count:line} about this since uwsgi-headroom began to watch it."
-
 LARGE_HEADS = Kind(
     code="web_server_fails",
     role="harm",
     severity="warning or info",
     title="The web server ({program}) rejects responses: their headers are larger than its buffer.",
-    evidence=_LOGGED,
+    evidence="The error log of {program} ({log}) has {number:line} about this since uwsgi-headroom began to watch it.",
     meaning="Its clients get status 502, and uWSGI counts a request like any other.",
     act="Raise `uwsgi_buffer_size` of nginx (`proxy_buffer_size` for `proxy_pass`), for example to 32k.",
     then="`uwsgi_buffers` must not be smaller. Or let the application send fewer or shorter cookies.",
@@ -87,22 +85,21 @@ NOT_BUFFERED = replace(
     LARGE_HEADS,
     title="The web server ({program}) cuts responses short: it cannot write its temporary files.",
     meaning="It closes the connection to uWSGI, which takes it for a client that left.",
-    act="Let the user of {program} write to its temporary directory ({log} names it), or free disk space.",
-    then="The directory is `uwsgi_temp_path` or `proxy_temp_path` of nginx.",
+    act="Let the user of {program} write to the temporary directory that its error log names, or free disk space.",
+    then="",
 )
 UNREAD = replace(
     LARGE_HEADS,
     title="uWSGI closes connections before it has read the request, and the web server ({program}) loses responses.",
-    meaning="The kernel then resets the connection, and with it a response that was sent. Clients get status 502, or "
-    "half a response. Most often the application responds to an upload, such as with 401, before it reads the body.",
+    meaning="The kernel then resets the connection, also if a response was sent: clients get status 502, or a part of "
+    "it. Most often the application responds to an upload, such as with 401, before it reads the body.",
     act="Set `post-buffering` to 8192, or let the application read each body before it responds.",
-    then="uWSGI then reads the body first. If uWSGI rejects the requests, its log says why.",
+    then="If uWSGI rejects the requests, its log says why.",
 )
 ROUTER_CLOSES = replace(
     LARGE_HEADS,
     title="uWSGI's http router closes connections before the response.",
-    meaning="The router waits {patience:duration} for a response (`http-timeout`). The worker then completes the "
-    "request for nobody, and {program} responds with status 502.",
+    meaning="It waits {patience:duration} for a response (`http-timeout`). The worker completes it for nobody.",
     act="Raise `http-timeout` above the duration of the longest request.",
     then="Or let the web server connect to a `socket` of the workers: it needs no router.",
 )
@@ -110,8 +107,7 @@ CANNOT_CONNECT = replace(
     LARGE_HEADS,
     severity="critical or info",
     title="The web server ({program}) cannot connect to uWSGI's socket: {reason}.",
-    evidence=_LOGGED + " No request comes.",
-    meaning="Its clients get status 502 or 503.",
+    meaning="Its clients get status 502 or 503, and no request comes.",
     act="Compare the socket's address and mode with the configuration of {program}.",
     then="If both are right, a security module such as SELinux or a firewall may refuse it.",
     keeps_out=True,
@@ -120,13 +116,10 @@ ELSEWHERE = replace(
     CANNOT_CONNECT,
     severity="warning or info",
     title="The web server ({program}) sends requests to an address where it cannot connect: {address}.",
-    evidence=_LOGGED + " It says: {reason}. No request comes to this uWSGI.",
     act="[path? Let the web server name uWSGI's path, or give uWSGI this one as an absolute path.]"
     "[not path? Let uWSGI listen there: 127.0.0.1 is out of reach for other containers and hosts.]",
-    then="uWSGI listens on {own:list}.",
+    then="The reason: {reason}. uWSGI listens on {own:list}.",
 )
-
-_ROWS = {"large_head": LARGE_HEADS, "not_buffered": NOT_BUFFERED, "unread": UNREAD}
 
 MISMATCH = Kind(
     code="protocol_mismatch",
@@ -158,33 +151,35 @@ def find(figures: Figures) -> Iterator[Finding]:
         elif way.refusal and way.refusal.path:
             yield _refused(figures, way, facts, worse=none and bool(named))
     yield from list(_mismatch(figures, ways.lines))[:1] * none
-    found = {row.title: (row, each) for each in reversed(ways.errors) if (row := _choose(figures, each))}
-    yield from [_describe(figures, *each) for each in found.values()]
+    rows = {row.title: (row, each) for each in reversed(ways.errors) if (row := _choose(figures, each))}
+    for row, each in rows.values():
+        yield _describe(figures, row, each)
 
 
 def _choose(figures: Figures, error: WebError) -> Kind | None:
-    """The row about what the log of a web server says: other findings say it if workers end, or a queue is full."""
-    server, ways = figures.server, figures.server.ways_in
-    match error.cause:
-        case "refused" if error.name:
-            is_said = any(way.state != "clear" or (way.refusal and way.refusal.path) for way in ways.ways)
-            return None if is_said or figures.flow.completed else CANNOT_CONNECT
-        case "refused":
-            return None if ways.lines or figures.flow.completed else ELSEWHERE
-        case "closed":
-            is_router = error.name in (server.setup.options.http or ())
-            return ROUTER_CLOSES if is_router and not any(each.lost for each in figures.window.workers) else None
-    return _ROWS[error.cause]
+    """The row about what the log of a web server says, unless another finding says it."""
+    server, none = figures.server, not figures.flow.completed
+    refused = any(way.state != "clear" or (way.refusal and way.refusal.path) for way in server.ways_in.ways)
+    lost = any(worker.lost for worker in figures.window.workers)
+    rows: Mapping[WebCause, tuple[Kind, bool | int]] = {
+        "large_head": (LARGE_HEADS, True),
+        "not_buffered": (NOT_BUFFERED, True),
+        "unread": (UNREAD, not server.setup.options.post_buffering),
+        "closed": (ROUTER_CLOSES, error.name in (server.setup.options.http or ()) and not lost),
+        "refused": (CANNOT_CONNECT, none and not refused)
+        if error.name
+        else (ELSEWHERE, none and not server.ways_in.lines),
+    }
+    row, applies = rows[error.cause]
+    return row if applies else None
 
 
 def _describe(figures: Figures, row: Kind, error: WebError) -> Finding:
     """It is worse if users feel it, as for requests that uWSGI refuses."""
     paths, (least, part) = {way.name: way.path for way in figures.server.ways_in.ways}, MANY_REFUSED
     known: Facts = {
-        "program": error.program,
+        **error._asdict(),
         "log": Private(error.log, "a file"),
-        "count": error.number,
-        "reason": error.reason,
         "path": error.address.startswith("/"),
         "address": Private(error.address, "not one of uWSGI's"),
         "own": Private([paths.get(name, name) for name in figures.server.queues], "other ones"),
