@@ -11,8 +11,10 @@ from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, clients, log
 from uwsgi_headroom.analysis.findings.log import UNPROVEN
+from uwsgi_headroom.history.response_times.bins import share_bins
+from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import LogMessage, LogRecord
+from uwsgi_headroom.record import LogMessage, LogRecord, WaysIn, WebError
 
 
 def left(write_errors: int | None, read_errors: int | None = 0, exceptions: int = 0) -> Window:
@@ -166,3 +168,21 @@ def test_the_command_for_the_lines_of_errors(tmp_path):
     assert [line.split()[4] for line in ran.stdout.splitlines()] == ["/b", "/routed"]
     for path in ("", "journal:shop.service"):
         assert "grep" not in answered(1400, 1400, path=path)["server_errors"].change
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.1, clients.LEFT_AT_ONCE), (0.6, clients.LEFT_EARLY)])
+def test_clients_that_leave_short_requests(seconds, expected):
+    """No timeout of a client is so short: the web server closes the connection, or its client does."""
+    bins = share_bins()
+    counts = [2000.0 * (each == bins.find(seconds)) for each in range(len(bins))]
+    times = ResponseTimeWindow(bins, 0.02, 2000, counts, [0.0] * len(bins))
+    assert judge(left(400), describe(), response_times=times)["clients_left"].kind is expected
+
+
+def test_a_web_server_that_says_why():
+    """Its log has a finding of its own: it is no client that left."""
+    error = WebError("a", "a", "nginx", "not_buffered", "", "/e", 400)
+    found = judge(left(400), describe(ways_in=WaysIn(errors=(error,))))
+    assert "clients_left" not in found
+    assert "exceptions" not in found
+    assert severity(found, "web_server_fails") == "warning"

@@ -85,10 +85,10 @@ modifier_unavailable rejected uncalled: no plugin serves the requests that the w
   == -- unavailable modifier requested: <limit> --
   !! The application never sees these requests, and uWSGI sends no response: nginx then responds with status 502.
   >> Load the plugin of the application's language, or correct `uwsgi_modifier1` (now {limit}).
-no_python_application rejected uncalled: requests have a path at which no application is mounted
+no_python_application rejected uncalled: uWSGI has no application for the path of requests
   == --- no python application found, check your startup logs for errors ---
   !! uWSGI itself answers with status 500, and no application sees these requests. Others may be served.
-  >> Compare `mount` with the paths that the web server passes on, or remove `no-default-app`.
+  >> Compare `mount` with the paths that the web server passes on. See the start in the log if no application is loaded.
 empty_request rejected uncalled: uWSGI gets requests without any variables == Empty python request\. skip\.
   !! The client gets an error, and the application does not see the request.
   >> Include `uwsgi_params` in the web server's `location` block that passes requests to uWSGI.
