@@ -170,7 +170,7 @@ def test_the_command_for_the_lines_of_errors(tmp_path):
         assert "grep" not in answered(1400, 1400, path=path)["server_errors"].change
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(0.1, clients.LEFT_AT_ONCE), (0.6, clients.LEFT_EARLY)])
+@pytest.mark.parametrize(("seconds", "expected"), [(0.05, clients.LEFT_AT_ONCE), (0.15, clients.LEFT_EARLY)])
 def test_clients_that_leave_short_requests(seconds, expected):
     """No timeout of a client is so short: the web server closes the connection, or its client does."""
     bins = share_bins()

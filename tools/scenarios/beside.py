@@ -102,7 +102,7 @@ def _lacks_server(program: str) -> str | None:
 
 
 _NGINX = """\
-daemon off; master_process off; pid {directory}/nginx.pid; error_log {directory}/nginx.log;
+daemon off; master_process off; pid {directory}/nginx.pid; error_log {directory}/error.log;
 events {{}}
 http {{
   access_log off;

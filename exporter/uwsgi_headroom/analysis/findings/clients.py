@@ -46,7 +46,7 @@ a page before it is loaded."""
 PATIENCE, TIMELY = 2.0, 0.8
 """For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""
 
-SHORTEST_TIMEOUT = 0.5
+SHORTEST_TIMEOUT = 0.1
 """No timeout of a client is shorter, in seconds."""
 
 SOCKET_TIMEOUT = 4
