@@ -256,9 +256,6 @@ class WebLine(NamedTuple):
     protocol: str
 
 
-WebCause = Literal["large_head", "not_buffered", "unread", "closed", "refused"]
-
-
 class WebError(NamedTuple):
     """How often the error log of a web server says something about an address, since the first look. name: of the
     socket; empty if the address is none of this uWSGI's. reason: the operating system's, empty without one."""
@@ -266,7 +263,7 @@ class WebError(NamedTuple):
     name: str
     address: str
     program: str
-    cause: WebCause
+    cause: Literal["large_head", "not_buffered", "unread", "closed", "refused"]
     reason: str
     log: str
     number: int

@@ -11,8 +11,6 @@ from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, clients, log
 from uwsgi_headroom.analysis.findings.log import UNPROVEN
-from uwsgi_headroom.history.response_times.bins import share_bins
-from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import LogMessage, LogRecord, WaysIn, WebError
 
@@ -168,15 +166,6 @@ def test_the_command_for_the_lines_of_errors(tmp_path):
     assert [line.split()[4] for line in ran.stdout.splitlines()] == ["/b", "/routed"]
     for path in ("", "journal:shop.service"):
         assert "grep" not in answered(1400, 1400, path=path)["server_errors"].change
-
-
-@pytest.mark.parametrize(("seconds", "expected"), [(0.05, clients.LEFT_AT_ONCE), (0.15, clients.LEFT_EARLY)])
-def test_clients_that_leave_short_requests(seconds, expected):
-    """No timeout of a client is so short: the web server closes the connection, or its client does."""
-    bins = share_bins()
-    counts = [2000.0 * (each == bins.find(seconds)) for each in range(len(bins))]
-    times = ResponseTimeWindow(bins, 0.02, 2000, counts, [0.0] * len(bins))
-    assert judge(left(400), describe(), response_times=times)["clients_left"].kind is expected
 
 
 def test_a_web_server_that_says_why():

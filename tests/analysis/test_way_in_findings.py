@@ -7,7 +7,7 @@ from tests.analysis.judging import AT, describe, figures_of, said, setup
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom, way_in
 from uwsgi_headroom.analysis.verdict import say_verdict
-from uwsgi_headroom.record import Refusal, Rival, Way, WaysIn, WebCause, WebError, WebLine
+from uwsgi_headroom.record import Refusal, Rival, Way, WaysIn, WebError, WebLine
 
 PATH = "/run/app.sock"
 NAMED = (WebLine(PATH, "/etc/nginx/nginx.conf", 12, "uwsgi_pass", "uwsgi"),)
@@ -108,7 +108,7 @@ def test_the_protocol_of_a_directive(directive, protocol, fits):
     assert "protocol_mismatch" not in judged(ways, requests=100)[0]
 
 
-def logged(cause: WebCause, number: int = 3, name: str = PATH, address: str = PATH) -> WaysIn:
+def logged(cause: str, number: int = 3, name: str = PATH, address: str = PATH) -> WaysIn:
     return WaysIn((CLEAR,), errors=(WebError(name, address, "nginx", cause, "Connection refused", "/e", number),))
 
 

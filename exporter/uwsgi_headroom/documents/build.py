@@ -271,10 +271,8 @@ def _silence(watch: Watch) -> str | None:
 
 
 def _describe_emperor(emperor: EmperorSnapshot) -> str:
-    none = "no application runs; the emperor's log says so if it refuses a configuration file"
-    return (
-        f"Emperor with {counted(len(emperor.vassals), 'vassal')}; {'none is throttled' if emperor.vassals else none}."
-    )
+    state = "none is throttled" if emperor.vassals else "no application runs"
+    return f"Emperor with {counted(len(emperor.vassals), 'vassal')}; {state}."
 
 
 async def build_servers(

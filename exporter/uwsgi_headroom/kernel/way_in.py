@@ -41,8 +41,8 @@ _WEB_SERVERS = ("nginx", "apache2", "httpd")
 
 
 class WaysInReader:
-    """Looks at one server again and again. reads_files: 1 to search the files of web servers as
-    well, 2 their error logs, too."""
+    """Looks at one server again and again. reads_files: 1 also searches the files of web servers, 2
+    their error logs as well."""
 
     def __init__(self, asks: Asks = DIRECT) -> None:
         self._asks = asks
@@ -90,12 +90,8 @@ def read_ways(
             ways.append(way)
     paths = {way.name: way.path for way in ways}
     named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
-    if not reads_files:
-        return WaysIn(tuple(ways), came)
-    servers = sum(map(_find_named, _WEB_SERVERS), ())
-    return WaysIn(
-        tuple(ways), came, find_lines(named, servers), (reads_files > 1 and find_errors(named, servers)) or ()
-    )
+    lines = (reads_files > 0 and find_lines(named, _find_web_servers())) or ()
+    return WaysIn(tuple(ways), came, lines, (reads_files > 1 and find_errors(named, _find_web_servers())) or ())
 
 
 class _Bound(NamedTuple):
@@ -158,18 +154,18 @@ def _list_processes() -> list[int]:
     return sorted((int(name) for name in os.listdir("/proc") if name.isdecimal()), reverse=True)
 
 
-@lru_cache(maxsize=4)
-def _list_named(name: str, _period: int) -> tuple[int, ...]:
-    """The processes of a name, for all servers of one moment."""
+@lru_cache(maxsize=1)
+def _list_web_servers(_period: int) -> tuple[int, ...]:
+    """The processes of web servers, for all servers of one moment."""
     found = list[int]()
     for pid in _list_processes():
         with suppress(OSError):
-            found += [pid] * (procfs.read_name(pid) == name)
+            found += [pid] * (procfs.read_name(pid) in _WEB_SERVERS)
     return tuple(found)
 
 
-def _find_named(name: str) -> tuple[int, ...]:
-    return _list_named(name, int(time.monotonic() // LOOK_SECONDS))
+def _find_web_servers() -> tuple[int, ...]:
+    return _list_web_servers(int(time.monotonic() // LOOK_SECONDS))
 
 
 def _find_holder(of: _Bound) -> Rival | None:
@@ -195,7 +191,7 @@ def _ask_web_server(path: Path) -> Refusal | None:
     """What keeps the web server of this host from connecting; without a path if nothing does, None if unknown. It takes
     root. Each of its users is asked, with all groups and mounts."""
     refusals = list[Refusal]()
-    for (program, ids), mounts_of in dict(_list_web_servers() if os.geteuid() == 0 else ()).items():
+    for (program, ids), mounts_of in dict(_list_users() if os.geteuid() == 0 else ()).items():
         said = ask_as(ids, partial(_refuse, path), _ASK_SECONDS, mounts_of).split("\0")
         user, group = _name(ids.uid, "passwd"), _name(ids.gid, "group")
         match said:
@@ -209,11 +205,10 @@ def _ask_web_server(path: Path) -> Refusal | None:
     return next(iter(refusals), None)
 
 
-def _list_web_servers() -> Iterator[tuple[tuple[str, Ids], int]]:
-    """The name and the ids of the workers of a web server whose master is root's, in the PID and user namespaces of
-    this process, and that master if it has other mounts, else 0. Anybody may name a process so, or have a user
-    namespace."""
-    for pid in sum(map(_find_named, _WEB_SERVERS), ()):
+def _list_users() -> Iterator[tuple[tuple[str, Ids], int]]:
+    """The name and the ids of the workers of web servers whose master is root's, in the PID and user namespaces of this
+    process, and that master if it has other mounts, else 0. Anybody may give such a name, or have a user namespace."""
+    for pid in _find_web_servers():
         with suppress(OSError):
             parent = getattr(procfs.read_process_stat(pid), "parent", 0)
             uids, gids, groups = (procfs.read_status(each, f"/proc/{pid}/status") for each in ("Uid", "Gid", "Groups"))

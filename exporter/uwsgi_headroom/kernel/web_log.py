@@ -1,8 +1,8 @@
 """Counts known messages in the error logs of the web servers of this host, for one look.
 
-What a web server does to responses that uWSGI has sent, or where it connects instead, is in no counter of uWSGI's. Only
-lines are read that are newer than the first look, and of these the message and the address alone, nothing of a request.
-A question for `aside`, whose process remembers where each log ended.
+What a web server does to uWSGI's responses, or where it connects instead, is in no counter of uWSGI's. Of lines that
+are newer than the first look, the message and the address alone are read, nothing of a request. A question for `aside`,
+whose process remembers where each log ended.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.web_files import compile_address
-from uwsgi_headroom.record import WebCause, WebError, is_tcp
+from uwsgi_headroom.record import WebError, is_tcp
 
 _MOST_BYTES, _MOST_DESCRIPTORS, _MOST_ERRORS = 1 << 20, 256, 8
 
@@ -27,15 +28,13 @@ _LINE = re.compile(
     rb"|\] (?P<failed>\(\d+\)[^:]{1,80}): AH0\d+: .{1,20}attempt to connect to "  # of Apache
     rb"(?:Unix domain socket )?(?P<there>\S{1,200}) "
 )
-_CAUSES: tuple[tuple[WebCause, re.Pattern[bytes]], ...] = (
-    ("large_head", re.compile(rb"upstream sent too big header")),
-    ("not_buffered", re.compile(rb"(?:\((?:13|28): [^)]*\)|has written only \d+ of \d+) while reading upstream")),
-    ("unread", re.compile(rb"\((?:104|32): [^)]*\) while (?:reading|sending request to)\b.* upstream")),
-    ("closed", re.compile(rb"upstream prematurely closed connection while reading response header")),
-    ("refused", re.compile(rb"\((?!11:)\d+: [^)]*\) while connecting to upstream|^\(\d+\)")),
+_CAUSE = re.compile(
+    rb"(?P<large_head>upstream sent too big header)|(?P<closed>upstream prematurely closed connection while reading re)"
+    rb"|(?P<not_buffered>(?:\((?:13|28): [^)]*\)|has written only \d+ of \d+) while reading upstream)"
+    rb"|(?P<unread>\((?:104|32): [^)]*\) while (?:reading|sending request to)\b.* upstream)"
+    rb"|(?P<refused>\((?!11:)\d+: [^)]*\) while connecting to upstream|^\(\d+\))"
 )
-_NUMBER = re.compile(rb"\((\d+)\b")
-_ADDRESS = re.compile(r"(?:\w+://)?(?:unix:)?(/[^:|]*|[^/|]*)")
+_NUMBER, _ADDRESS = re.compile(rb"\((\d+)\b"), re.compile(r"(?:\w+://)?(?:unix:)?(/[^:|]*|[^/|]*)")
 
 
 def find_errors(sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[int]) -> tuple[WebError, ...]:
@@ -43,18 +42,17 @@ def find_errors(sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[i
     name, address and protocol of each; web_servers: processes."""
     ours = [(name, compile_address(address)) for name, address, _ in sockets]
     ends = {address.rpartition(":" if is_tcp(address) else "/")[2] for _, address, _ in sockets}
-    found = Counter[tuple[str, str, str, WebCause, str, str]]()
+    found = Counter[tuple[Any, ...]]()
     for program, log, text in _read_logs(web_servers):
         for line in _LINE.finditer(text):
             said, there = line["said"] or line["failed"], line["to"] or line["there"]
-            cause = next((cause for cause, pattern in _CAUSES if pattern.search(said)), None)
+            cause, number = _CAUSE.search(said), _NUMBER.search(said)
             name = next((name for name, pattern in ours if pattern.search(b"unix:%s " % there)), "")
-            address = (_ADDRESS.match(os.fsdecode(there)) or [""])[1]
-            if cause and (name or (cause == "refused" and re.split("[:/]", address)[-1] in ends)):
-                number = _NUMBER.search(said)
+            address = _ADDRESS.findall(os.fsdecode(there))[0]
+            if cause and (name or (cause["refused"] and re.split("[:/]", address)[-1] in ends)):
                 reason = os.strerror(int(number[1])) if number else ""
-                found[name, address, program, cause, reason, log] += 1
-    return tuple(WebError(*each, number) for each, number in found.most_common(_MOST_ERRORS))
+                found[name, address, program, cause.lastgroup, reason, log] += 1
+    return tuple([WebError._make([*each, count]) for each, count in found.most_common(_MOST_ERRORS)])
 
 
 def _read_logs(web_servers: Sequence[int]) -> Iterator[tuple[str, str, bytes]]:
@@ -64,13 +62,12 @@ def _read_logs(web_servers: Sequence[int]) -> Iterator[tuple[str, str, bytes]]:
         with suppress(OSError):
             is_roots = {*(procfs.read_status("Uid", f"/proc/{pid}/status") or ())} == {b"0"}
             for number, path in list(procfs.list_descriptors(pid, _MOST_DESCRIPTORS * is_roots)):
-                if "err" not in os.path.basename(path):
-                    continue
-                with os.fdopen(procfs.open_regular(f"/proc/{pid}/fd/{number}"), "rb") as file:
-                    about = os.fstat(file.fileno())
-                    key, size = (about.st_dev, about.st_ino), about.st_size
-                    began = _BEGAN.setdefault(key, size)
-                    file.seek(max(began if began <= size else 0, size - _MOST_BYTES))
-                    if key not in seen:
-                        yield procfs.read_name(pid), path, file.read(_MOST_BYTES)
-                    seen.add(key)
+                if "err" in os.path.basename(path):
+                    with os.fdopen(procfs.open_regular(f"/proc/{pid}/fd/{number}"), "rb") as file:
+                        about = os.fstat(file.fileno())
+                        key, size = (about.st_dev, about.st_ino), about.st_size
+                        began = _BEGAN.setdefault(key, size)
+                        file.seek(max(began if began <= size else 0, size - _MOST_BYTES))
+                        if key not in seen:
+                            yield procfs.read_name(pid), path, file.read(_MOST_BYTES)
+                        seen.add(key)

@@ -46,9 +46,6 @@ a page before it is loaded."""
 PATIENCE, TIMELY = 2.0, 0.8
 """For how many seconds clients wait where that is not seen, and the part of that time in which their answer comes."""
 
-SHORTEST_TIMEOUT = 0.1
-"""No timeout of a client is shorter, in seconds."""
-
 SOCKET_TIMEOUT = 4
 """uWSGI's default. A request that it ends held a thread for so long."""
 
@@ -63,22 +60,16 @@ LEFT_EARLY = Kind(
     role="harm",
     severity="warning or info",
     title="[info? A few clients disconnect before they get their response.]"
-    "[warning? Clients disconnect before they get their response: a timeout is too short.]",
+    "[warning? Clients disconnect before they get their response: a timeout is too short, or the web server fails.]",
     evidence="In at least {number} of {requests:request} ({part:fine_percent}), the client left before the "
     "response[unread? , or stopped sending the request ({unread})][time? ; a request takes {time:duration} in "
     "uWSGI][wait? ; {wait}].",
     meaning="The work for these requests is wasted, and is done again if the clients retry. It is no failure of the "
     "application, although uWSGI logs a `write error` and counts an exception for each.",
-    act="[warning? Compare the timeouts of clients and of the web server with the response times.]",
+    act="[warning? Compare the timeouts of clients and web server with the response times, and read its error log.]",
     then="[warning? If requests wait in the listen queue, shorten that wait first. Then raise the shorter timeouts "
     "(`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI), or make requests shorter.]",
     runbook="UwsgiExceptionsHigh",
-)
-LEFT_AT_ONCE = replace(
-    LEFT_EARLY,
-    title="Clients, or the web server, disconnect before they have the response, although requests are short.",
-    act="Look into the error log of the web server: it says why it closes connections to uWSGI.",
-    then="nginx does so if it cannot write its temporary files (`uwsgi_temp_path`), or if its own client leaves.",
 )
 UPLOADS_LEFT = replace(
     LEFT_EARLY,
@@ -218,11 +209,7 @@ def find_left(figures: Figures) -> Iterator[Finding]:
     if are_many and 2 * unread > left:
         yield UPLOADS_LEFT.found(figures, facts)
     else:
-        longest = find_percentile(figures.response_times, 0.99)
-        is_short = (
-            are_many and longest is not None and (flow.queue_wait or 0.0) + (longest.seconds or inf) < SHORTEST_TIMEOUT
-        )
-        yield (LEFT_AT_ONCE if is_short else LEFT_EARLY).found(figures, facts, worse=are_many)
+        yield LEFT_EARLY.found(figures, facts, worse=are_many)
 
 
 def find_timed_out(figures: Figures) -> Iterator[Finding]:

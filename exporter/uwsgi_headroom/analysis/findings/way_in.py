@@ -6,7 +6,7 @@ web server's own files name is critical: other users of this host may have web s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -14,7 +14,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import MANY_REFUSED
 from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
-from uwsgi_headroom.record import Refusal, Way, WebCause, WebError, WebLine
+from uwsgi_headroom.record import Refusal, Way, WebError, WebLine
 from uwsgi_headroom.words.template import Facts, Private
 
 REPLACED_SECONDS = 600.0
@@ -78,21 +78,18 @@ LARGE_HEADS = Kind(
     title="The web server ({program}) rejects responses: their headers are larger than its buffer.",
     evidence="The error log of {program} ({log}) has {number:line} about this since uwsgi-headroom began to watch it.",
     meaning="Its clients get status 502, and uWSGI counts a request like any other.",
-    act="Raise `uwsgi_buffer_size` of nginx (`proxy_buffer_size` for `proxy_pass`), for example to 32k.",
-    then="`uwsgi_buffers` must not be smaller. Or let the application send fewer or shorter cookies.",
+    act="Raise `uwsgi_buffer_size` of nginx to 32k (`proxy_buffer_size` for `proxy_pass`), and `uwsgi_buffers`.",
 )
 NOT_BUFFERED = replace(
     LARGE_HEADS,
     title="The web server ({program}) cuts responses short: it cannot write its temporary files.",
     meaning="It closes the connection to uWSGI, which takes it for a client that left.",
     act="Let the user of {program} write to the temporary directory that its error log names, or free disk space.",
-    then="",
 )
 UNREAD = replace(
     LARGE_HEADS,
     title="uWSGI closes connections before it has read the request, and the web server ({program}) loses responses.",
-    meaning="The kernel then resets the connection, also if a response was sent: clients get status 502, or a part of "
-    "it. Most often the application responds to an upload, such as with 401, before it reads the body.",
+    meaning="Most often the application responds to an upload, such as with 401, before it reads the body.",
     act="Set `post-buffering` to 8192, or let the application read each body before it responds.",
     then="If uWSGI rejects the requests, its log says why.",
 )
@@ -120,6 +117,7 @@ ELSEWHERE = replace(
     "[not path? Let uWSGI listen there: 127.0.0.1 is out of reach for other containers and hosts.]",
     then="The reason: {reason}. uWSGI listens on {own:list}.",
 )
+_ROWS = {"large_head": LARGE_HEADS, "not_buffered": NOT_BUFFERED, "unread": UNREAD, "closed": ROUTER_CLOSES}
 
 MISMATCH = Kind(
     code="protocol_mismatch",
@@ -151,31 +149,26 @@ def find(figures: Figures) -> Iterator[Finding]:
         elif way.refusal and way.refusal.path:
             yield _refused(figures, way, facts, worse=none and bool(named))
     yield from list(_mismatch(figures, ways.lines))[:1] * none
-    rows = {row.title: (row, each) for each in reversed(ways.errors) if (row := _choose(figures, each))}
-    for row, each in rows.values():
-        yield _describe(figures, row, each)
+    by_row = {(each.cause, bool(each.name)): each for each in reversed(ways.errors)}
+    yield from [_describe(figures, each) for each in by_row.values() if not _is_said(figures, each)]
 
 
-def _choose(figures: Figures, error: WebError) -> Kind | None:
-    """The row about what the log of a web server says, unless another finding says it."""
-    server, none = figures.server, not figures.flow.completed
-    refused = any(way.state != "clear" or (way.refusal and way.refusal.path) for way in server.ways_in.ways)
-    lost = any(worker.lost for worker in figures.window.workers)
-    rows: Mapping[WebCause, tuple[Kind, bool | int]] = {
-        "large_head": (LARGE_HEADS, True),
-        "not_buffered": (NOT_BUFFERED, True),
-        "unread": (UNREAD, not server.setup.options.post_buffering),
-        "closed": (ROUTER_CLOSES, error.name in (server.setup.options.http or ()) and not lost),
-        "refused": (CANNOT_CONNECT, none and not refused)
-        if error.name
-        else (ELSEWHERE, none and not server.ways_in.lines),
-    }
-    row, applies = rows[error.cause]
-    return row if applies else None
+def _is_said(figures: Figures, error: WebError) -> bool:
+    """Whether what the log of a web server says is another finding's, or not about this uWSGI."""
+    server, ways = figures.server, figures.server.ways_in
+    refused = any(way.state != "clear" or (way.refusal and way.refusal.path) for way in ways.ways)
+    match error.cause:
+        case "refused":
+            return figures.flow.completed > 0 or bool(refused if error.name else ways.lines)
+        case "closed":
+            lost = any(worker.lost for worker in figures.window.workers)
+            return lost or error.name not in (server.setup.options.http or ())
+    return error.cause == "unread" and bool(server.setup.options.post_buffering)
 
 
-def _describe(figures: Figures, row: Kind, error: WebError) -> Finding:
+def _describe(figures: Figures, error: WebError) -> Finding:
     """It is worse if users feel it, as for requests that uWSGI refuses."""
+    row = _ROWS.get(error.cause, CANNOT_CONNECT if error.name else ELSEWHERE)
     paths, (least, part) = {way.name: way.path for way in figures.server.ways_in.ways}, MANY_REFUSED
     known: Facts = {
         **error._asdict(),
