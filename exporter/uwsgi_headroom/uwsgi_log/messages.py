@@ -88,7 +88,7 @@ modifier_unavailable rejected uncalled: no plugin serves the requests that the w
 no_python_application rejected uncalled: uWSGI has no application for the path of requests
   == --- no python application found, check your startup logs for errors ---
   !! uWSGI itself answers with status 500, and no application sees these requests. Others may be served.
-  >> Compare `mount` with the paths that the web server passes on. See the start in the log if no application is loaded.
+  >> Compare `mount` with the paths that the web server passes on; without it, see why the start failed.
 empty_request rejected uncalled: uWSGI gets requests without any variables == Empty python request\. skip\.
   !! The client gets an error, and the application does not see the request.
   >> Include `uwsgi_params` in the web server's `location` block that passes requests to uWSGI.

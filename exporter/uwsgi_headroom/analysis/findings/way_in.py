@@ -78,7 +78,7 @@ LARGE_HEADS = Kind(
     title="The web server ({program}) rejects responses: their headers are larger than its buffer.",
     evidence="The error log of {program} ({log}) has {number:line} about this since uwsgi-headroom began to watch it.",
     meaning="Its clients get status 502, and uWSGI counts a request like any other.",
-    act="Raise `uwsgi_buffer_size` of nginx to 32k (`proxy_buffer_size` for `proxy_pass`), and `uwsgi_buffers`.",
+    act="Raise `uwsgi_buffer_size` (or `proxy_buffer_size`) and `uwsgi_buffers` of nginx, for example to 32k.",
 )
 NOT_BUFFERED = replace(
     LARGE_HEADS,
