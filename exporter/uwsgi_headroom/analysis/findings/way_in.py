@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import MANY_REFUSED
-from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
 from uwsgi_headroom.record import Refusal, Way, WebError, WebLine
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -96,7 +95,7 @@ UNREAD = replace(
 ROUTER_CLOSES = replace(
     LARGE_HEADS,
     title="uWSGI's http router closes connections before the response.",
-    meaning="It waits {patience:duration} for a response (`http-timeout`). The worker completes it for nobody.",
+    meaning="It waits for `http-timeout` (60 s by default). The worker completes the request for nobody.",
     act="Raise `http-timeout` above the duration of the longest request.",
     then="Or let the web server connect to a `socket` of the workers: it needs no router.",
 )
@@ -176,7 +175,6 @@ def _describe(figures: Figures, error: WebError) -> Finding:
         "path": error.address.startswith("/"),
         "address": Private(error.address, "not one of uWSGI's"),
         "own": Private([paths.get(name, name) for name in figures.server.queues], "other ones"),
-        "patience": figures.server.setup.options.http_timeout or DEFAULT_HTTP_TIMEOUT,
     }
     facts = {name: known[name] for name in row.facts & known.keys()}
     return row.found(figures, facts, worse=error.number >= max(least, part * figures.flow.completed))
