@@ -48,8 +48,8 @@ def log(tmp_path):
 def test_a_line(line, to, cause, name, reason, monkeypatch):
     """Its cause, the socket that it is about, and the reason of the operating system."""
     line = (APACHE if "AH0" in line else NGINX).format(line, to)
-    monkeypatch.setattr(web_log, "_read_logs", lambda _: [("nginx", "/e", f"x\n{line}\n{line}\n".encode())])
-    (found,) = find_errors(SOCKETS, ())
+    monkeypatch.setattr(web_log, "_read_logs", lambda *_: [("nginx", "/e", f"x\n{line}\n{line}\n".encode())])
+    (found,) = find_errors(SOCKETS, (), 0)
     assert (found.cause, found.name, found.reason, found.number) == (cause, name, reason, 2)
     assert found.name or found.address in ("/old/a.sock", "10.231.77.2:3031")
     assert "/me" not in repr(found)
@@ -64,13 +64,14 @@ def test_a_line(line, to, cause, name, reason, monkeypatch):
         ("an upstream response is buffered to a temporary file /t/01 while reading upstream", OURS),
         ("kevent() reported that client closed connection", OURS),
         ("111)Connection refused: AH00957", "127.0.0.1:80 (*)"),
+        ("*1 x, client: " * 100, OURS),
     ],
 )
 def test_lines_of_others(line, to, monkeypatch):
     """A full queue is counted elsewhere; a warning, and what is about other addresses, say nothing."""
     line = (APACHE if "AH0" in line else NGINX).format(line, to)
-    monkeypatch.setattr(web_log, "_read_logs", lambda _: [("nginx", "/e", f"{line}\n".encode())])
-    assert find_errors(SOCKETS, ()) == ()
+    monkeypatch.setattr(web_log, "_read_logs", lambda *_: [("nginx", "/e", f"{line}\n".encode())])
+    assert find_errors(SOCKETS, (), 0) == ()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root alone starts a web server whose word counts")
@@ -81,11 +82,11 @@ def test_what_is_read(log):
     def look(written: str) -> list[int]:
         log.write(written)
         log.flush()
-        return [each.number for each in find_errors(SOCKETS, (os.getpid(), os.getpid()))]
+        return [each.number for each in find_errors(SOCKETS, (os.getpid(), os.getpid()), os.getpid())]
 
     assert look(line * 3) == []
     assert look(line * 2) == [2]
     log.seek(0)
     log.truncate()
     assert look(line) == [1]
-    assert find_errors(SOCKETS, (10**9,)) == ()
+    assert find_errors(SOCKETS, (10**9, 2), os.getpid()) == ()

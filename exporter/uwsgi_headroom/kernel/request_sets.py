@@ -226,7 +226,7 @@ def _find(pid: int) -> RequestSets:
     own = {number: members for number, members in sets.items() if first in members}
     waits = {inode for members in own.values() for number, inode in members.items() if number in listening}
     members = own[min(own)] if own else {}
-    pipes = {inode for target in targets.values() if (inode := _pipe_inode(target))}
+    pipes = {int(target[len("pipe:[") : -1]) for target in targets.values() if target.startswith("pipe:[")}
     return RequestSets(
         sets=tuple(sorted(own)),
         waits=frozenset(waits),
@@ -252,10 +252,6 @@ def _read_sets(pid: int, descriptors: Sequence[int]) -> dict[int, dict[int, int]
         if left <= 0:
             break
     return found
-
-
-def _pipe_inode(target: str) -> int | None:
-    return int(target[len("pipe:[") : -1]) if target.startswith("pipe:[") else None
 
 
 def _name_listening(inodes: set[int] | None) -> dict[int, str]:

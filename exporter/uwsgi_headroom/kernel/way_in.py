@@ -32,7 +32,8 @@ from uwsgi_headroom.stats.server import Snapshot
 
 LOOK_SECONDS, FIRST_SECONDS, PAUSE_SECONDS = 10.0, 4.0, 600.0
 """The shortest time between two looks at one server, 0.4 ms each; between the first two, which show whether requests
-come; and after one without an answer, since a file system that hangs costs the server's other facts a minute."""
+come, and where files are read; and after one without an answer: a file system that hangs costs the server's other facts
+a minute."""
 
 _MOST_SOCKETS, _MOST_DESCRIPTORS = 16, 256
 _SEARCH_SECONDS, _ASK_SECONDS = 0.1, 0.2
@@ -67,7 +68,7 @@ class WaysInReader:
             return self._latest
         except OSError:
             latest, self._keep = WaysIn(), PAUSE_SECONDS
-        self._not_before, self._keep = now + self._keep, LOOK_SECONDS
+        self._not_before, self._keep = now + self._keep, (LOOK_SECONDS, FIRST_SECONDS)[self.reads_files > 0]
         self._requests, self._latest = requests, latest
         self._known |= {way.name for way in latest.ways if way.state == "clear"}
         return latest
@@ -91,7 +92,8 @@ def read_ways(
     paths = {way.name: way.path for way in ways}
     named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
     lines = (reads_files > 0 and find_lines(named, _find_web_servers())) or ()
-    return WaysIn(tuple(ways), came, lines, (reads_files > 1 and find_errors(named, _find_web_servers())) or ())
+    errors = (reads_files > 1 and find_errors(named, _find_web_servers(), master_pid)) or ()
+    return WaysIn(tuple(ways), came, lines, errors)
 
 
 class _Bound(NamedTuple):

@@ -24,9 +24,11 @@ _BEGAN: dict[tuple[int, int], int] = {}
 """The size of each log, by its device and inode, when this process first saw it."""
 
 _LINE = re.compile(
-    rb'\*\d+ (?P<said>.{1,500}?), client: .*?, upstream: "(?P<to>[^"]{1,200})'  # of nginx
-    rb"|\] (?P<failed>\(\d+\)[^:]{1,80}): AH0\d+: .{1,20}attempt to connect to "  # of Apache
-    rb"(?:Unix domain socket )?(?P<there>\S{1,200}) "
+    rb"^[\d/]{10} [\d:]{8} \[\w+\] [\d#]{3,30}: \*\d+ (?P<said>(?:(?!, client: ).){1,500}), client: .*?"
+    rb', upstream: "(?P<to>[^"\n]{1,200})'  # of nginx
+    rb"|^(?:\[[^]\n]{1,60}\] ){2,5}(?P<failed>\(\d+\)[^:\n]{1,80}): AH0\d+: .{1,20}attempt to connect to "  # of Apache
+    rb"(?:Unix domain socket )?(?P<there>\S{1,200}) ",
+    re.MULTILINE,
 )
 _CAUSE = re.compile(
     rb"(?P<large_head>upstream sent too big header)|(?P<closed>upstream prematurely closed connection while reading re)"
@@ -37,13 +39,15 @@ _CAUSE = re.compile(
 _NUMBER, _ADDRESS = re.compile(rb"\((\d+)\b"), re.compile(r"(?:\w+://)?(?:unix:)?(/[^:|]*|[^/|]*)")
 
 
-def find_errors(sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[int]) -> tuple[WebError, ...]:
-    """What the logs say of these sockets, and of addresses with the port or the file name of one of them. sockets:
-    name, address and protocol of each; web_servers: processes."""
+def find_errors(
+    sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[int], master_pid: int
+) -> tuple[WebError, ...]:
+    """What the logs of those in the PID namespace of a uWSGI say of its sockets, and of addresses with the port or the
+    file name of one. sockets: name, address and protocol of each; web_servers: processes."""
     ours = [(name, compile_address(address)) for name, address, _ in sockets]
     ends = {address.rpartition(":" if is_tcp(address) else "/")[2] for _, address, _ in sockets}
     found = Counter[tuple[Any, ...]]()
-    for program, log, text in _read_logs(web_servers):
+    for program, log, text in _read_logs(web_servers, master_pid):
         for line in _LINE.finditer(text):
             said, there = line["said"] or line["failed"], line["to"] or line["there"]
             cause, number = _CAUSE.search(said), _NUMBER.search(said)
@@ -55,13 +59,14 @@ def find_errors(sockets: Sequence[tuple[str, str, str]], web_servers: Sequence[i
     return tuple([WebError._make([*each, count]) for each, count in found.most_common(_MOST_ERRORS)])
 
 
-def _read_logs(web_servers: Sequence[int]) -> Iterator[tuple[str, str, bytes]]:
+def _read_logs(web_servers: Sequence[int], master_pid: int) -> Iterator[tuple[str, str, bytes]]:
     """The program, the path and the new lines of each error log that a process of root's has open."""
     seen = set[tuple[int, int]]()
     for pid in web_servers:
         with suppress(OSError):
             is_roots = {*(procfs.read_status("Uid", f"/proc/{pid}/status") or ())} == {b"0"}
-            for number, path in list(procfs.list_descriptors(pid, _MOST_DESCRIPTORS * is_roots)):
+            is_beside = os.readlink(f"/proc/{pid}/ns/pid") == os.readlink(f"/proc/{master_pid}/ns/pid")
+            for number, path in list(procfs.list_descriptors(pid, _MOST_DESCRIPTORS * (is_roots and is_beside))):
                 if "err" in os.path.basename(path):
                     with os.fdopen(procfs.open_regular(f"/proc/{pid}/fd/{number}"), "rb") as file:
                         about = os.fstat(file.fileno())
