@@ -7,7 +7,7 @@ from tests.analysis.judging import AT, describe, figures_of, said, setup
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom, way_in
 from uwsgi_headroom.analysis.verdict import say_verdict
-from uwsgi_headroom.record import Refusal, Rival, Way, WaysIn, WebError, WebLine
+from uwsgi_headroom.record import LogMessage, LogRecord, Refusal, Rival, Way, WaysIn, WebError, WebLine
 
 PATH = "/run/app.sock"
 NAMED = (WebLine(PATH, "/etc/nginx/nginx.conf", 12, "uwsgi_pass", "uwsgi"),)
@@ -24,9 +24,11 @@ def refused(path: str = PATH, mode: str = "600") -> Way:
     return CLEAR._replace(refusal=Refusal("nginx", "www-data", "www-data", path, mode, "root:root"))
 
 
-def judged(ways: WaysIn, requests: int = 0, **options: object) -> tuple[dict[str, object], str]:
+def judged(
+    ways: WaysIn, requests: int = 0, log: LogRecord | None = None, **options: object
+) -> tuple[dict[str, object], str]:
     of = window(20, worker(1, requests, each=0.01), worker(2, 0, each=0.0))
-    figures = correct_headroom(figures_of(of, describe(ways_in=ways, time=AT, setup=setup(**options))))
+    figures = correct_headroom(figures_of(of, describe(ways_in=ways, time=AT, setup=setup(**options), log=log)))
     found = collect_findings(figures)
     return {each.code: each for each in found}, say_verdict(figures, found)
 
@@ -139,3 +141,20 @@ def test_what_the_log_of_a_web_server_says(ways, requests, options, row, severit
     assert said(found, "web_server_fails") == (row and (row, severity))
     assert row is None or severity == "info" or found["web_server_fails"].title == verdict
     assert row is None or not any(text in str(found["web_server_fails"].public) for text in ("/e", "app.sock", "10."))
+
+
+@pytest.mark.parametrize(
+    ("log", "requests", "act"),
+    [
+        (LogRecord(), 9, "Set `post-buffering`"),
+        (LogRecord("it is a pipe"), 9, "Read uWSGI's log: "),
+        (None, 9, "Read uWSGI's log: "),
+        (LogRecord(messages={"head_too_large": LogMessage(3, 0)}), 9, None),
+        (LogRecord(), 0, None),
+    ],
+)
+def test_requests_that_nobody_reads(log, requests, act):
+    """uWSGI also closes connections that it rejects: its log says so, or nothing is served."""
+    found, _ = judged(logged("unread"), requests, log)
+    assert (act is None) == ("web_server_fails" not in found)
+    assert act is None or found["web_server_fails"].change.startswith(act)

@@ -14,6 +14,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import MANY_REFUSED
 from uwsgi_headroom.record import Refusal, Way, WebError, WebLine
+from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.template import Facts, Private
 
 REPLACED_SECONDS = 600.0
@@ -89,8 +90,8 @@ UNREAD = replace(
     LARGE_HEADS,
     title="uWSGI closes connections before it has read the request, and the web server ({program}) loses responses.",
     meaning="Most often the application responds to an upload, such as with 401, before it reads the body.",
-    act="Set `post-buffering` to 8192, or let the application read each body before it responds.",
-    then="If uWSGI rejects the requests, its log says why.",
+    act="[read? Set `post-buffering` to 8192, or let the application read each body before it responds.]"
+    "[not read? Read uWSGI's log: if it names no request that is rejected, set `post-buffering` to 8192.]",
 )
 ROUTER_CLOSES = replace(
     LARGE_HEADS,
@@ -162,7 +163,10 @@ def _is_said(figures: Figures, error: WebError) -> bool:
         case "closed":
             lost = any(worker.lost for worker in figures.window.workers)
             return lost or error.name not in (server.setup.options.http or ())
-    return error.cause == "unread" and bool(server.setup.options.post_buffering)
+        case "unread":
+            is_rejected = any(BY_CODE[code].role == "rejected" for code in server.messages)
+            return is_rejected or not figures.flow.completed or bool(server.setup.options.post_buffering)
+    return False
 
 
 def _describe(figures: Figures, error: WebError) -> Finding:
@@ -172,6 +176,7 @@ def _describe(figures: Figures, error: WebError) -> Finding:
     known: Facts = {
         **error._asdict(),
         "log": Private(error.log, "a file"),
+        "read": bool(figures.server.log and not figures.server.log.off),
         "path": error.address.startswith("/"),
         "address": Private(error.address, "not one of uWSGI's"),
         "own": Private([paths.get(name, name) for name in figures.server.queues], "other ones"),
