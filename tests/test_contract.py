@@ -24,7 +24,10 @@ OF_NGINX = {
     "uwsgi_params",
     "uwsgi_pass",
     "uwsgi_modifier1",
+    "uwsgi_buffer_size",
+    "uwsgi_buffers",
     "uwsgi_read_timeout",
+    "uwsgi_temp_path",
     "uwsgi_request_buffering",
     "uwsgi_buffering",
 }

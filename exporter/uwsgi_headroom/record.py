@@ -276,13 +276,27 @@ class WebLine(NamedTuple):
     protocol: str
 
 
+class WebError(NamedTuple):
+    """How often the error log of a web server says something about an address, since the first look. name: of the
+    socket; empty if the address is none of this uWSGI's. reason: the operating system's, empty without one."""
+
+    name: str
+    address: str
+    program: str
+    cause: Literal["large_head", "not_buffered", "unread", "closed", "refused"]
+    reason: str
+    log: str
+    number: int
+
+
 class WaysIn(NamedTuple):
     """What leads clients to a uWSGI, as of the last look. ways: of its sockets with a path; came: whether requests came
-    since the look before; lines: only where files are searched."""
+    since the look before; lines and errors: only where files are searched."""
 
     ways: tuple[Way, ...] = ()
     came: bool = False
     lines: tuple[WebLine, ...] = ()
+    errors: tuple[WebError, ...] = ()
 
     @property
     def is_clear(self) -> bool:

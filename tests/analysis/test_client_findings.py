@@ -12,7 +12,7 @@ from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, clients, log
 from uwsgi_headroom.analysis.findings.log import UNPROVEN
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import LogMessage, LogRecord
+from uwsgi_headroom.record import LogMessage, LogRecord, WaysIn, WebError
 
 
 def left(write_errors: int | None, read_errors: int | None = 0, exceptions: int = 0) -> Window:
@@ -185,3 +185,12 @@ def test_the_command_for_the_lines_of_errors(tmp_path):
     assert [line.split()[4] for line in ran.stdout.splitlines()] == ["/b", "/routed"]
     for path in ("", "journal:shop.service"):
         assert "grep" not in answered(1400, 1400, path=path)["server_errors"].change
+
+
+def test_a_web_server_that_says_why():
+    """Its log has a finding of its own: it is no client that left."""
+    error = WebError("a", "a", "nginx", "not_buffered", "", "/e", 400)
+    found = judge(left(400), describe(ways_in=WaysIn(errors=(error,))))
+    assert "clients_left" not in found
+    assert "exceptions" not in found
+    assert severity(found, "web_server_fails") == "warning"

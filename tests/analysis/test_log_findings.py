@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import change_workers, describe, idle, judge
+from tests.analysis.judging import change_workers, describe, idle, judge, setup, severity
 from tests.support.windows import window
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.findings.log import UNPROVEN
@@ -60,6 +60,19 @@ def test_connections_that_bring_no_request(of, closed, lines, code):
     assert both == ({code} if code else set())
     assert all(found[each].severity == "warning" and "uwsgi_pass" in found[each].change for each in both)
     assert "buffer-size" not in "".join(found[each].change for each in both)
+
+
+@pytest.mark.parametrize(
+    ("lines", "loaded", "expected"),
+    [(20, True, "warning"), (1000, True, "critical"), (19, True, "info"), (1000, False, None)],
+)
+def test_paths_without_an_application(lines, loaded, expected):
+    """Scanners ask for such paths everywhere; where no application is loaded, that is said instead."""
+    log = says(no_python_application=LogMessage(lines, lines))
+    workers = tuple([replace(each, has_application=loaded) for each in describe().workers])
+    found = judge(idle(), replace(describe(log=log, setup=setup(names_application=True)), workers=workers))
+    assert severity(found, "requests_rejected") == expected
+    assert ("no_application" in found) != loaded
 
 
 @pytest.mark.parametrize(("code", "part"), [("head_too_large", "23 %"), ("body_too_large", "30 %")])

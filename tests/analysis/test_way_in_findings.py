@@ -4,11 +4,11 @@ no alarm."""
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import AT, describe, figures_of, said
+from tests.analysis.judging import AT, describe, figures_of, said, setup
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom, way_in
 from uwsgi_headroom.analysis.verdict import say_verdict
-from uwsgi_headroom.record import Refusal, Rival, Way, WaysIn, WebLine
+from uwsgi_headroom.record import LogMessage, LogRecord, Refusal, Rival, Way, WaysIn, WebError, WebLine
 
 PATH = "/run/app.sock"
 NAMED = (WebLine(PATH, "/etc/nginx/nginx.conf", 12, "uwsgi_pass", "uwsgi"),)
@@ -26,11 +26,17 @@ def refused(path: str = PATH, mode: str = "600") -> Way:
 
 
 def judged(
-    ways: WaysIn, requests: int = 0, *, busy: float | None = None, is_counted: bool = True
+    ways: WaysIn,
+    requests: int = 0,
+    log: LogRecord | None = None,
+    *,
+    busy: float | None = None,
+    is_counted: bool = True,
+    **options: object,
 ) -> tuple[dict[str, object], str]:
     of = window(20, worker(1, requests, each=0.01, busy=busy), worker(2, 0, each=0.0, busy=busy))
     of = replace(of, is_counted=is_counted)
-    figures = correct_headroom(figures_of(of, describe(ways_in=ways, time=AT)))
+    figures = correct_headroom(figures_of(of, describe(ways_in=ways, time=AT, setup=setup(**options), log=log)))
     found = collect_findings(figures)
     return {each.code: each for each in found}, say_verdict(figures, found)
 
@@ -121,3 +127,53 @@ def test_the_protocol_of_a_directive(directive, protocol, fits):
     assert fits or "/etc/nginx/a:3" in found["protocol_mismatch"].change
     assert fits or "/etc" not in "".join(found["protocol_mismatch"].public)
     assert "protocol_mismatch" not in judged(ways, requests=100)[0]
+
+
+def logged(cause: str, number: int = 3, name: str = PATH, address: str = PATH) -> WaysIn:
+    return WaysIn((CLEAR,), errors=(WebError(name, address, "nginx", cause, "Connection refused", "/e", number),))
+
+
+@pytest.mark.parametrize(
+    ("ways", "requests", "options", "row", "severity"),
+    [
+        (logged("large_head"), 300, {}, way_in.LARGE_HEADS, "warning"),
+        (logged("large_head"), 301, {}, way_in.LARGE_HEADS, "info"),
+        (logged("large_head", 2), 9, {}, way_in.LARGE_HEADS, "info"),
+        (logged("not_buffered"), 9, {}, way_in.NOT_BUFFERED, "warning"),
+        (logged("unread"), 9, {}, way_in.UNREAD, "warning"),
+        (logged("unread"), 9, {"post_buffering": 8192}, None, None),
+        (logged("closed", name=":80"), 9, {"http": (":80",)}, way_in.ROUTER_CLOSES, "warning"),
+        (logged("closed"), 9, {"http": (":80",)}, None, None),
+        (logged("refused"), 0, {}, way_in.CANNOT_CONNECT, "critical"),
+        (logged("refused", 2), 0, {}, way_in.CANNOT_CONNECT, "info"),
+        (logged("refused"), 1, {}, None, None),
+        (logged("refused")._replace(ways=(refused(),)), 0, {}, None, None),
+        (logged("refused", name="", address="/old/app.sock"), 0, {}, way_in.ELSEWHERE, "warning"),
+        (logged("refused", name="", address="10.0.0.2:80"), 0, {}, way_in.ELSEWHERE, "warning"),
+        (logged("refused", name="", address="/old/app.sock"), 1, {}, None, None),
+        (logged("refused", name="", address="/old/app.sock")._replace(lines=NAMED), 0, {}, None, None),
+    ],
+)
+def test_what_the_log_of_a_web_server_says(ways, requests, options, row, severity):
+    """It is a warning from 1 % of the requests on; another address is not this uWSGI's while requests come to it."""
+    found, verdict = judged(ways, requests, **options)
+    assert said(found, "web_server_fails") == (row and (row, severity))
+    assert row is None or severity == "info" or found["web_server_fails"].title == verdict
+    assert row is None or not any(text in str(found["web_server_fails"].public) for text in ("/e", "app.sock", "10."))
+
+
+@pytest.mark.parametrize(
+    ("log", "requests", "act"),
+    [
+        (LogRecord(), 9, "Set `post-buffering`"),
+        (LogRecord("it is a pipe"), 9, "Read uWSGI's log: "),
+        (None, 9, "Read uWSGI's log: "),
+        (LogRecord(messages={"head_too_large": LogMessage(3, 0)}), 9, None),
+        (LogRecord(), 0, None),
+    ],
+)
+def test_requests_that_nobody_reads(log, requests, act):
+    """uWSGI also closes connections that it rejects: its log says so, or nothing is served."""
+    found, _ = judged(logged("unread"), requests, log)
+    assert (act is None) == ("web_server_fails" not in found)
+    assert act is None or found["web_server_fails"].change.startswith(act)

@@ -171,14 +171,14 @@ def test_a_vassal_is_one_with_its_file_and_directory():
         path = emperor.directory / "vassals" / "shop.ini"
         path.write_text(ini.format(directory=emperor.directory))
         wait_until(lambda: accepts(str(emperor.directory / "shop.stats")), what="the vassal")
-        masters = [
-            master
-            for master in asyncio.run(discover.find_masters())
-            if master.address == Unix(str(emperor.directory / "shop.stats"))
-        ]
+        everything = asyncio.run(discover.find_masters())
+        masters = [each for each in everything if each.address == Unix(str(emperor.directory / "shop.stats"))]
         wait_until(lambda: b'"vassals"' in emperor.document())
     (vassal,) = masters
     assert vassal.emperor == emperor.pid
+    assert [each.pid for each in everything if each.role == "emperor" and each.pid in (vassal.pid, emperor.pid)] == [
+        emperor.pid
+    ]
     assert (vassal.configuration, vassal.directory) == ("shop.ini", str(emperor.directory / "vassals"))
     assert render_report(masters)[0].startswith("shop: uWSGI ")
 

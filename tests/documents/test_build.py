@@ -234,7 +234,7 @@ def test_an_emperor_and_a_router():
     assert (document.status, document.verdict) == ("warning", "1 vassal of the emperor fails to start.")
     assert [finding.runbook for finding in document.findings] == ["/runbooks/UwsgiVassalThrottled?server=emperor"]
     alone = replayed("emperor_alone").document()
-    assert (alone.status, alone.verdict, alone.findings) == ("ok", "Emperor with 0 vassals; none is throttled.", ())
+    assert (alone.status, alone.verdict, alone.findings) == ("ok", "Emperor with 0 vassals; no application runs.", ())
     document = replayed("router_http_subscriptions").document()
     assert (document.kind, document.emperor, document.status) == ("router", None, "ok")
     assert [len(key.nodes) for key in document.router.subscriptions]

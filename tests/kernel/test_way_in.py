@@ -195,9 +195,9 @@ def test_a_real_nginx():
         ):
             os.chmod(path, mode)
             with running([*wrapper, *command], lambda: accepts(f"{folder}/web"), "nginx"):
-                way_in._list_named.cache_clear()
-                wait_until(lambda: any(ids.uid for ids, _ in way_in._list_web_servers()), what="a worker")
-                found = read_ways(os.getpid(), [(path, "uwsgi")], frozenset(), came=False, reads_files=True)
+                way_in._list_web_servers.cache_clear()
+                wait_until(lambda: any(ids.uid for (_, ids), _ in way_in._list_users()), what="a worker")
+                found = read_ways(os.getpid(), [(path, "uwsgi")], frozenset(), came=False, reads_files=2)
                 refusal = found.ways[0].refusal
                 assert refusal
                 assert (refusal.user, refusal.path, refusal.mode) == ("nobody", refusing, shown)

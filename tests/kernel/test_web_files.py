@@ -12,7 +12,7 @@ SOCKETS = (("a.sock", "/run/a.sock", "uwsgi"), (":3031", ":3031", "http"), ("10.
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(web_files, "_FOLDER", str(tmp_path))
+    monkeypatch.setattr(web_files, "_FOLDERS", (str(tmp_path), str(tmp_path / "apache2")))
     find_lines.cache_clear()
     yield tmp_path
     find_lines.cache_clear()

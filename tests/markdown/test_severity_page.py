@@ -28,6 +28,7 @@ from uwsgi_headroom.analysis.findings import (
 from uwsgi_headroom.analysis.littles_law import IDLE_WHILE_WAITING, LEAST_WAIT, MOST_WAIT, SEVERE, STANDING, WAIT_RATIO
 from uwsgi_headroom.analysis.objective import FAST_BURN, SLOW_BURN
 from uwsgi_headroom.analysis.shortages import CPU_FULL, CPU_WAIT
+from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.config.defaults import STUCK_SECONDS
 from uwsgi_headroom.kernel import disks, processes
 
@@ -81,7 +82,8 @@ ROWS = {
     "exceptions": Row("exceptions", (*clients.EXCEPTIONS, wait_states.MOSTLY)),
     "server_errors": Row("server errors", (*clients.EXCEPTIONS, wait_states.MOSTLY)),
     "clients_left": Row("clients (that )?left|disconnect", (*clients.LEFT, wait_states.MOSTLY)),
-    "requests_rejected": Row("requests (that are |are )?(refused|rejected)|refuses", log.MANY_REFUSED),
+    "requests_rejected": Row("requests (that are |are )?(refused|rejected)|refuses", (*log.MANY_REFUSED, MOSTLY)),
+    "web_server_fails": Row("loses responses", log.MANY_REFUSED),
     "unfinished_requests": Row("stats are empty", (causes.EMPTY,)),
     "connections_without_request": Row("counts no request", log.MANY_REFUSED[:1]),
     "requests_unanswered": Row("without (a byte of )?an answer|unanswered", log.MANY_REFUSED),

@@ -167,6 +167,22 @@ def test_nothing_to_look_at(capsys, monkeypatch):
     assert "3 uWSGIs of other users (shop: 2, blog: 1):" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("others", "found"), [([3], [3]), ([], [2])])
+def test_an_emperor_serves_nothing_itself(others, found, monkeypatch):
+    """It is looked at by its stats; without, only if nothing else is there."""
+    masters = [
+        discover.FoundMaster(2, "root", role="emperor"),
+        *[discover.FoundMaster(pid, "root") for pid in others],
+    ]
+
+    async def find_masters(_seconds):
+        return masters
+
+    monkeypatch.setattr(discover, "find_masters", find_masters)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert [each.address for each in discover.find_everything().servers] == [ProcessOfApp(pid) for pid in found]
+
+
 def test_there_are_bounds(monkeypatch):
     """Of very many masters, some are looked at; a process named twice is looked at once."""
     many = [discover.FoundMaster(pid, "root") for pid in (*range(2, 300), 2)]

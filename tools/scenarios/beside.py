@@ -105,7 +105,7 @@ def _lacks_server(program: str) -> str | None:
 
 
 _NGINX = """\
-daemon off; user root; worker_processes 1; pid {directory}/nginx.pid; error_log {directory}/nginx.log;
+daemon off; user root; worker_processes 1; pid {directory}/nginx.pid; error_log {directory}/error.log;
 events {{}}
 http {{
   access_log off;

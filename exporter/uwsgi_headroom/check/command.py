@@ -260,7 +260,7 @@ async def judge_targets(
         watch.finds_log = not request.no_log
     _set_logs(watches, request.logs)
     for watch in watches:
-        watch.reader.search_web_files()
+        watch.reader.search_web_files(logs=not request.no_log)
         if request.code is not None:
             watch.set_code(replace(CHECK, prefixes=request.code, kept_seconds=length))
     log_task = asyncio.create_task(fleet.read_logs(), name="read logs")

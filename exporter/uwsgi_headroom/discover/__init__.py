@@ -45,7 +45,7 @@ def find_everything() -> Everything:
 
     masters = asyncio.run(find_masters(_READ_SECONDS))
     readable = {master.pid for master in masters if master.address and not master.trouble}
-    emperors = {master.emperor for master in masters} | {each.pid for each in masters if each.role == "emperor"}
+    emperors = {master.emperor for master in masters}
     everybody = os.geteuid() == 0
     own, hidden, addresses = list[FoundMaster](), list[str](), set[object]()
     for master in masters:
@@ -58,6 +58,7 @@ def find_everything() -> Everything:
         elif address not in addresses and (is_read or master.pid not in emperors):
             own.append(replace(master, address=address))
             addresses.add(address)
+    own = [each for each in own if each.role != "emperor" or not isinstance(each.address, ProcessOfApp)] or own
     own, left_out = own[:MOST_FOUND], len(own[MOST_FOUND:])
     names = choose_names(own)
     return Everything(

@@ -98,7 +98,8 @@ class Finder:
     def _look(self, here: Collection[int], said: Collection[int], now: float) -> tuple[list[_Key], list[FoundMaster]]:
         """The uWSGIs that are not watched, and the entries of those that had to be asked about. Waits."""
         uwsgis = list(islice(list_uwsgis(), _MOST_UWSGIS))
-        watched = {master.pid for master, _ in uwsgis if _is_one_of(master.pid, here, said)}
+        pids = [master.pid for master, _ in uwsgis]
+        watched = {pid for pid in pids if pid in here or (said and not {*read_pid_numbers(pid)}.isdisjoint(said))}
         watched |= {parent for master, parent in uwsgis if parent and master.pid in watched}
         others = {(each[0].pid, read_start_ticks(each[0].pid)): each for each in uwsgis if each[0].pid not in watched}
         others = {key: each for key, each in others.items() if key[1] >= 0}  # without those that have ended
@@ -162,7 +163,3 @@ def _choose(entries: Sequence[FoundMaster]) -> FoundMaster:
     if unread or readable or not entries[0].place:
         return [*unread, *readable, *entries][0]
     return replace(entries[0], address=entries[0].place, trouble="")
-
-
-def _is_one_of(pid: int, here: Collection[int], said: Collection[int]) -> bool:
-    return pid in here or (bool(said) and not {*read_pid_numbers(pid)}.isdisjoint(said))

@@ -269,7 +269,8 @@ def _silence(watch: Watch) -> str | None:
 
 
 def _describe_emperor(emperor: EmperorSnapshot) -> str:
-    return f"Emperor with {counted(len(emperor.vassals), 'vassal')}; none is throttled."
+    state = "none is throttled" if emperor.vassals else "no application runs"
+    return f"Emperor with {counted(len(emperor.vassals), 'vassal')}; {state}."
 
 
 async def build_servers(

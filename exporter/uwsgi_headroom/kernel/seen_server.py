@@ -523,7 +523,8 @@ _NO_WORKER = "process {} is no uWSGI whose workers wait for requests"
 _NO_WORKERS = "process {} is a router or an emperor of uWSGI, without workers: look at the uWSGI behind it"
 
 _NONE_WAITS = (
-    "process {} is a uWSGI of which no worker waits for requests: they load the application, or end before they have"
+    "process {} is a uWSGI of which no worker waits for requests: they load the application, or end before they have, "
+    "or it is an Emperor without a vassal"
 )
 
 

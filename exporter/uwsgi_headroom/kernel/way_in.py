@@ -27,53 +27,65 @@ from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.request_sets import list_accepted
 from uwsgi_headroom.kernel.web_files import find_lines
+from uwsgi_headroom.kernel.web_log import find_errors
 from uwsgi_headroom.record import Refusal, Rival, Way, WaysIn, is_tcp
 from uwsgi_headroom.stats.server import Snapshot
 
 LOOK_SECONDS, FIRST_SECONDS, PAUSE_SECONDS = 10.0, 4.0, 600.0
 """The shortest time between two looks at one server, 0.4 ms each; between the first two, which show whether requests
-come; and after one without an answer, since a file system that hangs costs the server's other facts a minute."""
+come, and where files are read; and after one without an answer: a file system that hangs costs the server's other facts
+a minute."""
 
 _MOST_SOCKETS, _MOST_DESCRIPTORS = 16, 256
 _SEARCH_SECONDS, _ASK_SECONDS = 0.1, 0.2
 _LOOKS = 20  # at a process that may take requests, 2 ms apart: whether it holds a connection
-_WEB_SERVER, _MOST_WEB_SERVERS = "nginx", 8
+_WEB_SERVERS, _MOST_USERS = ("nginx", "apache2", "httpd"), 8
 
 
 class WaysInReader:
-    """Looks at one server again and again. reads_files: whether to search the files of the web server as well."""
+    """Looks at one server again and again. reads_files: 1 also searches the files of web servers, 2
+    their error logs as well."""
 
     def __init__(self, asks: Asks = DIRECT) -> None:
         self._asks = asks
-        self.reads_files = False
+        self.reads_files = 0
         self._not_before, self._keep = float("-inf"), FIRST_SECONDS
         self._requests = 0
         self._known: frozenset[str] = frozenset()
         self._latest = WaysIn()
 
-    def read(self, master_pid: int, snapshot: Snapshot, workers: Iterable[WorkerProcess], now: float) -> WaysIn:
-        """What the last look saw, the same object until the next one. now: monotonic seconds. Never raises."""
+    def read(
+        self,
+        master_pid: int,
+        snapshot: Snapshot,
+        workers: Iterable[WorkerProcess],
+        now: float,
+        routers: Sequence[str] = (),
+    ) -> WaysIn:
+        """What the last look saw, the same object until the next one. now: monotonic seconds; routers: the addresses of
+        http routers. Never raises."""
         if now < self._not_before:
             return self._latest
         requests = sum([worker.requests or 0 for worker in snapshot.workers])
         if snapshot.source == "kernel":  # an idle thread wakes only for a request
             requests = sum([each.voluntary_context_switches or 0 for each in workers])
         came = requests != self._requests
-        sockets = tuple([(socket.name, socket.protocol) for socket in snapshot.sockets[:_MOST_SOCKETS]])
+        sockets = [(socket.name, socket.protocol) for socket in snapshot.sockets[:_MOST_SOCKETS]]
+        sockets += [(name, "http") for name in routers]
         try:
-            latest = self._asks.ask(read_ways, master_pid, sockets, self._known, came, self.reads_files)
+            latest = self._asks.ask(read_ways, master_pid, tuple(sockets), self._known, came, self.reads_files)
         except NotYetError:
             return self._latest
         except OSError:
             latest, self._keep = WaysIn(), PAUSE_SECONDS
-        self._not_before, self._keep = now + self._keep, LOOK_SECONDS
+        self._not_before, self._keep = now + self._keep, (LOOK_SECONDS, FIRST_SECONDS)[self.reads_files > 0]
         self._requests, self._latest = requests, latest
         self._known |= {way.name for way in latest.ways if way.state == "clear"}
         return latest
 
 
 def read_ways(
-    master_pid: int, sockets: Sequence[tuple[str, str]], known: frozenset[str], came: bool, reads_files: bool = False
+    master_pid: int, sockets: Sequence[tuple[str, str]], known: frozenset[str], came: bool, reads_files: int = 0
 ) -> WaysIn:
     """The ways in to a uWSGI with sockets of these names and protocols; a question for `aside`. known: those that were
     clear before; came: whether requests came since. None are known if the master's descriptors are hidden."""
@@ -89,8 +101,9 @@ def read_ways(
             ways.append(way)
     paths = {way.name: way.path for way in ways}
     named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
-    lines = reads_files and find_lines(named, tuple(filter(_is_trusted, _find_named(_WEB_SERVER))))
-    return WaysIn(tuple(ways), came, lines or ())
+    lines = reads_files > 0 and find_lines(named, tuple(filter(_is_trusted, _find_web_servers())))
+    errors = reads_files > 1 and find_errors(named, _find_web_servers(), master_pid)
+    return WaysIn(tuple(ways), came, lines or (), errors or ())
 
 
 class _Bound(NamedTuple):
@@ -155,18 +168,18 @@ def _list_processes() -> list[int]:
     return sorted((int(name) for name in os.listdir("/proc") if name.isdecimal()), reverse=True)
 
 
-@lru_cache(maxsize=4)
-def _list_named(name: str, _period: int) -> tuple[int, ...]:
-    """The processes of a name, for all servers of one moment."""
+@lru_cache(maxsize=1)
+def _list_web_servers(_period: int) -> tuple[int, ...]:
+    """The processes of web servers, for all servers of one moment."""
     found = list[int]()
     for pid in _list_processes():
         with suppress(OSError):
-            found += [pid] * (procfs.read_name(pid) == name)
+            found += [pid] * (procfs.read_name(pid) in _WEB_SERVERS)
     return tuple(found)
 
 
-def _find_named(name: str) -> tuple[int, ...]:
-    return _list_named(name, int(time.monotonic() // LOOK_SECONDS))
+def _find_web_servers() -> tuple[int, ...]:
+    return _list_web_servers(int(time.monotonic() // LOOK_SECONDS))
 
 
 def _is_trusted(pid: int) -> bool:
@@ -202,7 +215,7 @@ def _ask_web_server(path: Path, file: tuple[int, int] | None) -> Refusal | None:
     root. Each of its users is asked, with all groups and mounts: where its path leads to another file than that of the
     socket, uWSGI has other mounts, in which any path may be, such as one in /root."""
     refusals = list[Refusal]()
-    for ids, mounts_of in [*dict.fromkeys(_list_web_servers() if os.geteuid() == 0 else ())][:_MOST_WEB_SERVERS]:
+    for (program, ids), mounts_of in [*dict.fromkeys(_list_users() if os.geteuid() == 0 else ())][:_MOST_USERS]:
         found = _find_file(mounts_of or os.getpid(), str(path))
         said = ["absent"]
         if found and found[:2] == file:
@@ -210,28 +223,28 @@ def _ask_web_server(path: Path, file: tuple[int, int] | None) -> Refusal | None:
         user, group = _name(ids.uid, "passwd"), _name(ids.gid, "group")
         match said:
             case ["may"]:
-                return Refusal(_WEB_SERVER, user, group)
+                return Refusal(program, user, group)
             case ["absent"]:
-                refusals.append(Refusal(_WEB_SERVER, user, group, str(path)))
+                refusals.append(Refusal(program, user, group, str(path)))
             case [where, mode, uid, gid]:
                 owner = f"{_name(int(uid), 'passwd')}:{_name(int(gid), 'group')}"
-                refusals.append(Refusal(_WEB_SERVER, user, group, where, mode, owner))
+                refusals.append(Refusal(program, user, group, where, mode, owner))
     return max(refusals, key=lambda each: bool(each.mode), default=None)
 
 
-def _list_web_servers() -> Iterator[tuple[Ids, int]]:
-    """The ids of the workers of a web server whose master is root's, in the PID and user namespaces of this process,
-    and that master if it has other mounts, else 0. Anybody may give a process its name, or have a user namespace."""
-    for pid in _find_named(_WEB_SERVER):
+def _list_users() -> Iterator[tuple[tuple[str, Ids], int]]:
+    """The name and the ids of the workers of web servers whose master is root's, in the PID and user namespaces of this
+    process, and that master if it has other mounts, else 0. Anybody may give such a name, or have a user namespace."""
+    for pid in _find_web_servers():
         with suppress(OSError):
             parent = getattr(procfs.read_process_stat(pid), "parent", 0)
             uids, gids, groups = (procfs.read_status(each, f"/proc/{pid}/status") for each in ("Uid", "Gid", "Groups"))
-            if not uids or not gids or not _is_trusted(parent) or procfs.read_name(parent) != _WEB_SERVER:
+            if not uids or not gids or not _is_trusted(parent) or procfs.read_name(parent) != procfs.read_name(pid):
                 continue
             users, mounts = (os.readlink(f"/proc/{parent}/ns/{each}") for each in ("user", "mnt"))
             if users == os.readlink("/proc/self/ns/user") and len(read_pid_numbers(pid)) == 1:
                 ids = Ids(int(uids[0]), int(gids[0]), tuple(map(int, groups or ())))
-                yield ids, parent * (mounts != os.readlink("/proc/self/ns/mnt"))
+                yield (procfs.read_name(pid), ids), parent * (mounts != os.readlink("/proc/self/ns/mnt"))
 
 
 def _refuse(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Searches the configuration of the web server of this host for the addresses of uWSGI's sockets, for one look.
+"""Searches the configuration of the web servers of this host for the addresses of uWSGI's sockets, for one look.
 
 No command of a web server is run: `nginx -t` opens logs and resolves names, `nginx -T` prints secrets. Of a line with
 such an address, the path, the number and the directive are kept. Nothing found proves nothing. A question for `aside`.
@@ -12,17 +12,17 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.record import WebLine, is_tcp
 
-_FOLDER = "/etc/nginx"
-_NOT_READ = ("sites-available", "modules-available")  # unless a link leads there
+_FOLDERS = ("/etc/nginx", "/etc/apache2", "/etc/httpd")
+_NOT_READ = re.compile(r"(?:sites|mods|modules|conf)-available")  # unless a link leads there
 _MOST_FILES, _MOST_BYTES, _MOST_LINES, _MOST_SECONDS = 500, 256 << 10, 20, 0.2
 _ENDS = re.compile(rb"[;{}]")  # of a directive
-_GIVEN = re.compile(rb"^nginx: master process .* -c (/[^\s;\0]+)")
-_DIRECTIVE = re.compile(rb"[a-z_]{3,40}")  # a file that is none of a web server's may have secrets in this place
+_GIVEN = re.compile(rb"^(?:nginx: master process .* -c |\S*(?:apache2|httpd)\0(?:.*\0)?-f\0)(/[^\s;\0]+)")
+_DIRECTIVE = re.compile(rb"[A-Za-z_]{3,40}")  # a file that is none of a web server's may have secrets in this place
 _HERE = r"(?:127\.0\.0\.1|localhost|\[::1\])"
 
 
@@ -30,7 +30,7 @@ _HERE = r"(?:127\.0\.0\.1|localhost|\[::1\])"
 def find_lines(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int, ...]) -> tuple[WebLine, ...]:
     """The lines that lead to these sockets. sockets: name, address and protocol of each; web_servers: processes of the
     web server, whose command lines name a file."""
-    patterns = [(name, protocol, _compile(address)) for name, address, protocol in sockets]
+    patterns = [(name, protocol, compile_address(address)) for name, address, protocol in sockets]
     found = list[WebLine]()
     for path, text in _read_files(web_servers):
         for name, protocol, pattern in patterns:
@@ -44,12 +44,12 @@ def find_lines(sockets: tuple[tuple[str, str, str], ...], web_servers: tuple[int
     return tuple(found)
 
 
-def _compile(address: str) -> re.Pattern[bytes]:
+def compile_address(address: str) -> re.Pattern[bytes]:
     """What finds an address, which is a path or HOST:PORT."""
     host, _, port = address.rpartition(":")
     hosts = dict.fromkeys(("", "0.0.0.0", "[::]", "127.0.0.1", "localhost", "[::1]"), _HERE)  # noqa: S104 - names
     tcp, unix = rf"{hosts.get(host, re.escape(host))}:{port}", rf"unix:(?://)?{re.escape(address)}"
-    return re.compile(os.fsencode(rf"(?<![\w.]){(unix, tcp)[is_tcp(address)]}(?=[:;/\s])"))
+    return re.compile(os.fsencode(rf"(?<![\w.]){(unix, tcp)[is_tcp(address)]}(?=[:;/|\"'\s])"))
 
 
 def _read_files(web_servers: Sequence[int]) -> Iterator[tuple[str, bytes]]:
@@ -74,6 +74,6 @@ def _list_files(web_servers: Sequence[int]) -> Iterator[str]:
         with suppress(OSError):
             if given := _GIVEN.match(procfs.read_begin(4096, f"/proc/{pid}/cmdline")):
                 yield os.fsdecode(given[1])
-    for folder, folders, files in os.walk(_FOLDER):
-        folders[:] = [each for each in folders if each not in _NOT_READ]
+    for folder, folders, files in chain.from_iterable(map(os.walk, _FOLDERS)):
+        folders[:] = [each for each in folders if not _NOT_READ.fullmatch(each)]
         yield from (os.path.join(folder, file) for file in sorted(files))

@@ -123,9 +123,9 @@ class Reader:
         self._not_paused = asyncio.Event()
         self._not_paused.set()
 
-    def search_web_files(self) -> None:
-        """Also search the files of the web server for the addresses of its sockets, as for one look."""
-        self._host.ways_in.reads_files = True
+    def search_web_files(self, *, logs: bool) -> None:
+        """Also search the files, or the error logs as well, of the web server for its sockets, as for one look."""
+        self._host.ways_in.reads_files = 1 + logs
 
     async def read(self) -> Reading | ReadError:
         """Read the server, or wait for the read under way; returns a reading or the error.

@@ -7,6 +7,8 @@ and Django on PostgreSQL, redis-py, requests, and nginx in front. Rows of DNS al
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 
 from tools.scenarios.beside import needs
@@ -20,6 +22,24 @@ APP = Path(__file__).parents[1] / "outside_app.py"
 
 REAL_APP = Path(__file__).parents[1] / "real_app.py"
 POSTGRES = ("initdb", "postgres")
+
+LARGE_HEAD = Server(
+    2,
+    2,
+    app=Path("large.py"),
+    files={
+        "large.py": """def application(environ, start_response):
+    start_response("200 OK", [("Set-Cookie", "a=" + "x" * 9000)])
+    return [b"ok"]
+"""
+    },
+)
+UPLOADS = f"set $a {'x' * 3000}; proxy_method POST; proxy_set_body $a$a$a$a;"
+
+
+def as_root() -> str | None:
+    """Why the error log of nginx is not read: its master has to be root's."""
+    return "it needs root" if os.geteuid() else needs(servers=("nginx",))()
 
 
 def _server(client: str, beside: str, processes: int = 2, threads: int = 4) -> Server:
@@ -333,5 +353,33 @@ ROWS = (
         (Load(rate=15, io_ms=200, socket="front"), Load(rate=5, io_ms=20, socket="front")),
         skip=needs(servers=("nginx",)),
         twin=healthy("nginx that waits for the answer", server=Server(4, 2, nginx="proxy_read_timeout 5s;")),
+    ),
+    Scenario(
+        "nginx and a response with large headers",
+        replace(LARGE_HEAD, nginx="proxy_buffer_size 8k;"),
+        Expected(
+            "warning",
+            ("web_server_fails",),
+            words=("headers are larger than its buffer", "proxy_buffer_size"),
+            not_words=("traceback", *NO_MORE),
+        ),
+        (Load(rate=10, socket="front"),),
+        log=True,
+        skip=as_root,
+        twin=healthy("", server=replace(LARGE_HEAD, nginx="proxy_buffer_size 32k; proxy_buffers 8 32k;")),
+    ),
+    Scenario(
+        "nginx and bodies that the application does not read",
+        Server(2, 2, nginx=UPLOADS),
+        Expected(
+            "warning",
+            ("web_server_fails",),
+            words=("before it has read the request", "post-buffering"),
+            not_words=("traceback", *NO_MORE),
+        ),
+        (Load(rate=10, socket="front"),),
+        log=True,
+        skip=as_root,
+        twin=healthy("", server=Server(2, 2, ("--post-buffering", "8192"), nginx=UPLOADS)),
     ),
 )

@@ -61,13 +61,13 @@ LEFT_EARLY = Kind(
     role="harm",
     severity="warning or info",
     title="[info? A few clients disconnect before they get their response.]"
-    "[warning? Clients disconnect before they get their response: a timeout is too short.]",
+    "[warning? Clients disconnect before they get their response: a timeout is too short, or the web server fails.]",
     evidence="In at least {number} of {requests:request} ({part:fine_percent}), the client left before the "
     "response[unread? , or stopped sending the request ({unread})][time? ; a request takes {time:duration} in "
     "uWSGI][wait? ; {wait}].",
     meaning="The work for these requests is wasted, and is done again if the clients retry. It is no failure of the "
     "application, although uWSGI logs a `write error` and counts an exception for each.",
-    act="[warning? Compare the timeouts of clients and of the web server with the response times.]",
+    act="[warning? Compare the timeouts of clients and web server with the response times, and read its error log.]",
     then="[warning? If requests wait in the listen queue, shorten that wait first. Then raise the shorter timeouts "
     "(`uwsgi_read_timeout` or `proxy_read_timeout` of nginx, `http-timeout` of uWSGI), or make requests shorter.]",
     runbook="UwsgiExceptionsHigh",
@@ -219,6 +219,7 @@ def find_left(figures: Figures) -> Iterator[Finding]:
     if not wait_too_long(figures):  # the log may be read for a part of the window only
         unread *= 2 * _count_proven(figures, "body_not_buffered") < unread
         unwritten *= 2 * _count_proven(figures, "write_timeout") < unwritten
+        unwritten *= all(each.cause != "not_buffered" for each in figures.server.ways_in.errors)
     seen, gone = figures.server.clients
     if gone >= max(LEFT[0], LEFT[1] * seen):
         yield SEEN_TO_LEAVE.found(figures, number=gone, requests=seen, part=gone / seen)

@@ -13,6 +13,8 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.log_words import LOG
+from uwsgi_headroom.analysis.wait_states import MOSTLY
+from uwsgi_headroom.analysis.worker_states import find_without_application
 from uwsgi_headroom.history.totals import INSTANT
 from uwsgi_headroom.record import LogMessage
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, Role, advise, describe
@@ -119,7 +121,8 @@ def find(figures: Figures) -> Iterator[Finding]:
         (code, message), (least, least_part) = rejected[0], MANY_REFUSED
         number, is_proven = message.count, message.agreed >= message.count * PROVEN
         part = number / max(number, figures.flow.completed + number * (BY_CODE[code].proof != "uncalled"))
-        worse = (number >= least and part >= least_part) + is_proven
+        is_rare = code == "no_python_application" and part < MOSTLY  # as of scanners that look for other paths
+        worse = (number >= least and part >= least_part) + (is_proven and not is_rare)
         yield REJECTED.found(figures, _describe(rejected, is_proven=is_proven), part=part, worse=worse)
     if failed := _choose(figures, "failed"):
         yield LOG_FAILURE.found(figures, _describe(failed, is_proven=failed[0][1].agreed > 0))
@@ -130,12 +133,13 @@ def find(figures: Figures) -> Iterator[Finding]:
 def _choose(figures: Figures, role: Role) -> Messages:
     messages = figures.server.messages
     lost = any(worker.lost for worker in figures.window.workers)
+    unloaded = (find_without_application(figures.server) or ([], []))[1]
     chosen = [
         (code, message)
         for code, message in messages.items()
         if BY_CODE[code].role == role
         and not (lost and code == "mercy_kill")  # `requests_lost` says it
-        and not (figures.window.is_counted and code == "no_python_application")  # `no_application` says it
+        and not (unloaded and code == "no_python_application")  # `no_application` says it
     ]
     return sorted(chosen, key=lambda each: (-bool(each[1].agreed), -each[1].count))
 

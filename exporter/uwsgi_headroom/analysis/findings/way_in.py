@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
-from uwsgi_headroom.record import Refusal, Way, WebLine
+from uwsgi_headroom.analysis.findings.log import MANY_REFUSED
+from uwsgi_headroom.record import Refusal, Way, WebError, WebLine
+from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.template import Facts, Private
 
 REPLACED_SECONDS = 600.0
@@ -67,6 +71,54 @@ REFUSED = Kind(
     keeps_out=True,
 )
 
+LARGE_HEADS = Kind(
+    code="web_server_fails",
+    role="harm",
+    severity="warning or info",
+    title="The web server ({program}) rejects responses: their headers are larger than its buffer.",
+    evidence="The error log of {program} ({log}) has {number:line} about this since uwsgi-headroom began to watch it.",
+    meaning="Its clients get status 502, and uWSGI counts a request like any other.",
+    act="Raise `uwsgi_buffer_size` (or `proxy_buffer_size`) and `uwsgi_buffers` of nginx, for example to 32k.",
+)
+NOT_BUFFERED = replace(
+    LARGE_HEADS,
+    title="The web server ({program}) cuts responses short: it cannot write its temporary files.",
+    meaning="It closes the connection to uWSGI, which takes it for a client that left.",
+    act="Let the user of {program} write to the temporary directory that its error log names, or free disk space.",
+)
+UNREAD = replace(
+    LARGE_HEADS,
+    title="uWSGI closes connections before it has read the request, and the web server ({program}) loses responses.",
+    meaning="Most often the application responds to an upload, such as with 401, before it reads the body.",
+    act="[read? Set `post-buffering` to 8192, or let the application read each body before it responds.]"
+    "[not read? Read uWSGI's log: if it names no request that is rejected, set `post-buffering` to 8192.]",
+)
+ROUTER_CLOSES = replace(
+    LARGE_HEADS,
+    title="uWSGI's http router closes connections before the response.",
+    meaning="It waits for `http-timeout` (60 s by default). The worker completes the request for nobody.",
+    act="Raise `http-timeout` above the duration of the longest request.",
+    then="Or let the web server connect to a `socket` of the workers: it needs no router.",
+)
+CANNOT_CONNECT = replace(
+    LARGE_HEADS,
+    severity="critical or info",
+    title="The web server ({program}) cannot connect to uWSGI's socket: {reason}.",
+    meaning="Its clients get status 502 or 503, and no request comes.",
+    act="Compare the socket's address and mode with the configuration of {program}.",
+    then="If both are right, a security module such as SELinux or a firewall may refuse it.",
+    keeps_out=True,
+)
+ELSEWHERE = replace(
+    CANNOT_CONNECT,
+    severity="warning or info",
+    title="The web server ({program}) sends requests to an address where it cannot connect: {address}.",
+    act="[path? Let the web server name uWSGI's path, or give uWSGI this one as an absolute path.]"
+    "[not path? Let uWSGI listen there: 127.0.0.1 is out of reach for other containers and hosts.]",
+    then="The reason: {reason}. uWSGI listens on {own:list}.",
+)
+_ROWS = {"large_head": LARGE_HEADS, "not_buffered": NOT_BUFFERED, "unread": UNREAD, "closed": ROUTER_CLOSES}
+
 MISMATCH = Kind(
     code="protocol_mismatch",
     role="harm",
@@ -97,6 +149,40 @@ def find(figures: Figures) -> Iterator[Finding]:
         elif none and way.refusal and way.refusal.path:
             yield _refused(figures, way, facts, worse=bool(named))
     yield from list(_mismatch(figures, ways.lines))[:1] * none
+    by_row = {(each.cause, bool(each.name)): each for each in reversed(ways.errors)}
+    yield from [_describe(figures, each) for each in by_row.values() if not _is_said(figures, each)]
+
+
+def _is_said(figures: Figures, error: WebError) -> bool:
+    """Whether what the log of a web server says is another finding's, or not about this uWSGI."""
+    server, ways = figures.server, figures.server.ways_in
+    refused = any(way.state != "clear" or (way.refusal and way.refusal.path) for way in ways.ways)
+    match error.cause:
+        case "refused":
+            return figures.flow.completed > 0 or bool(refused if error.name else ways.lines)
+        case "closed":
+            lost = any(worker.lost for worker in figures.window.workers)
+            return lost or error.name not in (server.setup.options.http or ())
+        case "unread":
+            is_rejected = any(BY_CODE[code].role == "rejected" for code in server.messages)
+            return is_rejected or not figures.flow.completed or bool(server.setup.options.post_buffering)
+    return False
+
+
+def _describe(figures: Figures, error: WebError) -> Finding:
+    """It is worse if users feel it, as for requests that uWSGI refuses."""
+    row = _ROWS.get(error.cause, CANNOT_CONNECT if error.name else ELSEWHERE)
+    paths, (least, part) = {way.name: way.path for way in figures.server.ways_in.ways}, MANY_REFUSED
+    known: Facts = {
+        **error._asdict(),
+        "log": Private(error.log, "a file"),
+        "read": bool(figures.server.log and not figures.server.log.off),
+        "path": error.address.startswith("/"),
+        "address": Private(error.address, "not one of uWSGI's"),
+        "own": Private([paths.get(name, name) for name in figures.server.queues], "other ones"),
+    }
+    facts = {name: known[name] for name in row.facts & known.keys()}
+    return row.found(figures, facts, worse=error.number >= max(least, part * figures.flow.completed))
 
 
 def _replaced(figures: Figures, way: Way, facts: Facts) -> Finding:
