@@ -88,7 +88,7 @@ modifier_unavailable rejected uncalled: no plugin serves the requests that the w
 no_python_application rejected uncalled: uWSGI has no Python application for requests
   == --- no python application found, check your startup logs for errors ---
   !! uWSGI itself answers these requests with status 500.
-  >> If this began with a deploy, roll it back. With `mount`, compare its paths with those of the requests.
+  >> If this began with a deploy, roll it back. With `mount`, compare its paths with the requests'.
 empty_request rejected uncalled: uWSGI gets requests without any variables == Empty python request\. skip\.
   !! The client gets an error, and the application does not see the request.
   >> Include `uwsgi_params` in the web server's `location` block that passes requests to uWSGI.

@@ -117,7 +117,14 @@ ELSEWHERE = replace(
     "[not path? Let uWSGI listen there: 127.0.0.1 is out of reach for other containers and hosts.]",
     then="The reason: {reason}. uWSGI listens on {own:list}.",
 )
-_ROWS = {"large_head": LARGE_HEADS, "not_buffered": NOT_BUFFERED, "unread": UNREAD, "closed": ROUTER_CLOSES}
+_ROWS = {
+    "large_head": LARGE_HEADS,
+    "not_buffered": NOT_BUFFERED,
+    "unread": UNREAD,
+    "closed": ROUTER_CLOSES,
+    "refused": CANNOT_CONNECT,
+    "elsewhere": ELSEWHERE,
+}
 
 MISMATCH = Kind(
     code="protocol_mismatch",
@@ -171,7 +178,7 @@ def _is_said(figures: Figures, error: WebError) -> bool:
 
 def _describe(figures: Figures, error: WebError) -> Finding:
     """It is worse if users feel it, as for requests that uWSGI refuses."""
-    row = _ROWS.get(error.cause, CANNOT_CONNECT if error.name else ELSEWHERE)
+    row = _ROWS[error.cause if error.name else "elsewhere"]
     paths, (least, part) = {way.name: way.path for way in figures.server.ways_in.ways}, MANY_REFUSED
     known: Facts = {
         **error._asdict(),
