@@ -108,6 +108,7 @@ def check_finding(found: Figures, finding: Finding) -> None:
     assert all(getattr(options, name.replace("-", "_"), None) != number for name, number in finding.settings), finding
     pids = {str(each.local_pid) for each in found.server.workers if each.local_pid} | {"PID"}
     pids |= {str(pid) for role in found.server.roles for pid in role.stopped}
+    pids |= {str(silence.pid) for silence in (found.server.silence,) if silence}
     if found.server.waits and found.server.waits.uwsgi_lock_holder:
         pids.add(str(found.server.waits.uwsgi_lock_holder.pid))
     if found.server.silence:
