@@ -107,7 +107,7 @@ def test_who_may_name_files_of_the_web_server(monkeypatch):
     asked = []
     monkeypatch.setattr(way_in, "find_lines", lambda _named, web_servers: asked.append(web_servers) or ())
     with subprocess.Popen(["sleep", "60"], user=NOBODY) as other:
-        monkeypatch.setattr(way_in, "_find_named", lambda _name: (other.pid, os.getpid()))
+        monkeypatch.setattr(way_in, "_find_web_servers", lambda: (other.pid, os.getpid()))
         read_ways(os.getpid(), [], frozenset(), came=True, reads_files=True)
         other.kill()
     assert asked == [(os.getpid(),)]
@@ -160,7 +160,7 @@ def test_what_keeps_a_user_from_connecting(tmp_path):
 @needs_root
 def test_a_path_that_leads_elsewhere_opens_no_directory(tmp_path, monkeypatch):
     """In mounts of its own, a uWSGI can have its socket at any path, such as one below /root."""
-    monkeypatch.setattr(way_in, "_list_web_servers", lambda: [(Ids(NOBODY, NOBODY), 0)])
+    monkeypatch.setattr(way_in, "_list_users", lambda: [(("nginx", Ids(NOBODY, NOBODY)), 0)])
     tmp_path.chmod(0o700)
     with listen(tmp_path / "a"):
         found = (tmp_path / "a").stat()

@@ -60,7 +60,7 @@ from uwsgi_headroom.words.template import fill
 _STOPPED_SECONDS = 5.0
 
 _SETTLING_SECONDS = 3.0
-"""How long a server is watched after a reload, in seconds: so long does it serve the requests that waited meanwhile."""
+"""How long a server is watched after a reload, in seconds: first it serves requests that have waited."""
 
 SAMPLES_PER_SECOND = 40.0
 """The most, of all servers together: percentiles of a single one begin at 20 ms. An exporter takes 5 of each, for as
@@ -70,7 +70,7 @@ LOOKS_PER_SECOND = 20.0
 """The same of servers without stats: each sample looks at all threads."""
 
 _FACTS_SECONDS = 0.15
-"""The least time between two readings of the kernel's facts: less than an exporter's shortest between two samples."""
+"""The least time between two readings of the kernel's facts: less than an exporter's between two samples."""
 
 _MOST_CPU = 0.1
 """The share of a CPU that sampling may take: `check` runs when something is wrong, often for want of CPU. A sample of
@@ -80,7 +80,7 @@ _MOST_CPU_OF_ALL = 0.04
 """The same where nobody named a server: of every server of this machine."""
 
 LATE_SECONDS, LATE = 5.0, 0.25
-"""The end of the time, which alone is judged if requests became much slower then: seconds, or this part of all."""
+"""Seconds, or the part of the time, that are judged alone if requests became much slower then."""
 
 
 async def judge(
@@ -169,7 +169,7 @@ async def read_page(
     page: ExporterPage, seconds: float | None, settings: Sequence[Setting] = ()
 ) -> list[ServerDocument]:
     """Fetch the document of the server that a page shows, or the documents of all servers. seconds: use the exporter's
-    shortest window of at least this length, or else its longest; None: the window of its page. settings: to predict.
+    shortest window of at least this length, or its longest; None: the window of its page. settings: to predict.
 
     If an exporter does not answer, or one of its servers is gone, the document says why.
     """
@@ -196,7 +196,7 @@ async def _read_server(base: Http, name: str, seconds: float | None) -> ServerDo
         if document.window is None or document.window.asked != wanted:
             return await get_document(base, f"{path}?window={wanted:g}", ServerDocument)
     except ApiError as error:
-        if error.reason == "http" and not error.is_access:  # the exporter answered a moment ago: the server is missing
+        if error.reason == "http" and not error.is_access:  # the exporter answers: the server is missing
             missing = f"The exporter at {base} has no server {name}, or is of an earlier version."
             return describe_unread(name, base, "not_found", missing)
         return describe_unread(name, base, error.reason, f"{error}.")

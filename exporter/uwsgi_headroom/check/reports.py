@@ -210,7 +210,7 @@ def _code(code: Code) -> Iterator[str]:
 
 
 def write_code_lines(lines: Sequence[CodeLine], width: int, text: str = "") -> Iterator[str]:
-    """Write those lines of code that contain a text, each with its time of a request and its share of busy threads."""
+    """Write the lines of code that contain a text, with their time of a request and share of busy threads."""
     for line in lines:
         time = fill("[time? {time}]", {"time": given(line.per_request, lambda seconds: fit_duration(seconds, 8))})
         what = describe_code_line(line)

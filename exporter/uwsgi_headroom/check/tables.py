@@ -307,7 +307,7 @@ SCROLLED: tuple[WorkerColumn, ...] = (
     Column("OLDEST", 6, _oldest, _oldest_of_all, attrgetter("oldest_request_age"), "o", "oldest"),
     _summed("EXC", 5, attrgetter("exceptions"), number),
     _summed("HARA", 4, attrgetter("harakiris"), number),
-    _summed("RESTARTS", 8, lambda worker: worker.respawns and worker.respawns - 1, number),  # without the first spawn
+    _summed("RESTARTS", 8, lambda worker: worker.respawns and worker.respawns - 1, number),  # not the first
     _figure("AGE", 4, attrgetter("age"), age),
     _figure("LAST", 4, attrgetter("last_cpu"), _plain_number),
     _summed("REQ", 7, attrgetter("requests"), number, "r", "requests"),

@@ -152,6 +152,12 @@ def list_names(master: FoundMaster) -> tuple[str, ...]:
     return tuple(name * bool(_IDENTIFIER.fullmatch(name) and name.lower() not in _GENERAL) for name in names)
 
 
+def find_emperors(masters: Iterable[FoundMaster]) -> set[int | None]:
+    """The PIDs of those that only run vassals."""
+    listed = list(masters)
+    return {each.emperor for each in listed} | {each.pid for each in listed if each.role == "emperor"}
+
+
 async def find_masters(read_seconds: float = _ALL_SECONDS) -> list[FoundMaster]:
     """Find every uWSGI master in this PID namespace, and read each stats server once, in some 7 s at most, beside the
     start of the reader process. read_seconds: for the stats of all; some are not read then if one does not answer."""
@@ -329,7 +335,7 @@ def _list_stats_servers(
     master: FoundMaster, inodes: frozenset[int], listening: Mapping[int, str]
 ) -> Sequence[FoundMaster]:
     """The master once for each of its stats servers, or with the reason why they are not visible. listening: addresses
-    in this network namespace by inode. An Emperor also listens for its vassals: a connection would start one."""
+    in this network namespace by inode. An Emperor also listens for vassals: to connect starts one."""
     is_here = shares_network_namespace(master.pid)
     if not is_here:
         try:

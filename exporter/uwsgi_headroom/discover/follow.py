@@ -23,6 +23,7 @@ from uwsgi_headroom.discover.find import (
     Uwsgis,
     ask_in_time,
     explain,
+    find_emperors,
     list_masters,
     list_uwsgis,
     read_stats,
@@ -92,14 +93,14 @@ class Finder:
                 known.due = begin + known.pause * all(entry.trouble != NO_TIME for entry in own)
         self.spent = time.monotonic() - begin
         found = [entry for known in self._known.values() for entry in known.masters]
-        emperors = {entry.emperor for entry in found} | {each.pid for each in found if each.role == "emperor"}
+        emperors = find_emperors(found)
         return [entry for entry in found if entry.pid not in emperors or (entry.address and not entry.trouble)]
 
     def _look(self, here: Collection[int], said: Collection[int], now: float) -> tuple[list[_Key], list[FoundMaster]]:
         """The uWSGIs that are not watched, and the entries of those that had to be asked about. Waits."""
         uwsgis = list(islice(list_uwsgis(), _MOST_UWSGIS))
         pids = [master.pid for master, _ in uwsgis]
-        watched = {pid for pid in pids if pid in here or (said and not {*read_pid_numbers(pid)}.isdisjoint(said))}
+        watched = {pid for pid in pids if pid in here or (said and {*read_pid_numbers(pid)} & {*said})}
         watched |= {parent for master, parent in uwsgis if parent and master.pid in watched}
         others = {(each[0].pid, read_start_ticks(each[0].pid)): each for each in uwsgis if each[0].pid not in watched}
         others = {key: each for key, each in others.items() if key[1] >= 0}  # without those that have ended

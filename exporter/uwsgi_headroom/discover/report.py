@@ -22,6 +22,7 @@ from uwsgi_headroom.discover.find import (
     FoundMaster,
     ask_in_time,
     explain,
+    find_emperors,
     find_masters,
     list_names,
     sees_all_processes,
@@ -58,7 +59,7 @@ def render_report(masters: Sequence[FoundMaster], plans: Callable[[FoundMaster, 
     hidden = [_HIDDEN] * (not sees_all_processes())
     if not masters:
         return [_NOTHING, *hidden]
-    emperors = {master.emperor for master in masters} | {each.pid for each in masters if each.role == "emperor"}
+    emperors = find_emperors(masters)
     troubled = [master for master in masters if master.trouble]
     others = [master for master in masters if not master.trouble]
     known = [master for master in others if master.address]

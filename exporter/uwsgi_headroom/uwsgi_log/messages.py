@@ -249,7 +249,7 @@ descriptors_out failed -: a process has no file descriptor left
 ports_used_up failed -: the application cannot open a connection, because no local port is left for it
   == OSError: \[Errno 99\] Cannot assign requested address
   !! Requests that need this connection fail.
-  >> Keep connections open in a pool: each one that is closed keeps its port for a minute (`ss -s`, timewait).
+  >> Keep connections open in a pool: a closed one keeps its port for a minute (`ss -s`, timewait).
 body_not_buffered failed read_errors: uWSGI cannot buffer request bodies, because the disk with `TMPDIR` is full
   == uwsgi_postbuffer_do_in_disk\(\)/[a-z_]{1,20}\(\):? No space left on device \[
   !! The application never gets these uploads, and their clients get an error.

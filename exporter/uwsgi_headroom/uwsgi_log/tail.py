@@ -115,9 +115,8 @@ class Tail:
 
 
 def _has_open(pid: int, status: os.stat_result) -> bool:
-    """Whether a process may write to this file by a descriptor. Root must not follow the link of a user to a file of
-    somebody else's, which the user may open with O_PATH; where descriptors are hidden, another user has no more rights
-    than that anyway."""
+    """Whether a process may write to this file by a descriptor. Root must not follow a user's link to another's
+    file, which the user may open with O_PATH; where those are hidden, others have no more rights."""
     try:
         descriptors = os.listdir(f"/proc/{pid}/fd")
     except OSError:
@@ -125,8 +124,9 @@ def _has_open(pid: int, status: os.stat_result) -> bool:
     for name in islice(descriptors, _MOST_DESCRIPTORS):
         with contextlib.suppress(OSError):  # closed meanwhile
             if os.path.samestat(os.stat(f"/proc/{pid}/fd/{name}"), status):
-                flags = read_begin(_MARK_BYTES, f"/proc/{pid}/fdinfo/{name}").partition(b"flags:")[2].split()[0]
-                if int(flags, 8) & (os.O_WRONLY | os.O_RDWR):
+                text = read_begin(_MARK_BYTES, f"/proc/{pid}/fdinfo/{name}")
+                flags = int(text.partition(b"flags:")[2].split()[0], 8)
+                if flags & (os.O_WRONLY | os.O_RDWR):
                     return True
     return False
 

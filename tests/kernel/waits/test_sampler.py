@@ -8,12 +8,10 @@ import random
 import select
 import socket
 import struct
-import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import msgspec
@@ -597,18 +595,3 @@ def test_a_lock_of_a_file_without_rights(machine, monkeypatch):
         LockUse(waited=False, held=True),
         LockUse(waited=False, held=False),
     ]
-
-
-def test_the_thread_of_an_old_request_without_stats(monkeypatch):
-    """uWSGI's numbers are those of its threads. The kernel only counts requests: a thread that was idle a moment ago
-    does not serve an old one, and what it writes does not keep that from being stuck."""
-    of, _ = sampler_after(1.0)
-    monkeypatch.setattr(of._streams, "find", lambda old, now: old)
-    worker = msgspec.structs.replace(Server(processes=1).read(1.0).snapshot.workers[0], serving={0: time.time() - 20})
-    threads, process = SimpleNamespace(all_found=True, threads=[7001, 7002]), SimpleNamespace(pid=7)
-    idle_at = {7001: time.monotonic(), 7002: time.monotonic() - 20}
-    at = worker_threads.LookedAt(worker, threads, process, None, idle_at=idle_at)
-    assert of._find_streams([at], of_kernel=False) == {(1, 0): (7, 7001)}
-    assert of._find_streams([at], of_kernel=True) == {(1, 0): (7, 7002)}
-    idle_at[7002] = time.monotonic()
-    assert of._find_streams([at], of_kernel=True) == {}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tools.scenarios.rows import complaints, coroutines, queues, threads, waits, workers
+from tools.scenarios.rows import complaints, coroutines, queues, threads, waits, way_in, workers
 from tools.scenarios.scenario import Scenario, Twin
 
-_THEMES = (threads, coroutines, queues, workers, waits, complaints)
+_THEMES = (threads, coroutines, queues, workers, waits, complaints, way_in)
 
 ROWS: tuple[Scenario, ...] = tuple(
     each
