@@ -216,6 +216,16 @@ def test_a_router_or_an_emperor_is_not_down():
                 look(Host(waits=WaitSetting()), ProcessOfApp(pid))
 
 
+def test_an_emperor_that_waits_for_readers_of_its_stats():
+    """It is no worker without a master. Its options say so, which are not known at the first look."""
+    port, host = free_port(), Host(waits=WaitSetting())
+    options, files = ["--emperor", "{directory}/vassals", "--emperor-stats", f"127.0.0.1:{port}"], {"vassals/none": ""}
+    with bare(*options, files=files, ready=("127.0.0.1", port)) as emperor:
+        with pytest.raises(SourceError, match="a router or an emperor"):
+            for _ in range(3):
+                look(host, ProcessOfApp(emperor.pid))
+
+
 def test_workers_that_hang_at_their_start_are_known():
     """A worker whose successor loads the application has its process, and what that waits for; a mule is none."""
     port = free_port()

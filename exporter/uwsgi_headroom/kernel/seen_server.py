@@ -137,6 +137,8 @@ class SeenServer:
                 raise SourceError("not_found", f"process {self._root.pid} has ended")
             self._root, self._slots, self._listed_at, self._is_uwsgi = None, [], float("-inf"), False
         root = self._root = self._root or self._find_root()
+        if options.emperor and not options.names_application:  # what it waits on are its stats
+            raise SourceError("not_uwsgi", _NO_WORKERS.format(root.pid))
         now = self._clock()
         if now - self._listed_at >= LIST_SECONDS:
             self._list(root, now)
