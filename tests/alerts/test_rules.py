@@ -145,6 +145,7 @@ SAY_IT_ALL = {
     "socket_gone",
     "socket_refuses",
     "socket_replaced",
+    "web_server_fails",
 }
 """Findings that need no runbook."""
 

@@ -221,9 +221,9 @@ def test_an_emperor_that_waits_for_readers_of_its_stats():
     port, host = free_port(), Host(waits=WaitSetting())
     options, files = ["--emperor", "{directory}/vassals", "--emperor-stats", f"127.0.0.1:{port}"], {"vassals/none": ""}
     with bare(*options, files=files, ready=("127.0.0.1", port)) as emperor:
+        look(host, ProcessOfApp(emperor.pid))
         with pytest.raises(SourceError, match="a router or an emperor"):
-            for _ in range(3):
-                look(host, ProcessOfApp(emperor.pid))
+            look(host, ProcessOfApp(emperor.pid))
 
 
 def test_workers_that_hang_at_their_start_are_known():
