@@ -8,9 +8,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -140,8 +140,14 @@ def seen(host: Host, address: ProcessOfApp | SocketOfApp) -> tuple[int, int | No
     )
 
 
-def is_seen(host: Host, address: ProcessOfApp | SocketOfApp, wanted: tuple[int, int, int, float]) -> bool:
-    return seen(host, address) == wanted
+def see(host: Host, address: ProcessOfApp | SocketOfApp, wanted: tuple[int, int, int, float]) -> None:
+    """Look until this is seen."""
+    looks = [seen(host, address)]
+    end = time.monotonic() + 20
+    while looks[-1] != wanted and time.monotonic() < end:
+        time.sleep(0.1)
+        looks.append(seen(host, address))
+    assert looks[-1] == wanted, Counter(looks)
 
 
 @pytest.mark.parametrize("name", SETUPS)
@@ -154,9 +160,7 @@ def test_threads_are_exact(name):
         for number in (0, setup.threads // 2, setup.threads):
             with stuck(uwsgi.ports, number):
                 wanted, host = (setup.workers, setup.threads, number, float(number)), Host(waits=WaitSetting())
-                wait_until(
-                    partial(is_seen, host, address, wanted), what=f"{number} busy threads", seconds=20, pause=0.1
-                )
+                see(host, address, wanted)
 
 
 def test_a_reload_and_a_killed_worker_are_seen():
