@@ -141,13 +141,11 @@ def seen(host: Host, address: ProcessOfApp | SocketOfApp) -> tuple[int, int | No
 
 
 def see(host: Host, address: ProcessOfApp | SocketOfApp, wanted: tuple[int, int, int, float]) -> None:
-    """Look until this is seen."""
-    looks = [seen(host, address)]
-    end = time.monotonic() + 20
-    while looks[-1] != wanted and time.monotonic() < end:
+    looks, end = [seen(host, address)], time.monotonic() + 20
+    while wanted not in looks:
+        assert time.monotonic() < end, Counter(looks)
         time.sleep(0.1)
         looks.append(seen(host, address))
-    assert looks[-1] == wanted, Counter(looks)
 
 
 @pytest.mark.parametrize("name", SETUPS)
@@ -156,11 +154,10 @@ def test_threads_are_exact(name):
     is what these wait for."""
     setup = SETUPS[name]
     with running(setup) as uwsgi:
-        address = ProcessOfApp(uwsgi.pid)
         for number in (0, setup.threads // 2, setup.threads):
             with stuck(uwsgi.ports, number):
-                wanted, host = (setup.workers, setup.threads, number, float(number)), Host(waits=WaitSetting())
-                see(host, address, wanted)
+                wanted = setup.workers, setup.threads, number, float(number)
+                see(Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid), wanted)
 
 
 def test_a_reload_and_a_killed_worker_are_seen():
