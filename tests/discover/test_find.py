@@ -206,6 +206,16 @@ def test_an_emperor_that_waits_for_requests():
 
 
 @pytest.mark.integration
+def test_an_emperor_whose_vassals_rest():
+    """It has no child, and is read by its stats."""
+    options = ("--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats")
+    with bare(*options, files={"vassals/none": ""}) as emperor:
+        wait_until(lambda: b'"vassals"' in emperor.document(), what="its stats")
+        (master,) = [each for each in asyncio.run(discover.find_masters()) if each.pid == emperor.pid]
+    assert (master.role, master.address, master.trouble) == ("emperor", Unix(emperor.stats), "")
+
+
+@pytest.mark.integration
 def test_workers_are_no_masters():
     with uwsgi("--processes", "3") as server:
         masters = [

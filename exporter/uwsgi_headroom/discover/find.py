@@ -291,13 +291,14 @@ def _look_at(master: FoundMaster, parent: int | None) -> tuple[FoundMaster, froz
     # A vassal has a command line of its own; a process that uWSGI forks keeps its parent's.
     is_vassal = parent is not None and _read_words(parent) != _read_words(pid)
     options = read_options(pid)
+    if options.emperor and not options.names_application:  # also one without a child, as its vassals rest
+        master = replace(master, role="emperor", trouble="")
     master = replace(
         master,
         configuration=options.configuration_file,
         directory=read_working_directory(pid) or "",
         unit=find_systemd_unit(pid) or "",
         emperor=parent if is_vassal else None,
-        role="emperor" if options.emperor and not options.names_application else master.role,
     )
     try:
         return master, epoll_sockets(Path(f"/proc/{pid}"))
