@@ -253,6 +253,7 @@ def test_what_only_uwsgi_counts_is_absent():
     """Figures of a server without stats: the verdict names the backend, no counter of uWSGI's is 0, and there is no
     series of a worker."""
     with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 8):
+        see(Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid), (2, 8, 8, 8.0))
         clock = Clock()
         watch = Watch("shop", parse_address(f"pid:{uwsgi.pid}"), host=Host(waits=WaitSetting()), clock=clock)
         watch.holds_findings = False

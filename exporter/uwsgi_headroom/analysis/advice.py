@@ -446,7 +446,7 @@ def find_proven_step(figures: Figures) -> Advice | None:
         return _explain_coroutines(figures)
     dark = figures.share("unknown") + figures.share("other")
     dark += figures.share("disk") * bool(figures.server.sample.file_system[0])
-    if not are_waits_known(figures) or dark >= MOSTLY:
+    if not are_waits_known(figures) or round(dark, 6) > MOSTLY:
         return None
     called = next((each.label for each in figures.destinations if each.address), "")
     if mostly_sleeps(figures) and called:
