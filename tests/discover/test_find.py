@@ -110,6 +110,21 @@ def test_a_socket_that_another_has_replaced():
             assert f"the uWSGI with PID {thief.pid} answers at unix://{shop.stats}, so nobody can" in master.trouble
 
 
+@pytest.mark.integration
+def test_a_list_of_sockets_that_takes_too_long(monkeypatch):
+    """A master without an address may then have stats; a list of sockets that fails says the same."""
+    monkeypatch.setattr(aside, "ask", lambda question, *arguments, **_: question(*arguments))
+    with bare("--master", "--socket", "{directory}/app", "--stats", "{directory}/stats") as server:
+        uwsgis = [each for each in find.list_uwsgis() if each[0].pid == server.pid]
+        monkeypatch.setattr(find, "EACH_SECONDS", 0.0)
+        monkeypatch.setattr(find.sock_diag, "list_listeners", lambda *_, **__: [])
+        looked_at = find._look_at(*uwsgis[0])
+        monkeypatch.setattr(find, "ask_in_time", lambda _end, question, *rest, of: question(*rest))
+        (cut,) = find.list_masters(uwsgis)
+        assert looked_at[1]
+        assert (cut.address, cut.trouble) == (None, find._CUT)
+
+
 def masters_of(pid: int) -> list[FoundMaster]:
     """What discovery finds about a process that has workers."""
     masters = asyncio.run(discover.find_masters())

@@ -20,7 +20,7 @@ from uwsgi_headroom.kernel.processes import Processes
 from uwsgi_headroom.kernel.procfs import (
     KeptFiles,
     count_descriptors,
-    read_limit,
+    read_limits,
     read_state,
 )
 
@@ -286,8 +286,8 @@ def test_descriptors_are_counted():
     os.close(reader)
     assert count_descriptors(os.getpid()) == before - 1
     os.close(writer)
-    assert read_limit(os.getpid()) == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    for read in (count_descriptors, read_limit):
+    assert read_limits(os.getpid())["open files"] == resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    for read in (count_descriptors, read_limits):
         with pytest.raises(FileNotFoundError):
             read(2**22 + 1)
 

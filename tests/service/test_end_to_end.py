@@ -41,6 +41,8 @@ def test_a_service_from_start_to_end(tmp_path, monkeypatch):
             heard.await_state("WATCHDOG", "1")
             samples = 'uwsgi_exporter_samples_total{server="well"}'
             wait_until(lambda: running.scrape()[samples] >= 3, what="samples")
+            unwatched = "uwsgi_exporter_servers_not_watched"
+            wait_until(lambda: any(each.startswith(unwatched) for each in running.scrape()), what="the first look")
             before = running.scrape()
             running.process.send_signal(signal.SIGUSR1)  # of log rotation
             write(path, well=well, gone="/nowhere")

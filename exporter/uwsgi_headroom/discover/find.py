@@ -73,6 +73,7 @@ NOT_ALLOWED = (
     "this user may not inspect its sockets: run `sudo $(command -v uwsgi-headroom) discover`, or run it as uWSGI's "
     "user, or give --stats"
 )
+_CUT = "it may have stats: the kernel's list of sockets took too long. Try again, or give --stats"
 _OTHER_NETWORK = (
     "it runs in a network namespace of its own, whose sockets this user may not see: run "
     "`sudo $(command -v uwsgi-headroom) discover`"
@@ -214,11 +215,12 @@ def list_masters(uwsgis: Uwsgis, of: aside.Aside = aside.SAMPLES) -> list[FoundM
             looked_at.append((replace(master, trouble=explain(error)), frozenset()))
     inodes = frozenset().union(*(inodes for _, inodes in looked_at))
     try:
-        listening = aside.ask(_listening_addresses, inodes, seconds=EACH_SECONDS, of=of)
+        listening, trouble = aside.ask(_listening_addresses, inodes, seconds=EACH_SECONDS, of=of)
     except (OSError, TimeoutError):
-        listening = {}
+        listening, trouble = {}, _CUT
     end = begin + _SOCKETS_SECONDS
-    return [entry for master, own in looked_at for entry in _list_entries(master, own, listening, end, of)]
+    entries = [entry for master, own in looked_at for entry in _list_entries(master, own, listening, end, of)]
+    return [each if each.address else replace(each, trouble=each.trouble or trouble) for each in entries]
 
 
 def _list_entries(
@@ -340,7 +342,7 @@ def _list_stats_servers(
     is_here = shares_network_namespace(master.pid)
     if not is_here:
         try:
-            listening = ask_in_network_of(master.pid, partial(_listening_addresses, inodes))
+            listening, _ = ask_in_network_of(master.pid, partial(_listening_addresses, inodes))
         except OSError:
             return [replace(master, trouble=_OTHER_NETWORK)]
     addresses = [listening[inode] for inode in sorted(inodes) if inode in listening]
@@ -381,19 +383,23 @@ def _leads_to_the_same_file(pid: int, path: str) -> bool | None:
     return here == there if here or there else None
 
 
-def _listening_addresses(inodes: Collection[int]) -> dict[int, str]:
-    """The addresses, for `parse_address`, of those of these sockets that listen in this network namespace, by inode."""
+def _listening_addresses(inodes: Collection[int]) -> tuple[dict[int, str], str]:
+    """The addresses, for `parse_address`, of those of these sockets that listen in this network namespace, by inode;
+    and why there may be more."""
     addresses: dict[int, str] = {}
+    trouble, end = "", time.monotonic() + 0.75 * EACH_SECONDS
     for family in ("unix", "inet", "inet6"):
         try:
-            listeners = sock_diag.list_listeners(family, inodes, seconds=EACH_SECONDS / 4)
+            listeners = sock_diag.list_listeners(family, inodes, seconds=max(0.0, end - time.monotonic()))
         except OSError:
             continue
+        if time.monotonic() >= end:
+            trouble = _CUT
         for listener in listeners:
             prefix = _UNIX * (family == "unix" and not listener.name.startswith("@"))
             name = listener.name.replace("0.0.0.0:", "127.0.0.1:").replace("[::]:", "[::1]:")
             addresses[listener.inode] = f"{prefix}{name}"
-    return addresses
+    return addresses, trouble
 
 
 async def _read_in_turn(entries: Sequence[FoundMaster], turns: asyncio.Semaphore, end: float) -> list[FoundMaster]:

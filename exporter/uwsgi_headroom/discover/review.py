@@ -147,7 +147,7 @@ def _read_process(pid: int) -> tuple[Options, Seen]:
     """The options of a running uWSGI, and what else the kernel says of it. Its user can make this slow."""
     return read_options(pid), Seen(
         somaxconn=read_somaxconn(pid),
-        descriptors=_value(lambda: procfs.read_limit(pid)),
+        descriptors=_value(lambda: procfs.read_limits(pid).get("open files")),
         is_first=read_pid_numbers(pid)[-1:] == (1,),
         is_vassal=read_identity(pid).emperor_pid is not None,
         unit=find_systemd_unit(pid) or "",

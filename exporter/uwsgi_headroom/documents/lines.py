@@ -376,7 +376,8 @@ def _queue(socket: Socket) -> TextLine | None:
         "[wait, floor? , mean wait at least {wait:duration}][wait, not floor? , mean wait {wait:duration}]",
         "  {name}",
     )
-    return _line("queue", "queue", 5, [fill(part, facts) for part in parts], "critical" if is_full else None)
+    tone: Tone | None = "critical" if is_full or socket.full else None
+    return _line("queue", "queue", 5, [fill(part, facts) for part in parts], tone)
 
 
 def _response(server: ServerDocument) -> TextLine | None:

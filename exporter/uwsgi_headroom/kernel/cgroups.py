@@ -14,7 +14,7 @@ import os
 import re
 import select
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from itertools import accumulate, islice
 from pathlib import Path
@@ -81,7 +81,6 @@ def read_task_limit(
     know all of the user's takes a look at each process of the host.
     """
     limits = []
-    children = list(islice((child for worker in workers for child in list_children(worker)), MOST_CHILDREN))
     try:
         for folder in find_cgroups(pid, "pids", root).folders:
             with suppress(FileNotFoundError):  # the root cgroup, or the controller is not enabled at this level
@@ -89,16 +88,21 @@ def read_task_limit(
                 if most not in ("max", "0"):
                     limits.append(Tasks(int(procfs.read_text(folder, "pids.current")), int(most)))
         for worker in list(workers)[:1]:
-            of_user = os.stat(f"/proc/{worker}").st_uid and procfs.read_limit(worker, "processes")
-            used = sum([each.threads or 1 for each in workers.values()]) + len(children)
-            limits += [Tasks(used, of_user, limit="ulimit -u")] if of_user else []
+            of_user = os.stat(f"/proc/{worker}").st_uid and procfs.read_limits(worker).get("processes")
+            used = sum(each.threads or 1 for each in workers.values())
+            if of_user and used + MOST_CHILDREN >= of_user / 2:
+                limits.append(Tasks(used + len(_list_children(workers)), of_user, limit="ulimit -u"))
     except (OSError, ValueError):
         return None
     tasks = min(limits, key=lambda limit: limit.most - limit.used, default=None)
     if tasks is None or tasks.used < tasks.most / 2:
         return tasks
-    stats = map(procfs.read_process_stat, children)
+    stats = map(procfs.read_process_stat, _list_children(workers))
     return tasks._replace(zombies=sum(stat is not None and stat.has_ended for stat in stats))
+
+
+def _list_children(workers: Iterable[int]) -> list[int]:
+    return list(islice((child for worker in workers for child in list_children(worker)), MOST_CHILDREN))
 
 
 def explain_hidden(pid: int) -> str | None:

@@ -183,15 +183,16 @@ def _read_slow(pid: int) -> dict[str, object]:
         name: int(number) * (1024 if unit else 1)
         for name, number, unit in _STATUS.findall(procfs.read_file(f"/proc/{pid}/status"))
     }
+    limits = _value_if_permitted(lambda: procfs.read_limits(pid)) or {}
+    space = limits.get("address space")
     return {
         "resident_bytes": status.get(b"VmRSS"),
         "anonymous_bytes": status.get(b"RssAnon"),
         "voluntary_context_switches": status.get(b"voluntary_ctxt_switches"),
         "involuntary_context_switches": status.get(b"nonvoluntary_ctxt_switches"),
         "open_fds": _value_if_permitted(lambda: procfs.count_descriptors(pid)),
-        "most_fds": _value_if_permitted(lambda: procfs.read_limit(pid)),
-        "address_left": (most := _value_if_permitted(lambda: procfs.read_limit(pid, "address space")))
-        and most - status.get(b"VmSize", 0),
+        "most_fds": limits.get("open files"),
+        "address_left": space and space - status.get(b"VmSize", 0),
         "affinity": _value_if_permitted(lambda: tuple(sorted(os.sched_getaffinity(pid)))),
     }
 

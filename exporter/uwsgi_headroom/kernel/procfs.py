@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from itertools import islice
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -294,13 +294,13 @@ def count_descriptors(pid: int) -> int | None:
     return number if number <= MOST_DESCRIPTORS else None
 
 
-def read_limit(pid: int, name: Literal["open files", "address space", "processes"] = "open files") -> int | None:
-    """A soft limit of a process (setrlimit(2)): how many descriptors it may have open, say; None without one. Every
-    user may read it. Raises OSError, or ValueError if the file is not as in proc_pid_limits(5)."""
-    found = re.search(rf"^Max {name} +(\w+)", read_text(f"/proc/{pid}/limits"), re.MULTILINE)
-    if found is None:
-        raise ValueError(f"a limits file has no limit of {name}")
-    return None if found[1] == "unlimited" else int(found[1])
+_LIMIT = re.compile(r"^Max (open files|address space|processes) +(\d+)", re.MULTILINE)
+
+
+def read_limits(pid: int) -> dict[str, int]:
+    """The soft limits of a process (setrlimit(2)) for open files, address space and processes; without those that are
+    unlimited. Every user may read them. Raises OSError."""
+    return {name: int(number) for name, number in _LIMIT.findall(read_text(f"/proc/{pid}/limits"))}
 
 
 def ask_in_thread(question: Callable[[], T], name: str) -> tuple[threading.Thread, Future[T]]:

@@ -124,11 +124,11 @@ def _is_reached(inode: int, path: str, *, is_named: bool) -> bool:
     return sock_diag.unix_file(found.get(sock_diag.UNIX_DIAG_VFS, b"")) == (file.st_ino, file.st_dev) or owner in users
 
 
-def list_accepted(pids: Sequence[int], names: Sequence[str]) -> list[dict[int, tuple[float, bool]] | None]:
+def list_accepted(pids: Sequence[int], names: Sequence[str], *ages: str) -> list[dict[int, tuple[float, bool]] | None]:
     """The connections that each of these processes of one server has accepted from sockets of these names: by inode,
-    the seconds since data of the client came, as far as TCP knows, else 0, and whether the client has closed it since;
-    None where they are hidden or too many. A question for `aside`."""
-    connections = ask_in_network_of(pids[0], partial(_list_connections, names))
+    the seconds since data of the client came, as far as TCP knows, else 0 (and 0 without the word "ages"), and whether
+    the client has closed it since; None where they are hidden or too many. A question for `aside`."""
+    connections = ask_in_network_of(pids[0], partial(_list_connections, names, bool(ages)))
     found: list[dict[int, tuple[float, bool]] | None] = []
     for pid in pids:
         held: dict[int, tuple[float, bool]] | None = None
@@ -192,7 +192,7 @@ def _read_clocks(cpus: Collection[int]) -> dict[int, float]:
     return found
 
 
-def _list_connections(names: Sequence[str]) -> dict[int, tuple[float, bool]]:
+def _list_connections(names: Sequence[str], ages: bool) -> dict[int, tuple[float, bool]]:
     """The connections to sockets of these names, in this thread's network, by inode. Raises OSError."""
     inodes: dict[int, tuple[float, bool]] = {}
     extensions = 1 << (sock_diag.INET_DIAG_INFO - 1)
@@ -203,9 +203,10 @@ def _list_connections(names: Sequence[str]) -> dict[int, tuple[float, bool]]:
             )
             payloads, _ = sock_diag.ask(request, seconds=_LIST_SECONDS)
             for payload in payloads:
-                age, _ = sock_diag.read_ages(payload) or (0.0, 0.0)
-                left = sock_diag.seconds_to_end(payload) > 0
-                inodes[sock_diag.inet_diag_msg.unpack_from(payload)[-1]] = age, left
+                found = sock_diag.inet_diag_msg.unpack_from(payload)
+                age, _ = (ages and sock_diag.read_ages(payload)) or (0.0, 0.0)
+                left = found[1] == sock_diag.TCP_CLOSE_WAIT and sock_diag.seconds_to_end(payload) > 0
+                inodes[found[-1]] = age, left
     if not all(map(is_tcp, names)):
         payloads, _ = sock_diag.ask(
             sock_diag.unix_request(sock_diag.UDIAG_SHOW_NAME, states=1 << sock_diag.TCP_ESTABLISHED),

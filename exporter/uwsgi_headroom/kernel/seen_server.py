@@ -285,7 +285,8 @@ class SeenServer:
         try:
             for place in range(0, len(slots), _AT_ONCE):
                 some = slots[place : place + _AT_ONCE]
-                answer = self._ask(list_accepted, tuple(slot.key.pid for slot in some), names)
+                ages = () if all(slot.accepted_at for slot in some) else ("ages",)
+                answer = self._ask(list_accepted, tuple(slot.key.pid for slot in some), names, *ages)
                 for slot, inodes in zip(some, answer, strict=True):
                     since = slot.accepted or {}
                     slot.accepted = (

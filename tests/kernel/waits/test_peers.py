@@ -154,7 +154,7 @@ def test_connections_with_a_request_that_is_not_answered(opened):
 _DROP_ALL, _SO_ATTACH_FILTER = (6, 0, 0, 0), 26  # BPF_RET | BPF_K; asm-generic/socket.h
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="a system may keep others from dropping packets")
+@pytest.mark.skipif(os.geteuid() != 0, reason="some systems let root alone attach a filter that drops packets")
 def test_a_lost_connection(opened):
     """Its other end acknowledges nothing, as behind a firewall that has forgotten it; a slow one does."""
     (*_, slow, _), (*_, near, far) = (connected(opened, socket.AF_INET, ("127.0.0.1", 0)) for _ in range(2))
