@@ -72,8 +72,7 @@ def discovered() -> str:
     ids=["command line", "environment", "empty command line", "epolls"],
 )
 def test_what_a_process_claims_costs_nothing(does):
-    """A huge command line, a huge environment, no command line or large epolls neither take the memory of `discover`
-    nor end it: the others are found."""
+    """A huge or missing command line or environment, or large epolls, neither cost memory nor end it."""
     with uwsgi() as good, hostile(**does) as pid:
         printed = discovered()
     assert f"master {good.pid} of user" in printed
@@ -175,8 +174,7 @@ def test_a_user_with_many_ids_is_one(tmp_path, monkeypatch):
     "ids", [((NOBODY, 0, 0), (NOBODY,) * 3), ((NOBODY,) * 3, (NOBODY, 42, 42))], ids=["set-user-ID", "set-group-ID"]
 )
 def test_a_set_user_id_program_is_no_master(ids, capsys):
-    """A process that runs with the rights of another user or group than the one who started it gets no trial, and no
-    step: its user chose its words and its directory."""
+    """A process with another user's or group's rights gets no trial and no step: its user chose its words."""
     with hostile(ids=ids) as pid:
         with pytest.raises(LaunchError, match="differ, as those of a set-user-ID program do"):
             read_ids(pid)
@@ -189,8 +187,7 @@ def test_a_set_user_id_program_is_no_master(ids, capsys):
 
 @as_root
 def test_a_link_in_place_of_the_trials_socket(tmp_path, monkeypatch):
-    """The owner of the directory puts a link to a file of root's where the trial has just bound its socket: that file
-    keeps its mode, owner and content, and so does what the link was exchanged for."""
+    """A link to a file of root's replaces the socket that was just bound: that file stays, and so does the socket."""
     victim, directory = tmp_path / "victim", tmp_path / "own"
     victim.write_text("root's")
     victim.chmod(0o600)

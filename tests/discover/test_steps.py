@@ -185,8 +185,7 @@ def test_a_tmpfile_of_somebody_else(monkeypatch, tmp_path):
 
 
 def test_names_in_commands_are_quoted(tmp_path, monkeypatch):
-    """Local users choose the names of directories, and systemd escapes names of units: a shell takes them as they
-    are."""
+    """Local users choose names of directories, and systemd escapes names of units: a shell takes them as they are."""
     monkeypatch.setattr(steps, "find_harm", lambda _launch: "")
     directory = tmp_path / "x; touch pwned #"
     directory.mkdir()
@@ -420,8 +419,7 @@ def test_a_directory_that_others_use_is_left_alone(monkeypatch, tmp_path):
 
 @as_root
 def test_an_exporter_that_cannot_read_stats_that_are_on(tmp_path):
-    """Where root can read the stats and the exporter's user cannot, the group that lets it in is proposed, if uWSGI's
-    user is in that group itself."""
+    """The group that lets it in is proposed, if uWSGI's user is in that group itself."""
     stranger, path = Scraper("prometheus", Ids(NOBODY - 1, NOBODY - 1)), tmp_path / "own.stats"
     with without_stats((INI + f"stats = {path}\n").format(directory=tmp_path)) as server:
         launch = launched(server)

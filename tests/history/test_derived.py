@@ -245,9 +245,7 @@ def test_clock_set_forward_makes_no_concurrency_above_the_threads(forward):
 
 @pytest.mark.parametrize("late", ["", "idle in one document", "in another request"])
 def test_long_request_is_counted_in_full(late):
-    """A request of ten minutes adds all its time when it ends between two samples, and also if its time is added one
-    document later, in which its thread may serve the next request. Only impossible time, of a clock that lengthens the
-    next one by a day, is dropped."""
+    """Also if its time is added a document later. Only impossible time, of a clock that jumps a day, is dropped."""
     watched = Sampled().run(1.0)
     watched.serving(1, watched.at)
     watched.run(600.0)

@@ -256,8 +256,7 @@ def test_counters_add_up_to_the_concurrency():
 
 
 def test_series_are_few_and_stay():
-    """An application that makes up functions gets 33 series at most; of two hundred functions, those that are seen
-    most have them, and small changes of their shares change none. A line that moves is no new series."""
+    """Of any number of functions, those seen most have 33 series; small changes of shares, or of lines, change none."""
     chance = random.Random(7)
     history = CodeHistory(300.0)
     for second in range(600):

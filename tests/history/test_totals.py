@@ -270,8 +270,7 @@ def fail(server: Server, requests: int = 10, each: float = INSTANTLY) -> None:
 
 
 def test_requests_that_bring_nothing_count():
-    """All but those of the last two samples: their answers may still come. An application that writes to the connection
-    itself takes time, and sends nothing that uWSGI counts. With stats-no-cores, errors and routes are unknown."""
+    """All but the last two samples': their answers may still come. Without cores, errors and routes are unknown."""
     assert count(fail) == 90
     assert count(lambda server: fail(server, each=2 * INSTANT)) == 0
     assert count(fail, cores=False) is None

@@ -351,8 +351,7 @@ OWNERS = {
     "quantity", [each for part in QUANTITIES for each in part], ids=lambda quantity: f"{quantity.of} {quantity.name}"
 )
 def test_totals_and_windows_have_what_the_table_names(quantity):
-    """Each total, and the time since when it is known, is an attribute of its owner; a counter is uWSGI's too; what may
-    be unknown, and nothing else, may be None in a window."""
+    """Each is an attribute of its owner; a counter is uWSGI's too; only what may be unknown may be None."""
     totals, window = OWNERS[quantity.of]
     assert quantity.name in totals.__struct_fields__
     assert quantity.known in ("", "reported", "waits") or quantity.known in totals.__struct_fields__

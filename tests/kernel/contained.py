@@ -23,7 +23,6 @@ CONTAINER = "unshare --pid --net --mount --uts --ipc --mount-proc --fork --kill-
 
 @contextlib.contextmanager
 def started(*command: str, **pipes: int) -> Iterator[subprocess.Popen[str]]:
-    """Runs a program until the block ends. pipes: as for `subprocess.Popen`."""
     with subprocess.Popen(command, text=True, **pipes) as process:
         try:
             yield process
@@ -32,7 +31,6 @@ def started(*command: str, **pipes: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def read_children(pid: int) -> list[int]:
-    """The children of a process's main thread."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
@@ -68,10 +66,7 @@ class Family(Struct, frozen=True):
 
 @contextlib.contextmanager
 def family(workers: int = 2, command: str = "unshare --pid --fork --kill-child", before: str = "") -> Iterator[Family]:
-    """Runs a shell and its children in other namespaces; without children, one process.
-
-    before: commands that the shell runs first; what they leave running is a child too.
-    """
+    """Runs a shell and its children in other namespaces. before: commands that the shell runs first, which may stay."""
     script = before + (" sleep 60 &" * workers + " wait" if workers else " exec sleep 60")
     with subprocess.Popen([*command.split(), "sh", "-c", script]) as outer:
         try:
@@ -98,7 +93,6 @@ def snapshot_of(server: Uwsgi) -> Snapshot:
 
 
 def read_namespace(kind: str, task: str = "self") -> str:
-    """The identity of a namespace of a process or thread."""
     return os.readlink(f"/proc/{task}/ns/{kind}")
 
 

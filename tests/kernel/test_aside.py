@@ -34,7 +34,6 @@ def never(tmp_path):
 
 
 def ask(questions: Questions, question: Callable[..., object], *arguments: object) -> object:
-    """The answer, however late it comes."""
     answers: list[object] = []
 
     def is_there() -> bool:
@@ -85,8 +84,7 @@ def test_answers(child):
 
 
 def test_a_question_that_hangs(child, never):
-    """The caller does not wait for it. Its server is asked nothing for a while, and then for longer; its process is
-    thrown away. Others are answered, and wait only until then."""
+    """The caller does not wait. The server is asked nothing for a while, then for longer; others are answered."""
     hands = MovableClock()
     questions, other = Questions(hands.clock.monotonic, child), Questions(hands.clock.monotonic, child)
     pid = ask(other, os.getpid)

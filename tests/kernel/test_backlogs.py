@@ -147,8 +147,7 @@ def worker_pids(server: Uwsgi) -> set[int]:
 
 @pytest.mark.integration
 def test_a_socket_named_twice_and_mapped_to_one_worker():
-    """A socket that was configured twice occurs twice in the document, and has one queue. With `map-socket` the master
-    still holds every socket, whichever worker accepts from it."""
+    """It is twice in the document, and has one queue. With `map-socket` the master still holds every socket."""
     sockets = ["--socket", "twice.sock", "--socket", "twice.sock", "--map-socket", "0:1", "--map-socket", "1:2"]
     with accepting("--processes", "2", *sockets, "--listen", "17") as server:
         assert names(server).count("twice.sock") == 2
@@ -266,8 +265,7 @@ HANDS = MovableClock()
 
 
 def test_a_list_is_shared_for_fifty_times_as_long_as_it_took(asked):
-    """A list of one millisecond serves all servers that are read within the next 49; families are apart. At the default
-    rate, samples of one server are at least 160 ms apart: none has the list of the last one."""
+    """A list of a millisecond serves all servers of the next 49, each family apart, but no two samples of one."""
     assert MOST_SHARED_SECONDS < 0.16
     dumps = ListenerDumps(HANDS.clock.monotonic, HANDS.clock.monotonic)
     for family, pause in (*[("unix", 0.008)] * 5, ("inet", 0.010), *[("unix", 0.16)] * 3):
@@ -326,7 +324,6 @@ def queue_up(opened: contextlib.ExitStack, address: str | tuple[str, int]) -> so
 
 
 def of(*sockets: socket.socket) -> list[Listener]:
-    """What the kernel lists of these listeners."""
     inodes = {each.stat().st_ino for each in map(_path, sockets)}
     families = ("unix",) if sockets[0].family == socket.AF_UNIX else ("inet", "inet6")
     return [each for family in families for each in sock_diag.list_listeners(family, inodes)]
@@ -341,8 +338,7 @@ def _path(each: socket.socket) -> Path:
 
 
 def test_tcp_connections_have_their_age(opened):
-    """Each has waited since its data came, the oldest first; one that was accepted is not listed, and one whose client
-    has ended its sending is. The number of a connection stays the same."""
+    """Since its data came, the oldest first, also if the client has ended its sending, until it is accepted."""
     listener = listen(opened, ("127.0.0.1", 0))
     address, began = listener.getsockname(), time.monotonic()
     queue_up(opened, address)

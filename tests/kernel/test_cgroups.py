@@ -33,8 +33,7 @@ def test_levels(tree, version, folders):
 
 
 def test_each_controller_has_its_own_version(tmp_path):
-    """On a hybrid host a controller that version 1 lacks belongs to version 2. A kernel without the controller has no
-    levels."""
+    """On a hybrid host, what version 1 lacks belongs to version 2. A controller that the kernel lacks has no levels."""
     write_files(tmp_path, {"proc/4242/cgroup": "3:pids:/\n"})
     assert find_cgroups(4242, "cpu", tmp_path) == Cgroups(0)
     cgroups = find_cgroups(4242, "hugetlb", TREES / "hybrid_quota")
@@ -69,8 +68,7 @@ def test_a_cgroup_is_below_the_root_of_a_mount(tmp_path, mount_root, path, level
         assert [Path(folder) for folder in cgroups.folders] == [top / level for level in levels]
 
 
-def test_the_list():
-    """The list is that of the kernel."""
+def test_the_list_is_that_of_the_kernel():
     assert Mounts().read() == Path("/proc/self/mountinfo").read_text()
 
 

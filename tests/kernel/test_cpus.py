@@ -56,8 +56,7 @@ def test_tightest_quota(tree, expected):
 
 
 def test_every_group_with_a_quota_and_its_usage_file():
-    """Each level with a quota is listed with its usage file; levels without a quota are not. If version 1 counts CPU
-    time in a separate hierarchy, elsewhere, there is no usage file."""
+    """Levels without a quota are left out. Version 1 may count CPU time elsewhere: then there is no usage file."""
     slice_ = TREES / "v2_quota/sys/fs/cgroup/web.slice"
     assert read_usable_cpus(4242, affinity=range(8), root=TREES / "v2_quota").groups == (
         GroupQuota(2.5, str(slice_ / "cpu.stat")),
@@ -175,7 +174,6 @@ def test_usage_of_cgroups_is_part_of_a_reading(tmp_path):
 
 
 def test_cpu_times_of_this_machine():
-    """This machine lists its CPUs, and each has idle or used time."""
     reading = MachineCpu().read()
     assert os.sched_getaffinity(0) <= reading.idle.keys() == reading.used.keys()
     assert all(reading.idle[cpu] + reading.used[cpu] > 0 for cpu in reading.idle)
@@ -360,8 +358,7 @@ def test_the_level_that_throttles_most_is_named(tmp_path):
 
 
 def test_a_cgroup_that_was_made_anew_adds_nothing(tmp_path):
-    """Its counts begin at 0 again: totals never decrease. No quota, or a kernel without counts, is not the same as a
-    quota that never stops anybody."""
+    """Totals never decrease. No quota, or a kernel without counts, differs from a quota that stops nobody."""
     group, counts = Group(tmp_path / "stat", "/app", 1.0), ThrottleCounts()
     assert counts.read(UsableCpus(4, "host", 8, 4, None)) is None
     assert counts.read(cpus(group)) is None

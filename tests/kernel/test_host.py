@@ -15,8 +15,7 @@ from uwsgi_headroom.source import Answer
 
 
 class Watched:
-    """The facts of a server whose workers are processes of this test, and a clock that the test moves. busy: by worker,
-    whether it serves a request; None without threads in the document."""
+    """A server whose workers are processes of this test. busy: by worker, whether it serves; None without threads."""
 
     def __init__(self, *busy: int | None) -> None:
         self.hands = MovableClock()

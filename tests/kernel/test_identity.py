@@ -12,8 +12,7 @@ from uwsgi_headroom.kernel.setup import find_systemd_unit, read_identity
 
 
 def test_a_process_of_this_host():
-    """A process of this host has the host's name, its directory and its start; this test has no emperor. After the end
-    of a process only its host is known."""
+    """It has the host's name, its directory and its start, and no emperor. After its end, only the host is known."""
     with started("sleep", "60", cwd="/usr") as process:
         identity = read_identity(process.pid)
     assert identity.host == os.uname().nodename

@@ -59,7 +59,6 @@ HYBRID = {  # the cpu controller in version 1, the memory controller in version 
 
 
 def level(path: str, version: int, limit: int | str, usage: int, cache: int) -> dict[str, str]:
-    """The files of one cgroup."""
     names, field = {
         1: (("limit_in_bytes", "usage_in_bytes"), "total_inactive_file"),
         2: (("max", "current"), "inactive_file"),
@@ -310,7 +309,6 @@ HUGE = "Shared_Hugetlb:        0 kB\nPrivate_Hugetlb:    2048 kB\n"
 
 
 def write_rollup(root: Path, pid: int, dirty: int, more: str = "") -> None:
-    """Write the file of a process with 44 kB of clean private memory and `dirty` kB of dirty memory."""
     write_files(root, {f"proc/{pid}/smaps_rollup": ROLLUP.format(dirty=dirty) + more})
 
 
@@ -324,8 +322,7 @@ def by_pid(*processes: WorkerProcess) -> dict[int, WorkerProcess]:
 
 @pytest.mark.parametrize(("more", "kilobytes"), [("", 44 + 116), (HUGE, 44 + 116 + 2048)])
 def test_unique_memory(tmp_path, more, kilobytes):
-    """The private pages, clean and dirty, and those of hugetlbfs if the kernel counts them; a file without private
-    pages is an error, not 0."""
+    """Private pages, clean and dirty, and those of hugetlbfs; a file without private pages is an error, not 0."""
     write_rollup(tmp_path, 7, 116, more)
     assert read_unique_bytes(7, tmp_path) == kilobytes * KB
     write_files(tmp_path, {"proc/7/smaps_rollup": "Rss: 10 kB\nPrivate_Clean: 1 kB\n"})
@@ -364,7 +361,6 @@ def test_the_largest_value_of_each_worker_counts(tmp_path):
 
 
 def test_restarted_workers_are_not_read_more_often(tmp_path):
-    """A worker restart does not restart the minute."""
     memories = WorkerMemories(root=tmp_path)
     for pid in (1, 2):
         write_rollup(tmp_path, pid, 100)
@@ -381,8 +377,7 @@ def test_together(tmp_path):
 
 
 def test_anonymous_memory_if_there_is_no_other(tmp_path):
-    """If smaps_rollup is unreadable, the most anonymous memory of a living worker is the figure, also for all together.
-    Without a worker, or if the kernel reports nothing about it, there is none."""
+    """Without smaps_rollup, the most of a living worker is the figure, also for all. It may be unknown, too."""
     memories = WorkerMemories(root=tmp_path)
     for now, workers, most in (
         (0.0, (process(1, 900), process(2, 100)), 900),

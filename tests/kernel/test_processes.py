@@ -65,7 +65,6 @@ def test_an_exporter_without_descriptors_keeps_its_workers(sleeper, monkeypatch,
 
 
 def test_the_least_memory_of_some_seconds():
-    """Memory that a process takes and gives back is not what it keeps."""
     swing = "import sys\nfor line in sys.stdin: kept = b'x' * 60_000_000 if 'take' in line else None; print(flush=True)"
     command, processes = [sys.executable, "-c", swing], Processes()
     with started(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -145,8 +144,7 @@ def test_parts_of_cpu_time():
 
 
 def test_not_a_child(sleeper):
-    """A process whose parent is not the master is not a worker; pid 0 is not a process. A worker that has ended is a
-    zombie until its parent has noticed; then it has no state."""
+    """It is no worker; pid 0 is no process. A worker that has ended is a zombie, then it has no state."""
     processes = Processes()
     with started("true") as ended:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
@@ -200,8 +198,7 @@ def test_real_workers():
 
 
 def test_a_thread_that_ends_during_the_reading_is_left_out(monkeypatch):
-    """A thread that ended after it was listed is left out; each other one has the CPU on which it last ran and its CPU
-    time. A process that has ended has none."""
+    """Each other one has the CPU on which it last ran and its CPU time. A process that has ended has none."""
     listed, ended = os.listdir, threading.Event()
     monkeypatch.setattr(os, "listdir", lambda folder: ["999999999", *listed(folder)])
     thread = threading.Thread(target=ended.wait)
@@ -233,8 +230,7 @@ def test_a_file_that_is_too_long(tmp_path):
 
 @pytest.mark.parametrize(("most", "allowed", "stay_open"), [(3, 1 << 16, 3), (99, 64, 4)])
 def test_kept_files_show_what_is_in_them_now(tmp_path, monkeypatch, most, allowed, stay_open):
-    """Each read returns the present text; at most so many files stay open as allowed, and a sixteenth of the
-    descriptors that may be open: the others are for connections."""
+    """At most so many stay open as allowed, and a sixteenth of the descriptors: the others are for connections."""
     kept, before = KeptFiles(most), open_files()
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (allowed, allowed))
     paths = [tmp_path / str(number) for number in range(5)]

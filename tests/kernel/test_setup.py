@@ -37,8 +37,7 @@ def _setup(server: real_uwsgi.Uwsgi, snapshot: Snapshot) -> Setup:
 
 
 def test_read_again_after_a_minute_or_for_other_workers(monkeypatch):
-    """The setup is cached for a minute, unless the accepting workers change. Its first reading is cached for seconds
-    only: a worker says that it accepts before it has begun its threads."""
+    """The first reading is kept for seconds only: a worker accepts before it has begun its threads."""
     reads: list[object] = []
     monkeypatch.setattr("uwsgi_headroom.kernel.setup.read_setup", lambda *arguments: reads.append(arguments) or UNKNOWN)
     core = {"in_request": 0}
@@ -148,8 +147,7 @@ def test_descriptors_are_hidden_from_other_users(mapped):
     [(["--processes", "2"], "single"), (["--ugreen", "--async", "10"], "async")],
 )
 def test_concurrency(options, kind):
-    """A prefork worker serves one request at a time, a worker with green threads many on one thread; nothing is mapped.
-    The cores show it without the options."""
+    """A prefork worker serves one request, one with green threads many on one thread; the cores show it as well."""
     with real_uwsgi.uwsgi(*options) as server:
         snapshot = _accepting(server)
         setup = _setup(server, snapshot)

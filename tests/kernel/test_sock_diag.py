@@ -65,8 +65,7 @@ def test_unix_queue(tmp_path, backlog, number, queue, limit):
     [(b"\0plain", "@plain"), (b"\0with nul\0", "@with nul"), (b"\0in\0side", "@in\0side"), ("./a.sock", "./a.sock")],
 )
 def test_name(bound, name, tmp_path, monkeypatch):
-    """An abstract name begins with @ and ends before the NUL that uWSGI appends. A relative path stays relative: the
-    kernel does not record the folder."""
+    """An abstract name begins with @ and has no NUL at its end. A relative path stays so: no folder is known."""
     monkeypatch.chdir(tmp_path)
     with listening(bound) as server:
         assert find(server).name == name

@@ -38,8 +38,7 @@ def count(*directories: str) -> list[int | None]:
 
 
 def test_tasks_are_counted(tmp_path, monkeypatch):
-    """Tasks of the directory and of its priorities count; other files, and tasks for later, do not. A relative name is
-    below the master's working directory."""
+    """With those of priorities, without other files and tasks for later. Names are below the master's directory."""
     monkeypatch.chdir(tmp_path.parent)
     add_tasks(tmp_path, 3)
     add_tasks(tmp_path / "10", 2)
@@ -52,8 +51,7 @@ def test_tasks_are_counted(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["", "/no/such", "/etc/passwd", "/a\0b", "../" * 2000, "/proc/1/root\n"])
-def test_a_name_that_cannot_be_listed(name):
-    """Nothing is known of it, and nothing is raised."""
+def test_of_a_name_that_cannot_be_listed_nothing_is_known(name):
     assert count(name) == [None]
 
 

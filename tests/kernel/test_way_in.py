@@ -206,8 +206,7 @@ def test_a_real_nginx():
 
 
 def test_looks_are_seldom(monkeypatch):
-    """Two looks show whether requests come; further ones have ten seconds between them, and learn which paths were
-    clear. After one without an answer, there is none for minutes."""
+    """Two show whether requests come; then they are ten seconds apart, and minutes after one without an answer."""
     asked = []
 
     def answer(_pid, _sockets, known, came, _reads_files):

@@ -150,8 +150,7 @@ def see(host: Host, address: ProcessOfApp | SocketOfApp, wanted: tuple[int, int,
 
 @pytest.mark.parametrize("name", SETUPS)
 def test_threads_are_exact(name):
-    """The threads and the busy ones are exact at rest, half busy, and if all hang from before the first look on; and so
-    is what these wait for."""
+    """At rest, half busy, and if all hang from before the first look on; and so is what they wait for."""
     setup = SETUPS[name]
     with running(setup) as uwsgi:
         for number in (0, setup.threads // 2, setup.threads):
@@ -250,8 +249,7 @@ def test_workers_that_hang_at_their_start_are_known():
 
 
 def test_what_only_uwsgi_counts_is_absent():
-    """Figures of a server without stats: the verdict names the backend, no counter of uWSGI's is 0, and there is no
-    series of a worker."""
+    """The verdict names the backend, no counter of uWSGI's is 0, and there is no series of a worker."""
     with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 8):
         see(Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid), (2, 8, 8, 8.0))
         clock = Clock()
@@ -301,8 +299,7 @@ def open_path() -> Iterator[Path]:
 @as_root
 @over_ipv6
 def test_another_user_takes_no_place(open_path):
-    """A uWSGI of another user listens at the same port in IPv6 alone, and on a file of the same path in its own mount
-    namespace: `app:` is the one that clients reach, also if only the other one runs."""
+    """One at the same port in IPv6 alone, or at the same path in other mounts, is not what clients reach."""
     port, path = free_port(), open_path / "run/web"
     path.parent.mkdir()
     for folder in (open_path, path.parent):
@@ -335,8 +332,7 @@ def test_another_user_takes_no_place(open_path):
 
 
 def test_a_cheap_server_without_a_worker():
-    """The master of a `cheap` uWSGI waits for requests itself: it is up, with its workers in reserve, and the first
-    request starts them."""
+    """The master of a `cheap` uWSGI waits itself: it is up, with workers in reserve, which the first request starts."""
     port = free_port()
     options = ["--master", "--processes", "2", "--threads", "2", "--cheap", "--http-socket", f"127.0.0.1:{port}"]
     with bare(*options, "--wsgi-file", str(WAITING), "--stats", "{directory}/stats") as server:
@@ -355,8 +351,7 @@ def test_a_cheap_server_without_a_worker():
 
 @pytest.mark.parametrize("stats", [[], ["--stats", "{directory}/stats"]])
 def test_workers_that_never_wait(tmp_path, stats):
-    """A uWSGI whose workers end while they load the application is down, which is no matter of a wrong address; its
-    master may wait for readers of its stats."""
+    """If workers end while they load, the server is down. Its master may wait for readers of its stats."""
     app, port = tmp_path / "app.py", free_port()
     app.write_text("import os\nos._exit(1)\n")
     options = ["--master", "--lazy-apps", "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app), *stats]
@@ -367,8 +362,7 @@ def test_workers_that_never_wait(tmp_path, stats):
 
 
 def test_a_look_leaves_no_trace():
-    """Nobody connects to a uWSGI that is looked at, and its files, log and descriptors are as before: it is stopped
-    meanwhile, so that nothing else changes them."""
+    """Nobody connects, and files, log and descriptors are as before. uWSGI is stopped, so that nothing else acts."""
     port = free_port()
     options = ["--http-socket", "{directory}/web", "--http-socket", f"127.0.0.1:{port}", "--logto", "{directory}/log"]
     with bare("--master", *options, "--wsgi-file", str(WAITING), ready=("127.0.0.1", port)) as server:
@@ -414,8 +408,7 @@ def test_an_old_request_over_tcp_has_its_age():
 
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
 def test_clients_that_leave_are_seen(kind):
-    """The kernel knows of each request in service whether its client has closed the connection; of one of TCP that is
-    closed at once, the other way may be open."""
+    """The kernel knows whether a client has closed its connection; over TCP, the other way may still be open."""
     port = free_port()
     options = ["--threads", "4", "--http-socket", "{directory}/web", "--http-socket", f"127.0.0.1:{port}"]
     with (
@@ -438,8 +431,7 @@ def test_clients_that_leave_are_seen(kind):
 
 @pytest.mark.skipif(not Path("/proc/self/sched").exists(), reason="this kernel is without CONFIG_SCHED_DEBUG")
 def test_an_old_request_over_a_unix_socket_has_its_age():
-    """The kernel knows since when a thread has not run. The application's own thread, which has slept for longer, is no
-    request."""
+    """The kernel knows since when a thread has not run. The application's own, asleep for longer, is no request."""
     app = (
         "import threading, time\n"
         "def sleep():\n    time.sleep(10000)\n"
@@ -485,8 +477,7 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("pair", [[], ["pair"]])
 def test_another_server_is_no_uwsgi(pair):
-    """A program that waits on a listening socket in an epoll set, as a worker or as the master of a `cheap` uWSGI, is
-    refused unless it is uWSGI, and so is one that has ended."""
+    """A program that waits in an epoll set as a worker does, or has ended, is refused."""
     with subprocess.Popen(
         [sys.executable, "-c", _LIKE_A_WORKER, *pair], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
@@ -502,8 +493,7 @@ def test_another_server_is_no_uwsgi(pair):
 
 @as_root
 def test_what_another_user_may_not_see_is_refused():
-    """Another user gets the reason instead of figures; one who may not trace, as under Yama, has no wait states, but
-    threads, and busy ones by their connections."""
+    """With the reason. Who may not trace, as under Yama, sees threads, and busy ones by their connections."""
     with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 3):
         address = ProcessOfApp(uwsgi.pid)
         wait_until(lambda: seen(Host(waits=WaitSetting()), address)[2] == 3, what="3 requests", pause=0.2)

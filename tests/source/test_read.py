@@ -372,8 +372,7 @@ def test_the_server_sees_its_client_leave(where, scheme, behave):
 @pytest.mark.parametrize("framing", ["until_close", "length"])
 @pytest.mark.parametrize("size", [100, 200_000])
 def test_http_in_each_framing(framing, size):
-    """The document is read byte for byte without its HTTP head, with and without a Content-Length, within the limit of
-    the head or far beyond it."""
+    """Byte for byte, with and without a Content-Length, also far beyond the limit of the head."""
     document = bytes(number % 251 for number in range(size))
     with bad_servers.answers_http("tcp", document, framing=framing) as address:
         answer = read(f"http://{address}/stats")

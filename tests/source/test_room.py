@@ -61,8 +61,7 @@ async def until(condition):
 
 
 async def test_a_fast_server_takes_the_room_of_slow_ones():
-    """Servers that hold the room lose it to one that is known to send fast, and begin again. One that loses it again
-    and again is down, and the reason says what to do."""
+    """These begin again; one that loses it again and again is down, and the reason says what to do."""
     room = Room(4_000_000)
     async with listening(2, 2_000_000) as (slow, _, _), listening(1, 3_000_000) as (fast, go_on, _):
         shares = [Share(room) for _ in slow]
@@ -144,8 +143,7 @@ def test_who_loses_its_room():
 
 @pytest.mark.parametrize("seconds", [0.5, 2.0, 5.0, 20.0])
 def test_equals_do_not_take_the_room_in_turns(seconds):
-    """Three servers send the largest document of the default cap as slowly as a busy machine makes them, and there is
-    room for two: all are read before a read has failed for having lost its room three times."""
+    """Of three slow servers there is room for two: all are read before one has lost its room three times."""
     hands = MovableClock()
     room = Room(monotonic=hands.clock.monotonic)
     waiting, reading, losses = [Share(room) for _ in range(3)], [], []

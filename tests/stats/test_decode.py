@@ -76,8 +76,7 @@ def test_refused_with_a_reason(body, reason):
     ],
 )
 def test_a_deep_document_is_refused(body, reason):
-    """For its depth up to Python 3.13. From 3.14 the size of the stack is the bound: what fits is refused as any other
-    document."""
+    """For its depth; from Python 3.14 on, as any other document if the stack is large enough."""
     assert refusal(body).reason in (("not_json", reason) if sys.version_info >= (3, 14) else ("not_json",))
 
 

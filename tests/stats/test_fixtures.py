@@ -181,8 +181,7 @@ def test_other_figures():
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_requests_and_errors_are_those_of_the_cores(name):
-    """They are the sum over the worker's cores. If uWSGI omits these, requests are the worker's own field, and errors
-    are unknown."""
+    """If uWSGI omits these, requests are the worker's own field, and errors are unknown."""
     text = document(name).decode("utf-8", "replace")
     raw = json.loads("".join(character if character >= " " else " " for character in text), strict=False)["workers"]
     for worker, written in zip(server(name).workers, raw, strict=True):

@@ -223,8 +223,7 @@ def test_an_objective_that_changed():
 
 
 def test_one_by_one():
-    """Records that are merged as they come are the same as together, and few are kept. There is none without parts, and
-    one part is itself."""
+    """Records that are merged as they come are the same as together, and few are kept."""
     records = [replace(full_record(), until=60.0 * number) for number in range(1, 201)]
     merge = RunningMerge()
     for record in records:

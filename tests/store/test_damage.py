@@ -156,8 +156,7 @@ def _set_schema(database: sqlite3.Connection, table: str, sql: str) -> None:
 
 @pytest.mark.parametrize(("table", "column"), [(table, each) for table, (_, some) in COLUMNS.items() for each in some])
 def test_any_value_in_any_column(path, table, column):
-    """All other rows are read, the page, the journal and the report are made or refused with a sentence, and a writer
-    goes on, also in a full file."""
+    """All other rows are read, page, journal and report are made or refused with a sentence, and a writer goes on."""
     with closing(sqlite3.connect(path)) as database:
         other = [(number, f"other {number}") for number in range(2, 2 + len(ANY))]
         database.executemany("INSERT INTO servers VALUES (?, ?)", other)

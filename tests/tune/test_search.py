@@ -7,22 +7,12 @@ from tests.tune.simulated import CLIENTS, CPUS, Application, task
 from uwsgi_headroom.analysis.sizing import Model
 from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.tune import search as search_module
-from uwsgi_headroom.tune.search import (
-    MOST_PROPOSED,
-    MOST_RUNS,
-    Result,
-    Task,
-    Trials,
-    make_model,
-    predict,
-    propose,
-    search,
-)
+from uwsgi_headroom.tune import search
+from uwsgi_headroom.tune.search import MOST_PROPOSED, MOST_RUNS, Result, Task, Trials, make_model, predict, propose
 
 
 def run(application: Application, asked: Task) -> Result:
-    return search(asked, application.measure, application.alone)
+    return search.search(asked, application.measure, application.alone)
 
 
 CPU_BOUND, WAITING = {"cpu": 0.03, "waiting": 0.0}, {"cpu": 0.0005, "waiting": 0.05}
@@ -73,21 +63,20 @@ def test_luck_does_not_come_back():
     server = Application(**CPU_BOUND)
     lucky = Setting(2, 2)
 
-    def measure(setting: Setting) -> search_module.Run:
+    def measure(setting: Setting) -> search.Run:
         measured = server.measure(setting)
         factor = 1.3 if setting == lucky and server.ran.count(lucky) <= 2 else 1.0
         measured.tally.answered = round(measured.tally.answered * factor)
         return measured
 
-    result = search(task(2, 1), measure, server.alone)
+    result = search.search(task(2, 1), measure, server.alone)
     assert lucky in result.evidence.runs
     assert result.chosen is None
     assert f"{lucky} seemed to be, and was not in the last round." in result.sentences
 
 
 def test_settings_take_turns():
-    """Two rounds of all, each beginning with the present setting, then one of the present one and the best: never more
-    than the plan says, and never more than five proposals."""
+    """Two rounds of at most five proposals, each begun with the present setting; then that one and the best."""
     server = Application()
     result = run(server, task(1, 16))
     others = list(result.evidence.runs)[1:]
@@ -117,7 +106,6 @@ def test_a_memory_limit():
 
 
 def test_settings_that_fail_are_out():
-    """They are not run again, and the next one is taken."""
     broken = (Setting(2, 8), Setting(16, 1))
     server = Application(**WAITING, broken=broken)
     result = run(server, task(2, 1))
@@ -148,12 +136,12 @@ def test_a_machine_that_becomes_busy_is_refused(last):
     """A server takes CPU from other programs by its number of threads, which says nothing of a quiet machine."""
     server = Application(**WAITING)
 
-    def measure(setting: Setting) -> search_module.Run:
+    def measure(setting: Setting) -> search.Run:
         measured = server.measure(setting)
         return replace(measured, other_cpu=1.5 if server.ran.count(Setting(2, 1)) >= last else 0.0)
 
     with pytest.raises(HeadroomError, match="the machine is too busy"):
-        search(task(2, 1), measure, server.alone)
+        search.search(task(2, 1), measure, server.alone)
 
 
 def test_cheaper_needs_more_processes_than_it_keeps():
@@ -172,8 +160,7 @@ def test_a_single_process_is_named_as_a_risk():
 
 
 def test_the_model_is_that_of_the_runs():
-    """CPU time from the load, waiting from one client alone; the clients take their part of the CPUs. Its error on the
-    present setting is said."""
+    """CPU time from the load, waiting from one client; clients take their part. Its error is said."""
     server = Application()
     first = server.measure(Setting(4, 4))
     model = make_model(first, server.alone(Setting(4, 4)), CPUS)
@@ -189,7 +176,7 @@ def test_equal_settings_are_rarely_called_different():
     """At the usual noise, in at most one of ten comparisons of three rounds."""
     first, second, wrong = Setting(2, 1), Setting(2, 2), 0
     for seed in range(300):
-        server = Application(**CPU_BOUND, noise=search_module.USUAL / 2**0.5, seed=seed)
+        server = Application(**CPU_BOUND, noise=search.USUAL / 2**0.5, seed=seed)
         runs = {setting: {number: server.measure(setting) for number in range(3)} for setting in (first, second)}
         found = Trials(task(2, 1), runs).compare(second, first)
         wrong += found.ratio > found.noise

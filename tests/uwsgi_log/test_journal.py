@@ -52,8 +52,7 @@ class StandIn:
         return int(text) if text.endswith("\n") else 0
 
     def runs(self):
-        """Whether it is there, and follows the file. One that has ended has no command line, although it may not be
-        waited for yet."""
+        """Whether it follows the file. One that has ended has no command line, even before it is waited for."""
         try:
             return self.pid() > 0 and Path(f"/proc/{self.pid()}/cmdline").read_bytes().startswith(b"tail\0")
         except FileNotFoundError:

@@ -10,8 +10,7 @@ from uwsgi_headroom.uwsgi_log.scan import Found
 
 
 class Watched:
-    """A simulated server whose readings and lines are compared. Its first worker's application was called 100 times.
-    logs_requests: whether its options say that each request has a line."""
+    """A simulated server; worker 1 has 100 calls of its application. logs_requests: each request has a line."""
 
     def __init__(self, *, logs_requests=True):
         self.setup = replace(UNKNOWN, options=Options(logs_requests=logs_requests))
@@ -30,8 +29,7 @@ class Watched:
 
 
 def served(requests, calls, *, static=0, routed=0, respawns=False, logs_requests=True):
-    """One whose first worker has served more requests. calls: of its application; static, routed: requests without;
-    respawns: then it is another process."""
+    """The first worker has served more. calls: of its application; static, routed: without; respawns: others."""
     watched = Watched(logs_requests=logs_requests)
     watched.server.serve(1, requests)
     first = watched.server[1]
@@ -44,8 +42,7 @@ def served(requests, calls, *, static=0, routed=0, respawns=False, logs_requests
 
 
 def test_a_process_that_is_gone_is_a_proof():
-    """The line names the process of a worker that is no longer there; another process proves nothing. It may be seen to
-    be gone after its line was read, also before uWSGI's master has noticed. Some messages have no proof."""
+    """Of a line that names it, read before or after its end. Some messages have no proof."""
     watched = Watched()
     pid, alive = watched.server[2].pid, watched.server[1].pid
     line = LogLine(0.5, Found("worker_died", worker=2, pid=pid), 1)
@@ -79,8 +76,7 @@ def test_one_growth_of_a_counter_proves_one_line():
 )
 @pytest.mark.parametrize("code", ["body_too_large", "modifier_unavailable", "empty_request"])
 def test_requests_that_call_no_application_are_a_proof(calls, respawns, proven, code):
-    """uWSGI counts a request that it refuses, and its application counts none: among others, too. A new process counts
-    its calls from 0 on, and those of PHP are not counted."""
+    """uWSGI counts a refused request, and its application none. Calls of a new process begin at 0; PHP has none."""
     watched = served(100, calls, respawns=respawns)
     assert watched.count(1.0, Found(code), 10) == proven
     assert watched.count(1.0, Found("bad_packet"), 10) == 0, "one request without a call proves one line"
@@ -128,8 +124,7 @@ def test_a_request_without_a_call_has_the_number_of_all_requests():
 
 
 def test_lines_of_requests_are_no_more_than_requests():
-    """A forged line is one too many where uWSGI logs each request, and where it logs none, users know no numbers. Nor
-    do they have more bytes than were sent: 20 responses of 100 bytes are not 3 of 900."""
+    """A forged line is one too many, or has wrong numbers, or more bytes than were sent."""
     watched = served(20, 20)
     assert watched.count(1.0, failed(watched, 110), 30) == 20
     assert watched.count(1.0, failed(watched, 111)) == 0

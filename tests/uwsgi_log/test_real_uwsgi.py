@@ -37,8 +37,7 @@ directory_missing failed_in_worker need_app_ends no_master
 
 
 def test_what_happens_to_a_real_uwsgi_is_in_its_log(tmp_path):
-    """Requests that are refused, clients that leave, workers that end, reloads, pauses, full queues, and starts that
-    fail: each with its message. That of a failed import names the exception, and the file and line that raised it."""
+    """Each with its message; that of a failed import has the exception, and the file and line that raised it."""
     found = Counter[Found]()
     for text in provoke(tmp_path):
         found.update(Scanner().scan(text))

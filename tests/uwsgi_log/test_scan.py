@@ -97,8 +97,7 @@ def test_only_the_end_of_a_request_is_its_status():
 
 
 def test_the_line_of_a_request_has_its_numbers():
-    """Its process, its application (-1 if uWSGI called none), the counters and the bytes of the response. All such
-    lines are counted, wherever a block begins."""
+    """Process, application (-1 if none was called), counters, and bytes of the response; all such lines are counted."""
     failed = REQUEST.replace("1.1 200", "1.1 500")
     refused = failed.replace("app: 0|req: 1/2", "app: -1|req: -1/2")
     lines = "".join(f"{line}\n" for line in (refused, failed, REQUEST, refused)).encode()
@@ -118,8 +117,7 @@ FAILED = (
 
 
 def test_a_failed_start_has_its_exception_and_place():
-    """From a traceback come the type of the exception, and the last two parts of the last file with its line; neither
-    if it is not plain."""
+    """The type, and the last two parts of the last file with its line; neither if it is not plain."""
     frame = f'  File "/srv/{SECRET} x/{SECRET}?.py", line 1, in f'
     assert scan(FAILED[0], frame, f"{SECRET} {SECRET}: x") == {Found("traceback"): 1}
     place = "ModuleNotFoundError at shop/wsgi.py:12"
@@ -176,8 +174,7 @@ def _hostile_lines(draw):
 
 @given(st.lists(_hostile_lines(), max_size=20))
 def test_nothing_but_known_words_comes_out(lines):
-    """Whatever is put into known messages, only words of the table, numbers, and an exception's type, file and line
-    come out. The names of an exception and of its file are the application's own, and plain."""
+    """Only words of the table, numbers, and an exception's type, file and line, which are plain."""
     place = re.compile(r"[A-Za-z_][\w.]{0,100}( E[A-Z0-9]+)?( at ([\w.-]{1,60}/)?[\w.-]{1,60}:\d{1,7})?", re.ASCII)
     for seen in Scanner().scan(b"\n".join(lines) + b"\n"):
         assert seen.code in BY_CODE

@@ -60,8 +60,7 @@ def append(path, text):
 
 
 def test_it_begins_at_the_end(path, read):
-    """What was there before is not read, nor the rest of a line that had begun. Lines are whole, and a look reads no
-    more than it may."""
+    """What was there, or had begun, is not read. Lines are whole, and a look reads no more than it may."""
     path.write_bytes(b"old\nhalf a li")
     assert read() == b""
     append(path, b"ne\nnew\nhalf")

@@ -29,8 +29,7 @@ def _no_writer_stays():
 
 
 class Deployed:
-    """A server with 12 requests a second that take 0.1 s on average, and the exporter of it, which may come and go.
-    before: the seconds until now; path: the history file, if there is one."""
+    """12 requests of 0.1 s a second, and an exporter that comes and goes. before: seconds until now; path: history."""
 
     def __init__(self, before: int = 660, rate: int = 3, path: Path | None = None) -> None:
         self.server, self.random, self.now = Server(4, 8), Random(1), 0.0

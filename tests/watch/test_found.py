@@ -63,8 +63,7 @@ def master(number=1, user="www-data", name="shop", **facts):
 
 
 def test_nobody_takes_the_name_of_another_user():
-    """A name ends with the user, also that of the first; equal names of one user get a number. A hostile name of a file
-    is none."""
+    """A name ends with the user; equal names of one user get a number. A hostile name of a file is none."""
     machine = Machine(Watch("wiki@www-data", Unix("/run/wiki")))
     names = machine.take(
         master(1, "mallory"),
@@ -244,7 +243,5 @@ print("done")
 @as_root
 @pytest.mark.parametrize("scene", [WATCHED, NOT_WATCHED, FORGED], ids=["watched", "not watched", "forged"])
 def test_a_machine(scene):
-    """With `--discover`, each is watched, by its stats or the kernel; one that ends has no metrics, and one that is
-    configured is down. Without it, or without the rights, it is listed with the reason. What looks like a uWSGI is not
-    shown, and delays nothing."""
+    """With `--discover`, each is watched until it ends. Without it, or rights, it is listed with the reason."""
     assert python_in("--pid --mount-proc", BEGIN + scene).split()[-1] == "done"

@@ -206,7 +206,6 @@ BINS = Bins((SLO.threshold,))
 
 
 def add(history: BatchHistory, at: float, requests: int, slow: int) -> None:
-    """Adds a batch of 5 s that ends at `at`."""
     counts = [0.0] * len(BINS)
     counts[BINS.find(0.1)], counts[BINS.find(3.0)] = float(requests - slow), float(slow)
     history.add(at, 5.0, 0.2, requests, 0, Division(counts, [0.0] * len(BINS)), Misses(requests, slow))
@@ -401,8 +400,7 @@ def test_what_alerts_say_is_fixed():
 
 @pytest.mark.parametrize(("cause", "harm", "expected"), [(300, 75, 75), (300, 0, 5), (60, 0, 60), (300, 600, 300)])
 def test_a_harm_does_not_wait_for_its_cause(cause, harm, expected):
-    """A page comes as soon as the harm alone would be one, unless the row of the cause has a time of its own. The harm
-    counts from where it is critical, also before its cause was seen."""
+    """A page comes as soon as the harm alone would be one, unless the row of the cause has a time of its own."""
     refused = replace(PAGED.found(n=4), code="clients_refused", kind=replace(PAGED, page_after=harm))
     known = replace(CAUSE.found(n=8), kind=replace(CAUSE, page_after=cause), harms=(refused,))
     mild = replace(known, harms=(replace(refused, severity="warning"),))

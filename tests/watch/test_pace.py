@@ -130,8 +130,7 @@ class TestBudget:
 
 class TestFailures:
     def test_back_off(self):
-        """Attempts at a server that cannot be read follow after 1, 2, 4 and then every 5 seconds, for years. A timeout
-        is no duration of a read; one good read restores the interval, and the next failure starts with a second."""
+        """After 1, 2, 4 and then every 5 s, for years. A timeout is no duration; one good read restores it."""
         pace = Pace(5, middle)
         assert [pace.pause(DOWN) for _ in range(7)] == [1, 2, 4, 5, 5, 5, 5]
         assert {pace.pause(DOWN) for _ in range(5000)} == {5}

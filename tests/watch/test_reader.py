@@ -71,8 +71,7 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def test_documents_between_the_kernels_facts(tmp_path):
-    """Readings in between are partial: they have the document of now and the facts of the last whole one. Where a
-    worker is another process, the reading is whole: what was lost with the last one is seen for a moment only."""
+    """They have the facts of the last whole reading. Where a worker is another process, the reading is whole."""
     hands = MovableClock()
     outcomes: list[Reading] = []
 

@@ -231,8 +231,7 @@ async def test_a_master_that_is_stopped():
 
 @pytest.mark.integration
 async def test_a_head_that_uwsgi_cannot_parse():
-    """HTTP at a socket of the uwsgi protocol empties the stats: the address is right, and is read again soon. That of
-    the application's socket is wrong."""
+    """HTTP at a socket of the uwsgi protocol empties stats, which are read again soon; not the application's socket."""
     with uwsgi("--processes", "2", "--buffer-size", "32768", "--socket-timeout", "60") as server:
         readers = [Reader("shop", parse_address(f"unix://{path}")) for path in (server.stats, server.socket)]
         with socket.socket(socket.AF_UNIX) as client:
@@ -247,8 +246,7 @@ async def test_a_head_that_uwsgi_cannot_parse():
 
 
 async def test_stats_that_are_empty_from_the_start():
-    """The master that is proven is watched by the kernel, also without an earlier document; of a server that answers at
-    times, what fails is counted."""
+    """A proven master is watched by the kernel. Of a server that answers at times, failures are counted."""
     silent = Silent()
     silent.watch.reading, silent.master = None, None
     silent.scripted.read(BlindError(MASTER), 30.0)

@@ -21,8 +21,7 @@ from uwsgi_headroom.watch.turns import (
 
 
 def share_of(hands: MovableClock, step: float, others: float) -> tuple[float, float]:
-    """The share of the time that a computation of steps of this length (seconds) gets beside others that use so many
-    seconds of each turn, and the longest time without a turn for them."""
+    """The share of a computation in steps (seconds) beside others that use so much of a turn; their longest wait."""
     used = longest = waited = 0.0
 
     async def other() -> None:
@@ -62,8 +61,7 @@ def test_others_wait_for_a_short_turn():
 
 
 async def test_a_cancelled_thread_has_ended_when_its_task_ends():
-    """So what takes turns never runs beside what was cancelled before it, even if that cannot pause. A thread that has
-    not begun does nothing."""
+    """So nothing runs beside what was cancelled before it, even if that cannot pause."""
     running, most, calls = 0, 0, 0
     lock = threading.Lock()
 

@@ -41,8 +41,7 @@ class Load(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What was recorded, and the true response times, ascending: in total, and in a window after the estimate has
-    settled. before: the totals at the start of the window."""
+    """What was recorded, and the true times, ascending: in total, and in a window. before: totals at its start."""
 
     totals: ResponseTimeTotals
     all_times: list[float]
@@ -77,8 +76,7 @@ class Occupation(NamedTuple):
 
 
 class Thread:
-    """A thread with one occupation after the other. deaths: when its worker's processes end and their successors
-    begin, ascending."""
+    """One occupation after the other. deaths: when its worker's processes end and their successors begin, ascending."""
 
     def __init__(self, load, seconds, chance, deaths):
         at = -5 * chance.random()
@@ -159,8 +157,7 @@ class Process:
 
 
 def simulate(load, seed, *, settle=15.0, seconds=75.0, rate=5.0):
-    """Samples a load `rate` times a second, at intervals with a jitter of a fifth, as `watch.pace` does. The window
-    begins with the end of the first batch after `settle` seconds."""
+    """Samples a load `rate` times a second, with a jitter of a fifth. The window begins after `settle` seconds."""
     chance = random.Random(seed)
     workers = [Process(number, load, seconds, chance) for number in range(1, load.workers + 1)]
     silences = [silence for each in workers for silence in each.deaths]
@@ -201,8 +198,7 @@ def _times(threads, start, until):
 
 
 def worker(counts, serving, *, running_time=None, static=0, pid=7, since_spawn=0, worker_id=1):
-    """A worker in a sample. counts: completed requests of each thread; serving: by busy thread, the start of its
-    request."""
+    """A worker in a sample. counts: completed requests of each thread; serving: by busy thread, the request's start."""
     done = sum(counts)
     slot = Slot(len(counts), pid, "busy" if serving else "idle", len(serving), done, static, running_time)
     slot.respawns, slot.before_spawn, slot.last_spawn = 1, done - since_spawn, EPOCH

@@ -45,9 +45,7 @@ LOADS = {
 
 @pytest.mark.parametrize("name", LOADS)
 def test_estimates_are_true(name):
-    """On average over runs, a percentile of at least two sampling intervals is within 10 % of the truth, one of at
-    least one within 30 %, and a share slower than two intervals within 10 % or half a percentage point. 19 of 20
-    intervals of percentiles contain the truth."""
+    """Over runs, percentiles of two intervals within 10 %, of one within 30 %; 19 of 20 intervals contain the truth."""
     outcomes = [simulate(LOADS[name], seed) for seed in SEEDS]
     contained = intervals = 0
     for share in (0.5, 0.9, 0.95, 0.99):

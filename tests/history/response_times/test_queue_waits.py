@@ -59,8 +59,7 @@ def look(queue, at, kind):
 
 
 def follow(queue, kind, seconds, calm=False):
-    """Yields the time of each sample, the requests that have left since the one before, and how many were accepted by
-    then. calm: beside another socket, whose workers accept as many and at which nothing waits."""
+    """Yields the time of each sample, who left, and how many were accepted. calm: beside one without a queue."""
     chance, follower, at, before = random.Random(1), QueueFollower(), 0.0, 0
     while at < seconds:
         step = INTERVAL * chance.uniform(0.8, 1.2)
@@ -145,8 +144,7 @@ class Sampled:
 
 
 def test_the_oldest_request():
-    """Over TCP its age is the kernel's, and data that come later make it no younger. A UNIX client's age begins between
-    the samples that saw it first and did not. An empty queue has none."""
+    """Over TCP its age is the kernel's. A UNIX client's begins between two samples. An empty queue has none."""
     tcp, unix = Sampled(), Sampled()
     tcp.sample(2, (7, 3.0), (8, 0.1))
     assert tcp.oldest == 3.0
@@ -176,8 +174,7 @@ def test_a_queue_that_was_there_before():
 
 
 def test_lists_that_are_not_complete():
-    """While only the length is known, as many have left as uWSGI accepted; who stays keeps the age, also when the list
-    is complete again. A part of the list raises the age of the oldest, if the kernel knows it."""
+    """While only the length is known, as many left as uWSGI accepted; who stays keeps the age."""
     sampled = Sampled()
     sampled.sample(0)
     sampled.sample(3, (7, None), (8, None), (9, None))
@@ -206,9 +203,7 @@ def test_no_queue_is_too_long():
 
 
 def test_requests_that_nobody_saw_waiting():
-    """They did not wait noticeably: of a hundred requests that left, two waited for three seconds, and the median is
-    below what samples show. Without any that waited there is nothing to say; those of which nothing is known do not
-    count."""
+    """They count as not having waited; those of which nothing is known do not count."""
     history = BatchHistory(BINS)
     assert count_all(history, 0.0, 10.0, 100) is None
     add_batch(history, 5.0, [Left(None, 20.0)], 20)

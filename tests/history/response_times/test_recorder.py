@@ -185,8 +185,7 @@ def test_a_document_without_workers():
 
 
 def hostile(seed):
-    """Yields readings of a server that writes whatever it likes: counts that jump and shrink, thread lists that
-    change their length, more static requests than requests, times that go backwards, other workers."""
+    """Yields readings of a server that writes whatever it likes: counts, threads, times and workers that jump."""
     chance, at, snapshot = random.Random(seed), 100.0, Server().read(0.0).snapshot
     numbers = (0, 1, 5, 1000, 2**31, 2**60)
     for _ in range(60):

@@ -37,7 +37,7 @@ def groups():
 
 
 def removed(group: Path) -> bool:
-    """Whether a cgroup could be removed: a process stays in it until its parent has noticed its end."""
+    """Whether a cgroup could be removed: not before the parent of its last process has noticed the end."""
     with contextlib.suppress(OSError):
         group.rmdir()
     return not group.exists()

@@ -118,7 +118,6 @@ ctypes.CDLL(None).unshare(0x40000000); print("moved", flush=True); time.sleep(60
 
 
 def test_too_many_children(monkeypatch):
-    """Of a master with any number of children, only the first are read."""
     monkeypatch.setattr("uwsgi_headroom.kernel.processes.MOST_CHILDREN", 2)
     with family(4) as processes:
         here = WorkersHere(processes.master, 2)

@@ -28,7 +28,6 @@ IN_A_NETWORK = "unshare --net --pid --fork --kill-child"
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory):
-    """A uWSGI in another network namespace, with its pid here."""
     with contained(tmp_path_factory.mktemp("there"), "--listen", "20") as (server, master):
         yield server, master
 
@@ -102,14 +101,12 @@ def test_equal_addresses():
         assert backlog == Backlog(None, None, f"uWSGI's master has no listening socket named {name}")
 
 
-def test_errors_of_the_question():
-    """An error of the question is raised in the thread that asked."""
+def test_errors_of_the_question_are_raised_where_it_was_asked():
     with family(0, IN_A_NETWORK) as processes, pytest.raises(ZeroDivisionError):
         ask_in_network_of(processes.master, lambda: 1 // 0)
 
 
-def test_a_process_that_is_gone():
-    """A process that has ended has no network to ask."""
+def test_a_process_that_is_gone_has_no_network():
     with pytest.raises(OSError, match="not visible"):
         ask_in_network_of(2**22 + 1, os.getpid)
 

@@ -60,7 +60,6 @@ def test_depth(levels):
 
 
 def test_as_a_user_without_privileges():
-    """It takes no privilege to see CPU time and memory of the processes of a container."""
     with family() as processes:
         snapshot = processes.document()
         facts = as_nobody(lambda: replace(Host().read_facts(snapshot, processes.answer), waits=None))

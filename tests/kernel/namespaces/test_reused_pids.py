@@ -48,8 +48,7 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def test_pid_reused_by_an_unrelated_process():
-    """A worker's pid that now belongs to an unrelated process is not read."""
+def test_a_pid_reused_by_an_unrelated_process_is_not_read():
     run_in_own_pids(unrelated)
 
 

@@ -26,7 +26,6 @@ def test_names(name, files):
 
 @pytest.mark.parametrize("target", ["/etc/app.ini", "../etc/app.ini", "../../../../etc/app.ini"])
 def test_links_stay_within_the_root_directory(target, files, tmp_path):
-    """A link is resolved within the process's root directory."""
     (tmp_path / "root/srv/link.ini").symlink_to(target)
     assert files.read("link.ini") == "inside"
 
@@ -39,8 +38,7 @@ def test_a_link_to_the_outside_finds_nothing(files, tmp_path):
             files.read(f"{number}.ini")
 
 
-def test_a_loop_of_links(files, tmp_path):
-    """A loop of links ends in an error."""
+def test_a_loop_of_links_ends_in_an_error(files, tmp_path):
     (tmp_path / "root/srv/link.ini").symlink_to("link.ini")
     with pytest.raises(OSError, match="too many symbolic links"):
         files.read("link.ini")
@@ -55,7 +53,6 @@ def test_not_a_regular_file(files, tmp_path):
 
 
 def test_an_impossible_name(files):
-    """A NUL in a name raises ValueError."""
     with pytest.raises(ValueError, match="null"):
         files.read("a\0b")
 

@@ -144,8 +144,7 @@ FILES = {
     ],
 )
 def test_files_in_files(words, known, tmp_path):
-    """`ini` and `include` insert the file's options, a file without an option comes after the command line and
-    `inherit` after that; `:section` refers to the file read last."""
+    """`ini` and `include` insert a file's options; a file without an option follows the words, then `inherit`."""
     options = options_of(tmp_path, *words.split(), files=FILES)
     assert set_in(options) == known
     assert options.complete
@@ -216,8 +215,7 @@ def test_a_name_is_that_of_another_file_elsewhere(name, option, known, tmp_path)
     ],
 )
 def test_the_programs_name(words, known, tmp_path):
-    """The wheel's uWSGI is a Python script; nothing is known of an overwritten command line, nor of a process that has
-    ended."""
+    """The wheel's uWSGI is a Python script; an overwritten command line, or a process that has ended, shows nothing."""
     assert read_options(PID, proc=tmp_path) == Options()
     options = read_options(PID, proc=make_tree(tmp_path, *words))
     assert set_in(options) == (known or {})
@@ -281,7 +279,6 @@ def test_any_options(tmp_path):
 
 
 def test_only_relevant_options_are_kept(tmp_path):
-    """The result has no value of any other option."""
     text = "[uwsgi]\nenv = PASSWORD=hunter2\nharakiri = 3 hunter2\nhttp-socket = hunter2\nset = x=hunter2\n"
     options = options_of(tmp_path, "app.ini", "--pyargv", "hunter2", files={"/srv/app.ini": text})
     assert options.harakiri == 3

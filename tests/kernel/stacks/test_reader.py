@@ -84,8 +84,7 @@ def test_stacks_of_a_process(minor):
 
 
 @pytest.mark.integration
-def test_a_process_without_python():
-    """A program without CPython is refused, with the reason."""
+def test_a_process_without_python_is_refused():
     with started(sleep := shutil.which("sleep") or "sleep", "60") as process:
         wait_until(
             lambda: Path(f"/proc/{process.pid}/exe").resolve().name == Path(sleep).resolve().name, what="sleep to start"
@@ -147,8 +146,7 @@ def test_a_name_of_100_kilobytes():
 
 
 class Image:
-    """The memory of a process as it was read once, page by page; and what a hostile or a changing process makes of it:
-    reads that fail, bytes that change, pointers that lead elsewhere or in a circle."""
+    """Memory that was read once, page by page, and what a hostile or changing process makes of it."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

@@ -54,8 +54,7 @@ FUNCTIONS: Mapping[str, State] = {
 
 
 class Use(Struct, frozen=True):
-    """A function. truth, seen: its part in the time of all functions, by the application's own record and by looks.
-    states: parts of the looks at it."""
+    """A function. truth, seen: its part of all time, by the application and by looks. states: parts of the looks."""
 
     name: str
     truth: float
@@ -86,8 +85,7 @@ class Watched:
 
 
 def measure(kept: int, pause: float) -> tuple[list[Use], CodeWindow]:
-    """Look at a busy server until so many looks at busy threads were kept; returns the use of each of FUNCTIONS, and
-    all that was counted. pause: mean seconds between two looks at the server."""
+    """The use of each of FUNCTIONS, and all counts, after that many looks. pause: mean seconds between two looks."""
     with busy_server(processes=2, threads=4, clients=6) as (server, record):
         watched, use, before = Watched(server), CodeWindow(), read_record(record)
         due = time.monotonic()
@@ -142,7 +140,6 @@ class _AnswerLate(socketserver.BaseRequestHandler):
 
 
 def read_record(path: Path) -> dict[str, float]:
-    """The seconds that all threads have spent in each function so far."""
     content = path.read_bytes()
     numbers = struct.unpack(f"<{len(content) // 8}d", content)
     return {function: sum(numbers[place :: len(FUNCTIONS)]) for place, function in enumerate(FUNCTIONS)}
@@ -240,8 +237,7 @@ def test_reloads():
 
 
 def sees_others(watched: Watched, before: set[int | None]) -> bool:
-    """Look by the document of a moment ago, whose workers may end now, then by the latest one; whether threads of none
-    but other workers were seen in it."""
+    """Looks by a document whose workers may end now; whether only other workers' threads were seen in the next one."""
     threads = watched.look().threads
     with contextlib.suppress(OSError, AssertionError):  # none, or half a document
         watched.read()

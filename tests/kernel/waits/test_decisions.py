@@ -63,8 +63,7 @@ class AskedPeers(SlowPeers):
     ],
 )
 def test_threads_that_hide_for_what_they_poll(known, threads, found):
-    """They are divided among the connections without an answer; a rest is one of both. A socket that is not known yet,
-    as of a new client, changes nothing, and a connection for which another thread waits in the open is left out."""
+    """They are divided among the connections without an answer, except one for which a thread waits in the open."""
     known.all = {1: POSTGRES, 2: REDIS, 3: Peer("client"), 4: REDIS}
     of = Decisions(known)
     hidden = Wait(None, (1, 2, 3, 4, 99), gap=thread_wait.GAP_POLL, call="poll")
@@ -112,8 +111,7 @@ def test_known_sockets_are_decided_alone(peers):
 
 
 def test_threads_are_looked_at_again_until_a_young_socket_is_decided(peers):
-    """On a busy machine a connection has ended by the time of the list. While nothing is known of young sockets, those
-    that threads wait for by then are in the list as well; later, for nothing that hides, and for no epoll set, none."""
+    """A connection may have ended by the time of the list: threads are looked at again, unless they hide."""
     made = learnt(peers)
     asked: list[Wait] = []
 
@@ -140,8 +138,7 @@ def test_idle_epoll_sets_are_no_proportion(peers):
 
 
 def test_what_is_remembered_is_bounded(peers):
-    """A thousand different backends are forgotten in turn, and parts always add up to one thread; so are ever new
-    locks."""
+    """Of a thousand backends or locks, old ones are forgotten; parts always add up to one thread."""
     locks = IdleLocks()
     for number in range(3000):
         locks.learn({("futex", number): 1}, others=0, busy=0, presumed_idle=False)

@@ -66,8 +66,7 @@ def test_lines_of_another_form(text):
 
 
 def test_a_lock_of_a_file(kernel):
-    """Once a worker was seen to wait, and to go on, each sample knows if anyone holds the lock. Where it can be seen
-    that no thread waits, the list is not read."""
+    """Once a worker has waited and gone on, each sample knows if it is held. It is read only if a thread may wait."""
     assert [kernel.look(WAITED) for _ in range(20)] == [None] * 20
     assert kernel.reads == 0
     assert kernel.look(WAITED, is_waiting=True) is None

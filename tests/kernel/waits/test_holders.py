@@ -39,8 +39,7 @@ def test_who_holds_it(samples, found):
 
 
 def test_a_lock_that_changes_hands_all_the_time_is_held_by_requests():
-    """Each thread of a sample may be the holder: of eight, none is in a third of the samples. A request at work in one
-    worker holds nothing that those of another one wait for."""
+    """Of eight threads, none holds it in a third of the samples. A worker's request holds nothing of another worker."""
     holders, chance = Holders(), random.Random(1)
     for _ in range(500):
         seen = sum(chance.random() < 1 / 8 for _ in range(8))
@@ -89,8 +88,7 @@ def test_threads_that_do_not_queue_wait_for_no_lock(places, found):
 
 
 def sizes(samples: list[tuple[int, int]], *, same: bool = False) -> dict[int, int]:
-    """The sizes after samples of worker 1: threads that wait for a backend, and for a lock. same: always the same
-    threads, not the next ones in each sample."""
+    """After samples of threads that wait for a backend, and for a lock. same: the same threads, not the next ones."""
     pools = Pools()
     for place, (backend, lock) in enumerate(samples):
         pools.note(
@@ -119,8 +117,7 @@ def test_a_fixed_number_that_works(samples, found):
 
 
 def test_threads_that_wait_at_one_address_wait_for_a_lock():
-    """Where the holder of a lock sleeps, and one more request that has had it, their number is as steady as a pool's;
-    those that wait for a pool wait at addresses of their own."""
+    """Beside a lock's sleeping holder, their number is as steady as a pool's, whose waiters have own addresses."""
     for places, found in (([0x70, 0x70, 0x70], {}), ([0x70, 0x80, None, None], {1: 2})):
         pools = Pools()
         for place in range(20):
@@ -129,8 +126,7 @@ def test_threads_that_wait_at_one_address_wait_for_a_lock():
 
 
 def test_requests_beside_a_lock_are_no_pool():
-    """If some requests wait for a lock and others for a backend, how many of each is chance; and threads that never
-    change are stuck at a backend."""
+    """How many wait for a lock, and how many for a backend, is chance; threads that never change are stuck."""
     assert sizes([(2, 5)] * 20, same=True) == {}
     chance = random.Random(1)
     assert sizes([(sum(chance.random() < 0.4 for _ in range(8)), 3) for _ in range(200)]) == {}
@@ -178,8 +174,7 @@ def test_who_holds_a_lock_of_uwsgi(snapshot, pids, found):
 
 
 def test_another_of_its_locks(snapshot):
-    """uWSGI has as many as the option `locks` says. Other locks of uWSGI are none of `uwsgi.lock()`, and a document
-    without a list names none."""
+    """There are as many as `locks` says. Others are none of `uwsgi.lock()`; a document without a list names none."""
     locks, none = UwsgiLocks(), UwsgiLocks()
     for _ in range(30):
         locks.note({"user 0": 0, "user 3": MULE, "user x": MULE})

@@ -19,8 +19,7 @@ Value = tuple[int, int]
 
 
 class Worker:
-    """A made-up worker of eight threads that is sampled five times a second. memory: what is at which address; answers:
-    whether it can be read."""
+    """A made-up worker of eight threads. memory: what is at which address; answers: whether it can be read."""
 
     def __init__(self, *, is_read: bool = True) -> None:
         self.memory: dict[int, Value] = {}
@@ -45,8 +44,7 @@ def worker():
 
 
 def test_two_threads_that_wait_at_once(worker):
-    """Two threads at one address, of which one goes on: from then on it is known if the lock is held. Before a thread
-    waits, no memory is read: most servers never show a lock."""
+    """Once one of them goes on, it is known if the lock is held. Before a thread waits, no memory is read."""
     assert [worker.look() for _ in range(10)] == [None] * 10
     assert not any(worker.reads)
     worker.memory[LOCK] = (0, 2)
@@ -68,8 +66,7 @@ def test_one_waiter_at_a_time(worker):
 
 
 def test_a_condition_is_no_lock(worker):
-    """Each thread that waits for a condition has a semaphore of its own, freed when it goes on. Several wait at one
-    address of a condition variable of the C library, but it does not count them where a semaphore does."""
+    """Each waiting thread has a semaphore of its own. A condition variable of the C library counts no waiters."""
     other = Worker()
     other.memory[LOCK] = (0, 0)
     assert [other.look((LOCK, {turn % 8, (turn + 1) % 8})) for turn in range(50)] == [None] * 50
@@ -99,8 +96,7 @@ def test_a_lock_that_is_always_held_does_not_count(worker):
 
 
 def test_a_lock_that_gets_stuck(worker):
-    """It counts for half a minute longer, and again once a thread goes on. At rest it is free without a look, and is
-    forgotten after ten minutes without a waiter."""
+    """It counts for half a minute more, and once a thread goes on; ten minutes after a waiter it is forgotten."""
     worker.memory[LOCK] = (0, 2)
     worker.look((LOCK, {1, 2}))
     assert worker.look((LOCK, {2, 3}))

@@ -22,9 +22,7 @@ pytestmark = of_x86_64
 
 
 class Watched:
-    """Workers with coroutines that are sampled five times a second. calls: what their threads are blocked in, by pid;
-    the first has 101. switches: how often a thread has given up its CPU; cpu: CPUs that it uses; looked: the pids that
-    were looked at."""
+    """Workers with coroutines, five samples a second. calls, switches, cpu: of threads; looked: pids looked at."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.hands = MovableClock()
@@ -51,8 +49,7 @@ class Watched:
         return line_of(self.calls.get(pid, EVENTS))
 
     def look(self, times: int = 1, switches: int = 0, requests: int = 0) -> dict[int, LoopUse]:
-        """The last of so many samples; between two of them, a thread that runs gives up its CPU so often, and worker 1
-        completes so many requests."""
+        """The last of so many samples; between two, a thread that runs gives up its CPU so often."""
         for _ in range(times):
             self.hands.move(0.2)
             self.switches += switches

@@ -36,8 +36,7 @@ PLACE = ctypes.addressof(BYTES)
 
 @pytest.mark.parametrize("address", [0, 8, 2**63, 2**64 - 8])
 def test_addresses_without_memory(address):
-    """Several pieces are read at once, in their order. One that the process does not have is left out, and those behind
-    it are read all the same."""
+    """Pieces are read at once, in their order. One that is not there is left out, and those behind it are read."""
     assert read_pieces(PID, [(PLACE, 4), (PLACE + 8, 2)]) == [b"0123", b"89"]
     assert read_pieces(PID, []) == []
     assert read_pieces(PID, [(PLACE, 2), (address, 8), (PLACE + 2, 2)])[:2] == [b"01", None]
@@ -128,8 +127,7 @@ def test_regions_of_a_map():
 
 
 def test_memory_of_allocators_right_behind_a_file():
-    """Of the memory right behind a program, what its file says is zero-initialized data. Thread stacks, and the memory
-    of allocators that the kernel has joined to it, are heap; so is all behind a file that is no program."""
+    """Only what the program's file says is zero-initialized data; the rest, and all behind other files, is heap."""
     segments = read_elf(uwsgi_binary(), ()).segments
     last = max(segments, key=lambda each: each.address)
     start = 0x7F2000000000
@@ -262,8 +260,7 @@ PLACES = {name: STRINGS.index(name.encode() + b"\0") for name in ("uwsgi", "_PyR
 
 
 def tiny(*, string_size: int | None = None, symbol_size: int | None = None, headers: int = 3, link: int = 1) -> bytes:
-    """An ELF file with one segment, a table of names and three symbols: `uwsgi`, `_PyRuntime` and one that is only
-    imported."""
+    """An ELF file with one segment and three symbols: `uwsgi`, `_PyRuntime` and one that is only imported."""
     symbols = b"".join(
         struct.pack("<IBBHQQ", PLACES[name], 0x11, 0, section, value, size)
         for name, section, value, size in (

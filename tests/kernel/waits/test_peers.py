@@ -362,8 +362,7 @@ def test_tables_that_take_too_long_decide_nothing(opened, monkeypatch):
 
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_the_first_lists_have_no_pause(request, monkeypatch, is_refused):
-    """At the start no socket is known, so the first three lists may follow each other; the fourth has to wait. Ten more
-    need not while nothing is known of young sockets. Tables, and a kernel that refuses, cost no more."""
+    """The first three may follow each other, and ten more while no young socket is known. Tables cost no more."""
     if is_refused:
         request.getfixturevalue("refused")
     lists: list[object] = []

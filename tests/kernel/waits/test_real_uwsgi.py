@@ -170,8 +170,7 @@ def test_another_user_may_not_know():
 
 
 class Clients(Struct):
-    """Clients that ask again and again, each after a time of its own. held: for how many seconds each request held the
-    lock, as the application says."""
+    """Clients that ask again and again, each after a time of its own. held: for how long each request held the lock."""
 
     server: Uwsgi
     path: str
@@ -231,8 +230,7 @@ OWN_ADDRESSES = {"/hold": sys.version_info >= (3, 13), "/hold-again": sys.versio
     ],
 )
 def test_the_limit_of_a_lock(path, reads, within, scope, clients):
-    """Requests hold a lock for 50 ms: each process serves 20 a second, all together if it is a file's. The clients use
-    most of that, and the limit is known, if threads show the address of their lock."""
+    """Held for 50 ms, each process serves 20 a second, all together if it is a file's. Most of that is used."""
     is_known = not OWN_ADDRESSES.get(path, False)
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, Clients(server, path, think=0.15).run(clients) as asking:
         for window in windows_of(server, Host(waits=WaitSetting(read_locks=reads))):

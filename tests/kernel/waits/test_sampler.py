@@ -73,8 +73,7 @@ def samples(of: WaitSampler, hands: MovableClock, server: Server, times: int, se
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Sets what a thread of a made-up process is blocked in. The threads of process P with N threads are 1000 P to
-    1000 P + N - 1."""
+    """Sets what threads of made-up processes are blocked in: those of P with N threads are 1000 P to 1000 P + N - 1."""
     monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(1000, 2000, 3000))
     monkeypatch.setattr(worker_threads, "read_memory_map", lambda _: MEMORY)
     monkeypatch.setattr(worker_threads, "list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 16)))
@@ -136,8 +135,7 @@ def test_a_part_of_the_threads_is_unbiased(machine, seconds_per_look):
 
 
 def test_now_and_then_all_threads_are_looked_at_at_once(machine, monkeypatch):
-    """Within the budget, on a machine on which it lasts for a third of the threads: without such samples, a pool or the
-    holder of a lock would never be recognized there."""
+    """Within the budget, on a machine with time for a third of them: else no pool or holder would ever be seen."""
     looked: list[int] = []
     machine(lambda _, thread: looked.append(thread) or SLEEPS)
     cost = sampler.MOST_OF_THE_TIME / 20  # CPU seconds for one thread
@@ -437,8 +435,7 @@ def own_server() -> Server:
 
 
 def test_an_array_that_cannot_be_read(machine):
-    """An invalid address says nothing, and so it is inferred; nothing fails. If nobody takes the closer look, what a
-    thread polls is unknown, and the reason says why."""
+    """It is inferred, and nothing fails. If nobody takes the closer look, it is unknown, with the reason."""
     with polling(array_is_read=False) as (call, _):
         machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
         assert sum(sampled(sampler_after(10)[0], own_server()).threads.values()) == 8
@@ -498,8 +495,7 @@ def read_as_held(*of: tuple[int, Sequence[int]]) -> dict[int, dict[int, locks.Wo
 
 
 def test_locks_of_the_application(machine, monkeypatch):
-    """Four threads of each busy worker wait at one address: the lock is known for both once a thread went on, and at
-    rest it is free. A worker that has no time left is left out."""
+    """Known for both workers once a thread went on, free at rest; a worker without time left is left out."""
     monkeypatch.setattr(worker_threads, "read_semaphores", read_as_held)
     at = 0
     machine(lambda _, thread: SEMAPHORE if 4 <= (thread - at) % 16 < 8 else SLEEPS if thread % 16 < 4 else IDLE)

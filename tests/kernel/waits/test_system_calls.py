@@ -151,8 +151,7 @@ def test_parts(monkeypatch):
 
 
 def test_memory(monkeypatch):
-    """Processes are forgotten with `forget`, and threads that come and go do not fill the memory. The part of a real
-    thread is from 0 to 1; one that has ended has none."""
+    """Processes are forgotten with `forget`; threads that come and go fill no memory; ended ones have no part."""
     real = RunDelays()
     assert 0 <= real.part_waiting(os.getpid(), threading.get_native_id()) <= 1
     assert real.part_waiting(2**22, 2**22) == 0

@@ -196,8 +196,7 @@ def test_impossible_descriptors(fileno):
 
 
 def test_descriptors(tmp_path, monkeypatch):
-    """Sockets are left to their peers; pipes, named ones too, are pipes; files are on a disk; the rest is other. No
-    file behind a descriptor is asked: it may be on a server that does not answer."""
+    """Sockets are left to their peers; pipes are pipes; files are on a disk; the rest is other. No file is asked."""
     regular, fifo = tmp_path / "file", tmp_path / "fifo"
     regular.touch()
     os.mkfifo(fifo)

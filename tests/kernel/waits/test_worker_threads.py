@@ -63,8 +63,7 @@ def test_request_threads_are_presumed():
 
 
 def test_seen_threads_replace_presumed_ones():
-    """A thread that was seen accepting serves requests, whatever its mask; never more than there are. With one request
-    thread it is the main one, whatever the application starts."""
+    """One that was seen accepting serves, whatever its mask; never more than there are. A single is the main one."""
     with started(2, 1, 1) as (pid, ids):
         assert RequestThreads(pid, 1).threads == [pid]
         threads = RequestThreads(pid, 2)
