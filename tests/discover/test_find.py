@@ -254,7 +254,6 @@ def test_without_a_master_there_are_no_stats():
     ],
 )
 def test_names_of_uwsgi(name, taken):
-    """uWSGI is recognized by the names of its processes; similar names, such as this exporter's, are not."""
     code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0); print(flush=True); time.sleep(60)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
         try:
@@ -266,7 +265,6 @@ def test_names_of_uwsgi(name, taken):
 
 @pytest.mark.integration
 def test_workers_of_python_3_14(tmp_path):
-    """A master is found whose workers have the name that Python 3.14 gives to their first thread."""
     app = tmp_path / "app.py"
     name = "ctypes.CDLL(None).prctl(15, b'uWSGIWorker%dCore0' % uwsgi.worker_id(), 0, 0, 0)"
     app.write_text(f"import ctypes, uwsgi\n{name}\ndef application(environment, start_response): return []\n")

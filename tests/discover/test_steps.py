@@ -235,8 +235,7 @@ def test_the_command_line_gets_options():
         wait_until(lambda: found(server).address, what="the stats server")
 
 
-def test_lines_that_wait_for_a_reload(tmp_path):
-    """The proposed lines that are there already are not proposed again."""
+def test_lines_that_wait_for_a_reload_are_not_proposed_again(tmp_path):
     with without_stats(INI.format(directory=tmp_path)) as server:
         file, made = server.directory / "shop.ini", planned(server)
         text = file.read_text()
@@ -358,7 +357,6 @@ def test_other_users(tmp_path):
 
 @as_root
 def test_mounts_of_its_own():
-    """A process with mounts of its own is seen to have them: a trial from here would prove nothing."""
     with subprocess.Popen(["unshare", "--mount", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE) as process:
         try:
             process.stdout.readline()

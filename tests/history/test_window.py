@@ -46,7 +46,6 @@ class TestLength:
         assert history.window(seconds).seconds == pytest.approx(seconds, abs=0.57)
 
     def test_rows_are_a_second_apart(self):
-        """Samples within a second of the last row make no row: an hour takes an hour's rows at any sampling rate."""
         history = History()
         for index in range(101):
             history.add(index / 5, Totals())
@@ -54,7 +53,6 @@ class TestLength:
         assert list(history._rows.times) == [float(second) for second in range(21)]
 
     def test_an_hour_is_kept(self):
-        """Windows reach back an hour, to within the step of the oldest rows; older rows are dropped after a minute."""
         history = History()
         for second in range(HISTORY_SECONDS + 500):
             history.add(float(second), Totals())
@@ -146,8 +144,6 @@ class TestGrowth:
 
     @pytest.mark.parametrize("before", [0.0, 429_496.7, 12_345_678.9, 1e9])
     def test_times_are_exact_to_a_tick_across_the_wrap(self, before):
-        """The growth of a time is exact to 0.1 ms, also across the wrap."""
-
         def totals(grown: float) -> Totals:
             worker = WorkerTotals(running_time=before + grown, running_time_since=0.0)
             return Totals(workers=[worker], queue_seconds={"a": before + grown}, queue_since={"a": 0.0})
@@ -157,7 +153,6 @@ class TestGrowth:
         assert window.queue_seconds["a"] == pytest.approx(1.2345, abs=1.01e-4)
 
     def test_119_hours_of_thread_time_fit(self):
-        """32 threads that are busy for the whole hour are 32 hours."""
         hours = 119.0
         window = history_of(
             (0.0, Totals(workers=[WorkerTotals(busy_seconds=0.0)])),
@@ -195,7 +190,6 @@ class TestGrowth:
 
 class TestUnknown:
     def test_figures_never_reported_are_none(self):
-        """Without cores or kernel facts their figures are None in the window too, not 0."""
         server = Server(processes=1, cores=False, host=False, queue=None)
         server[1].running_time = None
         watched = Watched(server)
@@ -271,7 +265,6 @@ class TestChanges:
         assert (window.seconds, [worker.requests for worker in window.workers]) == (1, [10] + [0] * (processes - 1))
 
     def test_other_sockets_restart_the_history(self):
-        """If a socket is renamed, there is nothing to compare with either."""
         server, watched = watch(socket="a.sock")
         watched.sample(0.0, 1.0)
         server.socket = "b.sock"

@@ -141,7 +141,6 @@ def test_waiting_costs_as_computing_does(child):
 
 
 def test_a_busy_machine_is_no_hang(child):
-    """A question that waits for a CPU is waited for; one that computes without end is not."""
     assert ask(Questions(aside=child), burn, aside.HUNG_SECONDS / 2) == aside.HUNG_SECONDS / 2
     with pytest.raises(PausedError):
         ask(Questions(aside=child), burn, 60.0)
@@ -157,7 +156,6 @@ def test_the_process_is_killed(child):
 
 
 def test_the_process_cannot_start(monkeypatch):
-    """The reason is raised, and nothing waits."""
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(FileNotFoundError):
         Questions(aside=Aside()).ask(os.getpid)
@@ -182,7 +180,6 @@ def test_it_ends_with_its_parent(never):
 
 
 def test_a_forked_process_has_its_own(child):
-    """It does not read the answers of its parent's child."""
     pid = ask(Questions(aside=child), os.getpid)
     assert in_child(lambda: ask(Questions(aside=child), os.getppid) == os.getpid())
     assert ask(Questions(aside=child), os.getpid) == pid

@@ -112,8 +112,7 @@ def test_exact_queue_for_another_user():
 
 
 @pytest.mark.integration
-def test_every_kind_of_name():
-    """The queues of all kinds of socket names are found, before and after a reload."""
+def test_every_kind_of_name_is_found_before_and_after_a_reload():
     ports = [free_port() for _ in range(6)]
     options = ["relative.sock", "./dot.sock", "@abstract", "\\0zero", "127.0.0.1:0"]
     options += [f":{ports[0]}", f"0.0.0.0:{ports[1]}", f"127.1:{ports[2]}", f"localhost:{ports[3]}"]
@@ -275,7 +274,6 @@ def test_a_list_is_shared_for_fifty_times_as_long_as_it_took(asked):
 
 
 def test_forgotten_lists_are_asked_for_again():
-    """A socket that was opened since is there after `forget`."""
     dumps = ListenerDumps(lambda: 0.0)
     dumps.list_listeners("unix")
     with listening(""):
@@ -302,7 +300,6 @@ def test_overflows(text, counts, tmp_path):
 
 @as_root
 def test_no_privilege_is_needed():
-    """Any user may read the counts of another user's process."""
     pid = os.getpid()
     overflows = as_nobody(lambda: read_listen_overflows(pid))
     assert overflows.drops >= overflows.overflows
@@ -422,8 +419,7 @@ def test_lists_take_a_bounded_share_of_the_time(opened):
     assert queues.may_list_tcp()
 
 
-def test_sockets_that_are_gone(opened, tmp_path):
-    """A listener that was closed since has no list, and no error."""
+def test_sockets_that_are_gone_have_no_list_and_no_error(opened, tmp_path):
     unix, tcp = listen(opened, str(tmp_path / "s")), listen(opened, ("127.0.0.1", 0))
     gone = of(unix), of(tcp)
     unix.close()

@@ -87,7 +87,6 @@ def test_usage_file_of_a_group_of_version_1(mounts, tmp_path):
 
 @pytest.mark.parametrize(("online", "count"), [("0\n", 1), ("0-3,8\n", 5), ("0,2,4-5\n", 4)])
 def test_cpus_that_are_offline_do_not_count(online, count, tmp_path):
-    """The kernel lists CPUs that are online as spans and single ones, with gaps where one was switched off."""
     shutil.copytree(TREES / "v2_no_quota", tmp_path / "root")
     (tmp_path / "root/sys/devices/system/cpu/online").write_text(online)
     assert read_usable_cpus(4242, affinity=range(8), root=tmp_path / "root").count == count
@@ -138,7 +137,6 @@ def test_iowait_is_idle_and_steal_is_used():
 
 @pytest.mark.parametrize("text", ["cpu0 1 2 3\n", "cpu0 1 2 3 x 5\n", "cpuX 1 2 3 4 5\n", None])
 def test_an_invalid_stat_is_unknown(text, tmp_path):
-    """A file with too few or invalid times, or none, makes the reading unknown."""
     write_files(tmp_path, {} if text is None else {"proc/stat": text})
     assert MachineCpu(root=tmp_path).read() is None
 
@@ -203,7 +201,6 @@ def values(times: CpuTimes | None) -> tuple[float, float, float]:
 
 
 def test_totals_begin_at_zero(machine):
-    """Times before the first reading do not count, and the totals stay the same object until the next reading."""
     machine.run(5.0, 5.0)
     server = ServerCpu(machine.cpu)
     first = server.read((0, 1), ())
@@ -242,7 +239,6 @@ def test_excess_of_a_period_counts_against_the_next_step(machine):
 
 
 def test_group_without_a_usage_file_leaves_idle_time_unknown(machine):
-    """If a quota's remainder is unknown, so is the idle time."""
     server, gone = ServerCpu(machine.cpu), GroupQuota(1.0, str(machine.tree.root / "gone" / "cpu.stat"))
     assert server.read((0, 1), (GroupQuota(1.0, None),)) is None
     assert server.read((0, 1), (gone,)) == CpuTimes()
@@ -251,7 +247,6 @@ def test_group_without_a_usage_file_leaves_idle_time_unknown(machine):
 
 
 def test_kernel_that_counts_nothing_is_ignored(machine):
-    """If the kernel reports CPUs as neither idle nor used, it does not count, and the CPUs are not saturated."""
     server = ServerCpu(machine.cpu)
     server.read((0, 1), ())
     machine.run(0.0, 0.0, seconds=2.0)

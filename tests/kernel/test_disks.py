@@ -56,8 +56,6 @@ def test_the_files_of_metrics(tmp_path, name, expected):
 
 
 def test_others_are_never_asked(monkeypatch, tmp_path):
-    """A file system of another host, and the processes of others, are left out."""
-
     def refuse(path: str) -> None:
         raise AssertionError(path)
 

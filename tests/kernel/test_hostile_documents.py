@@ -28,7 +28,6 @@ def facts(document: object, answer: Answer) -> None:
 @example(["127.0.0.1:²", "[::1]:٣", "0x7f.1:1", "1:1"], [])
 @settings(max_examples=150)
 def test_any_names_and_pids_of_a_proven_server(names, pids):
-    """The document of a proven server may contain any socket names and pids."""
     document = {
         "pid": os.getpid(),
         "workers": [{"pid": pid} for pid in pids],
@@ -38,8 +37,7 @@ def test_any_names_and_pids_of_a_proven_server(names, pids):
 
 
 @pytest.mark.parametrize("name", ["\0:80", "127.0.0.1\0:80", "/run/a\0", ":65536", "[::1]:" + "9" * 200])
-def test_an_impossible_socket_name(name):
-    """The queue of an impossible socket name is not measurable, with a reason; other sockets are looked up."""
+def test_the_queue_of_an_impossible_socket_name_is_not_measurable(name):
     document = {"pid": os.getpid(), "workers": [], "sockets": [{"name": name}, {"name": "/run/none"}]}
     host = Host().read_facts(stats.decode(json.dumps(document).encode()), Answer(b"", peer_pid=os.getpid()))
     assert host.off is None

@@ -25,7 +25,6 @@ def test_a_process_of_this_host():
 
 @pytest.mark.parametrize(("parent", "emperor"), [("uwsgi\n", 6), ("systemd\n", None), (None, None)])
 def test_the_emperor_is_a_parent_called_uwsgi(parent, emperor, tmp_path):
-    """A parent with another name, or a hidden one, is not an emperor."""
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "stat").write_text("7 (uwsgi) S 6 7 7 0\n")
     if parent is not None:
@@ -61,7 +60,6 @@ def test_a_real_vassal():
     ],
 )
 def test_a_unit_is_the_innermost_service(tmp_path, cgroup, unit):
-    """The unit is found in cgroup version 2 and in systemd's own hierarchy of version 1."""
     (tmp_path / "proc" / "7").mkdir(parents=True)
     (tmp_path / "proc" / "7" / "cgroup").write_bytes(cgroup)
     assert find_systemd_unit(7, tmp_path) == unit

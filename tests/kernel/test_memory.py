@@ -155,7 +155,6 @@ def test_figures_that_contradict_each_other(usage, cache, left):
     ],
 )
 def test_an_unreadable_limit_makes_the_figure_unknown(tree, without):
-    """Available memory is unknown then: the process may not get what the host has."""
     assert available(*tree, without=without) is None
 
 
@@ -172,7 +171,6 @@ APP = "sys/fs/cgroup/web.slice/app.service"
     ],
 )
 def test_an_invalid_file_makes_the_figure_unknown(changed, without):
-    """A file with unexpected text makes available memory unknown, as the end of the process does."""
     assert available(*V2_LIMITED, changed, without=without) is None
     assert read_available_memory(2**22 + 1) is None
 
@@ -184,7 +182,6 @@ LEVELS = st.lists(st.tuples(st.none() | SIZES, SIZES, SIZES), min_size=1, max_si
 @settings(max_examples=40)
 @given(LEVELS)
 def test_the_least_wins(levels):
-    """Available memory is at most the host's and every limit, and determined by one of them."""
     folders = ["", "/web.slice", "/web.slice/app.service"][-len(levels) :]
     parts = [
         v2_level(folder, "max" if limit is None else limit, usage, cache)
@@ -284,8 +281,7 @@ OOM_HOST = {"proc/vmstat": "nr_free_pages 9\noom_kill 7\nunevictable_pgs_scanned
         (OOM_HOST | {"proc/vmstat": "oom_kill many\n"}, OomKills(None, None)),
     ],
 )
-def test_counts(tmp_path, files, kills):
-    """The counts of both cgroup versions are read; missing or invalid ones are unknown."""
+def test_counts_of_both_versions_are_read(tmp_path, files, kills):
     write_files(tmp_path, files)
     assert read_oom_kills(PID, root=tmp_path) == kills
     assert (read_oom_kills(1).host or 0) >= 0, "this machine"
@@ -347,7 +343,6 @@ def test_one_worker_a_minute_the_largest_first(tmp_path):
 
 
 def test_the_largest_value_of_each_worker_counts(tmp_path):
-    """A worker that shrinks keeps its largest value; one that has ended no longer counts, nor does a reused pid."""
     memories = WorkerMemories(root=tmp_path)
     write_rollup(tmp_path, 1, 956)
     assert memories.read(MASTER, by_pid(process(1)), 0.0) == WorkerMemory(1000 * KB, "uss", 1000 * KB, {1: 1000 * KB})
@@ -390,7 +385,6 @@ def test_anonymous_memory_if_there_is_no_other(tmp_path):
 
 
 def test_a_walk_that_takes_too_long_is_not_repeated(tmp_path, monkeypatch):
-    """After 50 ms of CPU, anonymous memory is the figure; a new master is tried again."""
     write_rollup(tmp_path, 1, 956)
     memories, workers, cpu = WorkerMemories(root=tmp_path), by_pid(process(1, 5_000_000)), [0.0]
     slow = WorkerMemory(5_000_000, "anonymous", 5_000_000, {})
@@ -407,7 +401,6 @@ def test_a_walk_that_takes_too_long_is_not_repeated(tmp_path, monkeypatch):
 
 @given(st.lists(st.dictionaries(st.integers(1, 4), st.integers(0, 10**9), max_size=4), min_size=1, max_size=6))
 def test_the_largest_living_worker_is_the_figure(samples):
-    """However workers come, go and grow, the figure is that of a living one, and at least its present value."""
     memories = WorkerMemories(root=Path("/nonexistent"))
     most: dict[int, int] = {}
     for turn, sizes in enumerate(samples):

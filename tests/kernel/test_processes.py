@@ -53,7 +53,6 @@ def test_child_of_the_master():
 
 @pytest.mark.parametrize(("number", "is_kept"), [(errno.EMFILE, True), (errno.ENOMEM, True), (errno.EACCES, False)])
 def test_an_exporter_without_descriptors_keeps_its_workers(sleeper, monkeypatch, number, is_kept):
-    """If the exporter itself cannot read processes, it keeps the last figures of its workers."""
     reader = Processes()
     before = reader.read(os.getpid(), [sleeper.pid])
 
@@ -216,7 +215,6 @@ def open_files() -> int:
 
 
 def test_a_name_may_hold_anything(tmp_path):
-    """The fields are those after the last parenthesis of the name."""
     (tmp_path / "stat").write_bytes(b"7 (a) S (b) R 1 2 3\n")
     assert procfs.read_stat_fields(str(tmp_path), "stat") == [b"R", b"1", b"2", b"3"]
 
@@ -243,8 +241,7 @@ def test_kept_files_show_what_is_in_them_now(tmp_path, monkeypatch, most, allowe
     assert open_files() == before
 
 
-def test_a_kept_file_of_a_process_that_has_ended():
-    """The file of a process that has ended is closed, and the read fails as if it had not been open."""
+def test_a_kept_file_of_a_process_that_has_ended_is_closed():
     kept, before = KeptFiles(3), open_files()
     with started("sleep", "60") as process:
         path = f"/proc/{process.pid}/stat"
@@ -255,7 +252,6 @@ def test_a_kept_file_of_a_process_that_has_ended():
 
 
 def test_kept_files_yield_when_descriptors_run_out(tmp_path, monkeypatch):
-    """If no file can be opened any more, all kept ones are closed, and the file is read."""
     kept, before = KeptFiles(9), open_files()
     first, second = tmp_path / "1", tmp_path / "2"
     first.write_text("1")
@@ -289,7 +285,6 @@ def test_descriptors_are_counted():
 
 
 def test_descriptors_are_counted_in_bounded_time(monkeypatch):
-    """Before Linux 6.2 each is listed, up to a bound: the number of a process with more is unknown."""
     listed = os.listdir("/proc/self/fd")
     stat = os.stat
     monkeypatch.setattr(os, "stat", lambda path: stat("/proc/version") if path.endswith("/fd") else stat(path))

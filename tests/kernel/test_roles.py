@@ -50,7 +50,6 @@ def server(request, tmp_path_factory):
 
 @pytest.mark.integration
 def test_every_role_is_recognized(server):
-    """Mules, spoolers, routers and daemons are distinguished, and workers are none of them."""
     assert _count(server) == PROCESSES
     assert all(use.resident_bytes > 500_000 for use in look(server, Roles()).values())
 

@@ -133,7 +133,6 @@ def test_host_facts_include_the_setup(mapped):
 @pytest.mark.integration
 @as_root
 def test_descriptors_are_hidden_from_other_users(mapped):
-    """Another user cannot see which worker holds which socket, but sees on the command line that sockets are mapped."""
     snapshot = _accepting(mapped)
     setup = as_nobody(lambda: _setup(mapped, snapshot))
     assert setup.socket_holders is None

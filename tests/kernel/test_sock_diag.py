@@ -91,7 +91,6 @@ def test_tcp_queue(family, host, spelled):
 
 
 def test_only_stream_listeners_are_listed(tmp_path):
-    """Sockets that do not listen, and listeners for packets, are left out."""
     with (
         socket.socket(socket.AF_UNIX) as idle,
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as packets,
@@ -135,7 +134,6 @@ def test_a_kernel_that_does_not_answer(monkeypatch):
 
 
 def test_interrupted_dump_is_repeated_once(monkeypatch):
-    """A dump that the kernel marks as inconsistent is repeated once, and then accepted."""
     requests = []
     honest = sock_diag.ask
 
@@ -149,7 +147,6 @@ def test_interrupted_dump_is_repeated_once(monkeypatch):
 
 
 def test_interruption_is_seen():
-    """The flag NLM_F_DUMP_INTR of a message is returned with it."""
     header = struct.pack("=IHHII", 20, sock_diag.SOCK_DIAG_BY_FAMILY, sock_diag.NLM_F_DUMP_INTR | 2, 1, 0)
     ((kind, flags, payload),) = sock_diag._messages(header + b"body")
     assert (kind, payload) == (sock_diag.SOCK_DIAG_BY_FAMILY, b"body")
@@ -157,7 +154,6 @@ def test_interruption_is_seen():
 
 
 def test_truncated_answer_is_an_error(monkeypatch):
-    """An answer larger than the buffer is an error, not a shorter list."""
     monkeypatch.setattr(sock_diag, "RECEIVE_BYTES", 24)
     with listening(f"\0headroom-{os.getpid()}"), pytest.raises(OSError, match="cut off"):
         sock_diag.list_listeners("unix")
@@ -165,7 +161,6 @@ def test_truncated_answer_is_an_error(monkeypatch):
 
 @pytest.mark.parametrize("length", [3, 400])
 def test_message_of_impossible_length_is_an_error(length):
-    """A message with a length below its header's, or beyond its datagram, is an error."""
     with pytest.raises(OSError, match="cut off"):
         list(sock_diag._messages(struct.pack("=IHHII", length, 20, 2, 1, 0) + b"body"))
 
@@ -207,7 +202,6 @@ def test_inet_name(host, name):
 
 
 def test_known_listeners_are_asked_for_alone(tmp_path):
-    """The queue and limit of each are those of a dump, in the order of the question; asking again sees changes."""
     with listening(str(tmp_path / "s"), 7) as unix, listening(("127.0.0.1", 0), 9) as tcp:
         known = [find(tcp), find(unix)]
         queues = sock_diag.Queues()
@@ -218,8 +212,7 @@ def test_known_listeners_are_asked_for_alone(tmp_path):
         queues.close()
 
 
-def test_a_listener_that_is_closed_or_another():
-    """There is no answer about a closed listener, nor about another one in its place; the next question is answered."""
+def test_of_a_listener_that_is_closed_or_another_there_is_no_answer():
     queues = sock_diag.Queues()
     with listening(("127.0.0.1", 0), shared=True) as tcp:
         known, address = find(tcp), tcp.getsockname()

@@ -179,7 +179,6 @@ def test_a_reload_and_a_killed_worker_are_seen():
 
 
 def test_paused_workers_are_known():
-    """SIGTSTP to the master pauses all workers, whose threads are then neither busy nor waiting for requests."""
     with running(SETUPS["8x1"]) as uwsgi:
         host, address = Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid)
         wait_until(lambda: seen(host, address)[0] == 8, what="the workers", pause=0.1)
@@ -206,7 +205,6 @@ def application(environ, start_response):
 
 
 def test_a_router_or_an_emperor_is_not_down():
-    """A uWSGI without workers of its own leads to another one."""
     port = free_port()
     options = ["--master", "--http", f"127.0.0.1:{port}", "--http-to", "127.0.0.1:1"]
     with running(SETUPS["emperor"]) as emperor, bare(*options, ready=("127.0.0.1", port)) as router:
@@ -227,7 +225,6 @@ def test_an_emperor_that_waits_for_readers_of_its_stats():
 
 
 def test_workers_that_hang_at_their_start_are_known():
-    """A worker whose successor loads the application has its process, and what that waits for; a mule is none."""
     port = free_port()
     options = ["--processes", "2", "--lazy-apps", "--mule", "--touch-workers-reload", "{directory}/reload"]
     options += ["--http-socket", f"127.0.0.1:{port}", "--wsgi-file", "app.py"]
@@ -528,7 +525,6 @@ def test_what_another_user_may_not_see_is_refused():
 
 
 def test_many_descriptors_do_not_hide_the_threads(tmp_path):
-    """The sets of request threads are found beside thousands of other descriptors, which are not all looked at."""
     app = tmp_path / "app.py"
     app.write_text(
         "KEPT = [open('/dev/null') for _ in range(6000)]\n"
@@ -557,7 +553,6 @@ def application(environ, start_response):
 
 @pytest.mark.parametrize("options", ["--processes 2", "--master --processes 2"])
 def test_a_fork_of_a_worker_is_no_worker(tmp_path, options):
-    """A process that the application forks has the epoll sets of its worker, and counts neither as one nor as busy."""
     app, port = tmp_path / "app.py", free_port()
     app.write_text(_FORKS)
     command = [*options.split(), "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app)]

@@ -126,7 +126,6 @@ def test_an_abstract_name_has_two_spellings():
 
 @given(st.text(max_size=60) | st.from_regex(r"(unix|tcp|http|https|file):(//)?.{0,20}", fullmatch=True))
 def test_any_text(text):
-    """Any text is either parsed or refused with AddressError; a parsed address prints as a text that parses to it."""
     try:
         address = parse_address(text)
     except AddressError:
@@ -179,7 +178,6 @@ def test_a_datagram_socket(tmp_path):
 
 
 def test_a_loop_of_symbolic_links(tmp_path):
-    """A loop of symbolic links is reported as one, without the operating system's text."""
     (tmp_path / "stats").symlink_to(tmp_path / "stats")
     for scheme in ("unix", "file"):
         error = failure(f"{scheme}://{tmp_path}/stats")
@@ -238,7 +236,6 @@ def test_a_file_is_replayed(tmp_path):
 
 @pytest.mark.parametrize("what", ["missing", "folder", "fifo", "socket"])
 def test_anything_but_a_regular_file_is_refused(tmp_path, what):
-    """Without hanging, each time."""
     path = tmp_path / "stats.json"
     with socket.socket(socket.AF_UNIX) as listener:
         if what == "folder":

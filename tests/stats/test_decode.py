@@ -147,7 +147,6 @@ def test_an_invalid_count_is_refused(body, path, value):
 
 @pytest.mark.parametrize("value", [2**63, 2**64 - 1, 2**64 - 60_000_000])
 def test_wrapped_running_time_is_absent(value):
-    """A running time that wrapped because the clock was set back is unknown; the worker's other figures are known."""
     snapshot = stats.decode(worker(running_time=value, requests=3))
     assert (snapshot.workers[0].running_time, snapshot.workers[0].requests) == (None, 3)
 
@@ -297,14 +296,12 @@ def test_every_bound_is_tested():
 
 @pytest.mark.parametrize("part", PARTS)
 def test_as_many_as_may_be_are_read(part):
-    """A document with exactly as many of a part as its bound is read; parts of an earlier document do not count."""
     for _ in range(2):
         assert isinstance(stats.decode(PARTS[part](MOST[part])), (Snapshot, EmperorSnapshot, RouterSnapshot))
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_one_more_is_refused(part):
-    """A document with one part more is refused; the message has the bound and quotes nothing of the document."""
     error = refusal(PARTS[part](MOST[part] + 1))
     assert error.reason == "too_large"
     assert f"more than {MOST[part]:,} {part}" in str(error)
@@ -367,7 +364,6 @@ def test_what_was_cut_is_counted_by_document():
 
 
 def test_locks_are_measured_before_they_are_built():
-    """A list of locks longer than 1,024 locks can be is refused by its size in bytes."""
     error = refusal(server(locks=[{}] * LOCKS_BYTES))
     assert error.reason == "too_large"
     assert "locks" in str(error)
@@ -391,7 +387,6 @@ def test_locks_that_are_not_there():
 
 
 def test_uwsgis_own_metrics_are_many():
-    """64 workers of 64 threads have 29,248 of uWSGI's own metrics, and may have custom metrics as well."""
     own = {f"worker.{worker}.core.{core}.m{key}": {} for worker in range(64) for core in range(64) for key in range(7)}
     snapshot = stats.decode(server(metrics={**own, "shop.orders": {"value": 3}}))
     assert snapshot.custom_metrics["shop.orders"].value == 3
@@ -416,7 +411,6 @@ def as_uwsgi_writes(workers, cores, variables, busy):
     ("workers", "cores", "variables"), [(64, 64, 0), (64, 16, 4096), (1024, 1, 4096), (64, 64, 1024), (64, 256, 0)]
 )
 def test_large_servers_are_read(workers, cores, variables):
-    """64 x 64 threads, or 1,024 busy ones with as many request variables as `buffer-size` allows, are within bounds."""
     body = as_uwsgi_writes(workers, cores, variables, busy=variables > 0)
     assert len(body) <= SIZE_CAP
     snapshot = stats.decode(body)

@@ -47,7 +47,6 @@ def test_every_document_decodes_to_its_kind(name):
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_workers_are_numbered_by_their_place(name):
-    """Workers are numbered 1 to N in the order of the document, whatever ids uWSGI wrote."""
     workers = server(name).workers
     assert [worker.worker_id for worker in workers] == list(range(1, len(workers) + 1))
     assert {worker.state for worker in workers} <= set(STATES)
@@ -55,7 +54,6 @@ def test_workers_are_numbered_by_their_place(name):
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_threads_add_up(name):
-    """A worker has at most as many busy threads as threads; without a process, none are busy or available."""
     for worker in server(name).workers:
         if worker.threads is not None:
             assert worker.busy_threads is not None
@@ -204,7 +202,6 @@ def test_minified_is_the_same_document():
 
 
 def test_a_trailing_comma_is_repaired():
-    """A router's document is decoded in spite of its trailing comma, which is not valid JSON."""
     body = document("router_both_invalid_json")
     with pytest.raises(json.JSONDecodeError):
         json.loads(body)
@@ -213,7 +210,6 @@ def test_a_trailing_comma_is_repaired():
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_requests_do_not_blind(name):
-    """Requests in service are counted, whatever bytes the clients sent."""
     (worker,) = server(name).workers
     assert worker.threads == 8
     assert worker.busy_threads == (3 if name == "hostile_everything" else 1)

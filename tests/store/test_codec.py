@@ -96,7 +96,6 @@ def test_a_record_of_another_program():
 
 
 def test_unknown_is_not_zero():
-    """What is unknown is None again."""
     record = Record(60.0, windows.window(60.0, windows.worker(1, 5, each=None, up=60.0)))
     again = decode_record(encode_record(record))
     assert again == record
@@ -110,7 +109,6 @@ def test_a_minute_of_eight_workers_is_small():
 
 
 def test_names_of_a_record_are_bounded():
-    """Those with the most seconds are kept."""
     routes = RouteWindow(60.0, {f"GET /{number}": float(number) for number in range(1000)})
     again = decode_record(encode_record(replace(full_record(), routes=routes)))
     assert sorted(again.routes.seconds.values()) == list(range(1000 - MOST_NAMES, 1000))
@@ -157,7 +155,6 @@ HOLDERS = {"a.sock": (1,), "b.sock": (2, 3)}
 @pytest.mark.parametrize("holders", [None, HOLDERS])
 @pytest.mark.parametrize("limit", [None, "loop_held"])
 def test_levels_of_a_record(holders, limit):
-    """The workers of each socket, and another limit."""
     record = full_record()
     levels = replace(record.levels, socket_holders=holders, limited_by=limit)
     assert decode_record(encode_record(replace(record, levels=levels))).levels == levels

@@ -83,7 +83,6 @@ def damage_cells(path: Path, dice: random.Random) -> int:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_damaged_cells_cost_themselves_only(path, seed):
-    """All other records are read, and the page and the report are made."""
     records, damaged = read_everything(path)
     assert damaged == 0
     lost = damage_cells(path, random.Random(seed))
@@ -289,7 +288,6 @@ def test_an_impossible_schema_is_damage(path, change):
 
 
 def test_a_pipe_in_the_place_of_a_file(tmp_path):
-    """A reader does not wait for somebody to write to it."""
     os.mkfifo(tmp_path / "history.sqlite")
     with pytest.raises(HistoryFileError, match="not an ordinary file"):
         HistoryFile(tmp_path / "history.sqlite", END)

@@ -111,7 +111,6 @@ def test_a_size_limit_forgets_the_oldest_minutes(path):
 
 
 def test_the_smallest_limit(path):
-    """A limit that leaves no room for anything is kept all the same."""
     database = opened(path, max_size=50_000)
     for hour in range(20):
         database.write(
@@ -122,7 +121,6 @@ def test_the_smallest_limit(path):
 
 
 def test_a_damaged_record_costs_itself_only(path):
-    """A quarter with a damaged minute has the others, and a reader leaves it out and counts it."""
     database = opened(path)
     database.write([minute(number) for number in range(1, 15)], NOON + 14 * 60)
     database._connection.execute("UPDATE records SET data = x'ff' WHERE slot = ?", (NOON // 60 + 7,))
@@ -157,7 +155,6 @@ def test_a_clock_that_is_set_back(path):
 
 
 def test_slots_of_a_range(path):
-    """A reader gets what ends after the start and by the end."""
     database = opened(path)
     database.write([minute(number) for number in range(1, 500)], NOON + 500 * 60)
     with HistoryFile(path, NOON + LONGEST_SECONDS) as file:
@@ -296,7 +293,6 @@ def test_names_that_are_never_the_same_cost_no_other_server(path):
 
 
 def test_what_waited_does_not_make_the_file_larger(path):
-    """Everything that waited for a disk comes at once."""
     dice = random.Random(1)
     database = opened(path, MAX_SIZE)
     for first in range(1, 34, 32):

@@ -79,7 +79,6 @@ def test_two_exporters_on_one_file(path, begin):
 
 
 def test_a_history_that_was_deleted(path, begin):
-    """The new one has a single writer all the same."""
     first = begin(path)
     put(first, 1)
     for each in path.parent.glob(f"{path.name}*"):
@@ -190,7 +189,6 @@ def test_a_full_disk(path, begin, monkeypatch):
 
 
 def test_a_file_that_is_moved_away(path, begin):
-    """Writing goes on in a new file."""
     writer = begin(path)
     put(writer, 1)
     path.rename(path.with_name("old"))

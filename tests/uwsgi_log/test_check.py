@@ -138,7 +138,6 @@ def test_uploads_that_uwsgi_ends_are_no_clients_that_left(app):
 
 
 def test_a_failed_import_is_named(tmp_path):
-    """The exception of a failed start, with its file and line, once a reload has repeated it."""
     (tmp_path / "broken.py").write_text("import os\nimport missing_module\n")
     with broken(tmp_path, "--lazy-apps") as server, repeated(lambda: end_first(server, signal.SIGKILL), pause=2):
         document = check(server)
@@ -148,7 +147,6 @@ def test_a_failed_import_is_named(tmp_path):
 
 
 def test_the_way_to_read_the_log_is_printed(app):
-    """A verdict that would need the log and may not read it prints the flag that does, and so does `discover`."""
     with serving(app, "--processes", "2") as server, repeated(lambda: end_first(server, signal.SIGKILL), pause=1.0):
         ran = run("check", server.stats, "--seconds", "6", "--all", "--no-log")
         found = run("discover").stdout
@@ -164,7 +162,6 @@ def test_the_path_of_a_log_may_be_relative(app):
 
 
 def test_the_exporter_counts_messages(app):
-    """Messages that were seen have a counter, and events in the journal."""
     with serving(app) as server, exporter("--stats", f"shop={server.stats}", "--log", f"shop={server.log}") as web:
         wait_until(lambda: 'uwsgi_log_up{server="shop"} 1' in web.get()[1])
         assert "uwsgi_log_messages_total{" not in web.get()[1]
@@ -175,7 +172,6 @@ def test_the_exporter_counts_messages(app):
 
 
 def test_without_a_log_nothing_is_read_or_exported(app):
-    """It is off unless it is configured: no metric, and the file is not open."""
     with serving(app) as server, exporter("--stats", f"shop={server.stats}") as web:
         wait_until(lambda: 'uwsgi_up{server="shop"' in web.get()[1])
         metrics = web.get()[1]
@@ -188,7 +184,6 @@ def test_without_a_log_nothing_is_read_or_exported(app):
     [(("--log", "other=/tmp/x"), "no server is named 'other'"), (("--log", "shop"), "write NAME=PATH")],
 )
 def test_a_log_of_no_server_is_refused(app, options, words):
-    """A mistake in a name is no log that is silently not read."""
     with serving(app) as server:
         ran = run("check", f"shop={server.stats}", "--seconds", "2", *options)
     assert ran.returncode == 3

@@ -179,7 +179,6 @@ def test_the_child_ends_with_its_reader(stand_in):
 
 
 def test_why_it_cannot_be_read(stand_in, tmp_path, monkeypatch):
-    """No journal, and no `journalctl`: nothing is started, and the reason is known."""
     monkeypatch.setattr(module, "_FILES", (f"{tmp_path}/nowhere/*/system.journal",))
     log = UwsgiLog("journal:shop.service")
     log.read(0.0, ALL, float("inf"))

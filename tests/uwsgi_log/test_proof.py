@@ -60,7 +60,6 @@ def test_a_process_that_is_gone_is_a_proof():
 
 
 def test_one_growth_of_a_counter_proves_one_line():
-    """A forged line more than the counter has grown is not proven, however often it is asked about."""
     watched = Watched()
     seen = Found("harakiri", worker=1, pid=watched.server[1].pid)
     watched.server[1].harakiris += 1
@@ -152,7 +151,6 @@ def test_a_request_that_uwsgi_ends_itself_is_counted(code, counter):
 
 
 def test_a_reload_is_no_growth():
-    """A full reload sets uWSGI's counters to 0."""
     watched = Watched()
     watched.server[1].harakiris = 7
     watched.note(1.0)
@@ -186,7 +184,6 @@ class Log(UwsgiLog):
 
 
 def test_a_window_has_its_messages():
-    """A window has the counts, the workers and the signals of its messages, and how many are proven."""
     log = Log()
     pid = log.server[2].pid
     log.hear(
@@ -203,7 +200,6 @@ def test_a_window_has_its_messages():
 
 
 def test_events_name_the_worker_and_the_process():
-    """An event has the worker and the PID; a worker that does not exist is not named."""
     log = Log()
     log.hear(1.0, Found("killed_by_signal", worker=2, pid=4711, signal=11))
     log.hear(1.0, Found("killed_by_signal", worker=77, pid=1, signal=11))
@@ -233,7 +229,6 @@ def test_pending_lines_are_bounded():
 
 
 def test_an_application_that_is_missing_is_a_proof():
-    """A worker that accepts requests without an application proves the message about it."""
     log = Log()
     reading = log.server.read(1.0)
     assert all(not worker.apps for worker in reading.snapshot.workers)

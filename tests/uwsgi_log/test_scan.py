@@ -32,7 +32,6 @@ def codes(*lines):
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=version) for version, text in read_captured().items()])
 def test_lines_of_each_version_are_recognized(text):
-    """Each line of a real uWSGI is one known message, and most of those that can be provoked are there."""
     lines = text.splitlines()
     assert [sum(codes(line).values()) for line in lines] == [1] * len(lines)
     assert len(codes(*lines)) == len(lines) >= 35
@@ -83,7 +82,6 @@ def test_each_sample_is_found(code, date):
 
 
 def test_the_lines_of_requests_are_no_messages():
-    """What the application and requests write is neither kept nor counted."""
     assert not scan(REQUEST, "", "hello", "worker 3 says hello", "DAMN it", "[WARN", "x" * 100_000)
 
 
@@ -133,7 +131,6 @@ def test_a_traceback_goes_on_in_the_next_block():
 
 
 def test_a_traceback_ends_where_lines_were_left_out():
-    """The place of one exception is not given to another's."""
     scanner = Scanner()
     scanner.scan("".join(f"{line}\n" for line in FAILED[:3]).encode())
     scanner.forget()
@@ -197,7 +194,6 @@ def test_patterns_begin_with_plain_bytes():
 
 @pytest.mark.parametrize("code", SAMPLES)
 def test_patterns_take_linear_time(code):
-    """A long hostile line takes no longer than reading it: only its beginning is looked at."""
     for sample in SAMPLES[code]:
         head = sample.removeprefix(DATE)
         for cut in range(HEAD, len(head), 7):
@@ -208,7 +204,6 @@ def test_patterns_take_linear_time(code):
 
 
 def test_words_are_sentences():
-    """Each message says something, and every one with a finding of its own has a harm and an advice."""
     for message in MESSAGES:
         assert message.says, message.code
         assert not message.says.endswith("."), message.code

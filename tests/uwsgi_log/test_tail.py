@@ -70,7 +70,6 @@ def test_it_begins_at_the_end(path, read):
 
 
 def test_a_file_that_appears_later_is_all_new(path, read):
-    """A log that was missing is read from its beginning."""
     assert read() == b""
     assert read.tail.trouble == "there is no file of that name"
     path.write_bytes(b"first\n")
@@ -209,7 +208,6 @@ def test_nothing_but_a_regular_file_is_opened(path, read, make, trouble):
 
 
 def test_a_link_is_followed(path, read):
-    """A log may be a link that a rotation points to another file."""
     path.with_name("a").write_bytes(b"old\n")
     path.with_name("b").write_bytes(b"1\n")
     path.symlink_to("a")
@@ -275,7 +273,6 @@ def following(tail):
 
 
 def test_a_hundred_rotations_in_a_second_break_nothing(path, read):
-    """What is between two looks may be lost; the last file is read, and few are open."""
     before = len(os.listdir("/proc/self/fd"))
     path.touch()
     for number in range(100):

@@ -43,9 +43,7 @@ async def works(reader: Reader) -> None:
     await reader.close()
 
 
-def test_a_read_in_flight(addresses):
-    """If a read is cancelled, it starts again for callers that wait."""
-
+def test_a_read_in_flight_that_is_cancelled_starts_again(addresses):
     async def scenario(place: int) -> bool:
         reader = make_reader(addresses[0])
         with cancelling(Reader._read, place) as cancellation:
@@ -77,9 +75,7 @@ def test_a_pause_at_any_moment(addresses, end):
 
 
 @pytest.mark.parametrize("function", [Reader.read, Reader.pause, Reader.close])
-def test_callers_that_wait_for_a_reader(addresses, function):
-    """Callers that wait for a read, a pause or a close may be cancelled."""
-
+def test_callers_that_wait_for_a_reader_may_be_cancelled(addresses, function):
     async def scenario(place: int) -> bool:
         reader = make_reader(addresses[0])
         under_way = asyncio.create_task(reader.read())
@@ -131,9 +127,7 @@ def test_the_sampling_of_a_fleet(addresses, function):
 
 
 @pytest.mark.parametrize("function", [Fleet.observe, Fleet.pause])
-def test_callers_that_wait_for_a_fleet(addresses, function):
-    """If a scrape or a pause is cancelled, the fleet still works."""
-
+def test_callers_that_wait_for_a_fleet_may_be_cancelled(addresses, function):
     async def scenario(place: int) -> bool:
         fleet = make_fleet(addresses)
         running = asyncio.create_task(fleet.run())

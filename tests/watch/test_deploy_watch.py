@@ -83,7 +83,6 @@ class Deployed:
 
 
 def test_a_slower_version_is_found_within_minutes():
-    """The document, the journal and the metric say what became worse, and by how much."""
     deployed = Deployed().reload().run(200, each=0.15)
     deploy = deployed.deploy
     assert deploy.status == "worse"
@@ -107,7 +106,6 @@ def test_the_start_stands_apart_and_the_same_version_is_no_change():
 
 
 def test_too_early_names_the_requests_that_are_needed():
-    """Soon after a reload it says how many requests there are, and how many it takes."""
     deploy = Deployed().reload().run(130).deploy
     assert deploy.status == "early"
     assert 400 < deploy.needed < 2500
@@ -122,7 +120,6 @@ def test_another_number_of_workers_is_compared_as_well():
 
 
 def test_one_worker_that_is_replaced_is_no_deploy():
-    """A worker's crash or recycling starts nothing."""
     deployed = Deployed(before=30)
     deployed.server.respawn(1, deployed.now)
     assert deployed.run(30).deploy is None
@@ -190,7 +187,6 @@ def test_without_a_before_nothing_is_said(before, rate, reason):
 
 
 def test_a_doubled_load_is_not_compared():
-    """With a load that is another one, times say nothing about the version."""
     deployed = Deployed().reload()
     deployed.rate = 7
     deploy = deployed.run(200, each=0.15).deploy

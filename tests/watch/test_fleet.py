@@ -63,7 +63,6 @@ def test_named_servers_in_their_order():
 
 
 def test_servers_share_one_reading_of_the_machine():
-    """The machine's CPU time is read once for all servers."""
     machines = {id(watch.reader._host._cpu._machine) for watch in globbing("b=/run/b", "a=tcp://localhost:1").watches()}
     assert len(machines) == 1
 
@@ -90,7 +89,6 @@ def test_sockets_found_are_named_after_their_files(tmp_path):
 
 
 def test_a_refresh_finds_new_sockets(tmp_path):
-    """A new socket becomes a server at the next refresh, and existing readers stay."""
     fleet = globbing(f"{tmp_path}/*.stats")
     assert names(fleet) == []
     with listening(tmp_path / "shop.stats"):
@@ -134,7 +132,6 @@ async def test_a_paused_fleet_finds_no_socket(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("call", ["pause", "resume", "close"])
 async def test_pausing_looks_nothing_up(tmp_path, call):
-    """Pausing, resuming or closing a fleet reads no directory."""
     fleet = globbing(f"{tmp_path}/*.stats")
 
     with listening(tmp_path / "shop.stats"):
@@ -162,7 +159,6 @@ def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path):
 
 
 def test_a_socket_that_returns_is_the_server_it_was(tmp_path):
-    """A server that restarts keeps its reader and its name."""
     hands = MovableClock()
     fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
     with listening(tmp_path / "shop.stats"):
@@ -201,13 +197,11 @@ def test_two_sockets_of_one_file_name(tmp_path, first):
 
 
 def test_a_name_that_the_configuration_gave_is_taken(tmp_path):
-    """A socket does not get the name of a configured server."""
     with listening(tmp_path / "shop.stats"):
         assert names(globbing(f"{tmp_path}/*.stats", "shop=tcp://localhost:1")) == ["shop", f"{tmp_path}/shop.stats"]
 
 
 def test_a_path_that_the_configuration_gave_as_a_name_is_taken(tmp_path):
-    """A configured name is kept even if it is the path of another socket."""
     path = f"{tmp_path}/shop.stats"
     with listening(Path(path)):
         named = [make_server("tcp://localhost:1", name=path), make_server("tcp://localhost:2", name="shop")]
@@ -221,14 +215,12 @@ def test_a_configured_socket_is_not_found_again(tmp_path):
         assert names(fleet) == ["store", "api"]
 
 
-def test_two_globs_that_find_one_socket(tmp_path):
-    """They are one server."""
+def test_two_globs_that_find_one_socket_have_one_server(tmp_path):
     with listening(tmp_path / "shop.stats"):
         assert names(globbing(f"{tmp_path}/*.stats", f"{tmp_path}/shop*")) == ["shop.stats"]
 
 
 def test_names_that_are_not_utf8_stay_different(tmp_path):
-    """Two names that look the same in a metric do not become one server."""
     paths = [Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf" + end + b".stats")) for end in (b"\xe9", b"\xe8")]
     with listening(paths[0]), listening(paths[1]):
         written = [name.encode("utf-8", "replace") for name in names(globbing(f"{tmp_path}/*.stats"))]
@@ -236,7 +228,6 @@ def test_names_that_are_not_utf8_stay_different(tmp_path):
 
 
 def test_one_that_is_silent_costs_the_others_nothing():
-    """Every server is read on its own timer; a scrape does not wait for servers that were read before."""
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(5)]
         well = stack.enter_context(bad_servers.answers("unix", document("minified")))
@@ -247,7 +238,6 @@ def test_one_that_is_silent_costs_the_others_nothing():
 
 
 async def test_observing_reads_nothing():
-    """For any number of scrapes, the server has only the connections of its sampling."""
     clients = 0
 
     def behave(connection: socket.socket, _ended: object) -> None:
@@ -278,7 +268,6 @@ async def test_a_server_that_was_never_read():
 
 
 async def test_sampling_that_fails_begins_again(monkeypatch):
-    """A failure in the sampling of one server is counted and sampling restarts; other servers are not affected."""
     monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
     with bad_servers.answers("unix", document("minified")) as address:
         fleet = Fleet([make_server(address, name="shop"), make_server(address, name="api")])

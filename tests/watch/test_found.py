@@ -138,7 +138,6 @@ def test_only_a_server_of_a_unit_stays_as_down(unit):
 
 
 def test_one_that_was_never_up_is_forgotten_even_in_a_unit():
-    """It is no uWSGI that can be watched."""
     machine = Machine()
     machine.take(master(enabled_unit="shop.service"))
     machine.fail()
@@ -149,7 +148,6 @@ def test_one_that_was_never_up_is_forgotten_even_in_a_unit():
 
 @pytest.mark.parametrize("pid", [NOT_YET, os.getpid()], ids=["ended", "runs"])
 def test_a_successor_takes_the_name_of_one_that_has_ended(pid):
-    """Not that of one whose process still runs."""
     machine = Machine()
     machine.take(master(pid=pid))
     machine.read()

@@ -48,7 +48,6 @@ async def test_it_begins_at_its_end(writer, before):
 
 
 async def test_one_of_ten_gigabytes_is_read_at_once(writer):
-    """Only its end is."""
     writer.truncate(10 << 30)
     began = time.process_time()
     assert await read(found(writer.name), lambda: writer.write(b"\n" + ENDED)) == 1

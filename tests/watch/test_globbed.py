@@ -116,7 +116,6 @@ def count(fleet: Fleet) -> PatternServers:
 
 
 def test_links_to_a_socket_are_no_other_servers(tmp_path):
-    """A uWSGI is read once, by the path that is watched already, else by its own, however many links lead to it."""
     run = tmp_path / "run"
     run.mkdir()
     leave_socket(tmp_path / "else.stats")
@@ -149,7 +148,6 @@ def test_a_server_that_was_up_for_an_hour_is_not_forgotten(folder, monkeypatch):
 
 
 def test_a_suspended_exporter_has_not_seen_the_server_up(folder):
-    """Hours between two turns count as one turn."""
     fleet = Globs(folder / "*" / "stats")
     with bad_servers.answers("unix", document("minified")):
         fleet.refresh()
@@ -187,7 +185,6 @@ def test_an_expected_number(tmp_path):
 
 
 def test_retiring_ends_the_expectation(tmp_path):
-    """A server that is down is gone within a turn; it is back when it answers."""
     history = tmp_path / "history.sqlite"
     leave_socket(tmp_path / "run" / "shop.stats")
     fleet = Globs(tmp_path / "run" / "*.stats", Remembered(LONG, lambda: read_retired(history, LATER)))
@@ -225,7 +222,6 @@ def test_what_the_configuration_expects_cannot_be_retired(tmp_path, caplog):
 
 
 def test_a_retired_server_that_runs_stays(folder):
-    """It is up, so it is watched; only its hour begins again."""
     history = folder / "history.sqlite"
     with bad_servers.answers("unix", document("minified")) as address:
         name = Path(address).parent.name
@@ -239,7 +235,6 @@ def test_a_retired_server_that_runs_stays(folder):
 
 
 def test_there_are_at_most_so_many(tmp_path, caplog):
-    """Sockets beyond the bound are counted, and the log says so once, and once when all are watched again."""
     fleet = Globs(tmp_path / "*.stats", most=3)
     for number in range(5):
         leave_socket(tmp_path / f"{number}.stats")
@@ -275,7 +270,6 @@ def test_a_socket_that_answers_takes_the_place_of_one_that_never_did(folder):
 
 
 def test_sockets_on_which_somebody_listens_come_first(folder):
-    """Sockets that were left behind a moment ago crowd out no older server."""
     fleet = Globs(folder / "*" / "stats", most=1)
     with bad_servers.answers("unix", document("minified")) as address:
         os.utime(address, (1e9, 1e9))
@@ -338,7 +332,6 @@ def test_a_server_that_has_not_answered_for_long_gives_up_its_place(folder):
 
 
 def test_an_expected_server_comes_before_sockets_that_never_answered(tmp_path):
-    """At the bound, a server of the past or of the configuration has a place in any case."""
     for number in range(5):
         leave_socket(tmp_path / f"{number}.stats")
     fleet = Globs(tmp_path / "*.stats", Remembered(LONG), most=2, expect_names=("blog",))
@@ -375,7 +368,6 @@ def test_a_pattern_without_a_socket_is_said(tmp_path, caplog):
 
 
 def test_a_reload_keeps_what_is_expected(tmp_path):
-    """Another configuration with the same pattern neither forgets an expected server nor adds it twice."""
     fleet = Globs(tmp_path / "*.stats", Remembered(LONG))
     assert fleet.turn() == ["shop"]
     before = fleet.watches()
@@ -419,7 +411,6 @@ def test_a_week_of_history_counts(history, now, seconds):
 
 
 def test_what_was_before_a_retirement_does_not_count(tmp_path):
-    """A retired server is expected again after an hour of its own."""
     path = tmp_path / "history.sqlite"
     stored_days.write(path, "shop", UNTIL, days=2, minutes=15)
     retire(path, "shop", UNTIL - 1800)
@@ -531,7 +522,6 @@ def test_a_path_that_cannot_be_looked_at_is_an_empty_history():
 
 
 def test_a_server_that_cannot_be_read_costs_itself_only(tmp_path, monkeypatch):
-    """The others of the file are expected all the same."""
     path, read = tmp_path / "history.sqlite", HistoryFile.records
     for server in ("blog", "shop"):
         stored_days.write(path, server, UNTIL, days=0.25, minutes=15)

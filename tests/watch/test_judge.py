@@ -55,7 +55,6 @@ def test_every_five_seconds(judged_at):
 
 
 def test_a_sample_is_not_judged(judged_at):
-    """Samples alone bring no judgement: that is for the task beside them."""
     watch, server = Watch("shop", Unix("/run/shop.stats")), Server()
     for second in range(30):
         watch._record(float(second), server.read(float(second)))
@@ -97,8 +96,6 @@ def test_an_error_in_it_loses_no_sample(monkeypatch, judged_at):
 
 
 async def test_its_task_lives_with_the_sampler():
-    """It begins with sampling and ends with it."""
-
     def judging() -> list[asyncio.Task[object]]:
         return [task for task in asyncio.all_tasks() if task.get_name() == "judge shop"]
 
@@ -325,7 +322,6 @@ def test_a_finding_stays_for_as_long_as_its_window():
 
 
 def test_the_order_of_what_is_seen_now_is_kept():
-    """Holding changes nothing about findings that are all seen now."""
     for findings in (LOCKED, SLEEPS, collect_findings(figures_of(None, queued=5.0, refused=0.2))):
         assert look(seen(findings), findings, 105.0) == findings
 
@@ -446,7 +442,6 @@ def test_alerts_know_five_problems():
 
 
 def test_no_code_stands_twice_and_the_worst_is_first():
-    """Whatever is held beside whatever is seen."""
     chance = random.Random(33)
     hold = Hold()
     states: list[State] = ["lock", "sleep", "client", "backend", "cpu", "cpu_wait", "unknown"]

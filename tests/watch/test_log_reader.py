@@ -44,7 +44,6 @@ async def turns(reader: LogReader, clock: MovableClock, number: int, seconds: fl
 
 
 def test_every_log_is_read(tmp_path):
-    """Two hundred servers with a log each: all lines come, and a turn takes a small part of its time."""
     paths = [tmp_path / f"{number}.log" for number in range(200)]
     for path in paths:
         path.touch()
@@ -152,7 +151,6 @@ async def test_a_hung_file_keeps_no_other_waiting(tmp_path, monkeypatch):
 
 
 def test_without_logs_there_is_no_thread():
-    """Nothing runs for servers whose log is not configured."""
     clock = MovableClock()
     before = threading.active_count()
     asyncio.run(turns(reader_of([], clock), clock, 3))

@@ -76,8 +76,7 @@ def test_all_minutes_together_are_the_totals():
     assert merged.levels.slo == Slo(0.25, 0.9)
 
 
-def test_a_minute_in_which_the_server_goes_down():
-    """What was seen before an outage belongs to its own minute."""
+def test_what_was_seen_before_an_outage_belongs_to_its_own_minute():
     watch = Watched(50)
     for second in range(1, 200):
         watch.read(ReadError("refused", "nothing listens"), at=50.0 + second)
@@ -108,7 +107,6 @@ def test_a_clock_that_is_set_back():
 
 
 def test_events_go_with_the_next_minute():
-    """Each event is written once, with its server."""
     watch = Watched(50)
     watch.server.reload(at=50.5)
     watch.go_on(130)
@@ -135,8 +133,6 @@ def test_a_server_that_was_never_read_costs_nothing(monkeypatch):
 
 
 def test_a_failing_writer_loses_no_sample():
-    """An error while a minute is cut is logged, and sampling goes on."""
-
     class Failing(Written):
         def put(self, minute: Minute) -> None:
             raise RuntimeError("a bug")

@@ -71,13 +71,11 @@ class TestJitter:
         assert max(intervals) <= 0.2 * (1 + JITTER)
 
     def test_is_not_the_same_for_every_server(self):
-        """By default, two servers do not stay in step."""
         first, second = Pace(), Pace()
         assert [first.pause(read(0.0)) for _ in range(5)] != [second.pause(read(0.0)) for _ in range(5)]
 
     @pytest.mark.parametrize("rate", [0.5, 1, 5, 10])
     def test_rate_is_a_setting(self, rate):
-        """The rate is so many samples a second."""
         assert Pace(rate, middle).pause(read(0.0)) == pytest.approx(1 / rate)
 
 
@@ -199,7 +197,6 @@ class Hasty(Pace):
 
 
 def test_loop_goes_on_after_failures():
-    """Every outcome determines the next pause, and no failure ends the loop."""
     outcomes = (read(0.001), DOWN, DOWN, read(0.002))
     pace = Hasty()
     with pytest.raises(asyncio.CancelledError):
@@ -216,7 +213,6 @@ def test_empty_stats_are_read_again_soon():
 
 
 async def test_loop_ends_when_cancelled_in_a_pause():
-    """A cancelled loop ends at once, without waiting for the pause."""
     task = asyncio.create_task(sample(Script(read(0.001)), Pace(0.25), LoopLag(time.monotonic)))
     await asyncio.sleep(0)
     task.cancel()
@@ -225,7 +221,6 @@ async def test_loop_ends_when_cancelled_in_a_pause():
 
 
 def test_a_budget_that_cannot_be_kept_is_logged_once(caplog):
-    """If even an interval of four seconds exceeds the budget, one line is logged."""
     caplog.set_level(logging.INFO)
 
     class Slow(Pace):
@@ -269,7 +264,6 @@ def test_cpu_time_stretches_the_interval(servers, cost, interval):
 
 
 def test_many_servers_yield_evenly(caplog):
-    """1,000 servers are all sampled at one lower rate, at which they take the budget; the log says so once."""
     hands = MovableClock()
     budget = CpuBudget(hands.clock.monotonic)
     with caplog.at_level(logging.INFO):
@@ -282,7 +276,6 @@ def test_many_servers_yield_evenly(caplog):
 
 
 def test_a_sample_that_costs_much_slows_down_its_own_server():
-    """120 servers whose samples take 20 ms share the budget; one whose samples take 1 ms keeps its rate."""
     hands = MovableClock()
     budget = CpuBudget(hands.clock.monotonic)
     costly = [Pace(5.0, middle, budget) for _ in range(120)]
@@ -359,7 +352,6 @@ async def test_a_loop_that_is_blocked():
 
 
 async def test_the_lag_is_without_the_sleep_itself():
-    """Only the time beyond the requested sleep is a lag."""
     hands = MovableClock()
     lag = LoopLag(hands.clock.monotonic)
     sleeping = asyncio.create_task(lag.sleep(0.01))

@@ -39,7 +39,6 @@ def expect(watch: Watch | None) -> Watch:
 
 
 async def test_a_configured_server_is_watched_once():
-    """By its name or by its address, in any form: the watch is the one that exists."""
     fleet, probed = make_fleet("/run/uwsgi/*.stats", named="/run/uwsgi/shop.stats")
     watches = fleet.watches()
     for target in ("shop", "/run/uwsgi/shop.stats", "unix:///run/uwsgi/shop.stats"):
@@ -68,7 +67,6 @@ async def test_a_server_that_the_configuration_gets_later():
 
 
 async def test_its_name_is_its_address():
-    """The label `server` of a target that only probes watch, whichever form the request had."""
     fleet, probed = make_fleet("127.0.0.*:1", "http://127.0.0.*:1", "/nowhere/*")
     for target, name in {
         "tcp://127.0.0.1:1": "127.0.0.1:1",

@@ -51,7 +51,6 @@ class Turns:
 
 
 def test_no_server_is_no_standstill():
-    """Without servers, each turn is completed."""
     turns = Turns()
     assert [turns.turn() for _ in range(100)] == [True] * 100
 
@@ -69,7 +68,6 @@ def test_one_sampler_that_stands_still(caplog):
 
 
 def test_a_long_timeout_is_no_standstill():
-    """A read may take as long as its server's timeout, and the pause after it."""
     turns = Turns("slow")
     (slow,) = turns.watches
     slow.reader.timeout = 60.0
@@ -102,7 +100,6 @@ def test_a_process_that_was_stopped_is_no_standstill():
 
 
 def test_a_server_that_is_no_longer_watched_is_forgotten():
-    """A server without a sampler does not hold up turns."""
     turns = Turns("gone", "well")
     gone, well = turns.watches
     assert turns.turn(gone, well)
@@ -114,7 +111,6 @@ def test_a_server_that_is_no_longer_watched_is_forgotten():
 
 @pytest.mark.parametrize("what", ["silent", "answering", "refusing", "none"])
 def test_a_fleet_completes_turns(monkeypatch, what):
-    """With servers that never answer, with others, and without any."""
     monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
     counts: list[int] = []
 
@@ -166,7 +162,6 @@ def hasty(monkeypatch):
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("fault", [ZeroDivisionError("broken"), None])
 async def test_work_that_ends_begins_again(fault, caplog):
-    """A task restarts whether it failed or returned."""
     caplog.set_level(logging.INFO)
     restarts: Counter[str] = Counter()
     begun = 0

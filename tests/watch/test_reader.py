@@ -97,7 +97,6 @@ async def test_documents_between_the_kernels_facts(tmp_path):
 
 
 async def test_twenty_readers_are_one_connection():
-    """Twenty simultaneous callers get one reading through one connection."""
     with counted(answering=False) as server:
         reader = Reader("shop", Unix(server.address))
         asking = [asyncio.create_task(reader.read()) for _ in range(20)]
@@ -112,7 +111,6 @@ async def test_twenty_readers_are_one_connection():
 
 
 def test_a_reading_says_when_it_was_taken():
-    """A reading has the time of both clocks at which its document was complete, and the document's size."""
     hands = MovableClock()
     with counted() as server:
         outcome = asyncio.run(Reader("shop", Unix(server.address), clock=hands.clock).read())
@@ -121,7 +119,6 @@ def test_a_reading_says_when_it_was_taken():
 
 
 async def test_the_same_document_is_decoded_once():
-    """Two readings of an idle server share the decoded document; a document that differs by a byte is decoded again."""
     with counted() as server:
         reader = Reader("shop", Unix(server.address))
         outcomes = []
@@ -175,7 +172,6 @@ async def test_a_failed_read_holds_nothing(size_cap, reason):
 
 
 async def test_a_waiter_that_is_gone_does_not_end_the_read():
-    """If one caller is cancelled, the read continues for the others."""
     with counted(answering=False) as server:
         reader = Reader("shop", Unix(server.address))
         gone, stays = asyncio.create_task(reader.read()), asyncio.create_task(reader.read())
@@ -216,7 +212,6 @@ async def test_a_change_is_logged_once(caplog):
 
 
 async def test_why_there_are_no_process_facts_is_logged_once(caplog):
-    """The reason for missing process facts is logged at the first reading only."""
     caplog.set_level(logging.INFO)
     hands = MovableClock()
     with counted() as server:
@@ -229,7 +224,6 @@ async def test_why_there_are_no_process_facts_is_logged_once(caplog):
 
 
 def test_nothing_of_a_document_is_logged(caplog):
-    """The log line about an unreadable document contains no part of the document."""
     caplog.set_level(logging.DEBUG)
     with counted() as server:
         server.answer = b'{"workers":[{"cores":[{"vars":["HTTP_COOKIE=hunter2"],"requests":"hunter2"}]}]}'
@@ -336,7 +330,6 @@ def test_what_changes_with_every_read(bodies, tmp_path, caplog):
 
 
 def test_what_was_left_out_is_counted(tmp_path, caplog):
-    """The next line reports how many were left out before it."""
     caplog.set_level(logging.INFO)
     read_in_turn(tmp_path / "stats.json", ["x", "{}"], reads=20, seconds=5.0)
     left_out = [record.fields.get("left_out") for record in caplog.records]
@@ -346,7 +339,6 @@ def test_what_was_left_out_is_counted(tmp_path, caplog):
 
 
 def test_slow_changes_are_all_written(tmp_path, caplog):
-    """A change every half minute is always logged."""
     caplog.set_level(logging.INFO)
     read_in_turn(tmp_path / "stats.json", ["x", "{}"], reads=40, seconds=30.0)
     assert len(caplog.records) == 40

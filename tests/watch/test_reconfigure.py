@@ -52,7 +52,6 @@ def test_only_what_changed_is_replaced():
 
 
 def test_another_line_of_the_file_is_no_change():
-    """An entry that moves to another line, with its objective, keeps its server."""
     entry = structs.replace(make_server("/run/shop", name="shop"), where="x.yml:2", slo=Slo(1.0, 0.99, "x.yml:3"))
     moved = structs.replace(entry, where="x.yml:9", slo=Slo(1.0, 0.99, "x.yml:10"))
     first, then, counts = reconfigured([entry], [moved])
@@ -61,7 +60,6 @@ def test_another_line_of_the_file_is_no_change():
 
 
 def test_limits_change_in_place():
-    """A server keeps its history when its timeout, its size limit, and the age of stuck requests change."""
     first, then, counts = reconfigured(
         [make_server("/run/shop", name="shop", timeout=5.0)],
         [make_server("/run/shop", name="shop", timeout=9.0, size_cap=5000)],
@@ -74,7 +72,6 @@ def test_limits_change_in_place():
 
 
 def test_an_objective_changes_its_servers():
-    """A changed default objective replaces the servers that have none of their own."""
     own = structs.replace(make_server("/run/own", name="own"), slo=Slo(2.0, 0.9))
     servers = [own, make_server("/run/shop", name="shop")]
     first, then, counts = reconfigured(servers, servers, new=replace(DEFAULT_SETTINGS, slo=Slo(1.0, 0.99)))
@@ -121,7 +118,6 @@ def test_a_socket_becomes_named_and_back(tmp_path):
 
 
 async def test_a_lost_socket_is_still_reported(tmp_path):
-    """A globbed server that is down at the time of a change stays, if its glob does."""
     glob, more = make_server(f"{tmp_path}/*.stats"), make_server("/run/api", name="api")
 
     fleet = Fleet([glob])
@@ -190,7 +186,6 @@ async def test_sampling_follows_at_once():
 
 
 async def test_a_change_during_a_pause_reads_nothing():
-    """An added server is read after the pause."""
     with bad_servers.answers("unix", document("minified")) as address:
         fleet = Fleet([])
         async with sampling(fleet):

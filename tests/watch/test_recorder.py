@@ -209,7 +209,6 @@ class TestVerdicts:
         assert all(each.since is None for each in watch.document().findings)
 
     def test_a_finding_names_its_event(self):
-        """A finding has the latest event of those that it counts."""
         server = Server()
         watch = ScriptedWatch().seconds(server, 15)
         server.busy(2, 0, 0, 0)
@@ -330,7 +329,6 @@ def test_an_end_that_uwsgi_never_notices():
 
 
 def test_harakiri_is_found_although_uwsgi_counts_it_later():
-    """A harakiri is recognised even if the process ends before `harakiri_count` grows."""
     watched = Watched(Options(harakiri=30))
     watched.server.kill(1)
     watched.pass_by(1.0)
@@ -342,7 +340,6 @@ def test_harakiri_is_found_although_uwsgi_counts_it_later():
 
 
 def test_respawns_between_two_samples_are_counted():
-    """A worker may crash faster than it is sampled."""
     watched = Watched()
     for _ in range(3):
         watched.respawn(1)

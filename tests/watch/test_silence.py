@@ -130,8 +130,7 @@ async def test_a_server_that_is_only_down(reason, master):
     assert silent.asked == []
 
 
-async def test_a_master_that_ends_while_it_is_silent():
-    """Then the server is down at the next read."""
+async def test_a_master_that_ends_while_it_is_silent_is_down_at_the_next_read():
     silent = Silent()
     silent.fail(16.0)
     for second in range(4):

@@ -85,7 +85,6 @@ async def test_a_cancelled_thread_has_ended_when_its_task_ends():
 
 
 async def test_a_cancelled_thread_ends_at_its_next_pause():
-    """Its work is given up."""
     begun, ended = threading.Event(), threading.Event()
 
     def work(turns: ThreadTurns) -> None:

@@ -27,7 +27,6 @@ def watch_of(*outcomes: Reading | tuple[float, ReadError]) -> Watch:
 
 
 def test_windows_begin_with_the_second_row():
-    """There are no figures after the first reading, and those of every window after the second one, a second later."""
     server = Server()
     first, second = server.read(10.0), server.read(11.0)
     assert watch_of(first).figures(first, (60, 300)) == []
@@ -35,7 +34,6 @@ def test_windows_begin_with_the_second_row():
 
 
 def test_failure_is_a_gap():
-    """A failed read goes into the totals as a gap and makes no row."""
     server = Server()
     watch = watch_of(server.read(10.0), (10.5, ReadError("timeout", "no answer")), server.read(11.0))
     assert watch.integrals.totals.gap_seconds == 1.0
@@ -45,7 +43,6 @@ def test_failure_is_a_gap():
 @pytest.mark.parametrize("other", [emperor, router])
 class TestOtherDocuments:
     def test_have_no_figures(self, other):
-        """An emperor or a router has no figures, however long it is watched."""
         watch = watch_of(*(other(float(at)) for at in range(10)))
         assert watch.figures(other(10.0), (60,)) == []
         assert watch.integrals.totals.samples == 0
@@ -105,7 +102,6 @@ class TestState:
         watch.reader.outcome = outcome
 
     def test_before_the_first_read(self):
-        """A server that was never read is not up, without a reason."""
         watch, _ = self.watch()
         assert (watch.state, watch.error) == ("stale", None)
 
@@ -124,7 +120,6 @@ class TestState:
 
     @pytest.mark.parametrize("reason", ["refused", "not_found"])
     def test_gone_is_down_at_once(self, reason):
-        """If nothing listens there, the server is down at once."""
         watch, _ = self.watch()
         self.outcome(watch, Server().read(1000.0), 1000.0)
         self.outcome(watch, ReadError(reason, "gone"), 1000.2)
@@ -146,7 +141,6 @@ class TestState:
         assert watch.state == "stale"
 
     def test_a_fault_of_ours_is_that_servers_failure(self, monkeypatch):
-        """Figures that cannot be computed make only this server's observation a failure."""
         watch, _ = self.watch()
         self.outcome(watch, Server().read(1000.0), 1000.0)
 

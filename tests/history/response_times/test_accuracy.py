@@ -120,7 +120,6 @@ def test_what_promql_makes_of_a_jump(name):
 
 @pytest.mark.parametrize("name", LOADS)
 def test_count_and_sum_are_exact(name):
-    """The number of requests and the sum of their response times are true; the bins contain all requests."""
     outcome = simulate(LOADS[name], 7, settle=1.0, seconds=12.0)
     assert outcome.totals.requests == len(outcome.all_times)
     assert outcome.totals.seconds == pytest.approx(sum(outcome.all_times))
@@ -129,7 +128,6 @@ def test_count_and_sum_are_exact(name):
 
 
 def test_most_are_exact_at_low_load():
-    """A request that its worker completed alone is exact: percentiles are within a bin of the truth."""
     outcome = simulate(Load(lognormal(0.1, 1.0), idle=30.0), 1, seconds=200.0)
     figures = compute_percentiles(outcome.window)
     assert figures

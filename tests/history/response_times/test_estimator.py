@@ -47,7 +47,6 @@ def mean(division):
 
 
 def test_exact_requests_are_beyond_doubt():
-    """They are in their bins, with a variance of 0."""
     division = add(Estimator(BINS), Sightings([0.05, 0.05, 3.0]), 3.1)
     assert division.counts[BINS.find(0.05)] == 2
     assert division.counts[BINS.find(3.0)] == 1
@@ -145,15 +144,13 @@ def test_one_request_an_hour():
     assert estimator.add(Sightings(), 1, None, 1e9, GAP).counts
 
 
-def test_a_count_that_jumps():
-    """2^60 requests at once are divided, and those after them as well."""
+def test_a_count_that_jumps_by_2_to_60_is_divided():
     estimator = Estimator(BINS)
     assert sum(estimator.add(kinds((UNSEEN, 2**60)), 2**60, 1.0, 5.0, GAP).counts) == pytest.approx(2**60)
     add(estimator, kinds((0.0, 5), (2.0, 1)), 3.0)
 
 
 def test_an_estimate_follows_a_change():
-    """A response time that did not occur for a long time is found at once where samples show it."""
     estimator = Estimator(BINS)
     for _ in range(50):
         add(estimator, Sightings([0.01] * 1000), 10.0)
@@ -249,7 +246,6 @@ def test_likelihoods_are_those_of_a_simulation(between, gap):
 @pytest.mark.parametrize("between", [UNSEEN, 0.0, 0.31, 1.0, 59.9, 3599.99, 3600.0, 10_000.0, 1.7e9])
 @pytest.mark.parametrize("gap", [0.001, 0.2, 5.0])
 def test_every_group_has_a_likely_bin(between, gap):
-    """Some bin is possible, whatever the length; and means are within the group's interval."""
     group = make_group(Sighting(between, gap), OBJECTIVE_BINS)
     assert all(likelihood >= 0 for likelihood in group.likelihoods)
     assert sum(group.likelihoods) > 0
@@ -488,8 +484,7 @@ def test_counts_that_cannot_be(now):
     assert all(kind.gap > 0 for kind in seen.kinds)
 
 
-def test_times_that_go_backwards():
-    """They raise nothing: the response time is then at least 0."""
+def test_times_that_go_backwards_raise_nothing():
     observer, seen = Observer(), Sightings()
     observer.restart(sample(10.0), (worker((0,), IDLE),))
     for at, made in ((9.0, worker((0,), busy())), (8.5, worker((0,), busy())), (8.0, worker((1,), IDLE))):

@@ -115,7 +115,6 @@ def test_percentiles_of_simulated_queues(kind, threads, load, serve):
 
 
 def test_requests_of_mapped_sockets_are_apart():
-    """What the workers of a calm socket accept has left no other queue."""
     queue = simulate(2, 0.97, lambda _: 0.1, 60.0, seed=5)
     samples = list(follow(queue, "unix", 60.0, calm=True))
     left, (at, _, accepted) = [each for _, left, _ in samples for each in left], samples[-1]
@@ -194,7 +193,6 @@ def test_clients_that_give_up_and_uncounted_requests():
 
 
 def test_no_queue_is_too_long():
-    """uWSGI's document may have any numbers: such a queue is not followed, and takes no memory."""
     sampled = Sampled()
     assert sampled.sample(2**60, accepted=2**60) == []
     assert sampled.oldest is None

@@ -129,7 +129,6 @@ def test_requests_of_a_gap_are_counted():
 
 
 def test_counters_go_on_after_a_reload():
-    """A full reload resets uWSGI's counters, but not these; so does one to fewer workers, or to more."""
     recorded = Recorded(Server(4, 4)).serve(7, worker_id=4).sample(24)
     expected = 7
     for processes in (4, 2, 3):
@@ -142,7 +141,6 @@ def test_counters_go_on_after_a_reload():
 
 
 def test_lost_requests_are_counted_apart():
-    """A killed worker has lost those in service; a later reload to fewer workers takes none back."""
     recorded = Recorded()
     recorded.server.busy(0, 2)
     recorded.sample(4)
@@ -314,7 +312,6 @@ def test_a_window_has_the_batches_that_ended_in_it():
 
 
 def test_no_batches_no_window():
-    """Before the first batch, and in times without one, there is no window."""
     assert BatchHistory(BINS).window(0.0, 9e9) is None
     assert BatchHistory(BINS).slow_requests(0.0, 9e9) is None
     assert BatchHistory(BINS).ended == float("-inf")
@@ -348,7 +345,6 @@ def test_a_slow_request_that_is_lost_later_is_lost():
 
 
 def test_an_hour_is_kept():
-    """Older batches are forgotten; a minute more at most is kept."""
     history = filled(2000, 0.1)
     window = history.window(0.0, 10_000.0)
     assert 3600 / 5 <= window.requests <= 3660 / 5

@@ -70,7 +70,6 @@ def test_without_privileges(there):
 
 @pytest.mark.integration
 def test_nothing_stays_behind(there):
-    """No thread stays in the other namespace, no descriptor keeps it alive, and no socket is left open."""
     server, master = there
     OUR_MOUNTS.read()  # it stays open, for all servers
     ours, threads, descriptors = read_namespace("net"), threading.active_count(), len(os.listdir("/proc/self/fd"))

@@ -90,7 +90,6 @@ def test_a_document_that_lies_about_its_own_pid():
 
 
 def test_a_child_in_a_deeper_namespace_is_no_worker():
-    """A child of the master in a namespace of its own may have any number there: it is no worker."""
     with family(workers=1, before="unshare --pid --fork sleep 60 & sleep 0.2;") as processes:
 
         def depths() -> list[int]:

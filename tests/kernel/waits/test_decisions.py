@@ -103,7 +103,6 @@ def test_undecided_waits_are_divided_like_the_decided_ones(peers):
 
 
 def test_known_sockets_are_decided_alone(peers):
-    """The proportions are for sockets that are not known only. The first list, of sockets of any age, has none."""
     assert parts(learnt(peers), on(900)) == {"unknown": 1.0}
     made = learnt(peers, REDIS, REDIS)
     assert parts(made, on(1)) == {"a:5432": 1.0}
@@ -174,7 +173,6 @@ def test_what_the_document_teaches_of_a_lock(samples, presumed, is_idle):
 
 
 def test_two_locks_are_told_apart():
-    """One lock holds idle threads, another busy ones, whose numbers vary."""
     user = ("futex", 0x8F00)
     for numbers, lock, is_idle in (((1, 3, 2, 4, 1, 2), LOCK, True), ((4, 5, 4, 5), user, False)):
         locks = IdleLocks()

@@ -46,8 +46,7 @@ def kernel(monkeypatch):
     return Kernel(monkeypatch)
 
 
-def test_only_what_the_workers_wait_for():
-    """The locks of other programs do not matter."""
+def test_locks_of_other_programs_do_not_matter():
     assert parse_locks(WAITED + OTHERS, (), frozenset(PIDS)) == {FILE: (True, 1, (700, 701), 700)}
     assert parse_locks(HELD + OTHERS, (), frozenset(PIDS)) == {}
     assert parse_locks(HELD, (FILE,), frozenset(PIDS)) == {FILE: (True, 0, (700,), None)}

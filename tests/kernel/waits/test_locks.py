@@ -78,7 +78,6 @@ def test_a_condition_is_no_lock(worker):
 
 @pytest.mark.parametrize("value", [None, (2, 0), (0xFFFFFFFF, 0), (1, 1 << 20), (0, 0xFFFFFFFF)])
 def test_what_is_no_semaphore_is_forgotten(worker, value):
-    """Memory that is unmapped or has another content says nothing, and is not read again."""
     worker.memory[LOCK] = (0, 2)
     worker.look((LOCK, {1, 2}))
     worker.memory = {} if value is None else {LOCK: value}
@@ -119,8 +118,7 @@ def test_thousands_of_addresses(worker):
         assert len(worker.reads[-1]) <= 8
 
 
-def test_the_lock_that_is_used_most(worker):
-    """Of two locks, the one that is held most of the time is that of the worker."""
+def test_of_two_locks_the_one_that_is_held_most_counts(worker):
     worker.memory = {LOCK: (0, 2), OTHER: (0, 2)}
     worker.look((LOCK, {1, 2}), (OTHER, {3, 4}))
     worker.memory = {LOCK: FREE, OTHER: (0, 0)}

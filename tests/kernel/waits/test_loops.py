@@ -116,7 +116,6 @@ def test_calls_that_compute_and_block(watched):
 
 
 def test_a_worker_without_requests_is_not_held(watched):
-    """A loop whose worker serves nothing holds up nobody."""
     watched.calls[101] = SLEEPS
     watched.look(5)
     watched.server.busy(0, 5)

@@ -149,7 +149,6 @@ def test_memory_of_allocators_right_behind_a_file():
 
 
 def test_symbols_are_located_by_the_segment_that_is_mapped():
-    """A symbol's address is that of the file, moved by where its first mapped segment lies."""
     elf = Elf(True, (Segment(0x100000, 0x1000, 0x300000, 0x1000),), {"_PyRuntime": (0x300100, 0x50)})
     mappings = [mapping for mapping in parse_mappings(TEXT) if mapping.path == LIBRARY]
     assert list(memory._locate(elf, mappings)) == [(0x7F1000100100, 0x7F1000100150, "python")]
@@ -177,7 +176,6 @@ HOSTILE = (b"", b"/", b"zz-7f00 rw-p 0 0:0 1 /x", b"7f00 rw-p 0 0:0 1 /x", b"- -
     "line", [*HOSTILE, b"7f00-7f01 rw-p 0 0:0 1 /a\x0b7f00\xe2\x80\xa8\xff\x85b", b"1" * 5000 + b"-1 rw-p 0 0:0 1 /x"]
 )
 def test_hostile_lines_do_no_harm(line):
-    """A line of another form is left out; the other lines are read."""
     assert LIBRARY in {mapping.path for mapping in parse_mappings(line + b"\n" + TEXT)}
 
 
@@ -318,7 +316,6 @@ def test_tiny_file(path):
 
 
 def test_every_truncation_is_refused(path):
-    """A file cut off anywhere is an error of two kinds, never a crash, and is closed."""
     whole, before = tiny(), len(os.listdir("/proc/self/fd"))
     for length in range(len(whole)):
         with pytest.raises(ValueError, match=r"."):
@@ -328,7 +325,6 @@ def test_every_truncation_is_refused(path):
 
 @pytest.mark.parametrize("size", [2**63, 2**64 - 1, 1 << 21])
 def test_tables_larger_than_any_are_not_read(path, size):
-    """The sizes in the file are bounded before anything is allocated."""
     for content in (tiny(string_size=size), tiny(symbol_size=size)):
         with pytest.raises(ValueError, match="too large"):
             read(path, content)
@@ -353,8 +349,7 @@ def test_other_machines_and_other_files(path):
             read(path, content)
 
 
-def test_a_hundred_thousand_candidate_names(path, monkeypatch):
-    """A table that is full of one name costs no more than its first places."""
+def test_of_a_hundred_thousand_candidate_names_the_first_are_read(path, monkeypatch):
     monkeypatch.setattr(memory, "_MOST_NAMES", 3)
     assert list(memory._find_name(b"uwsgi\0" * 100_000, "uwsgi")) == [0, 6, 12]
 

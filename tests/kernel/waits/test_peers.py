@@ -256,7 +256,6 @@ def test_lists_are_rare(opened, monkeypatch):
 
 
 def test_a_list_is_searched_for_other_sockets_too(opened):
-    """They are found only if a list is made anyway."""
     _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     known = Peers()
     known.learn([], lambda: [inode(accepted)])
@@ -277,14 +276,12 @@ def test_few_sockets_are_asked_for_at_once(monkeypatch):
 
 
 def test_a_list_without_its_listeners_decides_nothing(opened, monkeypatch):
-    """If the time ends before all listening sockets are known, no client is taken for a backend."""
     monkeypatch.setattr(peers, "MOST_SECONDS", -1.0)
     _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     assert peers_of(near, accepted) == [None, None]
 
 
 def test_all_lists_end_together(monkeypatch):
-    """The six lists share the time that one reading may take."""
     ends: list[float] = []
 
     def ask(_: bytes, *, seconds: float = math.inf, **__: object) -> tuple[list[bytes], bool]:
@@ -309,8 +306,7 @@ def refused(monkeypatch):
 
 
 @pytest.mark.usefixtures("refused")
-def test_netlink_is_refused():
-    """If a socket stays unknown, the reason says what to allow."""
+def test_if_netlink_is_refused_the_reason_says_what_to_allow():
     assert re.search("denies the exporter netlink", Peers().learn([1]) or "")
 
 
@@ -338,8 +334,7 @@ def test_unix_sockets_of_the_tables(opened, tmp_path, abstract):
 
 
 @pytest.mark.usefixtures("refused")
-def test_a_name_that_looks_like_a_row(opened, tmp_path, monkeypatch):
-    """A socket whose name has a line break cannot make another one look like a listening one."""
+def test_a_name_that_looks_like_a_row_makes_no_listener(opened, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     near, _ = (opened.enter_context(each) for each in socket.socketpair())
     forger = opened.enter_context(socket.socket(socket.AF_UNIX))
@@ -382,7 +377,6 @@ def test_the_first_lists_have_no_pause(request, monkeypatch, is_refused):
 
 
 def test_what_is_known_is_bounded(monkeypatch):
-    """However many sockets a process opens, only some thousands are remembered."""
     monkeypatch.setattr(peers, "_MOST_KNOWN", 100)
     monkeypatch.setattr(peers, "_ask_unix", lambda number: Peer("pair") if number % 2 else None)
     monkeypatch.setattr(peers, "_list_inet", lambda _: {})

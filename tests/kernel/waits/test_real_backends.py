@@ -123,8 +123,7 @@ def test_two_backends_at_once(timeout, reads):
         assert 0.9 * hold * truth[2 + number] <= of[number] <= 1.1 * truth[number]
 
 
-def test_a_backend_that_does_not_answer():
-    """All threads hang in its connection, which is said."""
+def test_threads_hang_in_the_connection_of_a_backend_that_does_not_answer():
     with ExitStack() as stack:
         address = stack.enter_context(standing_in("hole"))
         server = stack.enter_context(

@@ -114,7 +114,6 @@ def test_a_websocket_is_no_slow_client(sends, are_websockets):
 
 
 def test_a_backend_with_a_name():
-    """Threads that wait for an answer are counted for the backend, which is known by the path of its socket."""
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, socket.socket(socket.AF_UNIX) as backend:
         path = str(server.directory / "backend")
         backend.bind(path)
@@ -135,7 +134,6 @@ def test_uwsgis_own_lock_under_thunder_lock():
 
 
 def test_idle_threads_are_not_in_service():
-    """One request sleeps; the seven idle threads, whatever uWSGI lets them wait in, are not counted."""
     for options in ((), ("--thunder-lock",)):
         with uwsgi(*TWO_BY_FOUR, *options, app=APP) as server, requests(server, "/sleep", 1):
             assert wait_for(Host(waits=WaitSetting()), server, "sleep", 0.9).threads == {"sleep": 1}
@@ -160,7 +158,6 @@ def test_idle_threads_without_netlink(tables):
 
 @as_root
 def test_another_user_may_not_know():
-    """Without the right to trace uWSGI, nothing is known, and the reason says what to grant."""
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, requests(server, "/sleep", 4):
         server.directory.chmod(0o755)
         Path(server.stats).chmod(0o666)

@@ -106,7 +106,6 @@ def by_place(_: int, thread: int) -> Blocked:
 
 
 def test_all_threads_are_looked_at_if_the_time_allows(machine):
-    """Each thread counts as one; idle ones do not count."""
     machine(by_place)
     of, _ = sampler_after(10)
     waits = sampled(of, busy_server())
@@ -155,7 +154,6 @@ def test_now_and_then_all_threads_are_looked_at_at_once(machine, monkeypatch):
 
 
 def test_a_long_pause_does_not_buy_a_long_sample(machine):
-    """After an hour without samples, one still ends in its time."""
     hands = MovableClock()
     looked: list[int] = []
 
@@ -173,7 +171,6 @@ def test_a_long_pause_does_not_buy_a_long_sample(machine):
 
 
 def test_workers_that_there_is_no_time_for_are_unknown(machine, monkeypatch):
-    """If finding their threads takes too long, the threads in service of the other workers are unknown, not absent."""
     hands = MovableClock()
     machine(by_place)
 
@@ -190,7 +187,6 @@ def test_workers_that_there_is_no_time_for_are_unknown(machine, monkeypatch):
 
 
 def test_memory_maps_are_read_rarely(machine, monkeypatch):
-    """A worker that replaces its program again and again does not have its map read at every sample."""
     machine(by_place)
     read: list[int] = []
     monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(pid, 0, 0))
@@ -205,7 +201,6 @@ def test_memory_maps_are_read_rarely(machine, monkeypatch):
 
 
 def test_only_active_workers_are_looked_at(machine):
-    """A worker that serves and served nothing since the last sample is left alone."""
     looked: list[int] = []
     machine(lambda pid, _: looked.append(pid) or SLEEPS)
     server = Server(processes=2, threads=16)
@@ -263,8 +258,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize("errors", [REASONS, [PermissionError(errno.EPERM, "no")]])
-def test_threads_that_end_at_any_moment(machine, errors):
-    """No error of the kernel, no change of workers, threads or pids makes a sample fail."""
+def test_threads_may_end_at_any_moment(machine, errors):
     chance = random.Random(7)
     hands = MovableClock()
 
@@ -337,7 +331,6 @@ def test_thunder_lock(machine):
 
 
 def test_locks_of_many_threads_are_learnt_too(machine, monkeypatch):
-    """If there are too many threads to look at, all are looked at now and then until the lock is known."""
     looked: list[int] = []
     processor = [0.0]
     monkeypatch.setattr(sampler.time, "thread_time", lambda: processor[0])
@@ -471,8 +464,7 @@ def test_arrays_that_may_not_be_read(machine, monkeypatch, refused):
     assert len(refused) == 1
 
 
-def test_nothing_in_service(machine):
-    """An idle server has no thread in any state, which is known."""
+def test_an_idle_server_has_no_thread_in_any_state(machine):
     machine(by_place)
     waits = sampled(WaitSampler(WaitSetting(backends={"/run/pg": "pg"})), Server(processes=4, threads=16))
     assert (waits.threads, waits.backends, waits.addresses, waits.off) == ({}, {"pg": 0.0}, {"pg": "/run/pg"}, None)
@@ -569,7 +561,6 @@ def test_locks_in_memory_that_never_comes(machine, monkeypatch):
 
 
 def test_no_memory_is_read_without_a_lock(machine, monkeypatch):
-    """Most servers show none: a sample then costs what it did."""
     monkeypatch.setattr(worker_threads, "read_semaphores", lambda *_: pytest.fail("memory is read"))
     monkeypatch.setattr(locks.procfs, "read_file", lambda *_, **__: pytest.fail("the kernel's list is read"))
     machine(by_place)

@@ -16,7 +16,6 @@ from uwsgi_headroom.kernel.waits.system_calls import find_calls, parse_system_ca
 
 @pytest.mark.parametrize("column", [1, 2])
 def test_numbers_are_unique(column):
-    """No two calls of an architecture have one number."""
     numbers = [row[column] for row in system_calls._KINDS.values() if row[column] != -1]
     assert len(numbers) == len(set(numbers))
 

@@ -97,7 +97,6 @@ def classified(name: str, *arguments: int, of: Process | None = None) -> Wait:
     ],
 )
 def test_calls_that_decide(name, arguments, result, more):
-    """The call and its arguments are enough."""
     found = classified(name, *arguments)
     assert found.result == result
     assert {field: getattr(found, field) for field in more} == more
@@ -179,7 +178,6 @@ def test_other_things_that_are_polled():
 
 @pytest.mark.parametrize("number", [17, 10_000, 2**32, 2**64 - 1])
 def test_long_arrays_are_not_read(number):
-    """Of a thread that polls many descriptors, none is looked at."""
     reads = process(read_pollfds=True)
     found = decide_polled(reads, classified("poll", ON_STACK, number, 9, of=reads), None)
     assert (found.result, found.gap, found.polled) == ("unknown", thread_wait.GAP_MANY, None)
@@ -253,7 +251,6 @@ def test_a_large_epoll_set(monkeypatch, opened):
 
 
 def test_many_descriptors_are_not_listed(monkeypatch, opened):
-    """Of a process with many descriptors, a few are listed and no link is read."""
     number = len(os.listdir("/proc/self/fd"))
     links: list[int] = []
     monkeypatch.setattr(descriptors, "read_socket", lambda _, number: links.append(number))
@@ -343,7 +340,6 @@ def test_a_backend_that_has_not_answered_to_the_connection(wait, connecting):
 
 
 def test_a_result_needs_no_peers():
-    """A decided wait keeps its result and its gap."""
     assert decide(Wait("unknown", gap="why"), Known()) == Decision("unknown", "", "why")
 
 

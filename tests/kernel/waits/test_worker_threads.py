@@ -86,7 +86,6 @@ def test_threads_that_are_missing():
 
 
 def test_thousands_of_threads_cost_a_bounded_number_of_reads(monkeypatch):
-    """However many threads an application starts, at most 256 masks are read, and four strangers looked at."""
     reads: list[object] = []
     real = procfs.read_file
     monkeypatch.setattr(procfs, "read_file", lambda *path: reads.append(path) or real(*path))
@@ -98,7 +97,6 @@ def test_thousands_of_threads_cost_a_bounded_number_of_reads(monkeypatch):
 
 
 def test_lists_become_rare(monkeypatch):
-    """A worker whose threads are never all found is listed less and less often."""
     lists: list[int] = []
     monkeypatch.setattr(worker_threads, "list_threads", lambda pid: lists.append(pid) or [pid])
     threads = RequestThreads(os.getpid(), 8)
