@@ -94,9 +94,10 @@ def step(change: Change = nothing, later: float = 10.2, *, before: Change = noth
 
 class TestCounters:
     def test_counts_before_the_first_sample_are_left_out(self):
-        """Totals begin with the exporter, not with uWSGI."""
+        """Totals begin with the exporter, not with uWSGI; what uWSGI counted during a gap is added."""
         totals = step(lambda server: server.serve(1, 7, each=0.2), before=lambda server: server.serve(1, 1000))
         assert (totals.workers[0].requests, totals.workers[0].running_time) == (7, pytest.approx(1.4))
+        assert step(lambda server: server.serve(2, 40), 100.0).workers[1].requests == 40
 
     def test_decrease_due_to_a_race_adds_nothing(self):
         """uWSGI's unlocked counter decreases by one or two and recovers: no request counts twice or is lost."""
@@ -108,10 +109,6 @@ class TestCounters:
         totals = totals_of(*readings)
         assert totals.reloads == 0
         assert 10 <= totals.workers[0].requests <= 12
-
-    def test_counters_survive_a_gap(self):
-        """Counts that uWSGI made during a gap are added."""
-        assert step(lambda server: server.serve(2, 40), 100.0).workers[1].requests == 40
 
     @pytest.mark.parametrize(
         ("born", "before", "at", "after", "later"),
@@ -230,11 +227,6 @@ class TestCounters:
             server.serve(1, 1, each=0.0)
         assert totals_of(*readings).workers[0].running_time == pytest.approx(2.0)
 
-    def test_running_time_that_was_never_there_stays_unknown(self):
-        """A figure that uWSGI never reported is None, not 0."""
-        totals = step(before=lambda server: setattr(server[1], "running_time", None), processes=1)
-        assert totals.workers[0].running_time is None
-
 
 class TestCpu:
     @pytest.mark.parametrize(
@@ -268,10 +260,6 @@ class TestCpu:
         server.serve(1, 1, cpu=0.1)
         watched.sample(10.4)
         assert watched.totals.workers[0].cpu_seconds == pytest.approx(0.1)
-
-    def test_cpu_without_facts_is_unknown(self):
-        """Without kernel facts, CPU time is None, not 0."""
-        assert {total.cpu_seconds for total in step(host=False).workers} == {None}
 
     def test_process_without_a_known_start(self):
         """If starts are hidden, the same pid is the same process."""
@@ -359,9 +347,7 @@ class TestLevels:
         server.busy(2, 1)
         watched.sample(11.5, 12.0)
         assert watched.totals.full_seconds == pytest.approx(1.25)
-
-    def test_no_thread_available_is_not_full(self):
-        totals = step(later=10.5, processes=2, spawned=0)
+        totals = step(later=10.5, processes=2, spawned=0)  # no thread is available
         assert (totals.full_seconds, sum(totals.occupancy)) == (0, 0)
 
     def test_worker_is_up_while_it_accepts(self):
@@ -388,11 +374,14 @@ class TestLevels:
         totals = step(later=10.4, before=lambda server: (server.busy(5), server.kill(1)), processes=1, host=host)
         assert (totals.workers[0].busy_seconds, totals.full_seconds) == (pytest.approx(busy_seconds), 0)
 
-    def test_without_cores_busy_threads_stay_unknown(self):
-        """stats-no-cores hides the threads: their integral is None and the occupancy has no samples."""
+    def test_what_was_never_there_stays_unknown(self):
+        """stats-no-cores hides the threads, the occupancy has no samples; without the kernel there is no CPU time."""
         totals = step(later=10.4, cores=False)
         assert {total.busy_seconds for total in totals.workers} == {None}
         assert (sum(totals.occupancy), totals.observed_seconds) == (0, pytest.approx(0.4))
+        assert {total.cpu_seconds for total in step(host=False).workers} == {None}
+        totals = step(before=lambda server: setattr(server[1], "running_time", None), processes=1)
+        assert totals.workers[0].running_time is None
 
     def test_queue_that_cannot_be_measured_is_absent(self):
         """There is no integral without a length, nor over the step before or after one."""
@@ -496,11 +485,7 @@ class TestLost:
             (lambda server: server.reload(11.0), 12.0, [0] * 4),
             (lambda server: (server.serve(1, 1), server.respawn(1, 10.9), server.serve(1, 20)), 11.2, [2, 0, 0, 0]),
         ],
-        ids=[
-            "a recycled worker first finishes its requests",
-            "a full reload resets all counts, so its lost requests are unknown",
-            "what the successor served was not completed by the predecessor",
-        ],
+        ids=["a recycled worker first finishes them", "they are unknown after a reload", "the successor served others"],
     )
     def test_what_is_lost(self, change, later, lost):
         totals = step(change, later, before=lambda server: server.busy(3, 0, 0, 0))

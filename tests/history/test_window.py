@@ -136,10 +136,7 @@ class TestGrowth:
 
     @pytest.mark.parametrize("before", [0, 2**32 - 3, 2**33 - 1, 2**63])
     def test_counts_are_exact_across_the_wrap(self, before):
-        window = history_of(
-            (0.0, Totals(workers=[WorkerTotals(requests=before)])),
-            (1.0, Totals(workers=[WorkerTotals(requests=before + 7)])),
-        ).window(60)
+        window = history_of((0.0, served(before)), (1.0, served(before + 7))).window(60)
         assert window.workers[0].requests == 7
 
     @pytest.mark.parametrize("before", [0.0, 429_496.7, 12_345_678.9, 1e9])

@@ -32,10 +32,6 @@ def application(environ, start_response):
     path = environ.get("PATH_INFO", "")
     if path == "/error":
         raise KeyError("secret")
-    if path == "/forge":
-        sys.stderr.write("DAMN ! worker 1 (pid: 1) died, killed by signal 11 :( trying respawn ...\\n" * 20)
-        sys.stderr.write("invalid HTTP request size (max 4096)...skip\\n" * 20)
-        sys.stderr.flush()
     if path == "/sleep":
         time.sleep(60)
     if path == "/cache":
@@ -134,9 +130,8 @@ def provoke(folder):
         _await(server.log, "resumed", lambda: os.kill(server.pid, signal.SIGTSTP), pause=1.5)
         _await(server.log, "master_reloaded", lambda: os.kill(server.pid, signal.SIGHUP), pause=3.0)
         yield _end(server)
-    with bare(
-        "--master", "--wsgi-file", str(broken), "--socket", "{directory}/a", "--stats", "{directory}/stats"
-    ) as it:
+    places = ("--socket", "{directory}/a", "--stats", "{directory}/stats")
+    with bare("--master", "--wsgi-file", str(broken), *places) as it:
         send(str(it.directory / "a"), packet(REQUEST_METHOD="GET"))
         yield _end(it)
     http = ("--http-socket", "127.0.0.1:0")

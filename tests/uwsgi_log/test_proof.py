@@ -71,20 +71,22 @@ def test_one_growth_of_a_counter_proves_one_line():
 
 
 @pytest.mark.parametrize(
-    ("calls", "respawns", "proven"), [(90, False, 10), (94, False, 6), (100, False, 0), (90, True, 0), (None, False, 0)]
+    ("calls", "without", "proven"),
+    [
+        (90, {}, 10),
+        (94, {}, 6),
+        (100, {}, 0),
+        (90, {"respawns": True}, 0),  # calls of a new process begin at 0
+        (None, {}, 0),  # those of PHP are not counted
+        (80, {"static": 15, "routed": 5}, 0),  # a client that gets files, or that a rule of routing answers
+    ],
 )
 @pytest.mark.parametrize("code", ["body_too_large", "modifier_unavailable", "empty_request"])
-def test_requests_that_call_no_application_are_a_proof(calls, respawns, proven, code):
-    """uWSGI counts a refused request, and its application none. Calls of a new process begin at 0; PHP has none."""
-    watched = served(100, calls, respawns=respawns)
+def test_requests_that_call_no_application_are_a_proof(calls, without, proven, code):
+    """uWSGI counts a refused request, and its application none."""
+    watched = served(100, calls, **without)
     assert watched.count(1.0, Found(code), 10) == proven
     assert watched.count(1.0, Found("bad_packet"), 10) == 0, "one request without a call proves one line"
-
-
-def test_files_and_routes_are_answered_without_a_call():
-    """A client that gets files, or that a rule of routing answers, proves no line that it makes up."""
-    watched = served(100, 80, static=15, routed=5)
-    assert watched.count(1.0, Found("modifier_unavailable", limit=5), 10) == 0
 
 
 def test_requests_in_service_are_no_requests_without_a_call():
@@ -113,6 +115,8 @@ def test_the_line_of_a_request_has_the_numbers_of_its_worker():
     assert watched.count(1.0, failed(watched, 110)._replace(pid=watched.server[2].pid)) == 0
     assert watched.count(1.0, failed(watched, 110, application=7)) == 0
     assert watched.count(1.0, Found("status_5xx", pid=watched.server[1].pid)) == 0
+    watched = served(20, 20, logs_requests=False)  # a client that knows these numbers makes up any line
+    assert watched.count(1.0, failed(watched, 110)) == 0
 
 
 def test_a_request_without_a_call_has_the_number_of_all_requests():
@@ -133,12 +137,6 @@ def test_lines_of_requests_are_no_more_than_requests():
     watched = served(20, 20)
     assert watched.count(1.0, failed(watched, 110, size=900), 3) == 2
     assert watched.count(1.0, failed(watched, 110, size=3000)) == 0
-
-
-def test_a_line_proves_nothing_where_requests_may_have_none():
-    """With `disable-logging`, a client that knows a PID and the calls of its application makes up any number."""
-    watched = served(20, 20, logs_requests=False)
-    assert watched.count(1.0, failed(watched, 110)) == 0
 
 
 @pytest.mark.parametrize(("code", "counter"), [("body_not_buffered", "read_errors"), ("body_timeout", "exceptions")])
@@ -162,10 +160,15 @@ def test_a_reload_is_no_growth():
 
 def test_lines_that_come_without_readings_are_bounded():
     """A server that is down may write for days."""
-    watched = Watched()
+    watched, log = Watched(), Log()
     for turn in range(5000):
         watched.proofs.note_requests(float(turn), 7)
+        log.hear(1.0, Found("killed_by_signal", pid=turn, signal=11))
     assert len(watched.proofs._used["requests"]) <= 1000
+    assert len(log._pending) <= 2000
+    log.note(log.server.read(7.0))
+    assert len(log._pending) == 0
+    assert len(log._bins["killed_by_signal"]) == 1
 
 
 class Log(UwsgiLog):
@@ -186,9 +189,8 @@ class Log(UwsgiLog):
 def test_a_window_has_its_messages():
     log = Log()
     pid = log.server[2].pid
-    log.hear(
-        1.0, Found("killed_by_signal", worker=2, pid=pid, signal=11), Found("killed_by_signal", worker=1, signal=9)
-    )
+    killed = Found("killed_by_signal", worker=2, pid=pid, signal=11)
+    log.hear(1.0, killed, Found("killed_by_signal", worker=1, signal=9))
     log.server.respawn(2, 2.0)
     log.note(log.server.read(2.0))
     log.hear(100.0, Found("head_too_large", limit=4096))
@@ -216,16 +218,6 @@ def test_a_log_full_of_different_messages_makes_few_events():
         log.hear(1.0, Found("processes_limited", limit=limit))
     assert len(log.events) == MOST_EVENTS[0]
     assert log.totals.messages == {"processes_limited": 1000}
-
-
-def test_pending_lines_are_bounded():
-    log = Log()
-    for pid in range(5000):
-        log.hear(1.0, Found("killed_by_signal", pid=pid, signal=11))
-    assert len(log._pending) <= 2000
-    log.note(log.server.read(7.0))
-    assert len(log._pending) == 0
-    assert len(log._bins["killed_by_signal"]) == 1
 
 
 def test_an_application_that_is_missing_is_a_proof():

@@ -3,13 +3,13 @@
 import re
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.uwsgi_log.capture import read_captured
-from tests.uwsgi_log.samples import DATE, SAMPLES
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, HEAD, MESSAGES, advise, describe, index
 from uwsgi_headroom.uwsgi_log.scan import LONGEST_LINE, Found, Scanner, count_requests
 
@@ -17,6 +17,20 @@ REQUEST = (
     "[pid: 4711|app: 0|req: 1/2] 10.0.0.7 () {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /?key=1 => "
     "generated 3 bytes in 5 msecs (HTTP/1.1 200) 2 headers in 64 bytes (1 switches on core 0)"
 )
+
+
+DATE = "Wed Nov 25 18:54:16 2026 - "
+"""Before all lines with `log-date`, and before some without."""
+
+SAMPLES: dict[str, tuple[str, ...]] = {}
+for _line in re.sub(
+    r"^#.*\n", "", Path(__file__).with_name("samples.txt").read_text(), flags=re.MULTILINE
+).splitlines():
+    _code, _, _text = _line.partition(": ")
+    SAMPLES[_code] = (
+        *SAMPLES.get(_code, ()),
+        _text.replace("<date>", DATE).replace("<space>", " ").replace("\\n", "\n"),
+    )
 
 
 def scan(*lines):

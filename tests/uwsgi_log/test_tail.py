@@ -221,7 +221,10 @@ def test_a_link_is_followed(path, read):
 def test_a_file_that_becomes_readable_is_read():
     """Without the right to read it, a log is not read. With one, it is read from its end at that moment."""
 
-    def read_as_it_becomes_readable():
+    def read_as_another_user():
+        os.setgroups([])
+        os.setegid(65534)
+        os.seteuid(65534)
         read = Read(path)
         found = [read(), read.tail.trouble]
         for change in (lambda: path.chmod(0o644), lambda: append(path, b"new\n")):
@@ -237,14 +240,8 @@ def test_a_file_that_becomes_readable_is_read():
         path.write_bytes(b"old\n")
         path.chmod(0)
 
-        def as_another_user():
-            os.setgroups([])
-            os.setegid(65534)
-            os.seteuid(65534)
-            return read_as_it_becomes_readable()
-
         no_right = "the user that runs uwsgi-headroom has no right to read it"
-        assert in_child(as_another_user) == [b"", no_right, b"", None, b"new\n", None]
+        assert in_child(read_as_another_user) == [b"", no_right, b"", None, b"new\n", None]
 
 
 @contextlib.contextmanager
@@ -253,8 +250,7 @@ def following(tail):
     found, stop, looked = bytearray(), threading.Event(), threading.Event()
 
     def look():
-        for block in tail.read(time.monotonic(), ALL):
-            found.extend(block or b"")
+        found.extend(b"".join(block or b"" for block in tail.read(time.monotonic(), ALL)))
         looked.set()
 
     def follow():

@@ -27,6 +27,8 @@ from uwsgi_headroom.watch.globbed import GLOB_SECONDS, GONE_SECONDS, GlobbedServ
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.watch import Watch
 
+DOCUMENT = document("minified")
+
 
 @contextlib.contextmanager
 def listening(path: Path) -> Iterator[None]:
@@ -133,7 +135,6 @@ async def test_a_paused_fleet_finds_no_socket(tmp_path, monkeypatch):
 @pytest.mark.parametrize("call", ["pause", "resume", "close"])
 async def test_pausing_looks_nothing_up(tmp_path, call):
     fleet = globbing(f"{tmp_path}/*.stats")
-
     with listening(tmp_path / "shop.stats"):
         done = getattr(fleet, call)()
         if done is not None:
@@ -196,9 +197,20 @@ def test_two_sockets_of_one_file_name(tmp_path, first):
             assert names(late) == ["a/shop", "b/shop"]
 
 
-def test_a_name_that_the_configuration_gave_is_taken(tmp_path):
-    with listening(tmp_path / "shop.stats"):
-        assert names(globbing(f"{tmp_path}/*.stats", "shop=tcp://localhost:1")) == ["shop", f"{tmp_path}/shop.stats"]
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        # A socket does not get the name of a configured server, and one that is configured is not found again.
+        (["{}/*.stats", "shop=tcp://localhost:1"], ["shop", "api", "{}/shop.stats"]),
+        (["{}/*.stats", "store={}/shop.stats"], ["store", "api"]),
+        (["{}/*.stats", "{}/shop.st*"], ["api.stats", "shop.stats"]),  # two globs that find one socket have one server
+    ],
+)
+def test_names_of_sockets_that_are_found(tmp_path, arguments, expected):
+    with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
+        assert names(globbing(*(each.format(tmp_path) for each in arguments))) == [
+            each.format(tmp_path) for each in expected
+        ]
 
 
 def test_a_path_that_the_configuration_gave_as_a_name_is_taken(tmp_path):
@@ -207,17 +219,6 @@ def test_a_path_that_the_configuration_gave_as_a_name_is_taken(tmp_path):
         named = [make_server("tcp://localhost:1", name=path), make_server("tcp://localhost:2", name="shop")]
         fleet = Fleet([*named, make_server(f"{tmp_path}/*.stats")], clock=MovableClock().clock)
         assert names(fleet) == [path, "shop", f"{path}#2"]
-
-
-def test_a_configured_socket_is_not_found_again(tmp_path):
-    with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
-        fleet = globbing(f"{tmp_path}/*.stats", f"store={tmp_path}/shop.stats")
-        assert names(fleet) == ["store", "api"]
-
-
-def test_two_globs_that_find_one_socket_have_one_server(tmp_path):
-    with listening(tmp_path / "shop.stats"):
-        assert names(globbing(f"{tmp_path}/*.stats", f"{tmp_path}/shop*")) == ["shop.stats"]
 
 
 def test_names_that_are_not_utf8_stay_different(tmp_path):
@@ -230,7 +231,7 @@ def test_names_that_are_not_utf8_stay_different(tmp_path):
 def test_one_that_is_silent_costs_the_others_nothing():
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(5)]
-        well = stack.enter_context(bad_servers.answers("unix", document("minified")))
+        well = stack.enter_context(bad_servers.answers("unix", DOCUMENT))
         servers = [make_server(address, name=f"silent{place}", timeout=0.5) for place, address in enumerate(silent)]
         observations = asyncio.run(sampled(Fleet([*servers, make_server(well, name="well")])))
     assert [observation.name for observation in observations] == [f"silent{place}" for place in range(5)] + ["well"]
@@ -243,7 +244,7 @@ async def test_observing_reads_nothing():
     def behave(connection: socket.socket, _ended: object) -> None:
         nonlocal clients
         clients += 1
-        connection.sendall(document("minified"))
+        connection.sendall(DOCUMENT)
 
     with bad_servers.serving("unix", behave) as address:
         fleet = Fleet([make_server(address)])
@@ -256,10 +257,7 @@ async def test_observing_reads_nothing():
 
 async def test_a_server_that_was_never_read():
     """A scrape waits for such a server for a limited time, then reports it as down and the others as usual."""
-    with (
-        bad_servers.accepts_and_never_writes("unix") as silent,
-        bad_servers.answers("unix", document("minified")) as well,
-    ):
+    with bad_servers.accepts_and_never_writes("unix") as silent, bad_servers.answers("unix", DOCUMENT) as well:
         fleet = Fleet([make_server(silent, name="silent"), make_server(well, name="well")])
         async with sampling(fleet):
             await fleet.wait_for_first(fleet.watches(), 0.3)
@@ -269,7 +267,7 @@ async def test_a_server_that_was_never_read():
 
 async def test_sampling_that_fails_begins_again(monkeypatch):
     monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
-    with bad_servers.answers("unix", document("minified")) as address:
+    with bad_servers.answers("unix", DOCUMENT) as address:
         fleet = Fleet([make_server(address, name="shop"), make_server(address, name="api")])
         shop = fleet.watches()[0]
         pause, ends = shop.pace.pause, fleet.restarts

@@ -131,15 +131,11 @@ def with_backend(seconds: int, *, saturated: bool = True) -> ScriptedWatch:
 
 
 def test_a_saturated_backend_is_known_after_a_minute_and_a_half():
-    """Each slice is taken once, and four times of low and of high load are enough."""
+    """Each slice is taken once, and four times of low and of high load are enough; of one with room nothing is said."""
     watch = with_backend(90)
     found = watch.watch.backends.slices.find_saturation(ALL)
     assert (round(found.low), round(found.high)) == (FEW[0], MANY[0])
     assert watch.watch.figures(watch.watch.reading, (60.0,))[0].saturation == found
-
-
-def test_one_with_room_is_not():
-    """With the same load and a constant time, nothing is said; nor after half a minute."""
     assert with_backend(90, saturated=False).watch.backends.slices.find_saturation(ALL) is None
     assert with_backend(30).watch.backends.slices.find_saturation(ALL) is None
 
@@ -166,21 +162,16 @@ def test_proxy_is_found_after_some_minutes():
     assert watch.watch.other_programs.others_follow is True
     document = watch.document(60.0)
     cpu = document.cpu
-    assert cpu.others > 0
-    assert cpu.others_follow is True
+    assert (cpu.others > 0, cpu.others_follow) == (True, True)
     factor = (cpu.own + cpu.others + cpu.idle) / (cpu.own + cpu.others)
     assert abs(document.headroom.by_limit["cpu"] - factor) < 1e-9
     assert watch.history().headroom.cpu[-1] is not None
 
 
 def test_job_that_runs_anyway_does_not_follow():
-    """The load is the same, and another program uses half a CPU all the time."""
-    assert beside_others(LEAST_SLICES + 2, cost=0.0).watch.other_programs.others_follow is False
-
-
-def test_slices_are_taken_once():
-    """Each slice of the history counts once, for any number of calls; an hour of slices is kept."""
+    """Another program uses half a CPU all the time. An hour of slices is kept, each once, however often it is asked."""
     watch = beside_others(LEAST_SLICES + 2, cost=0.0).watch
+    assert watch.other_programs.others_follow is False
     again = OtherPrograms()
     again.update(watch.history)
     again.update(watch.history)
@@ -435,10 +426,8 @@ def test_alerts_know_five_problems():
     findings = [PAGED.found(n=1), *many, replace(PAGED.found(n=1), code="note", severity="info")]
     hold = seen(findings)
     look(hold, findings, 155.0)
-    assert [(held.named.severity, page) for held, page in hold.alerts(160.0)] == [
-        ("critical", True),
-        *[("warning", False)] * 4,
-    ]
+    known = [(held.named.severity, page) for held, page in hold.alerts(160.0)]
+    assert known == [("critical", True), *[("warning", False)] * 4]
 
 
 def test_no_code_stands_twice_and_the_worst_is_first():
@@ -447,12 +436,8 @@ def test_no_code_stands_twice_and_the_worst_is_first():
     states: list[State] = ["lock", "sleep", "client", "backend", "cpu", "cpu_wait", "unknown"]
     for place in range(200):
         waits: dict[State, float] = {state: chance.uniform(0.0, 4.0) for state in chance.sample(states, 3)}
-        figures = figures_of(
-            chance.choice([waits, None]),
-            queued=chance.choice([0.0, 0.5, 5.0, 40.0]),
-            refused=chance.choice([0.0, 0.2]),
-        )
-        now = collect_findings(figures)
+        queued, refused = chance.choice([0.0, 0.5, 5.0, 40.0]), chance.choice([0.0, 0.2])
+        now = collect_findings(figures_of(chance.choice([waits, None]), queued=queued, refused=refused))
         look(hold, now, 7.0 * place)
         found = look(hold, now, 7.0 * place + 1)
         codes = [code for each in found for code in (each.code, *[harm.code for harm in each.harms])]
@@ -488,8 +473,6 @@ def test_since_the_reload(monkeypatch):
     assert "It began within a minute of the reload at " in evidence(200, fails_before=False)
     assert "It began" not in evidence(200, fails_before=True)
     assert "It began" not in evidence(30, fails_before=False)
-    later = evidence(200, fails_before=False, fails_after=180)
-    assert re.search(
-        r" It began 3 min( \d+ s)? after the reload at \d\d:\d\d: if that was a deploy, roll back first", later
-    )
+    began = r" It began 3 min( \d+ s)? after the reload at \d\d:\d\d: if that was a deploy, roll back first"
+    assert re.search(began, evidence(200, fails_before=False, fails_after=180))
     assert "It began" not in evidence(200, fails_before=False, fails_after=400)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import cast
 
+import pytest
+
 from tests.support.clock import MovableClock
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
@@ -37,6 +39,15 @@ def reader_of(watches: Sequence[Watched], clock: MovableClock) -> LogReader:
     return LogReader(lambda: cast("list[Watch]", list(watches)), clock.clock.monotonic)
 
 
+@pytest.fixture
+def one(tmp_path):
+    """The path of a log, a watch of it, its reader, and the clock of that."""
+    path, clock = tmp_path / "shop.log", MovableClock()
+    path.touch()
+    watched = Watched(UwsgiLog(str(path)))
+    return path, watched, reader_of([watched], clock), clock
+
+
 async def turns(reader: LogReader, clock: MovableClock, number: int, seconds: float = 0.5) -> None:
     for _ in range(number):
         await reader.turn()
@@ -59,12 +70,9 @@ def test_every_log_is_read(tmp_path):
     assert all(watch.lines == 51 for watch in watches)
 
 
-def test_a_log_that_grows_by_200_megabytes_a_second(tmp_path):
+def test_a_log_that_grows_by_200_megabytes_a_second(one):
     """It is read in part; the event loop goes on meanwhile, and the CPU time stays within its share."""
-    path, clock = tmp_path / "shop.log", MovableClock()
-    path.touch()
-    watched = Watched(UwsgiLog(str(path)))
-    reader = reader_of([watched], clock)
+    path, watched, reader, clock = one
     gaps: list[float] = []
 
     async def measure() -> None:
@@ -99,16 +107,12 @@ def test_a_log_that_grows_by_200_megabytes_a_second(tmp_path):
     assert sorted(gaps)[len(gaps) // 2] < 0.5
 
 
-async def test_the_share_of_the_cpu_is_kept(tmp_path, monkeypatch):
+async def test_the_share_of_the_cpu_is_kept(one, monkeypatch):
     """A log of nothing but known messages costs more than its share: what is above is left, and then skipped."""
     share = 1e-5  # less than a block takes on any machine
     monkeypatch.setattr(log_reader, "MOST_CPU", share)
-    path, clock = tmp_path / "shop.log", MovableClock()
-    path.touch()
-    watched = Watched(UwsgiLog(str(path)))
-    reader = reader_of([watched], clock)
+    path, watched, reader, clock = one
     without_time: list[bool] = []
-
     await reader.turn()
     for number in range(20):
         with path.open("ab") as file:

@@ -41,9 +41,8 @@ class Watched(ScriptedWatch):
 def test_minutes_end_with_the_clock():
     """A record ends with the first sample of the next minute; the first one is shorter."""
     records = Watched(170).records
-    assert [minute for minute, _ in records] == [1, 2, 3]
-    assert [record.window.seconds for _, record in records] == [40.0, 60.0, 60.0]
-    assert [record.until - EPOCH for _, record in records] == [40.0, 100.0, 160.0]
+    expected = [(1, 40.0, 40.0), (2, 60.0, 100.0), (3, 60.0, 160.0)]
+    assert [(minute, record.window.seconds, record.until - EPOCH) for minute, record in records] == expected
     _, record = records[1]
     assert [worker.requests for worker in record.window.workers] == [180, 60]
     assert [worker.busy_seconds for worker in record.window.workers] == [120.0, 60.0]

@@ -16,21 +16,8 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import File
-from uwsgi_headroom.watch.pace import (
-    BUDGET,
-    COSTLY,
-    GAP_SECONDS,
-    JITTER,
-    LONGEST_INTERVAL,
-    MOST_CPU,
-    PERIOD_SECONDS,
-    REMEMBERED_SECONDS,
-    RETRY_SECONDS,
-    CpuBudget,
-    LoopLag,
-    Pace,
-    sample,
-)
+from uwsgi_headroom.watch import pace as module
+from uwsgi_headroom.watch.pace import BUDGET, COSTLY, JITTER, LONGEST_INTERVAL, CpuBudget, LoopLag, Pace, sample
 from uwsgi_headroom.watch.reader import Reader
 
 DOWN = ReadError("timeout", "no answer")
@@ -192,6 +179,7 @@ class Hasty(Pace):
         self.outcomes: list[Reading | ReadError] = []
 
     def pause(self, outcome: Reading | ReadError) -> float:
+        super().pause(outcome)
         self.outcomes.append(outcome)
         return 0.0
 
@@ -201,14 +189,14 @@ def test_loop_goes_on_after_failures():
     pace = Hasty()
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(sample(Script(*outcomes), pace, LoopLag(time.monotonic)))
-    assert tuple(pace.outcomes) == outcomes
+    assert pace.outcomes == [*outcomes]
 
 
 def test_empty_stats_are_read_again_soon():
     """However often: uWSGI answers in a gap between two requests that it cannot parse."""
     pace = Pace()
     pauses = [pace.pause(BlindError(7)) for _ in range(100)]
-    assert max(pauses) <= GAP_SECONDS * (1 + JITTER)
+    assert max(pauses) <= module.GAP_SECONDS * (1 + JITTER)
     assert len(set(pauses)) > 1
 
 
@@ -222,14 +210,8 @@ async def test_loop_ends_when_cancelled_in_a_pause():
 
 def test_a_budget_that_cannot_be_kept_is_logged_once(caplog):
     caplog.set_level(logging.INFO)
-
-    class Slow(Pace):
-        def pause(self, outcome: Reading | ReadError) -> float:
-            super().pause(outcome)
-            return 0.0
-
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(sample(Script(*[read(1.0)] * 5), Slow(), LoopLag(time.monotonic)))
+        asyncio.run(sample(Script(*[read(1.0)] * 5), Hasty(), LoopLag(time.monotonic)))
     (record,) = caplog.records
     assert record.fields == {"server": "shop", "duty": "0.250", "interval": "4"}
 
@@ -268,40 +250,39 @@ def test_many_servers_yield_evenly(caplog):
     budget = CpuBudget(hands.clock.monotonic)
     with caplog.at_level(logging.INFO):
         paces = sample_for(budget, hands, 1000, 0.001)
-        assert [pace.interval for pace in paces] == pytest.approx([1.0 / MOST_CPU] * 1000, rel=0.05)
+        assert [pace.interval for pace in paces] == pytest.approx([1.0 / module.MOST_CPU] * 1000, rel=0.05)
         assert caplog.messages == ["sampling servers less often, to limit its CPU time"]
         hands.move(10 * COSTLY[1])
         assert {pace.interval for pace in sample_for(budget, hands, 10, 0.001)} == {1.0}
         assert caplog.messages[1:] == ["sampling all servers as often as configured again"]
 
 
+def take_turns(budget: CpuBudget, hands: MovableClock, costs: list[float], outcome: Reading | ReadError) -> list[Pace]:
+    """Servers that want five samples a second, which cost so many CPU seconds each, after three of them."""
+    paces = [Pace(5.0, middle, budget) for _ in costs]
+    for _ in range(3):
+        for pace, cost in zip(paces, costs, strict=True):
+            pace.note_cpu(cost)
+            pace.pause(outcome)
+        hands.move(module.PERIOD_SECONDS)
+    return paces
+
+
 def test_a_sample_that_costs_much_slows_down_its_own_server():
     hands = MovableClock()
-    budget = CpuBudget(hands.clock.monotonic)
-    costly = [Pace(5.0, middle, budget) for _ in range(120)]
-    cheap = Pace(5.0, middle, budget)
-    for _ in range(3):
-        for pace in [*costly, cheap]:
-            pace.note_cpu(0.001 if pace is cheap else 0.02)
-            pace.pause(read(0.001))
-        hands.move(PERIOD_SECONDS)
+    costs = [*[0.02] * 120, 0.001]
+    *costly, cheap = take_turns(CpuBudget(hands.clock.monotonic), hands, costs, read(0.001))
     assert cheap.interval == 0.2
     assert [pace.interval for pace in costly] == pytest.approx([costly[0].interval] * 120)
-    assert sum(0.02 / pace.interval for pace in costly) + 0.001 / 0.2 == pytest.approx(MOST_CPU)
+    assert sum(0.02 / pace.interval for pace in costly) + 0.001 / 0.2 == pytest.approx(module.MOST_CPU)
 
 
 def test_a_failed_read_counts_too():
     """Documents that are refused after they were decoded take CPU time all the same."""
     hands = MovableClock()
-    budget = CpuBudget(hands.clock.monotonic)
-    paces = [Pace(5.0, middle, budget) for _ in range(400)]
-    pauses = []
-    for _ in range(3):
-        for pace in paces:
-            pace.note_cpu(0.02)
-            pauses.append(pace.pause(DOWN))
-        hands.move(PERIOD_SECONDS)
-    assert RETRY_SECONDS[1] < pauses[-1] <= COSTLY[1]
+    *_, last = take_turns(CpuBudget(hands.clock.monotonic), hands, [0.02] * 400, DOWN)
+    last.note_cpu(0.02)
+    assert module.RETRY_SECONDS[1] < last.pause(DOWN) <= COSTLY[1]
 
 
 class SlowHost(Host):
@@ -332,12 +313,12 @@ def test_the_largest_lag_counts():
     for seconds in (0.01, 0.5, 0.02):
         lag.note(seconds)
     assert lag.largest == 0.5
-    hands.move(REMEMBERED_SECONDS)
+    hands.move(module.REMEMBERED_SECONDS)
     lag.note(0.1)
     assert lag.largest == 0.5
-    hands.move(REMEMBERED_SECONDS)
+    hands.move(module.REMEMBERED_SECONDS)
     assert lag.largest == 0.1
-    hands.move(10 * REMEMBERED_SECONDS)
+    hands.move(10 * module.REMEMBERED_SECONDS)
     assert lag.largest == 0
 
 

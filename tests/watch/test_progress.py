@@ -141,7 +141,6 @@ async def test_a_fleet_whose_sampler_hangs_completes_no_turn(monkeypatch):
         await asyncio.Event().wait()
 
     monkeypatch.setattr("uwsgi_headroom.source.read_document", hangs)
-
     servers = [make_server("/nowhere", name="shop")]
     fleet = Fleet(servers, clock=hands.clock, on_turn=lambda watches: counts.append(len(watches)))
     async with sampling(fleet):
@@ -154,14 +153,9 @@ async def test_a_fleet_whose_sampler_hangs_completes_no_turn(monkeypatch):
         assert len(counts) == before
 
 
-@pytest.fixture
-def hasty(monkeypatch):
-    monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
-
-
-@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("fault", [ZeroDivisionError("broken"), None])
-async def test_work_that_ends_begins_again(fault, caplog):
+async def test_work_that_ends_begins_again(fault, caplog, monkeypatch):
+    monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
     caplog.set_level(logging.INFO)
     restarts: Counter[str] = Counter()
     begun = 0

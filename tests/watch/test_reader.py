@@ -73,24 +73,19 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 async def test_documents_between_the_kernels_facts(tmp_path):
     """They have the facts of the last whole reading. Where a worker is another process, the reading is whole."""
     hands = MovableClock()
-    outcomes: list[Reading] = []
-
-    def take(_at: float, outcome: Reading | ReadError) -> None:
-        assert isinstance(outcome, Reading)
-        outcomes.append(outcome)
-
     path = tmp_path / "stats.json"
     path.write_bytes(DOCUMENT)
-    reader = Reader("shop", File(str(path)), clock=hands.clock, on_outcome=take)
+    reader = Reader("shop", File(str(path)), clock=hands.clock)
     reader.facts_every = 0.14
+    outcomes: list[Reading] = []
     for _ in range(9):
-        await reader.read()
+        outcomes.append(await reader.read())
         hands.move(0.05)
     other = json.loads(DOCUMENT)
     other["workers"][0]["pid"] += 1
     for body in (DOCUMENT, json.dumps(other).encode()):
         path.write_bytes(body)
-        await reader.read()
+        outcomes.append(await reader.read())
         hands.move(0.01)
     assert [outcome.partial for outcome in outcomes] == [False, True, True] * 3 + [False, False]
     assert outcomes[1].host is outcomes[2].host is outcomes[0].host
@@ -242,10 +237,8 @@ async def test_a_fault_of_our_own_is_contained(caplog, place):
         raise ZeroDivisionError(words)
 
     with counted() as server:
-        if place == "the clock":
-            reader = Reader("shop", Unix(server.address), clock=Clock(epoch=broken))
-        else:
-            reader = Reader("shop", Unix(server.address), on_outcome=broken)
+        faulty = {"clock": Clock(epoch=broken)} if place == "the clock" else {"on_outcome": broken}
+        reader = Reader("shop", Unix(server.address), **faulty)
         for _ in range(2):
             outcome = await reader.read()
             assert outcome.reason == "internal"
@@ -466,16 +459,21 @@ def admitted(places: WorkerPlaces, numbers: dict[str, int]) -> set[str]:
     return found
 
 
-def test_the_smallest_servers_have_places_first():
-    """Large servers find no place, in whatever order they are read; of equal ones, the first has."""
-    large = {f"large{number}": 60 for number in range(5)}
-    assert admitted(WorkerPlaces(10), {**large, "small": 4, "middle": 30}) == {"large0", "small", "middle"}
+USUAL = {str(number): WORKERS_PER_SERVER for number in range(10)}
+LARGE = {f"large{number}": 60 for number in range(5)}
 
 
-def test_few_workers_always_have_places():
-    """As many servers as may be watched, with the usual number of workers."""
-    usual = {str(number): WORKERS_PER_SERVER for number in range(10)}
-    assert admitted(WorkerPlaces(10), {"large": 1000, **usual}) == usual.keys()
+@pytest.mark.parametrize(
+    ("numbers", "found"),
+    [
+        # In whatever order they are read; of equal ones, the first has a place.
+        ({**LARGE, "small": 4, "middle": 30}, {"large0", "small", "middle"}),
+        # As many servers as may be watched, with the usual number of workers.
+        ({"large": 1000, **USUAL}, USUAL.keys()),
+    ],
+)
+def test_the_smallest_servers_have_places_first(numbers, found):
+    assert admitted(WorkerPlaces(10), numbers) == found
 
 
 def test_servers_that_are_gone_leave_their_places():

@@ -20,6 +20,8 @@ from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 
+DOCUMENT = document("minified")
+
 
 def reconfigured(
     before: Sequence[ServerConfig],
@@ -80,15 +82,11 @@ def test_an_objective_changes_its_servers():
     assert counts == (1, 1)
 
 
-def test_windows_change_and_other_settings_stay():
-    async def change() -> Settings:
-        fleet = Fleet([], DEFAULT_SETTINGS)
-        await fleet.reconfigure(
-            [], replace(DEFAULT_SETTINGS, windows=(30.0,), cpu_residency=True, samples_per_second=1.0)
-        )
-        return fleet.settings
-
-    assert asyncio.run(change()) == replace(DEFAULT_SETTINGS, windows=(30.0,))
+async def test_windows_change_and_other_settings_stay():
+    fleet = Fleet([], DEFAULT_SETTINGS)
+    changed = replace(DEFAULT_SETTINGS, windows=(30.0,), cpu_residency=True, samples_per_second=1.0)
+    await fleet.reconfigure([], changed)
+    assert fleet.settings == replace(DEFAULT_SETTINGS, windows=(30.0,))
 
 
 def test_globs(tmp_path):
@@ -119,7 +117,6 @@ def test_a_socket_becomes_named_and_back(tmp_path):
 
 async def test_a_lost_socket_is_still_reported(tmp_path):
     glob, more = make_server(f"{tmp_path}/*.stats"), make_server("/run/api", name="api")
-
     fleet = Fleet([glob])
     with listening(tmp_path / "shop.stats"):
         fleet.refresh()
@@ -158,11 +155,7 @@ async def test_a_master_never_has_two_connections():
 async def test_sampling_follows_at_once():
     """An added server is read, a removed one no longer, its part of the minute is written, and others go on."""
     written = Written()
-
-    with (
-        bad_servers.answers("unix", document("minified")) as shop,
-        bad_servers.answers("unix", document("minified")) as api,
-    ):
+    with bad_servers.answers("unix", DOCUMENT) as shop, bad_servers.answers("unix", DOCUMENT) as api:
         kept, gone = make_server(shop, name="shop"), make_server(shop, name="gone")
         fleet = Fleet([kept, gone], clock=Clock(), writer=written)
 
@@ -186,7 +179,7 @@ async def test_sampling_follows_at_once():
 
 
 async def test_a_change_during_a_pause_reads_nothing():
-    with bad_servers.answers("unix", document("minified")) as address:
+    with bad_servers.answers("unix", DOCUMENT) as address:
         fleet = Fleet([])
         async with sampling(fleet):
             await fleet.pause()
@@ -202,8 +195,7 @@ async def test_a_change_during_a_pause_reads_nothing():
 async def test_a_change_that_is_cancelled_loses_no_minute(again):
     """If the exporter ends during a change, the removed servers' minutes are written, once."""
     written = Written()
-
-    with bad_servers.answers("unix", document("minified")) as address:
+    with bad_servers.answers("unix", DOCUMENT) as address:
         fleet = Fleet([make_server(address, name="shop")], writer=written)
         (shop,) = fleet.watches()
         for _ in range(2):

@@ -121,18 +121,14 @@ def test_any_sum_of_response_times(seconds, between):
         assert sum(division.counts[BINS.find(low) :]) == pytest.approx(50)
 
 
-def test_all_in_the_last_bin():
-    """Requests beyond an hour are in the bin that has no end."""
-    estimator = Estimator(BINS)
-    for exact in ([10_000.0], [1e12], [LONGEST * 1.001]):
-        assert add(estimator, Sightings(exact), sum(exact)).counts[-1] == 1
-
-
-@pytest.mark.parametrize("response_time", [0.0, 1e-9, 0.002, 10_000.0])
-def test_extreme_response_times(response_time):
-    """The shortest are in the first bin, the longest in the last one."""
+@pytest.mark.parametrize(
+    ("response_time", "place"),
+    [(0.0, 0), (1e-9, 0), (0.002, 0), (LONGEST * 1.001, -1), (10_000.0, -1), (1e12, -1)],
+)
+def test_extreme_response_times(response_time, place):
+    """The shortest are in the first bin, the longest in the last one, which has no end."""
     division = add(Estimator(BINS), Sightings([response_time] * 3), 3 * response_time)
-    assert division.counts[0 if response_time < 1 else -1] == 3
+    assert division.counts[place] == 3
 
 
 def test_one_request_an_hour():
@@ -203,14 +199,12 @@ def test_bounds_are_edges():
 
 
 def test_each_bin_has_a_width_and_a_middle():
-    """There is a bin more than edges; the history's memory grows with their number."""
-    assert (
-        len(OBJECTIVE_BINS)
-        == len(OBJECTIVE_BINS.middles)
-        == len(OBJECTIVE_BINS.widths)
-        == len(OBJECTIVE_BINS.edges) + 1
-    )
-    assert len(OBJECTIVE_BINS) < 200
+    """There is a bin more than edges; the first begins at 0, the last has no end. Memory grows with their number."""
+    bins = OBJECTIVE_BINS
+    assert len(bins) == len(bins.middles) == len(bins.widths) == len(bins.edges) + 1
+    assert len(bins) < 200
+    assert (bins.edges_of(0), bins.edges_of(len(bins) - 1)) == ((0.0, SHORTEST), (LONGEST, math.inf))
+    assert bins.middles[-1] == (LONGEST + END) / 2
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.002, 0.0020001, 0.25, 0.8, 1.0, 3.7, 60.0, 3600.0, 3600.1, 10_000.0, 1e12])
@@ -218,13 +212,6 @@ def test_a_time_is_in_its_bin(seconds):
     """An edge belongs to the bin below it, as `le` says."""
     low, high = OBJECTIVE_BINS.edges_of(OBJECTIVE_BINS.find(seconds))
     assert low < seconds <= high or seconds == low == 0
-
-
-def test_the_first_and_the_last_bin():
-    """They reach from 0 and without end."""
-    assert OBJECTIVE_BINS.edges_of(0) == (0.0, SHORTEST)
-    assert OBJECTIVE_BINS.edges_of(len(OBJECTIVE_BINS) - 1) == (LONGEST, math.inf)
-    assert OBJECTIVE_BINS.middles[-1] == (LONGEST + END) / 2
 
 
 @pytest.mark.parametrize("between", [UNSEEN, 0.0, 0.2, 1.0, 7.3])
@@ -288,15 +275,17 @@ def only(seen):
     return kind
 
 
+FREE, BUSY, DONE = worker((0,), IDLE), worker((0,), busy()), worker((1,), IDLE)
+
+
 @pytest.mark.parametrize("samples", [1, 2, 3, 8])
 def test_seen_by_some_samples(samples):
     """It took the time between the first and the last of them, and at most a gap more on each side."""
-    seen = observe([worker((0,), IDLE), *[worker((0,), busy())] * samples, worker((1,), IDLE)])
+    seen = observe([FREE, *[BUSY] * samples, DONE])
     assert only(seen) == Sighting((samples - 1) * PAUSE, PAUSE)
     assert only(seen).sampled_seconds == samples * PAUSE
 
 
-FREE, BUSY, DONE = worker((0,), IDLE), worker((0,), busy()), worker((1,), IDLE)
 BOTH = {0: EPOCH + 10, 1: EPOCH + 10}
 HELD = [worker((0, 0), IDLE, running_time=2.0), *[worker((0, 0), busy(), running_time=2.0)] * 4]
 LOST = [worker((4,), busy())] * 2
@@ -327,8 +316,7 @@ CASES = {
     ),
     "the only one is exact, seen": (
         [
-            worker((0,), IDLE, running_time=2.0),
-            *[worker((0,), busy(), running_time=2.0)] * 3,
+            *[worker((0,), each, running_time=2.0) for each in (IDLE, *[busy()] * 3)],
             worker((1,), IDLE, running_time=2.75),
         ],
         {},
@@ -350,7 +338,7 @@ CASES = {
         {Sighting(3 * PAUSE, PAUSE): 1, Sighting(UNSEEN, PAUSE): 7},
     ),
     "a running time is unknown after uWSGI's clock was set back": (
-        [worker((0,), IDLE, running_time=2.0), worker((1,), IDLE), worker((2,), IDLE)],
+        [worker((0,), IDLE, running_time=2.0), DONE, worker((2,), IDLE)],
         {Sighting(UNSEEN, PAUSE): 2},
     ),
     "static requests are left out": ([FREE, worker((1,), IDLE, static=1)], {}),
@@ -384,12 +372,7 @@ CASES = {
         {Sighting(0.0, PAUSE): 1},
     ),
     "a worker of cheaper mode that is stopped and spawned again adds nothing": (
-        [
-            worker((4, 2), IDLE),
-            worker((4, 2), IDLE, pid=None),
-            worker((4, 2), IDLE, pid=9),
-            worker((5, 2), IDLE, pid=9, since_spawn=1),
-        ],
+        [*[worker((4, 2), IDLE, pid=pid) for pid in (7, None, 9)], worker((5, 2), IDLE, pid=9, since_spawn=1)],
         {Sighting(UNSEEN, PAUSE): 1},
     ),
     "without starts, before uWSGI 2.0.14, counts suffice": (
@@ -412,10 +395,8 @@ CASES = {
     ),
     "greenlets take slots from the top of a stack": (
         [
-            worker((0,) * 4, IDLE),
-            worker((0,) * 4, {3: EPOCH, 2: EPOCH}),
-            worker((0, 0, 0, 1), {2: EPOCH}),
-            worker((0, 0, 1, 9), IDLE),
+            *[worker((0,) * 4, each) for each in (IDLE, {3: EPOCH, 2: EPOCH})],
+            *[worker((0, 0, 0, 1), {2: EPOCH}), worker((0, 0, 1, 9), IDLE)],
         ],
         {Sighting(0.0, PAUSE): 1, Sighting(PAUSE, PAUSE): 1, Sighting(UNSEEN, PAUSE): 8},
     ),
@@ -432,14 +413,8 @@ def test_what_samples_show(case):
 @pytest.mark.parametrize("grown", [0.0, 1.5, -3.0, 1e9, float("nan")])
 def test_a_running_time_that_samples_contradict(grown):
     """A running time that did not grow, or more than samples permit (a race, a stepped clock), is not believed."""
-    seen = observe(
-        [
-            worker((0,), IDLE, running_time=2.0),
-            *[worker((0,), busy(), running_time=2.0)] * 3,
-            worker((1,), IDLE, running_time=2.0 + grown),
-        ]
-    )
-    assert only(seen) == Sighting(2 * PAUSE, PAUSE)
+    held = [worker((0,), IDLE, running_time=2.0), *[worker((0,), busy(), running_time=2.0)] * 3]
+    assert only(observe([*held, worker((1,), IDLE, running_time=2.0 + grown)])) == Sighting(2 * PAUSE, PAUSE)
 
 
 def test_a_gap_forgets_nothing_that_uwsgi_says():
@@ -461,14 +436,12 @@ def test_in_service_at_the_first_sample():
 @pytest.mark.parametrize(("start", "ahead"), [(None, 0.0), (EPOCH + 10, -5.0), (2**62, 0.0)])
 def test_a_start_that_is_not_known(start, ahead):
     """Before 2.0.14 there is none, and one in the future shows another clock: nothing is known of it."""
-    assert observe([worker((0,), busy(start)), worker((0,), busy(start)), worker((1,), IDLE)], ahead=ahead) == (
-        Sightings()
-    )
+    assert observe([*[worker((0,), busy(start))] * 2, DONE], ahead=ahead) == Sightings()
 
 
 def test_a_slow_master():
     """A document may have been written at any time in a second: requests are on average as long."""
-    seen = observe([worker((0,), IDLE), *[worker((0,), busy())] * 9, worker((1,), IDLE)], read_seconds=1.0)
+    seen = observe([FREE, *[BUSY] * 9, DONE], read_seconds=1.0)
     assert only(seen) == Sighting(8 * PAUSE - 1.0, PAUSE + 1.0).rounded()
     assert only(seen).sampled_seconds == 9 * PAUSE
 
@@ -476,10 +449,8 @@ def test_a_slow_master():
 @pytest.mark.parametrize("now", [(0,), (5, 5, 5), (-4, 2**60), (2**60, 2**60), (-(2**60), 0)])
 def test_counts_that_cannot_be(now):
     """Counts that decrease, jump, or change their number raise nothing, and add no negative number."""
-    both = {0: EPOCH + 10, 1: EPOCH + 10}
-    seen = observe(
-        [worker((3, 3), both), worker(now, {0: EPOCH + 9, len(now) - 1: None}), worker((4, 4), IDLE, static=2**40)]
-    )
+    odd = worker(now, {0: EPOCH + 9, len(now) - 1: None})
+    seen = observe([worker((3, 3), BOTH), odd, worker((4, 4), IDLE, static=2**40)])
     assert all(number > 0 for number in seen.kinds.values())
     assert all(kind.gap > 0 for kind in seen.kinds)
 
@@ -498,9 +469,8 @@ def test_rounding():
     chance = random.Random(1)
     for coarseness in (1.0, 2.0, 4.0):
         for _ in range(500):
-            kind = Sighting(
-                chance.choice((UNSEEN, chance.uniform(0, 0.5), chance.lognormvariate(1, 2))), 0.2 * chance.random()
-            )
+            between = chance.choice((UNSEEN, chance.uniform(0, 0.5), chance.lognormvariate(1, 2)))
+            kind = Sighting(between, 0.2 * chance.random())
             rounded = kind.rounded(coarseness)
             grain = coarseness * max(kind.gap / 8, kind.between / 8)
             assert rounded.between == pytest.approx(kind.between, abs=grain)
