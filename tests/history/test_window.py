@@ -26,8 +26,7 @@ def history_of(*rows: tuple[float, Totals]) -> History:
 
 class TestLength:
     @pytest.mark.parametrize("times", [(), (1.0,), (0.0, 0.9), (10.0, 10.0, 5.0, 10.9)])
-    def test_nothing_to_compare(self, times):
-        """Without two rows, which are a second apart, there is no window: it would have no length."""
+    def test_without_two_rows_there_is_no_window(self, times):
         assert history_of(*((at, Totals()) for at in times)).window(60) is None
 
     def test_shorter_than_asked(self):
@@ -89,7 +88,6 @@ class TestLength:
         assert watched.history.window(10, until=-5.0) is None
 
     def test_outage_is_not_spanned_by_a_shorter_window(self):
-        """After eight hours down, the last minute covers only the time since, and reports its length."""
         server, watched = watch(processes=1)
         watched.sample(0.0, 1.0)
         hours = 8 * 3600.0
@@ -223,7 +221,6 @@ class TestUnknown:
         assert watched.window().workers[0].cpu_seconds == cpu
 
     def test_facts_that_came_are_unknown_until_they_cover_the_window(self):
-        """CPU time known for the last ten seconds is not that of a minute."""
         server, watched = watch(processes=1, host=False)
         for second in range(100):
             server.host = second >= 50
@@ -233,7 +230,6 @@ class TestUnknown:
             assert watched.history.window(seconds).workers[0].cpu_seconds == known
 
     def test_running_time_that_wrapped_is_unknown(self):
-        """While uWSGI's field is wrapped, and until the window begins later, the time is None."""
         server, watched = watch(processes=1)
         known = []
         for second in range(20):
@@ -250,7 +246,6 @@ class TestUnknown:
 class TestChanges:
     @pytest.mark.parametrize("processes", [2, 6])
     def test_other_number_of_workers_restarts_the_history(self, processes):
-        """After a reload with more or fewer processes there is nothing to compare with, not even within the second."""
         server, watched = watch(processes=4)
         watched.sample(*range(10))
         server.reload(9.1, processes=processes)
@@ -301,7 +296,6 @@ def served(requests: int, workers: int = 1) -> Totals:
     ids=["the latest totals, less than a second after the last row", "only rows for an earlier time"],
 )
 def test_the_end_of_a_window(until, seconds, requests):
-    """A window includes samples after the last row, unless it ends at an earlier time."""
     history = history_of((0.0, served(0)), (1.0, served(10)), (2.0, served(20)), (2.4, served(29)))
     window = history.window(60, until=until)
     assert (window.seconds, window.workers[0].requests) == (seconds, requests)

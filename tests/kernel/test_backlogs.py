@@ -182,8 +182,7 @@ def test_inherited_socket(bound, name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "/nowhere.sock", "@nowhere", ":1", "[::1]:1", "[no]:1", "localhost:1", "no:no"])
-def test_name_without_a_listener(name):
-    """It is unmeasurable, never 0, as every name is without a proven master that lives."""
+def test_name_without_a_listener_is_unmeasurable(name):
     for pid, why in ((os.getpid(), "no listening socket"), (None, "not proven"), (2**22 + 1, "it has ended")):
         assert why in reason(Backlogs().read(pid, [name])[name])
 
@@ -205,8 +204,7 @@ def test_same_name_of_another_process(tmp_path):
 
 
 @as_root
-def test_ambiguous_name_for_another_user(tmp_path):
-    """If two listeners have the name and their owners are hidden, neither is used."""
+def test_of_two_listeners_of_one_name_and_hidden_owners_neither_is_used(tmp_path):
     path, pid = str(tmp_path / "a.sock"), os.getpid()
     with listening(path):
         Path(path).unlink()
@@ -353,7 +351,6 @@ def test_tcp_connections_have_their_age(opened):
 
 
 def test_tcp_connections_of_others_are_not_listed(opened):
-    """A listener at one address has those to it alone; sockets whose connections look the same are noticed."""
     one = listen(opened, ("127.0.0.1", 0))
     port = one.getsockname()[1]
     two = listen(opened, ("127.0.0.2", port))
@@ -407,7 +404,6 @@ def test_a_long_queue(kind, opened, tmp_path, monkeypatch):
 
 
 def test_lists_take_a_bounded_share_of_the_time(opened):
-    """After lists that took 2 ms of CPU together, there is another after 200 ms."""
     now, spent = [0.0], iter([0.0, 0.0015, 0.0015, 0.002])
     queues = AcceptQueues(lambda: now[0], lambda: next(spent))
     listener = of(listen(opened, ("127.0.0.1", 0)))

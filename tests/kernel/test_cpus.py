@@ -128,7 +128,6 @@ def test_real_quota():
 
 
 def test_iowait_is_idle_and_steal_is_used():
-    """iowait is idle time, since the CPU could do other work; steal is used; user time includes a guest's."""
     line = f"cpu3 {1 * TICKS} {2 * TICKS} {4 * TICKS} {8 * TICKS} {16 * TICKS} {32 * TICKS} {64 * TICKS} {128 * TICKS}"
     idle, used = parse_stat(f"cpu 9 9 9 9 9 9 9 9 9 9\n{line} 1 2\nintr 5 0 0\ncpu7 0 0 0 0 0\n".encode())
     assert idle == {3: 8 + 16}
@@ -259,7 +258,6 @@ def test_kernel_that_counts_nothing_is_ignored(machine):
 
 
 def test_cpu_that_goes_offline_decreases_no_total(machine):
-    """A step counts only CPUs that were online at both ends; a CPU that comes back starts again."""
     server = ServerCpu(machine.cpu)
     server.read((0, 1), ())
     machine.run(1.0, 1.0)
@@ -339,7 +337,6 @@ def test_both_versions_are_read(tmp_path, text, counts):
 
 
 def test_the_level_that_throttles_most_is_named(tmp_path):
-    """Growth is that of one level, since the first reading, and so is the quota, though another one is tighter."""
     pod, container = Group(tmp_path / "pod", "/pod", 2.0), Group(tmp_path / "container", "/pod/app", 1.0)
     pod.count(1000, 500, 7_000_000)
     container.count(10, 0, 0)

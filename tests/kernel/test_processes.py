@@ -271,7 +271,6 @@ def test_kept_files_yield_when_descriptors_run_out(tmp_path, monkeypatch):
 
 
 def test_descriptors_are_counted():
-    """The size of the folder is their number since Linux 6.2; a process that has ended raises an error."""
     reader, writer = os.pipe()
     before = count_descriptors(os.getpid())
     assert before

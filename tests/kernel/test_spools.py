@@ -56,7 +56,6 @@ def test_of_a_name_that_cannot_be_listed_nothing_is_known(name):
 
 
 def test_it_is_asked_seldom(tmp_path):
-    """The counts are the same object for ten seconds, unless there are other directories."""
     add_tasks(tmp_path, 1)
     asked, snapshot = Spools(), with_spoolers(str(tmp_path))
     first = asked.read(os.getpid(), snapshot, 0.0)
@@ -78,8 +77,7 @@ class Late(Direct):
         return question(*arguments)
 
 
-def test_a_directory_that_does_not_answer(tmp_path):
-    """Nothing is known of it, and it is not asked again at once; a late answer is waited for."""
+def test_a_directory_that_does_not_answer_is_not_asked_again_at_once(tmp_path):
     (tmp_path / "uwsgi_spoolfile_on_a").touch()
     snapshot = with_spoolers(str(tmp_path))
     late = Spools(Late(NotYetError(), NotYetError()))

@@ -159,7 +159,6 @@ def test_what_keeps_a_user_from_connecting(tmp_path):
 
 @needs_root
 def test_a_path_that_leads_elsewhere_opens_no_directory(tmp_path, monkeypatch):
-    """In mounts of its own, a uWSGI can have its socket at any path, such as one below /root."""
     monkeypatch.setattr(way_in, "_list_users", lambda: [(("nginx", Ids(NOBODY, NOBODY)), 0)])
     tmp_path.chmod(0o700)
     with listen(tmp_path / "a"):

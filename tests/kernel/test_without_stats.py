@@ -160,7 +160,6 @@ def test_threads_are_exact(name):
 
 
 def test_a_reload_and_a_killed_worker_are_seen():
-    """A worker that ends leaves its place to its successor, and a full reload is one."""
     with running(SETUPS["2x4"]) as uwsgi:
         host, address = Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid)
         wait_until(lambda: seen(host, address)[:2] == (2, 8), what="both workers", pause=0.1)
@@ -276,7 +275,6 @@ def test_what_only_uwsgi_counts_is_absent():
 
 
 def test_an_application_socket_finds_its_uwsgi():
-    """`app:` is the uWSGI whose workers wait on that socket; where nothing listens, the error says so."""
     with running(SETUPS["2x4"]) as uwsgi:
         address = parse_address(f"app:127.0.0.1:{uwsgi.ports[0]}")
         host = Host(waits=WaitSetting())
@@ -391,7 +389,6 @@ def test_a_look_leaves_no_trace():
 
 
 def test_an_old_request_over_tcp_has_its_age():
-    """The kernel knows since when a client has sent nothing, also from before the first look."""
     with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 2):
 
         def starts() -> list[float | None]:
@@ -474,7 +471,6 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("pair", [[], ["pair"]])
 def test_another_server_is_no_uwsgi(pair):
-    """A program that waits in an epoll set as a worker does, or has ended, is refused."""
     with subprocess.Popen(
         [sys.executable, "-c", _LIKE_A_WORKER, *pair], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:

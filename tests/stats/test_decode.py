@@ -138,7 +138,6 @@ def test_cut_at_many_places(name):
     ],
 )
 def test_an_invalid_count_is_refused(body, path, value):
-    """A negative counter, or one of 2**63 and more, is refused; the message has its place but not its value."""
     error = refusal((body % value).encode())
     assert error.reason == "not_uwsgi"
     assert path in str(error)
@@ -207,7 +206,6 @@ def test_a_refusal_quotes_nothing(body):
 
 
 def test_a_wrong_value_anywhere_is_refused_or_harmless():
-    """Either way, and a decoded document has no number too large for a float."""
     count = 0
     for body in with_a_wrong_value():
         count += 1
@@ -336,14 +334,12 @@ def test_a_document_that_needs_repair_is_counted_once():
     ],
 )
 def test_names_have_a_length(make, name):
-    """A name of 255 characters is read; a longer one is cut, or left out, and costs no other field."""
     read = str(stats.decode(make("é" * name)))
     assert ("é" * 255 in read) == (name == 255)
     assert "é" * 256 not in read
 
 
 def test_paths_may_be_longer():
-    """A spooler's directory and a cron's command may be as long as a path."""
     whole = stats.decode(server(spoolers=[{"dir": "d" * 4096}], crons=[{"command": "c" * 4096}]))
     longer = stats.decode(server(spoolers=[{"dir": "d" * 4097}], crons=[{"command": "c" * 4097}]))
     assert (whole.spoolers[0].directory, whole.crons[0].command, whole.cut_texts) == ("d" * 4096, "c" * 4096, 0)
@@ -352,7 +348,6 @@ def test_paths_may_be_longer():
 
 
 def test_what_was_cut_is_counted_by_document():
-    """Texts of all parts count, also those that are left out; the next document begins anew."""
     long = "x" * 9000
     locks = [{long: 0}, {"thunder": 7}]
     cut = stats.decode(server(version=long, caches=[{"name": long}, {"name": "a"}], locks=locks, metrics={long: {}}))
@@ -419,7 +414,6 @@ def test_large_servers_are_read(workers, cores, variables):
 
 
 def test_many_names_are_refused():
-    """A large document with very many names would take long to decode: it is refused before that."""
     body = b'{"workers":[]' + b',"x":0' * (QUOTES // 2) + b" " * 2**20 + b"}"
     with pytest.raises(StatsError, match="more than 500,000 quotation marks") as caught:
         stats.decode(body)
@@ -428,7 +422,6 @@ def test_many_names_are_refused():
 
 
 def test_quotes_in_request_variables_are_not_counted():
-    """Quotation marks that a client sends do not count, so the client cannot blind the exporter."""
     core = b'{"requests":1,"in_request":1,"vars":["A=' + rb"\"" * 2000 + b'",""],"req_info":{}}'
     body = b'{"workers":[{"pid":2,"accepting":1,"cores":[' + b",".join([core] * 1024) + b"]}]}"
     assert body.count(b'"') > QUOTES
@@ -437,7 +430,6 @@ def test_quotes_in_request_variables_are_not_counted():
 
 @pytest.mark.parametrize("variable", [b"{" * 4000, b"{}," * 1300, b'{\\"name\\":0},' * 300, b"\x01{}" * 1300])
 def test_braces_in_request_variables_are_not_counted(variable):
-    """Text of a client that resembles parts of a document does not count towards their bounds."""
     core = b'{"requests":1,"in_request":1,"vars":["A=' + variable + b'",""],"req_info":{}}'
     body = b'{"workers":[{"pid":2,"accepting":1,"cores":[' + b",".join([core] * 1024) + b"]}]}"
     assert stats.decode(body).workers[0].busy_threads == 1024
@@ -451,7 +443,6 @@ def test_half_a_surrogate_pair_is_replaced(escape):
 
 
 def test_other_escapes_stay_beside_half_a_surrogate_pair():
-    """Complete pairs, and escaped backslashes before a u, are left alone."""
     snapshot = stats.decode(rb'{"workers":[],"caches":[{"name":"\ud83e\udd84 \\ud800 \ud800 \u00e9"}]}')
     assert snapshot.caches[0].name == "\U0001f984 \\ud800 \ufffd é"
 
@@ -502,7 +493,6 @@ def test_a_router_without_a_living_node(keys, lacks):
 
 
 def test_a_large_document_is_repaired_too():
-    """Beyond a megabyte, control bytes in requests and the names of abstract sockets are still repaired."""
     core = b'{"requests":1,"in_request":1,"vars":["A=' + b"\x01\xff" * 2000 + b'",""],"req_info":{}}'
     cores = b",".join([core] * 512)
     body = b'{"sockets":[{"name":"\\0app"}],"workers":[{"pid":2,"accepting":1,"cores":[' + cores + b"]}]}"

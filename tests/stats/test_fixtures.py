@@ -190,7 +190,6 @@ def test_requests_and_errors_are_those_of_the_cores(name):
 
 
 def test_a_socket_configured_twice_is_one():
-    """uWSGI lists it twice."""
     assert document("sockets_twice").count(b'"name":"twice.sock"') == 2
     assert [socket.name for socket in server("sockets_twice").sockets].count("twice.sock") == 1
 

@@ -94,7 +94,6 @@ def test_errors_of_uwsgi_itself_are_proven(tmp_path):
 
 @pytest.mark.slow
 def test_the_signal_that_ends_workers_is_named(app):
-    """Workers that crash: by which signal, in the first sentence."""
     with (
         serving(app, "--processes", "4") as server,
         repeated(lambda: get(server, "/")),

@@ -106,7 +106,6 @@ def started(journal, stand_in, now=0.0):
 
 
 def test_the_lines_of_the_unit_are_read(stand_in, journal):
-    """From now on, and of this unit's processes alone; a line without an end waits for it."""
     stand_in.write(b"old\n")
     following = started(journal, stand_in)
     assert journal.trouble is None

@@ -65,7 +65,6 @@ def test_a_size_that_is_letters(size, code):
 
 
 def test_there_are_samples_of_every_message():
-    """Each known message has a line of its own in the samples, at least one for each pattern."""
     assert list(SAMPLES) == [message.code for message in MESSAGES]
     assert len(MESSAGES) >= 40
     for message in MESSAGES:
@@ -81,7 +80,6 @@ UNDATED = ("traceback", "status_5xx")
 @pytest.mark.parametrize("code", SAMPLES)
 @pytest.mark.parametrize("date", ["", DATE, "2026-11-25 18:54:16 - ", "[25/Nov/2026:18:54:16 +0000] - "])
 def test_each_sample_is_found(code, date):
-    """A message is found without a date, with uWSGI's, and with one of an own format, among lines of requests."""
     for sample in SAMPLES[code]:
         lines = [date + line.removeprefix(DATE) for line in sample.split("\n")]
         if code in UNDATED and date:
@@ -100,7 +98,6 @@ def test_the_lines_of_requests_are_no_messages():
 
 
 def test_only_the_end_of_a_request_is_its_status():
-    """A URL or a name may look like the end of a line with status 500, and an application may write one."""
     end = "(HTTP/1.1 500) 2 headers in 64 bytes (1 switches on core 0)"
     forged = [REQUEST.replace("/?key=1", f"/{end}"), REQUEST.replace("()", end), f"hello {end}", f"{end} [pid: 1", end]
     assert not scan(*forged, REQUEST)

@@ -95,7 +95,6 @@ def test_a_renamed_file_is_read_to_its_end(path, follow):
 
 
 def test_a_file_that_gets_its_name_back_is_not_read_twice(path, follow):
-    """A rotation that is taken back doubles nothing."""
     append(path, b"1\n")
     follow()
     old = path.rename(path.with_suffix(".log.1"))
@@ -171,7 +170,6 @@ def test_a_long_line_is_left_out(path, follow):
 
 
 def test_a_log_that_grows_too_fast_is_read_in_part(path, follow):
-    """The oldest bytes are skipped, and counted; the first line after the gap is whole."""
     line = b"x" * 99 + b"\n"
     with path.open("ab") as file:
         for _ in range(200):

@@ -83,8 +83,6 @@ def test_an_error_is_logged_once(monkeypatch, caplog):
 
 
 def test_a_server_that_is_down_is_not_looked_at(monkeypatch):
-    """Its processes may be others by now."""
-
     async def look(*_: object) -> CodeLook:
         raise AssertionError
 
@@ -96,7 +94,6 @@ def test_a_server_that_is_down_is_not_looked_at(monkeypatch):
 
 
 async def test_it_is_turned_on_and_off():
-    """Nothing of before is left after a reload that changes it; the same setting changes nothing."""
     watch = watched(CodeSetting())
     sampling = asyncio.create_task(watch.sample())
     await asyncio.sleep(0)

@@ -126,7 +126,6 @@ def test_one_worker_that_is_replaced_is_no_deploy():
 
 
 def test_workers_replaced_one_after_another_are_one_deploy():
-    """The time in which old and new workers serve is neither before the deploy nor after it."""
     deployed = Deployed()
     for worker_id in (1, 2, 3, 4):
         deployed.server.respawn(worker_id, deployed.now)
@@ -177,7 +176,6 @@ def test_the_code_of_both_sides():
     [(60, 3, "of the 10 min before this time are known"), (620, 0, "there were only 0 requests before this time")],
 )
 def test_without_a_before_nothing_is_said(before, rate, reason):
-    """An exporter that began a minute before, and a server that was idle, have nothing to compare with."""
     deployed = Deployed(before, rate).reload()
     deployed.rate = 3
     deploy = deployed.run(200, each=0.3).deploy
@@ -195,7 +193,6 @@ def test_a_doubled_load_is_not_compared():
 
 
 def test_after_an_hour_the_last_verdict_stays_and_its_batches_are_gone():
-    """It is judged for an hour; a day later it is no metric any more."""
     deployed = Deployed().reload().run(200, each=0.15)
     watch = deployed.scripted.watch
     latest = watch.deploys.latest

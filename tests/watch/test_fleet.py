@@ -70,7 +70,6 @@ def test_servers_share_one_reading_of_the_machine():
 
 
 async def test_a_server_without_answers_keeps_its_settings(monkeypatch):
-    """The watch by the kernel, while the stats are silent, judges by the server's own settings, and is supervised."""
     fleet = Fleet([replace(make_server("/run/b", name="b"), stuck_seconds=90.0)])
     (watch,) = fleet.watches()
     monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
@@ -103,7 +102,6 @@ def test_a_refresh_finds_new_sockets(tmp_path):
 
 
 async def test_sampling_finds_new_sockets(tmp_path, monkeypatch):
-    """While the fleet samples, a new socket becomes a server without a call, also after a fault, which is counted."""
     monkeypatch.setattr(module, "GLOB_SECONDS", 0.01)
     monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
     fleet = globbing(f"{tmp_path}/*.stats")
@@ -120,7 +118,6 @@ async def test_sampling_finds_new_sockets(tmp_path, monkeypatch):
 
 
 async def test_a_paused_fleet_finds_no_socket(tmp_path, monkeypatch):
-    """A socket that appears during a pause is found after the pause, because it would be read at once."""
     monkeypatch.setattr(module, "GLOB_SECONDS", 0.001)
     fleet = globbing(f"{tmp_path}/*.stats")
     with listening(tmp_path / "shop.stats"):
@@ -177,8 +174,7 @@ def test_a_socket_that_returns_is_the_server_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
-def test_two_sockets_of_one_file_name(tmp_path, first):
-    """Each is named after its directory and file, whichever starts first, restarts or is gone."""
+def test_two_sockets_of_one_file_name_are_named_after_their_directories(tmp_path, first):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
     second = "ab".replace(first, "")
@@ -255,8 +251,7 @@ async def test_observing_reads_nothing():
         assert clients == 1
 
 
-async def test_a_server_that_was_never_read():
-    """A scrape waits for such a server for a limited time, then reports it as down and the others as usual."""
+async def test_a_scrape_waits_for_a_server_that_was_never_read_and_not_for_long():
     with bad_servers.accepts_and_never_writes("unix") as silent, bad_servers.answers("unix", DOCUMENT) as well:
         fleet = Fleet([make_server(silent, name="silent"), make_server(well, name="well")])
         async with sampling(fleet):

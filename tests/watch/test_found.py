@@ -79,7 +79,6 @@ def test_nobody_takes_the_name_of_another_user():
 
 
 def test_nobody_takes_the_place_of_another_user():
-    """A user has so many places; a server of a unit comes before all others that are found with it."""
     machine = Machine()
     many = [master(at, "mallory", f"m{at}") for at in range(1000)]
     names = machine.take(*many, master(2000), master(2001, "mallory", "unit", enabled_unit="unit.service"))
@@ -118,7 +117,6 @@ def test_what_is_not_watched_is_said_with_what_to_do(found, connects, reason):
 
 @pytest.mark.parametrize("unit", ["", "shop.service"])
 def test_only_a_server_of_a_unit_stays_as_down(unit):
-    """Another one is forgotten, and not tried again for a while."""
     machine = Machine()
     shop = master(enabled_unit=unit)
     machine.take(shop)

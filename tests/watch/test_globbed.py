@@ -227,7 +227,6 @@ def test_there_are_at_most_so_many(tmp_path, caplog):
 
 
 def test_a_socket_that_answers_takes_the_place_of_one_that_never_did(folder):
-    """Stale sockets crowd out no server; a server that answered keeps its place."""
     fleet = Globs(folder / "*" / "stats", most=2)
     with bad_servers.answers("unix", document("minified")) as first:
         fleet.refresh()
@@ -269,7 +268,6 @@ async def test_sampling_tries_the_sockets_without_a_place(folder, monkeypatch):
 
 
 def test_a_flood_of_new_sockets_starves_none_that_waits(folder, monkeypatch):
-    """A server that came in the middle of it gets its place, also where the kernel does not say who listens."""
     monkeypatch.setattr(globbed, "_list_listening", set)
     fleet = Globs(folder / "*" / "stats", most=1)
 
@@ -316,7 +314,6 @@ def test_an_expected_server_comes_before_sockets_that_never_answered(tmp_path):
 
 
 async def test_the_trial_of_sockets_ends_with_the_fleet(folder, monkeypatch):
-    """No connection is open after a pause, in which the exporter may be stopped, nor after the end."""
     monkeypatch.setattr(globbed, "_list_listening", set)  # the silent server has no place, although it listens
     with bad_servers.accepts_and_never_writes("unix") as address:
         os.utime(address, (1e9, 1e9))
@@ -356,7 +353,6 @@ def test_a_reload_keeps_what_is_expected(tmp_path):
 
 
 def test_two_entries_of_one_pattern_are_counted_once(tmp_path):
-    """A metric has one series for each pattern."""
     fleet = Fleet([make_server(f"{tmp_path}/*.stats")] * 2, clock=MovableClock().clock)
     with listening(tmp_path / "shop.stats"):
         fleet.refresh()
@@ -385,7 +381,6 @@ def history(tmp_path_factory):
     ids=["now", "nearly a week ago", "a week ago"],
 )
 def test_a_week_of_history_counts(history, now, seconds):
-    """A server that was up for an hour within the week is known to have been."""
     assert remember(history, now).up_seconds.get("shop", 0.0) >= seconds
     if not seconds:
         assert remember(history, now).up_seconds == {}

@@ -63,7 +63,6 @@ def test_a_sample_is_not_judged(judged_at):
 
 
 def test_what_was_judged_or_is_down_is_not_judged(judged_at, monkeypatch):
-    """Without a new reading there is nothing to watch, nor while the server is down."""
     monkeypatch.setattr(judging, "JUDGE_SECONDS", 2.0)
     watch = ScriptedWatch().seconds(Server(), 12)
     assert judged_at == [10.0, 12.0]
@@ -83,7 +82,6 @@ def test_a_judgement_that_takes_long_is_followed_by_a_long_pause(judged_at):
 
 
 def test_an_error_in_it_loses_no_sample(monkeypatch, judged_at):
-    """The error is a fault of this server, once in the log; samples go on, and so does judging."""
     watch, server = ScriptedWatch(), Server()
     with monkeypatch.context() as broken:
         broken.setattr(judging, "collect_findings", lambda _figures: 1 / 0)
@@ -156,7 +154,6 @@ def beside_others(minutes: int, cost: float) -> ScriptedWatch:
 
 
 def test_proxy_is_found_after_some_minutes():
-    """There is no judgement before enough slices; then document and headroom show that others follow."""
     assert beside_others(LEAST_SLICES, cost=0.02).watch.other_programs.others_follow is None
     watch = beside_others(LEAST_SLICES + 2, cost=0.02)
     assert watch.watch.other_programs.others_follow is True
@@ -220,7 +217,6 @@ def test_without_data_it_is_not_judged():
 
 
 def test_windows_end_with_the_last_batch():
-    """The last five minutes and the last hour are judged, as soon as another batch has ended."""
     history = BatchHistory(BINS)
     watch = ObjectiveWatch(SLO, history)
     for place in range(1, 721):
@@ -291,7 +287,6 @@ def test_a_finding_begins_when_two_looks_agree():
 
 
 def test_what_people_see_takes_no_part():
-    """A request for the page changes nothing, however often it is asked for; of a part of a window it shows all."""
     hold = Hold()
     for at in (100.0, 101.0, 102.0):
         assert hold.show(LOCKED, at, EPOCH, is_whole=True) == []
@@ -337,7 +332,6 @@ def test_the_deeper_cause_stays():
 
 
 def test_a_graver_finding_is_shown_at_once():
-    """What is worse, or deeper, replaces what is held; a lesser one follows when that was not seen for long."""
     hold = seen(SLEEPS)
     assert look(hold, LOCKED, 105.0)[0] == LOCKED[0]
     for at in range(110, 165, 5):
@@ -346,7 +340,6 @@ def test_a_graver_finding_is_shown_at_once():
 
 
 def test_nothing_is_held_from_a_part_of_a_window():
-    """As after an outage: what was before it is over."""
     hold = seen(LOCKED)
     assert look(hold, [], 105.0, is_whole=False) == []
     assert look(hold, [], 110.0) == []

@@ -128,7 +128,6 @@ async def test_the_share_of_the_cpu_is_kept(one, monkeypatch):
 
 
 async def test_a_hung_file_keeps_no_other_waiting(tmp_path, monkeypatch):
-    """The thread that waits for it is left alone; the log is read again once the file answers."""
     monkeypatch.setattr(log_reader, "PATIENCE_SECONDS", 0.2)
     answers = threading.Event()
 

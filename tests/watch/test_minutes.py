@@ -93,8 +93,7 @@ def test_another_number_of_workers():
     assert records[-1][1].window.workers[0].requests <= 90
 
 
-def test_a_clock_that_is_set_back():
-    """A minute never ends before it began, and no time is lost."""
+def test_no_time_is_lost_if_the_clock_is_set_back():
     watch = Watched(110)
     object.__setattr__(watch.clock, "epoch", lambda: EPOCH + watch.now - 3600)
     watch.go_on(120)
@@ -118,7 +117,6 @@ def test_events_go_with_the_next_minute():
 
 
 def test_a_server_that_was_never_read_costs_nothing(monkeypatch):
-    """Its events are written, and the journal is searched once a minute, not at each attempt."""
     watch = Watched()
     cutter, cuts = watch.watch._minutes, list[float]()
     cut = cutter._cut

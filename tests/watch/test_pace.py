@@ -50,7 +50,6 @@ class TestJitter:
             assert pause + 0.001 == pytest.approx(interval)
 
     def test_mean_is_the_wanted_interval(self):
-        """Jitter makes sampling neither slower nor faster."""
         pace = Pace(5, random.Random(1).random)
         intervals = [pace.pause(read(0.001)) + 0.001 for _ in range(5000)]
         assert mean(intervals) == pytest.approx(0.2, rel=0.005)
@@ -83,7 +82,6 @@ class TestBudget:
         assert pace.pause(read(transfers[-1])) == pytest.approx(max(interval - transfers[-1], transfers[-1]))
 
     def test_slow_transfers_now_and_then_do_not_stretch_it(self):
-        """The median of the last reads counts."""
         assert pace_after(*[0.001] * 20, *[1.0] * 3).interval == pytest.approx(0.2)
 
     def test_waiting_for_the_master_does_not_stretch_it(self):
@@ -107,7 +105,6 @@ class TestBudget:
         assert now - quick <= 30
 
     def test_a_server_is_left_alone_after_a_slow_read(self):
-        """The next read does not follow at once, and no later than usual."""
         pace = Pace(5, middle)
         assert pace.pause(read(0.15)) == pytest.approx(0.15)
         assert pace.pause(Server(processes=1).read(0.0, read_seconds=3.0, transfer_seconds=0.0)) >= 0.2
@@ -296,7 +293,6 @@ class SlowHost(Host):
 
 
 def test_what_the_reader_process_takes_counts(tmp_path):
-    """A server whose processes make each answer late is read less often."""
     (tmp_path / "stats").write_bytes(document("minified"))
     costs: list[float] = []
     reader = Reader("one", File(str(tmp_path / "stats")), host=SlowHost(), on_cpu=costs.append)
@@ -322,8 +318,7 @@ def test_the_largest_lag_counts():
     assert lag.largest == 0
 
 
-async def test_a_loop_that_is_blocked():
-    """A sleep that ends too late has a lag of the difference."""
+async def test_a_sleep_that_ends_too_late_has_a_lag():
     lag = LoopLag(time.monotonic)
     sleeping = asyncio.create_task(lag.sleep(0.01))
     await asyncio.sleep(0)

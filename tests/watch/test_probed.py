@@ -121,7 +121,6 @@ async def test_five_hundred_targets_in_a_minute():
 
 
 async def test_its_figures_are_sampled(monkeypatch):
-    """At the pace of every server; not among the fleet's servers, and without a history file."""
     with bad_servers.answers("unix", document("minified")) as address:
         fleet, probed = make_fleet(f"{Path(address).parent}/*")
         watch = expect(probed.find(address, fleet.watches()))
@@ -170,8 +169,7 @@ async def test_pause_and_resume():
             assert isinstance(watch.reader.outcome, Reading)
 
 
-async def test_the_end_of_the_exporter():
-    """A read in flight ends at once, with its connection; no probe begins another."""
+async def test_at_the_end_of_the_exporter_a_read_in_flight_ends_at_once():
     with bad_servers.accepts_and_never_writes("unix") as address:
         fleet, probed = make_fleet(f"{Path(address).parent}/*")
         async with sampling(fleet):

@@ -55,8 +55,7 @@ def test_no_server_is_no_standstill():
     assert [turns.turn() for _ in range(100)] == [True] * 100
 
 
-def test_one_sampler_that_stands_still(caplog):
-    """Turns stop after the longest time that it may take, and the log names its server, until it goes on."""
+def test_one_sampler_that_stands_still_stops_turns_and_is_named(caplog):
     turns = Turns("well", "stuck")
     well, stuck = turns.watches
     assert turns.turn(well, stuck)
@@ -91,7 +90,6 @@ def test_a_restart_of_a_sampler_is_no_standstill():
 
 
 def test_a_process_that_was_stopped_is_no_standstill():
-    """Time in which the process itself did not run does not count against its samplers; time before does."""
     turns = Turns("shop")
     (shop,) = turns.watches
     assert turns.turn(shop)
@@ -132,7 +130,6 @@ def test_a_fleet_completes_turns(monkeypatch, what):
 
 
 async def test_a_fleet_whose_sampler_hangs_completes_no_turn(monkeypatch):
-    """A read that ignores its timeout ends the turns, although the event loop runs."""
     monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
     hands = MovableClock()
     counts: list[int] = []

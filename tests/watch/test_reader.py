@@ -141,7 +141,6 @@ def growing_by_less_than(megabytes: int) -> Iterator[None]:
 
 
 async def test_no_document_is_kept():
-    """A read's bytes, which contain variables of requests, are freed; the next document is compared by hash."""
     with counted() as server:
         server.answer = DOCUMENT + b" " * 2**20
         with growing_by_less_than(1):
@@ -152,8 +151,6 @@ async def test_no_document_is_kept():
 
 @pytest.mark.parametrize(("size_cap", "reason"), [(2**19, "too_large"), (2**21, "not_json"), (2**22, "timeout")])
 async def test_a_failed_read_holds_nothing(size_cap, reason):
-    """The bytes that a failed read received are freed with it, those of a part before its deadline as well."""
-
     def behave(connection: socket.socket, ended: threading.Event) -> None:
         connection.sendall(b"?" * 2**20)
         if reason == "timeout":
@@ -178,7 +175,6 @@ async def test_a_waiter_that_is_gone_does_not_end_the_read():
 
 
 async def test_the_readers_own_timeout_is_a_failure():
-    """A server that never answers fails at the reader's deadline, counted once for all callers."""
     with counted(answering=False) as server:
         reader = Reader("shop", Unix(server.address), timeout=0.1)
         outcomes = await asyncio.gather(*[reader.read() for _ in range(5)])
@@ -190,7 +186,6 @@ async def test_the_readers_own_timeout_is_a_failure():
 
 
 async def test_a_change_is_logged_once(caplog):
-    """The first reading, a failure, another failure and the recovery are logged; nothing in between."""
     caplog.set_level(logging.INFO)
     hands = MovableClock()
     with counted() as server:
@@ -230,7 +225,6 @@ def test_nothing_of_a_document_is_logged(caplog):
 
 @pytest.mark.parametrize("place", ["the clock", "what takes outcomes"])
 async def test_a_fault_of_our_own_is_contained(caplog, place):
-    """It is that server's failure, logged once, with its traceback but without its message."""
     words = "hunter2"
 
     def broken(*_arguments: object) -> float:
@@ -265,7 +259,6 @@ async def test_closing_closes_the_connection():
 
 
 async def test_closing_what_does_nothing():
-    """A reader that never read, or has finished, closes at once, more than once, and then reads nothing."""
     reader = Reader("shop", parse_address("/nowhere"))
     await reader.close()
     outcome = await reader.read()
@@ -277,7 +270,6 @@ async def test_closing_what_does_nothing():
 
 
 async def test_a_pause_lets_go_of_the_server():
-    """A pause ends the read in flight and its connection; callers keep waiting, and get a reading after it."""
     with counted(answering=False) as silent:
         reader = Reader("shop", Unix(silent.address), timeout=30)
         waiting = asyncio.create_task(reader.read())
@@ -371,7 +363,6 @@ def test_an_unchanged_document_counts_as_a_sample(watched):
 
 
 def test_routes_survive_a_reload(watched):
-    """Names stay, and no counter falls."""
     for running_time in range(4):
         watched.read(busy("/export", running_time=running_time, last_spawn=5))
     totals = watched.watch.integrals.totals
@@ -399,7 +390,6 @@ def test_stats_without_cores_have_no_routes(watched):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_captured_document_can_be_read(name):
-    """Each busy thread has a route, whatever the version and the kind of server; other figures do not change."""
     body = document(name)
     on, off = stats.decode(body, Templates()), stats.decode(body)
     routes = RouteNamer(Templates()).find_routes(on, 0.0)

@@ -42,7 +42,6 @@ def reconfigured(
 
 
 def test_only_what_changed_is_replaced():
-    """Servers are added, removed and replaced; those whose name and address stay are the same, in the new order."""
     shop, api, blog = (make_server(f"/run/{name}", name=name) for name in ("shop", "api", "blog"))
     moved = make_server("/run/elsewhere", name="api")
     first, then, counts = reconfigured([shop, api, blog], [moved, make_server("/run/new", name="new"), shop])
@@ -104,7 +103,6 @@ def test_globs(tmp_path):
 
 
 def test_a_socket_becomes_named_and_back(tmp_path):
-    """A globbed server that is configured under its own name stays the same server; under another name it does not."""
     with listening(tmp_path / "shop.stats"):
         glob, named = make_server(f"{tmp_path}/*.stats"), make_server(f"{tmp_path}/shop.stats", name="shop")
         for before, after in ([glob], [glob, named]), ([glob, named], [glob]):
@@ -128,7 +126,6 @@ async def test_a_lost_socket_is_still_reported(tmp_path):
 
 
 async def test_a_master_never_has_two_connections():
-    """A server that gets another name is read under the new one only after the read under the old one has ended."""
     open_now = most = 0
 
     def behave(connection: socket.socket, _ended: object) -> None:
@@ -153,7 +150,6 @@ async def test_a_master_never_has_two_connections():
 
 
 async def test_sampling_follows_at_once():
-    """An added server is read, a removed one no longer, its part of the minute is written, and others go on."""
     written = Written()
     with bad_servers.answers("unix", DOCUMENT) as shop, bad_servers.answers("unix", DOCUMENT) as api:
         kept, gone = make_server(shop, name="shop"), make_server(shop, name="gone")
@@ -193,7 +189,6 @@ async def test_a_change_during_a_pause_reads_nothing():
 
 @pytest.mark.parametrize("again", [False, True])
 async def test_a_change_that_is_cancelled_loses_no_minute(again):
-    """If the exporter ends during a change, the removed servers' minutes are written, once."""
     written = Written()
     with bad_servers.answers("unix", DOCUMENT) as address:
         fleet = Fleet([make_server(address, name="shop")], writer=written)

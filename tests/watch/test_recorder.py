@@ -69,7 +69,6 @@ class TestDown:
         assert kinds(watch.seconds(Server(), 1)) == ["server_down", "server_up"]
 
     def test_a_gap_is_not_an_outage(self):
-        """If the exporter was stopped, for example, there are no samples, but the server was not down."""
         server = Server()
         watch = ScriptedWatch().seconds(server, 5)
         watch.read(server.read(17.0))
@@ -232,7 +231,6 @@ def test_a_fault_in_the_journal_does_not_stop_sampling(monkeypatch):
 
 
 async def test_a_real_worker_is_killed():
-    """The journal has its end, without an explanation, and no event of the other worker."""
     with uwsgi("--processes", "2", "--threads", "2") as running:
         watch = Watch("shop", Unix(running.stats))
         sampling = asyncio.create_task(watch.sample())

@@ -62,7 +62,6 @@ class TestOtherDocuments:
 
 
 def test_long_step_is_by_the_pace():
-    """If the budget has stretched the interval, samples that far apart are no gap; beyond five seconds they are."""
     server = Server()
     watch = watch_of(server.read(0.0))
     for _ in range(20):
@@ -195,7 +194,6 @@ def test_the_rate_is_that_since_the_outage(seconds):
 
 
 def test_an_outage_before_the_window_is_none_of_it():
-    """A minute later the last minute is one as any other, and the last five minutes still have it."""
     restarted = Restarted(up=70)
     short, long = restarted.figures(60.0), restarted.figures(300.0)
     assert short.outage is None
@@ -205,7 +203,6 @@ def test_an_outage_before_the_window_is_none_of_it():
 
 
 def test_right_after_an_outage_nothing_is_known():
-    """No figures come of one sample, and none of the time before."""
     restarted = Restarted(up=0)
     restarted.scripted.read(of_master(restarted.server.read(restarted.scripted.now + 0.5), 900))
     watch = restarted.scripted.watch

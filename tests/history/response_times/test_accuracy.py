@@ -93,8 +93,7 @@ def quantile(share, outcome):
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_what_promql_makes_of_the_histogram(name):
-    """On average over runs, each percentile of at least two sampling intervals is within 10 % of the truth."""
+def test_percentiles_by_promql_are_true(name):
     outcomes = [simulate(SMOOTH[name], seed) for seed in SEEDS]
     compared = 0
     for share in (0.5, 0.95, 0.99):
@@ -182,7 +181,6 @@ loads = st.builds(
 @given(load=loads, seed=st.integers(0, 10), rate=st.sampled_from((1.0, 5.0, 20.0)))
 @settings(max_examples=25, derandomize=True)
 def test_no_percentile_that_the_mean_makes_impossible(load, seed, rate):
-    """What is no faster than a percentile took no longer than all; the estimate gives uWSGI's sum."""
     outcome = simulate(load, seed, settle=5.0, seconds=30.0, rate=rate)
     _judge_percentiles(outcome)
     _judge_sums(outcome)

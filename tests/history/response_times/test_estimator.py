@@ -155,7 +155,6 @@ def test_an_estimate_follows_a_change():
 
 
 def test_work_is_bounded(monkeypatch):
-    """However many kinds of requests there are, the groups stay few by rounding, and iterations fewer."""
     iterations = []
     original = Estimator._expect
 
@@ -178,7 +177,6 @@ def test_work_is_bounded(monkeypatch):
 
 
 def test_memory_is_bounded():
-    """Groups of which less than a part of a request is left are dropped."""
     estimator = Estimator(BINS)
     for step in range(250):
         add(estimator, kinds((0.25 * step, 1)), None)
@@ -418,7 +416,6 @@ def test_a_running_time_that_samples_contradict(grown):
 
 
 def test_a_gap_forgets_nothing_that_uwsgi_says():
-    """After a gap, a request in service began when uWSGI says, to the second."""
     observer, seen = Observer(), Sightings()
     observer.restart(sample(10.0), (worker((0,), IDLE),))
     observer.restart(sample(20.0), (worker((7,), busy(EPOCH + 13)),))

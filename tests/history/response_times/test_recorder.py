@@ -58,7 +58,6 @@ class Recorded:
 
 
 def test_a_batch_ends_within_five_seconds():
-    """Totals change at the end of a batch, all together; they are 0 at first."""
     recorded = Recorded().serve(10).sample(18)
     assert (recorded.totals.requests, recorded.totals.seconds) == (0, 0.0)
     recorded.sample(3)
@@ -105,8 +104,7 @@ def test_partial_samples_show_shorter_times():
     assert by_share(beside)[0.5].seconds == pytest.approx(0.1, rel=0.2)
 
 
-def test_partial_samples_that_follow_no_other():
-    """After a failed read or a reload, a partial sample adds nothing."""
+def test_partial_samples_that_follow_no_other_add_nothing():
     recorded = Recorded().serve(8).sample(4)
     before = copy_totals(recorded.integrals.totals)
     recorded.integrals.miss(recorded.at + 0.01)
@@ -120,7 +118,6 @@ def test_partial_samples_that_follow_no_other():
 
 
 def test_requests_of_a_gap_are_counted():
-    """They have no sightings, but a number and a sum; the gap is no interval between samples."""
     recorded = Recorded().serve(8).sample(24).serve(5).sample(1, pause=60.0).sample(24)
     assert recorded.totals.requests == 13
     assert recorded.totals.seconds == pytest.approx(1.3)
@@ -211,7 +208,6 @@ def hostile(seed):
 @example(seed=116)
 @settings(max_examples=12, derandomize=True)
 def test_totals_never_decrease(seed):
-    """Each bound's number grows with time and with the bound, up to that of all requests; all are finite."""
     integrals = Integrals((0.75,), 0.75)
     bounds = sorted({*BUCKET_BOUNDS, 0.75})
     before = ()
@@ -304,7 +300,6 @@ def filled(batches, *seconds):
 
 
 def test_a_window_has_the_batches_that_ended_in_it():
-    """Not that which ended at its start, but that which ends at its end."""
     window = filled(10, 0.1, 2.0, 2.0).window(10.0, 25.0)
     assert (window.requests, window.interval) == (9, pytest.approx(0.2))
     assert window.counts[BINS.find(2.0)] == 6
@@ -337,7 +332,6 @@ def test_slow_requests():
 
 
 def test_a_slow_request_that_is_lost_later_is_lost():
-    """The count has it once, as slow, from when it was in service beyond the threshold."""
     history = BatchHistory(BINS)
     history.add(5.0, 5.0, 0.2, 0, 0, Division((), ()), Misses(3, 3.0))
     history.add(10.0, 5.0, 0.2, 0, 2, Division((), ()), Misses())

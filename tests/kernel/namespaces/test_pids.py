@@ -150,8 +150,7 @@ def test_the_end_of_a_container():
     wait_until(lambda: not prover.still_holds(), what="the end")
 
 
-def test_a_worker_that_is_replaced():
-    """The next process of a worker is found at the next reading, not only when slow facts are read."""
+def test_a_worker_that_is_replaced_is_found_at_the_next_reading():
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)
     with family(workers=2) as processes:

@@ -43,8 +43,7 @@ def test_a_loop_of_links_ends_in_an_error(files, tmp_path):
         files.read("link.ini")
 
 
-def test_not_a_regular_file(files, tmp_path):
-    """A FIFO does not block the read, and a directory is refused."""
+def test_a_fifo_or_a_directory_is_refused(files, tmp_path):
     os.mkfifo(tmp_path / "root/srv/fifo.ini")
     for name in ("fifo.ini", "/etc"):
         with pytest.raises(OSError, match="not a regular file"):
@@ -56,8 +55,7 @@ def test_an_impossible_name(files):
         files.read("a\0b")
 
 
-def test_a_directory_that_is_replaced_by_a_link(files, tmp_path):
-    """A directory that becomes a link to the outside, at any moment of a read, does not lead there."""
+def test_a_directory_that_becomes_a_link_at_any_moment_leads_nowhere(files, tmp_path):
     inside, kept, outside = tmp_path / "root/etc", tmp_path / "root/kept", tmp_path / "app.ini"
     outside.write_text("outside")
     ended = threading.Event()

@@ -183,8 +183,7 @@ def test_placeholders_and_conditions_in_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("end", ["end", "endif", "end-if", "endfor", "end-for"])
-def test_the_end_of_a_condition(end, tmp_path):
-    """Each of these ends all conditions and loops."""
+def test_these_end_all_conditions_and_loops(end, tmp_path):
     text = f"[uwsgi]\nif-env = A\nfor = 1 2\nthreads = 3\n{end} =\nprocesses = 4\n"
     assert set_in(options_of(tmp_path, "app.ini", files={"/srv/app.ini": text})) == {"processes": 4}
 
@@ -232,7 +231,6 @@ def test_a_file_changed_after_the_start_of_a_worker(tmp_path):
 
 
 def test_files_are_bounded(tmp_path):
-    """A file that includes itself twice is read at most ten times and five levels deep, and its options are unknown."""
     text = "[uwsgi]\nprocesses = 2\nini = app.ini\nini = app.ini\n"
     options = options_of(tmp_path, "--ini", "app.ini", files={"/srv/app.ini": text})
     assert set_in(options) == {}

@@ -128,8 +128,7 @@ def test_threads_that_come_and_go():
 
 
 @pytest.mark.integration
-def test_a_name_of_100_kilobytes():
-    """A name that no function has is not read, and its stack counts as torn."""
+def test_a_name_of_100_kilobytes_is_not_read():
     program = (
         "import time, types\n"
         "def f():\n"

@@ -159,7 +159,6 @@ def _compare(spent: Mapping[str, float], use: CodeWindow) -> Iterator[Use]:
 
 
 def test_shares_of_functions_are_true():
-    """The share of each of ten functions is the application's own, and each is mostly in its state."""
     compared, use = measure(kept=1500, pause=0.03)
     assert max(abs(function.truth - function.seen) for function in compared) < 0.06, (compared, use)
     assert use.unread < 0.02 * use.threads, use

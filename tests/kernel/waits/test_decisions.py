@@ -94,7 +94,6 @@ def learnt(peers: SlowPeers, *young: Peer, call: str = "descriptor") -> Decision
 
 
 def test_undecided_waits_are_divided_like_the_decided_ones(peers):
-    """Three of four young sockets were for one backend, so three quarters of the next are."""
     made = learnt(peers, POSTGRES, POSTGRES, POSTGRES, REDIS)
     peers.may_list = False
     made.learn([on(900)], tuple)
@@ -131,7 +130,6 @@ def test_threads_are_looked_at_again_until_a_young_socket_is_decided(peers):
 
 
 def test_idle_epoll_sets_are_no_proportion(peers):
-    """uWSGI's own sets in a worker that has just started do not make the application's sets idle."""
     made = learnt(peers, LISTENING, LISTENING, POSTGRES, call="epoll")
     assert parts(made, on(900, "epoll")) == {"a:5432": 1.0}
 

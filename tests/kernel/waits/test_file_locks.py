@@ -75,8 +75,7 @@ def test_a_lock_of_a_file(kernel):
     assert kernel.locks.rest() == LockUse(waited=False, held=False)
 
 
-def test_without_the_right_to_see_threads(kernel):
-    """The list is read once a second; once a worker is in it, at each sample."""
+def test_without_the_right_to_see_threads_the_list_is_read_once_a_second(kernel):
     assert [kernel.look(b"", is_seen=False) for _ in range(50)] == [None] * 50
     assert kernel.reads in range(9, 12)
     for _ in range(10):

@@ -80,7 +80,6 @@ def test_where_the_holder_waits(backends, found):
     ],
 )
 def test_threads_that_do_not_queue_wait_for_no_lock(places, found):
-    """Each waits at an address of its own, as in a condition variable, while another request is at work."""
     holders = Holders()
     for _ in range(200):
         holders.note({1: places}, {1}, 0)
@@ -166,7 +165,6 @@ def snapshot(monkeypatch):
     ],
 )
 def test_who_holds_a_lock_of_uwsgi(snapshot, pids, found):
-    """The process that holds it in most of the samples in which requests wait, unless it is a worker."""
     locks = UwsgiLocks()
     for pid in pids:
         locks.note({"user 0": pid, "user 1": 0, "signal": MULE, "thunder": 101})

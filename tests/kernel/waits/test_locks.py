@@ -88,7 +88,6 @@ def test_what_is_no_semaphore_is_forgotten(worker, value):
 
 
 def test_a_lock_that_is_always_held_does_not_count(worker):
-    """A thread sleeps with the lock and others queue for it: no request passes it, so it has no limit."""
     worker.memory[LOCK] = (0, 3)
     for turn in range(300):
         assert worker.look((LOCK, {1, 2, 3} if turn > 5 else {1, 2})) is None

@@ -156,7 +156,6 @@ def test_symbols_are_located_by_the_segment_that_is_mapped():
 
 
 def test_extension_modules_do_not_hide_the_interpreter():
-    """Hundreds of modules called `*.cpython-311-*.so` lie before libpython, and are not searched; pyuwsgi is."""
     lines = [
         f"7e00000{number:02x}000-7e00000{number:02x}fff r--p 0 0:0 1 /lib/_m{number}.cpython-311.so"
         for number in range(99)
@@ -189,8 +188,7 @@ def test_own_map():
     assert memory.region(id(object())) == "heap"
 
 
-def test_a_library_that_may_not_be_read(monkeypatch):
-    """Nothing is known of it: the symbols of the file before it are not taken for its own."""
+def test_of_a_library_that_may_not_be_read_nothing_is_known(monkeypatch):
     located, read = [], memory.read_elf
 
     def refuse(path, names):
@@ -206,7 +204,6 @@ def test_a_library_that_may_not_be_read(monkeypatch):
 
 
 def test_large_map_is_not_read_but_leaves_the_word_size(monkeypatch):
-    """Of a process with too many mappings it is only known that it is a 64-bit one: its locks are unknown."""
     monkeypatch.setattr(memory, "_MOST_MAP_BYTES", 1000)
     known = read_memory_map(os.getpid())
     assert known.is_64_bit
@@ -355,7 +352,6 @@ def test_of_a_hundred_thousand_candidate_names_the_first_are_read(path, monkeypa
 
 
 def test_only_regular_files_are_opened(tmp_path):
-    """A FIFO would block, and opening a device can change its state: neither is opened, nor through a link."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     link = tmp_path / "link"

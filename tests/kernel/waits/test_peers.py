@@ -204,8 +204,7 @@ def test_unix_socket_that_the_kernel_named(opened, tmp_path):
     assert peers_of(near) == [Peer("backend", str(tmp_path / "bus"))]
 
 
-def test_unix_socket_that_is_still_connecting(opened, tmp_path):
-    """A socket that connects is not taken for a pair, and its backend is found as soon as it is accepted."""
+def test_a_unix_socket_that_is_still_connecting_is_no_pair(opened, tmp_path):
     server = opened.enter_context(listening(str(tmp_path / "db"), 0))
     first, second = (opened.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2))
     first.connect(str(tmp_path / "db"))
@@ -234,7 +233,6 @@ def test_pairs_and_other_inodes(opened):
 
 
 def test_lists_are_rare(opened, monkeypatch):
-    """All TCP sockets are listed for a new one only, and not within 500 times what a list took."""
     lists: list[object] = []
     real = peers._list_inet
     monkeypatch.setattr(peers, "_list_inet", lambda inodes: lists.append(inodes) or real(inodes))
@@ -265,7 +263,6 @@ def test_a_list_is_searched_for_other_sockets_too(opened):
 
 
 def test_few_sockets_are_asked_for_at_once(monkeypatch):
-    """Of a thousand unknown sockets, a few are asked for at a time, and none that is no UNIX socket again."""
     asked: list[int] = []
     monkeypatch.setattr(peers, "_ask_unix", asked.append)
     monkeypatch.setattr(peers, "_list_inet", lambda _: {})
@@ -347,7 +344,6 @@ def test_a_name_that_looks_like_a_row_makes_no_listener(opened, tmp_path, monkey
 
 @pytest.mark.usefixtures("refused")
 def test_tables_that_take_too_long_decide_nothing(opened, monkeypatch):
-    """If the time ends within a table, no client is taken for a backend, and no name for a socket's."""
     _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     left, _ = (opened.enter_context(each) for each in socket.socketpair())
     monkeypatch.setattr(peers, "MOST_SECONDS", -1.0)

@@ -287,7 +287,6 @@ def test_threads_may_end_at_any_moment(machine, errors):
 
 
 def test_why_it_is_off(monkeypatch):
-    """Each reason is named: an architecture, one thread for all requests, no cores, a kernel without the file."""
     server = busy_server(1)
     asynchronous = Setup(Options(), None, "async", None, None)
     assert "one thread" in (sampled(WaitSampler(WaitSetting()), server, asynchronous).off or "")
@@ -298,7 +297,6 @@ def test_why_it_is_off(monkeypatch):
 
 
 def test_an_idle_server_says_that_it_may_not_be_seen(machine):
-    """Without the right, the reason is there before the first request: an idle server's waits are not 0 but unknown."""
     idle = Server(processes=2, threads=8)
     machine(fails_with(PermissionError(errno.EPERM, "no")))
     assert "CAP_SYS_PTRACE" in (sampled(WaitSampler(WaitSetting()), idle).off or "")
@@ -396,7 +394,6 @@ def polling(*, array_is_read: bool) -> Iterator[tuple[Blocked, socket.socket]]:
 
 @pytest.mark.parametrize("named", [False, True])
 def test_what_is_polled(machine, monkeypatch, named):
-    """The array of poll(2) is read, and its sockets are known by address; a name is counted as well."""
     monkeypatch.setattr(descriptors.procfs, "read_line", lambda _: line_of(call))
     with polling(array_is_read=True) as (call, server):
         machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
@@ -549,8 +546,7 @@ class Silent(Direct):
         return question(*arguments)
 
 
-def test_locks_in_memory_that_never_comes(machine, monkeypatch):
-    """The sample ends, who waits is known, and once the memory comes the lock is read."""
+def test_locks_are_read_once_their_memory_comes(machine, monkeypatch):
     monkeypatch.setattr(worker_threads, "read_semaphores", read_as_held)
     hands, silent = MovableClock(), Silent()
     of = WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic, asks=silent)

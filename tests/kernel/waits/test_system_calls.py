@@ -125,7 +125,6 @@ def test_a_thread_that_sleeps_again_and_again_and_one_that_sleeps_once(end, seco
 
 
 def test_between_requests_nothing_is_known(end):
-    """A thread that was asleep in another request says nothing; nor does one that has ended, nor a gap."""
     naps, thread = Naps(), start(end, 0.01)
     watch(naps, thread, requests=True)
     assert naps.length is None

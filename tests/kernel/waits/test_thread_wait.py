@@ -354,7 +354,6 @@ def test_an_event_loop_waits_for_its_backend():
     ("same", "named"), [(True, ["standard output and error"] * 2), (False, ["standard output", "standard error"])]
 )
 def test_an_output_that_is_a_pipe(same, named):
-    """A write to descriptor 1 or 2 is one to the process's own output; one to another pipe is not."""
     error = subprocess.STDOUT if same else subprocess.PIPE
     with subprocess.Popen(
         ["sleep", "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=error, pass_fds=()

@@ -75,7 +75,6 @@ def test_seen_threads_replace_presumed_ones():
 
 
 def test_threads_that_are_missing():
-    """A worker that has not started its threads yet has not all of them, nor one that has ended."""
     with started(0, 1, 0) as (pid, _):
         threads = RequestThreads(pid, 8)
         assert (len(threads.threads), threads.all_found) == (2, False)
@@ -105,8 +104,7 @@ def test_lists_become_rare(monkeypatch):
     assert 30 <= len(lists) <= 40
 
 
-def test_masks_that_are_hidden_or_odd(monkeypatch):
-    """Without a mask a thread is not presumed to serve requests."""
+def test_a_thread_without_a_mask_is_not_presumed_to_serve(monkeypatch):
     with started(0, 3, 0) as (pid, _):
         monkeypatch.setattr(procfs, "read_file", lambda *_: b"Name:\tuwsgi\n")
         assert RequestThreads(pid, 2).threads == [pid]
@@ -121,7 +119,6 @@ def reads_input(pid: int) -> bool:
 
 @of_x86_64
 def test_a_worker_that_has_ended_does_not_switch_the_server_off():
-    """Between the list of processes and the sample a worker became a zombie: the others are still known."""
     ended = os.fork()
     if ended == 0:
         os._exit(0)
