@@ -173,15 +173,17 @@ def test_what_the_configuration_expects(tmp_path):
 
 
 def test_retiring_ends_the_expectation(tmp_path):
-    """Of what answers again, it is no end; nor is a socket that it left behind a server for a later exporter."""
+    """The socket that it left behind is no server for an exporter that starts later either."""
     history, path = tmp_path / "history.sqlite", tmp_path / "run" / "shop.stats"
     leave_socket(path)
     fleet = Globs(tmp_path / "run" / "*.stats", retiring(history, LONG))
     assert fleet.turn() == ["shop"]
     retire(history, "shop", os.stat(path).st_mtime + 10)
-    for known in (fleet, fleet, Globs(tmp_path / "run" / "*.stats", retiring(history, {}))):
-        assert known.turn() == []
-        assert count(known) == PatternServers(str(tmp_path / "run" / "*.stats"))
+    assert Globs(tmp_path / "run" / "*.stats", retiring(history, {})).refreshed() == []
+    retire(history, "shop", 1.0)
+    assert fleet.turn() == []
+    assert fleet.turn() == []
+    assert count(fleet) == PatternServers(str(tmp_path / "run" / "*.stats"))
     path.unlink()
     fleet.refresh()
     with listening(path):
