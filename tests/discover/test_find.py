@@ -176,9 +176,8 @@ def test_a_vassal_is_one_with_its_file_and_directory():
         wait_until(lambda: b'"vassals"' in emperor.document())
     (vassal,) = masters
     assert vassal.emperor == emperor.pid
-    assert [each.pid for each in everything if each.role == "emperor" and each.pid in (vassal.pid, emperor.pid)] == [
-        emperor.pid
-    ]
+    emperors = [each.pid for each in everything if each.role == "emperor" and each.pid in (vassal.pid, emperor.pid)]
+    assert emperors == [emperor.pid]
     assert (vassal.configuration, vassal.directory) == ("shop.ini", str(emperor.directory / "vassals"))
     assert render_report(masters)[0].startswith("shop: uWSGI ")
 
@@ -218,9 +217,8 @@ def test_an_emperor_whose_vassals_rest():
 @pytest.mark.integration
 def test_workers_are_no_masters():
     with uwsgi("--processes", "3") as server:
-        masters = [
-            master for master in asyncio.run(discover.find_masters()) if str(master.address).endswith(server.stats)
-        ]
+        found = asyncio.run(discover.find_masters())
+    masters = [master for master in found if str(master.address).endswith(server.stats)]
     assert [master.pid for master in masters] == [server.pid]
     assert re.fullmatch(r"uWSGI [\d.]+\S*, 3 workers of 1 thread", masters[0].what)
 
@@ -269,12 +267,11 @@ def test_workers_of_python_3_14(tmp_path):
     name = "ctypes.CDLL(None).prctl(15, b'uWSGIWorker%dCore0' % uwsgi.worker_id(), 0, 0, 0)"
     app.write_text(f"import ctypes, uwsgi\n{name}\ndef application(environment, start_response): return []\n")
     with uwsgi("--processes", "2", "--lazy-apps", app=app) as server:
-        wait_until(
-            lambda: (
-                [Path(f"/proc/{pid}/comm").read_text()[:11] for pid in list_children(server.pid)] == ["uWSGIWorker"] * 2
-            ),
-            what="the names of the workers",
-        )
+
+        def names() -> list[str]:
+            return [Path(f"/proc/{pid}/comm").read_text()[:11] for pid in list_children(server.pid)]
+
+        wait_until(lambda: names() == ["uWSGIWorker"] * 2, what="the names of the workers")
         assert server.pid in {master.pid for master in asyncio.run(discover.find_masters()) if master.address}
 
 
@@ -341,10 +338,8 @@ def test_a_reason_is_given_once_and_one_command_serves_all():
     masters = [SHOP, FoundMaster(20, "root", address=Unix("/run/it's here/stats"), directory="/srv/wiki")]
     lines = render_report(masters)
     command = " ".join(line.removesuffix("\\") for line in lines[lines.index("To watch them all:") + 1 :])
-    assert make_command_line().parse(shlex.split(command)[1:]).stats == [
-        "shop=unix:///run/shop.stats",
-        "wiki=unix:///run/it's here/stats",
-    ]
+    expected = ["shop=unix:///run/shop.stats", "wiki=unix:///run/it's here/stats"]
+    assert make_command_line().parse(shlex.split(command)[1:]).stats == expected
 
 
 def test_each_finding_says_what_to_do():

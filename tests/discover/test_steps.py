@@ -184,26 +184,23 @@ def test_a_tmpfile_of_somebody_else(monkeypatch, tmp_path):
     assert f"d {tmp_path}/own/shop 2750 " in commands[0]
 
 
-def test_names_in_commands_are_quoted(tmp_path, monkeypatch):
+def test_names_in_commands(monkeypatch, tmp_path):
     """Local users choose names of directories, and systemd escapes names of units: a shell takes them as they are."""
-    monkeypatch.setattr(steps, "find_harm", lambda _launch: "")
+    monkeypatch.setattr(steps, "find_harm", lambda _launch: "")  # the process of the test is no uWSGI
     directory = tmp_path / "x; touch pwned #"
     directory.mkdir()
     (directory / "shop.ini").write_text("[uwsgi]\n")
     (directory / "link.ini").symlink_to("shop.ini")
+    # An Emperor reloads a vassal when the file changes in its own directory: for a link, the link.
+    assert "reloads it as soon as" in proposed(master=VASSAL, file=directory / "shop.ini").steps[1].heading
     (command,) = proposed(master=VASSAL, file=directory / "link.ini").steps[2].lines
     assert shlex.split(command) == ["touch", "-h", str(directory / "link.ini")]
     unit = Unit(r"uwsgi@srv-my\x2dapp.service", main_pid=os.getpid(), can_reload=True)
     (command,) = proposed(unit=unit).steps[2].lines
     assert shlex.split(command) == ["systemctl", "reload", unit.name]
-
-
-def test_debians_reload_names_the_application(monkeypatch):
-    """Debian's init script knows an application by its file, whatever the name that is unique on this machine."""
-    monkeypatch.setattr(steps, "find_harm", lambda _launch: "")
+    # Debian's init script knows an application by its file, whatever the name that is unique on this machine.
     made = proposed("apps-enabled", file=Path("/etc/uwsgi/apps-enabled/shop.ini"), is_debian=True)
-    commands = [line for step in made.steps for line in step.lines]
-    assert "service uwsgi reload shop" in commands
+    assert "service uwsgi reload shop" in [line for step in made.steps for line in step.lines]
 
 
 def test_a_missing_directory_leaves_it_without_stats(tmp_path):
@@ -286,10 +283,9 @@ def test_what_root_opened_at_the_start(lines, reason, tmp_path):
     with without_stats(INI.format(directory=tmp_path)) as server:
         server.directory.chmod(0o755)
         launch = launched(server)
-        names = launching._list_option_names([], [], launch.file, launch.text + lines)
-        launch = replace(
-            launch, ids=Ids(NOBODY, NOBODY), unit=None, text=launch.text + lines, option_names=tuple(names)
-        )
+        text, ids = launch.text + lines, Ids(NOBODY, NOBODY)
+        names = tuple(launching._list_option_names([], [], launch.file, text))
+        launch = replace(launch, ids=ids, unit=None, text=text, option_names=names)
         harm = find_harm(launch)
         assert harm.endswith(f"with {reason}") if reason else harm == ""
         assert find_harm(replace(launch, ids=ME.ids)) == ""
@@ -383,9 +379,8 @@ def test_an_exporter_that_may_not_read_yet(monkeypatch, tmp_path):
     ):
         made = plan(launch, "shop", reader, alike=1)
         assert any(command in line for step in made.steps for line in step.lines)
-    made = plan(
-        replace(launch, ids=replace(ME.ids, gid=65_429)), "shop", Scraper("prometheus", Ids(NOBODY, NOBODY)), alike=1
-    )
+    launch = replace(launch, ids=replace(ME.ids, gid=65_429))
+    made = plan(launch, "shop", Scraper("prometheus", Ids(NOBODY, NOBODY)), alike=1)
     assert made.steps == ()
     assert "its group 65429 has no name" in made.why_none
 
@@ -448,18 +443,6 @@ def test_a_guard_whose_directory_is_gone(tmp_path):
         assert [step.lines for step in again.steps[:2]] == [directory.lines, [f"kill -HUP {server.pid}"]]
         follow(again)
         wait_until(lambda: found(server).address, what="the stats server")
-
-
-def test_the_emperor_looks_at_the_link(tmp_path, monkeypatch):
-    """An Emperor reloads a vassal when the file changes in its own directory: for a link, the link."""
-    monkeypatch.setattr(steps, "find_harm", lambda _launch: "")  # the process of the test is no uWSGI
-    file, link = tmp_path / "shop.ini", tmp_path / "link.ini"
-    file.write_text("[uwsgi]\n")
-    link.symlink_to(file)
-    saved = proposed(master=VASSAL, file=file)
-    assert "reloads it as soon as" in saved.steps[1].heading
-    linked = proposed(master=VASSAL, file=link)
-    assert linked.steps[2].lines == [f"touch -h {link}"]
 
 
 @as_root

@@ -318,17 +318,9 @@ def test_totals_of_an_earlier_time():
     assert (window.seconds, window.observed_seconds) == (1.4, 1.4)
 
 
-OWNERS = {
-    "server": (Totals, Window),
-    "all workers": (WorkerTotals, Window),
-    "occupancy": (Totals, Window),
-    "socket": (Totals, Window),
-    "cpu": (CpuTotals, CpuWindow),
-    "waits": (WaitTotals, WaitWindow),
-    "state": (WaitTotals, WaitWindow),
-    "backend": (WaitTotals, WaitWindow),
-    "worker": (WorkerTotals, WorkerWindow),
-}
+OWNERS = dict.fromkeys(("server", "occupancy", "socket"), (Totals, Window))
+OWNERS |= dict.fromkeys(("waits", "state", "backend"), (WaitTotals, WaitWindow))
+OWNERS |= {"all workers": (WorkerTotals, Window), "cpu": (CpuTotals, CpuWindow), "worker": (WorkerTotals, WorkerWindow)}
 
 
 @pytest.mark.parametrize(

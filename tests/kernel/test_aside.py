@@ -167,11 +167,8 @@ def test_the_process_cannot_start(monkeypatch):
 def test_it_ends_with_its_parent(never):
     """Also while it hangs, and however the parent ends."""
     program = (
-        "import os, time\n"
-        "from uwsgi_headroom.kernel import aside, procfs\n"
-        "print(aside.ask(os.getpid), flush=True)\n"
-        f"aside.SAMPLES.submit(None, procfs.read_file, [{never!r}])\n"
-        "os.kill(os.getpid(), 9)\n"
+        "import os\nfrom uwsgi_headroom.kernel import aside, procfs\nprint(aside.ask(os.getpid), flush=True)\n"
+        f"aside.SAMPLES.submit(None, procfs.read_file, [{never!r}])\nos.kill(os.getpid(), 9)\n"
     )
     parent = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert parent.returncode == -signal.SIGKILL

@@ -18,14 +18,7 @@ import pytest
 from tests.kernel.listeners import listening
 from tests.kernel.trees import TREES, write_files
 from tests.support.clock import MovableClock
-from tests.support.other_namespaces import (
-    IPV6,
-    as_nobody,
-    as_root,
-    forbid_netlink,
-    in_child,
-    knows_socket_call,
-)
+from tests.support.other_namespaces import IPV6, as_nobody, as_root, forbid_netlink, in_child, knows_socket_call
 from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi_binary, wait_until, wrapped
 from uwsgi_headroom.kernel import backlogs, sock_diag
 from uwsgi_headroom.kernel.backlogs import (
@@ -82,10 +75,7 @@ def test_exact_queues_of_a_busy_server():
     with accepting("--listen", "24", "--stats-minified") as server:
         http = f"127.0.0.1:{server.http}"
         backlogs = Backlogs()
-        assert backlogs.read(server.pid, names(server)) == {
-            server.socket: Backlog(0, 24, None),
-            http: Backlog(0, 24, None),
-        }
+        assert backlogs.read(server.pid, names(server)) == dict.fromkeys((server.socket, http), Backlog(0, 24, None))
         with busy(server):
             waiting = connect(server.socket, 7) + connect(("127.0.0.1", server.http), 5)
             wait_until(lambda: backlogs.read(server.pid, [http])[http].queue == 5, what="the handshakes")

@@ -13,23 +13,9 @@ from tests.kernel.contained import cgroup, started
 from tests.kernel.trees import TICKS, TREES, KernelTree, write_files
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_root
+from uwsgi_headroom.kernel import cpus as module
 from uwsgi_headroom.kernel.cgroups import Cgroups, name_levels
-from uwsgi_headroom.kernel.cpus import (
-    FORGET_SECONDS,
-    QUOTA_PERIOD,
-    READ_SECONDS,
-    Counts,
-    CpuTimes,
-    GroupQuota,
-    MachineCpu,
-    ServerCpu,
-    ThrottleCounts,
-    Throttling,
-    UsableCpus,
-    parse_stat,
-    read_counts,
-    read_usable_cpus,
-)
+from uwsgi_headroom.kernel.cpus import CpuTimes, GroupQuota, MachineCpu, ServerCpu, UsableCpus, read_usable_cpus
 from uwsgi_headroom.record import Quota
 
 CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")  # cgroup version 1
@@ -117,19 +103,15 @@ def test_here():
 def test_real_quota():
     """A quota on a cgroup's parent applies to a process in the cgroup."""
     outer, setting = CPU_CONTROLLER / f"headroom-{os.getpid()}", "cpu.cfs_quota_us"
-    with (
-        cgroup(outer, setting, 70_000),
-        cgroup(outer / "inner", setting, -1) as inner,
-        started("sleep", "60") as process,
-    ):
-        (inner / "cgroup.procs").write_text(str(process.pid))
-        cpus = read_usable_cpus(process.pid)
+    with cgroup(outer, setting, 70_000), cgroup(outer / "inner", setting, -1) as inner, started("sleep", "60") as it:
+        (inner / "cgroup.procs").write_text(str(it.pid))
+        cpus = read_usable_cpus(it.pid)
     assert (cpus.count, cpus.limited_by) == (0.7, "quota")
 
 
 def test_iowait_is_idle_and_steal_is_used():
     line = f"cpu3 {1 * TICKS} {2 * TICKS} {4 * TICKS} {8 * TICKS} {16 * TICKS} {32 * TICKS} {64 * TICKS} {128 * TICKS}"
-    idle, used = parse_stat(f"cpu 9 9 9 9 9 9 9 9 9 9\n{line} 1 2\nintr 5 0 0\ncpu7 0 0 0 0 0\n".encode())
+    idle, used = module.parse_stat(f"cpu 9 9 9 9 9 9 9 9 9 9\n{line} 1 2\nintr 5 0 0\ncpu7 0 0 0 0 0\n".encode())
     assert idle == {3: 8 + 16}
     assert used == {3: 1 + 2 + 4 + 32 + 64 + 128}
 
@@ -147,12 +129,12 @@ def test_one_reading_a_second_for_all_servers(tmp_path):
     tree.run(0, idle=1.0)
     first = machine.read()
     tree.run(0, idle=1.0)
-    hands.move(READ_SECONDS * 0.9)
+    hands.move(module.READ_SECONDS * 0.9)
     assert machine.read() is first
-    hands.move(READ_SECONDS * 0.1)
+    hands.move(module.READ_SECONDS * 0.1)
     second = machine.read()
     assert second.idle[0] - first.idle[0] == pytest.approx(1.0)
-    assert second.at - first.at == pytest.approx(READ_SECONDS)
+    assert second.at - first.at == pytest.approx(module.READ_SECONDS)
 
 
 def test_usage_of_cgroups_is_part_of_a_reading(tmp_path):
@@ -164,9 +146,9 @@ def test_usage_of_cgroups_is_part_of_a_reading(tmp_path):
     machine.read()
     assert machine.read([path, missing, version_1]).groups == {path: 1.5, missing: None, version_1: 2.5}
     tree.use_group(0.25)
-    hands.move(READ_SECONDS)
+    hands.move(module.READ_SECONDS)
     assert machine.read().groups[path] == 1.75
-    hands.move(FORGET_SECONDS)
+    hands.move(module.FORGET_SECONDS)
     assert machine.read().groups == {}
 
 
@@ -229,8 +211,8 @@ def test_excess_of_a_period_counts_against_the_next_step(machine):
     """A step may contain one period too many: a group that uses its whole quota has no idle time on average."""
     server, group = ServerCpu(machine.cpu), machine.tree.group(1.0)
     server.read((0, 1), (group,))
-    assert QUOTA_PERIOD == 0.1  # the kernel's default: cpu.max of cgroup-v2(7), cpu.cfs_period_us
-    for used in (10 + QUOTA_PERIOD, 10 - QUOTA_PERIOD) * 3:
+    assert module.QUOTA_PERIOD == 0.1  # the kernel's default: cpu.max of cgroup-v2(7), cpu.cfs_period_us
+    for used in (10 + module.QUOTA_PERIOD, 10 - module.QUOTA_PERIOD) * 3:
         machine.tree.use_group(used)
         machine.run(used / 2, used / 2)
         times = server.read((0, 1), (group,))
@@ -322,8 +304,8 @@ def cpus(*groups: Group) -> UsableCpus:
 @pytest.mark.parametrize(
     ("text", "counts"),
     [
-        (THROTTLED_V2.format(100, 43, 1_500_000), Counts(100, 43, 1.5)),
-        (THROTTLED_V1.format(100, 43, 1_500_000_000), Counts(100, 43, 1.5)),
+        (THROTTLED_V2.format(100, 43, 1_500_000), module.Counts(100, 43, 1.5)),
+        (THROTTLED_V1.format(100, 43, 1_500_000_000), module.Counts(100, 43, 1.5)),
         ("usage_usec 900\n", None),  # the cpu controller is not enabled there
         ("nr_periods many\nnr_throttled 1\nthrottled_usec 1\n", None),
         ("", None),
@@ -332,26 +314,28 @@ def cpus(*groups: Group) -> UsableCpus:
 def test_both_versions_are_read(tmp_path, text, counts):
     """Version 2 counts microseconds and version 1 nanoseconds; a file without counts says nothing."""
     (tmp_path / "cpu.stat").write_text(text)
-    assert read_counts(str(tmp_path / "cpu.stat")) == counts
-    assert read_counts(str(tmp_path / "gone")) is None
+    assert module.read_counts(str(tmp_path / "cpu.stat")) == counts
+    assert module.read_counts(str(tmp_path / "gone")) is None
 
 
 def test_the_level_that_throttles_most_is_named(tmp_path):
     pod, container = Group(tmp_path / "pod", "/pod", 2.0), Group(tmp_path / "container", "/pod/app", 1.0)
     pod.count(1000, 500, 7_000_000)
     container.count(10, 0, 0)
-    counts = ThrottleCounts()
-    assert counts.read(cpus(pod, container)) == Throttling(Quota("/pod/app", 1.0, 4))
+    counts = module.ThrottleCounts()
+    assert counts.read(cpus(pod, container)) == module.Throttling(Quota("/pod/app", 1.0, 4))
     pod.count(1050, 520, 8_500_000)
     container.count(40, 1, 1000)
-    assert counts.read(cpus(pod, container)) == Throttling(Quota("/pod", 2.0, 4), 50, 20, 1.5)
+    assert counts.read(cpus(pod, container)) == module.Throttling(Quota("/pod", 2.0, 4), 50, 20, 1.5)
     container.count(60, 1, 1000)
-    assert counts.read(cpus(pod, container)) == Throttling(Quota("/pod", 2.0, 4), 70, 20, 1.5), "it throttled last"
+    assert counts.read(cpus(pod, container)) == module.Throttling(Quota("/pod", 2.0, 4), 70, 20, 1.5), (
+        "it throttled last"
+    )
 
 
 def test_a_cgroup_that_was_made_anew_adds_nothing(tmp_path):
     """Totals never decrease. No quota, or a kernel without counts, differs from a quota that stops nobody."""
-    group, counts = Group(tmp_path / "stat", "/app", 1.0), ThrottleCounts()
+    group, counts = Group(tmp_path / "stat", "/app", 1.0), module.ThrottleCounts()
     assert counts.read(UsableCpus(4, "host", 8, 4, None)) is None
     assert counts.read(cpus(group)) is None
     for figures, expected in (
@@ -360,7 +344,7 @@ def test_a_cgroup_that_was_made_anew_adds_nothing(tmp_path):
         ((5, 2, 1_000_100), (2, 1, 1.0)),
     ):
         group.count(*figures)
-        assert counts.read(cpus(group)) == Throttling(Quota("/app", 1.0, 4), *expected)
+        assert counts.read(cpus(group)) == module.Throttling(Quota("/app", 1.0, 4), *expected)
 
 
 def test_levels_have_the_names_of_the_kernel():

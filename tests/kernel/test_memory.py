@@ -17,21 +17,10 @@ from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
+from uwsgi_headroom.kernel import memory as module
 from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.memory import (
-    LONGEST_WALK,
-    UNLIMITED,
-    USS_SECONDS,
-    AvailableMemory,
-    OomKills,
-    WorkerMemories,
-    WorkerMemory,
-    read_available_memory,
-    read_oom_kills,
-    read_pressure,
-    read_unique_bytes,
-)
+from uwsgi_headroom.kernel.memory import USS_SECONDS, AvailableMemory, OomKills, WorkerMemories, WorkerMemory
 from uwsgi_headroom.kernel.processes import Processes, WorkerProcess
 from uwsgi_headroom.record import MemoryPressure
 from uwsgi_headroom.source import Answer
@@ -82,7 +71,7 @@ def available(*parts: Mapping[str, str], without: str = "") -> AvailableMemory |
     files.pop(without, None)
     with tempfile.TemporaryDirectory() as directory:
         write_files(Path(directory), files)
-        return read_available_memory(PID, root=Path(directory))
+        return module.read_available_memory(PID, root=Path(directory))
 
 
 V1_LIMITED = (
@@ -91,6 +80,7 @@ V1_LIMITED = (
     v1_level("/site", 1000 * MB, 800 * MB, 300 * MB),
     v1_level("/site/app", 2000 * MB, 700 * MB, 100 * MB),
 )
+UNLIMITED = {"": NO_LIMIT, "/site": NO_LIMIT, "/site/app": module.UNLIMITED}
 V2_LIMITED = (
     V2,
     {"sys/fs/cgroup/cgroup.procs": ""},
@@ -111,14 +101,7 @@ HYBRID_LIMITED = (
         (V2_LIMITED, 300 * MB),  # neither `max` nor a level without the controller is a limit
         (HYBRID_LIMITED, 100 * MB),  # the memory controller is in version 2, the cpu controller in version 1
         # If no cgroup has less, the host's available memory is the limit.
-        (
-            (
-                V1,
-                *(v1_level(folder, NO_LIMIT, 0, 0) for folder in ("", "/site")),
-                v1_level("/site/app", UNLIMITED, 0, 0),
-            ),
-            None,
-        ),
+        ((V1, *(v1_level(*each, 0, 0) for each in UNLIMITED.items())), None),
         ((V2, {"sys/fs/cgroup/web.slice/app.service/cgroup.procs": ""}), None),  # not enabled
         ((V2, v2_level("/web.slice/app.service", "max", 10, 0)), None),
         ((V2, v2_level("/web.slice/app.service", HOST, 10, 10)), None),  # as much as the host
@@ -172,7 +155,7 @@ APP = "sys/fs/cgroup/web.slice/app.service"
 )
 def test_an_invalid_file_makes_the_figure_unknown(changed, without):
     assert available(*V2_LIMITED, changed, without=without) is None
-    assert read_available_memory(2**22 + 1) is None
+    assert module.read_available_memory(2**22 + 1) is None
 
 
 SIZES = st.integers(0, 10_000 * MB)
@@ -226,11 +209,8 @@ OWN, UNIFIED_TOP = "sys/fs/cgroup/web.slice/app.service", f"{UNIFIED}/memory.pre
 def test_how_long_processes_wait_for_memory(tmp_path, files, expected):
     """In the last minute: those of its own cgroup, else those of the host."""
     write_files(tmp_path, files)
-    found = read_pressure(PID, root=tmp_path)
+    found = module.read_pressure(PID, root=tmp_path)
     assert found == (expected and MemoryPressure(pytest.approx(expected[0]), pytest.approx(expected[1]), expected[2]))
-
-
-def test_available_memory_comes_with_the_wait_for_it():
     assert available(*V2_LIMITED, OF_HOST).pressure.some == pytest.approx(0.0039)
 
 
@@ -251,7 +231,7 @@ def test_real_limit():
         join = f'echo $$ > {inner}/cgroup.procs && exec python3 -c "{program}"'
         with subprocess.Popen(["sh", "-c", join], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout.readline() == b"\n"
-            answer = read_available_memory(process.pid)
+            answer = module.read_available_memory(process.pid)
             process.kill()
             process.wait()
     assert answer.limited_by == "cgroup"
@@ -283,8 +263,8 @@ OOM_HOST = {"proc/vmstat": "nr_free_pages 9\noom_kill 7\nunevictable_pgs_scanned
 )
 def test_counts_of_both_versions_are_read(tmp_path, files, kills):
     write_files(tmp_path, files)
-    assert read_oom_kills(PID, root=tmp_path) == kills
-    assert (read_oom_kills(1).host or 0) >= 0, "this machine"
+    assert module.read_oom_kills(PID, root=tmp_path) == kills
+    assert (module.read_oom_kills(1).host or 0) >= 0, "this machine"
 
 
 MASTER = 4000
@@ -320,10 +300,10 @@ def by_pid(*processes: WorkerProcess) -> dict[int, WorkerProcess]:
 def test_unique_memory(tmp_path, more, kilobytes):
     """Private pages, clean and dirty, and those of hugetlbfs; a file without private pages is an error, not 0."""
     write_rollup(tmp_path, 7, 116, more)
-    assert read_unique_bytes(7, tmp_path) == kilobytes * KB
+    assert module.read_unique_bytes(7, tmp_path) == kilobytes * KB
     write_files(tmp_path, {"proc/7/smaps_rollup": "Rss: 10 kB\nPrivate_Clean: 1 kB\n"})
     with pytest.raises(ValueError, match="no private pages"):
-        read_unique_bytes(7, tmp_path)
+        module.read_unique_bytes(7, tmp_path)
 
 
 def test_one_worker_a_minute_the_largest_first(tmp_path):
@@ -393,8 +373,8 @@ def test_a_walk_that_takes_too_long_is_not_repeated(tmp_path, monkeypatch):
         monkeypatch.setattr(time, "thread_time", lambda: cpu.append(cpu[-1] + seconds) or cpu[-1])
         return memories.read(master, workers, turn * USS_SECONDS)
 
-    assert read(0, MASTER, 0.9 * LONGEST_WALK).source == "uss"
-    assert read(1, MASTER, 1.1 * LONGEST_WALK) == slow
+    assert read(0, MASTER, 0.9 * module.LONGEST_WALK).source == "uss"
+    assert read(1, MASTER, 1.1 * module.LONGEST_WALK) == slow
     assert read(2, MASTER, 0.0) == slow
     assert read(3, MASTER + 1, 0.0).source == "uss"
 

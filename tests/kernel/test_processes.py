@@ -16,7 +16,7 @@ from tests.kernel.contained import started
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import accepting, wait_until
 from uwsgi_headroom.kernel import processes, procfs
-from uwsgi_headroom.kernel.processes import Processes
+from uwsgi_headroom.kernel.processes import Processes, WorkerProcess
 from uwsgi_headroom.kernel.procfs import (
     KeptFiles,
     count_descriptors,
@@ -80,10 +80,8 @@ def test_the_least_memory_of_some_seconds():
 def test_children_that_a_worker_waited_for():
     """Their CPU time is known after their end, in a quick reading too, and is not the worker's own."""
     burn = "import time\nwhile time.process_time() < 0.2: pass"
-    code = (
-        "import subprocess, sys, time\n"
-        f"for _ in range(2):\n subprocess.run([sys.executable, '-c', {burn!r}]); print(flush=True); input()\n"
-    )
+    again = f"subprocess.run([sys.executable, '-c', {burn!r}]); print(flush=True); input()"
+    code = f"import subprocess, sys\nfor _ in range(2):\n {again}\n"
     with started(sys.executable, "-c", code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         processes = Processes()
         worker.stdout.readline()
@@ -92,11 +90,9 @@ def test_children_that_a_worker_waited_for():
         worker.stdin.flush()
         worker.stdout.readline()
         second = processes.read(os.getpid(), [worker.pid], quick=True)[worker.pid]
-
     least = 0.2 - 2 / os.sysconf("SC_CLK_TCK")  # user and system time are each rounded down to whole ticks
     assert first.children_cpu_seconds >= least
     assert second.children_cpu_seconds - first.children_cpu_seconds >= least
-
     assert second.cpu_user_seconds < second.children_cpu_seconds
 
 
@@ -110,12 +106,12 @@ def test_quick_reading():
         full = processes.read(os.getpid(), pids, quick=True)[process.pid]
         assert full.affinity == tuple(sorted(os.sched_getaffinity(0)))
         os.sched_setaffinity(process.pid, {cpu})
-        before = full.cpu_user_seconds
-        wait_until(
-            lambda: processes.read(os.getpid(), pids, quick=True)[process.pid].cpu_user_seconds > before,
-            what="CPU time to grow",
-        )
-        quick = processes.read(os.getpid(), pids, quick=True)[process.pid]
+
+        def read() -> WorkerProcess:
+            return processes.read(os.getpid(), pids, quick=True)[process.pid]
+
+        wait_until(lambda: read().cpu_user_seconds > full.cpu_user_seconds, what="CPU time to grow")
+        quick = read()
         for name in ("affinity", "open_fds", "resident_bytes"):
             assert getattr(quick, name) == getattr(full, name)
         assert processes.read(os.getpid(), pids)[process.pid].affinity == (cpu,)

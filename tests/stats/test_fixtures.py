@@ -1,6 +1,7 @@
 """Every document captured from real uWSGI is decoded, and shows the case for which it was captured."""
 
 import json
+from itertools import count
 from operator import attrgetter
 
 import msgspec
@@ -259,46 +260,39 @@ def shape_of(variables):
     return worker.shapes[1]
 
 
-def test_the_method_and_the_path_make_the_shape():
-    """They may be anywhere among the variables."""
-    assert shape_of(listed("QUERY_STRING=a=1", "REQUEST_METHOD=POST", "HTTP_HOST=x", "PATH_INFO=/export")) == EXPORT
-    assert shape_of(listed("PATH_INFO=/export", "REQUEST_METHOD=POST")) == EXPORT
-    assert shape_of(listed("REQUEST_METHOD=POST", "PATH_INFO=")) == Shape("POST", ())
-
-
-def test_the_uri_counts_only_without_a_path():
-    """It counts up to the question mark, however long the query is."""
-    uri = f"REQUEST_URI=/export?q={SECRET * 1000}"
-    assert shape_of(listed("REQUEST_METHOD=POST", uri)) == EXPORT
-    assert shape_of(listed("REQUEST_METHOD=POST", uri, "PATH_INFO=/login")) == Shape("POST", ("login",))
-    assert shape_of(listed("REQUEST_METHOD=POST", uri, "PATH_INFO=/a@b")) == OTHER
-
-
-def test_the_first_of_a_name_counts():
-    """So a later variable of the same name changes nothing."""
-    assert shape_of(listed("REQUEST_METHOD=POST", "PATH_INFO=/export", "PATH_INFO=/x", "REQUEST_METHOD=GET")) == EXPORT
+POST, PATH, URI = "REQUEST_METHOD=POST", "PATH_INFO=/export", f"REQUEST_URI=/export?q={SECRET * 1000}"
+# A client chooses the text of headers, and uWSGI escapes its quotation marks.
+HEADERS = [
+    *('HTTP_X="PATH_INFO=/faked"', 'HTTP_X=","PATH_INFO=/faked","', '"PATH_INFO=/faked', "HTTP_PATH_INFO=/faked"),
+    *('HTTP_X=\\"PATH_INFO=/faked\\', "HTTP_X=PATH_INFO=/faked", 'HTTP_X=\n"PATH_INFO=/faked'),
+]
 
 
 @pytest.mark.parametrize(
-    "header",
+    ("variables", "shape"),
     [
-        'HTTP_X="PATH_INFO=/faked"',
-        'HTTP_X=","PATH_INFO=/faked","',
-        '"PATH_INFO=/faked',
-        'HTTP_X=\\"PATH_INFO=/faked\\',
-        "HTTP_PATH_INFO=/faked",
-        "HTTP_X=PATH_INFO=/faked",
-        'HTTP_X=\n"PATH_INFO=/faked',
+        (listed("QUERY_STRING=a=1", POST, "HTTP_HOST=x", PATH), EXPORT),
+        (listed(PATH, POST), EXPORT),
+        (listed(POST, "PATH_INFO="), Shape("POST", ())),
+        # The URI counts only without a path, up to the question mark, however long the query is.
+        (listed(POST, URI), EXPORT),
+        (listed(POST, URI, "PATH_INFO=/login"), Shape("POST", ("login",))),
+        (listed(POST, URI, "PATH_INFO=/a@b"), OTHER),
+        (listed(POST, PATH, "PATH_INFO=/x", "REQUEST_METHOD=GET"), EXPORT),  # the first of a name counts
+        *((listed(header, POST, PATH), EXPORT) for header in HEADERS),
+        (listed('X="PATH_INFO=' * 5000, POST, PATH), OTHER),  # a client that sends thousands gains nothing
+        # A request whose method or path is missing or unusual has no route, and the document is decoded.
+        *((each, OTHER) for each in (b"[]", b'[""]', b"null", b"7", b'"PATH_INFO=/x"', b"[[[[1]]]]")),
+        (listed(POST), OTHER),
+        (listed(PATH), OTHER),
+        (listed("REQUEST_METHOD=post", PATH), OTHER),
+        (listed(POST, "PATH_INFO=/" + "a" * LONGEST_PATH), OTHER),
+        *((listed(POST, f"PATH_INFO=/a{end}"), OTHER) for end in ('"b', "\u00e9", "\tb")),
     ],
+    ids=count(),
 )
-def test_a_header_cannot_pass_for_a_variable(header):
-    """A client chooses the text of headers, and uWSGI escapes its quotation marks."""
-    assert shape_of(listed(header, "REQUEST_METHOD=POST", "PATH_INFO=/export")) == EXPORT
-
-
-def test_many_look_alikes_make_a_request_other():
-    """A client that sends thousands gains nothing."""
-    assert shape_of(listed('X="PATH_INFO=' * 5000, "REQUEST_METHOD=POST", "PATH_INFO=/export")) == OTHER
+def test_the_method_and_the_path_make_the_shape(variables, shape):
+    assert shape_of(variables) == shape
 
 
 def test_the_paths_of_one_document_are_bounded():
@@ -307,29 +301,6 @@ def test_the_paths_of_one_document_are_bounded():
     worker = worker_of(b'{"workers":[{"pid":8,"accepting":1,"status":"busy","cores":[%b]}]}' % b",".join(cores))
     shapes = list(worker.shapes.values())
     assert [shape == OTHER for shape in shapes] == [False] * 2 * MOST_PATHS + [True] * 2 * MOST_PATHS
-
-
-@pytest.mark.parametrize(
-    "variables",
-    [
-        b"[]",
-        b'[""]',
-        b"null",
-        b"7",
-        b'"PATH_INFO=/x"',
-        b"[[[[1]]]]",
-        listed("REQUEST_METHOD=POST"),
-        listed("PATH_INFO=/export"),
-        listed("REQUEST_METHOD=post", "PATH_INFO=/export"),
-        listed("REQUEST_METHOD=POST", "PATH_INFO=/" + "a" * LONGEST_PATH),
-        listed("REQUEST_METHOD=POST", 'PATH_INFO=/a"b'),
-        listed("REQUEST_METHOD=POST", "PATH_INFO=/a\u00e9"),
-        listed("REQUEST_METHOD=POST", "PATH_INFO=/a\tb"),
-    ],
-)
-def test_anything_else_is_other(variables):
-    """A request whose method or path is missing or unusual has no route, and the document is decoded."""
-    assert shape_of(variables) == OTHER
 
 
 @pytest.mark.parametrize("junk", [b"\xff\xfe\x80", b"\x01\x02\x1f", b"\\u0041\\t\\\\", b"\xed\xa0\x80\x01"])
@@ -342,14 +313,14 @@ def test_raw_bytes_of_clients_do_no_harm(junk):
 
 
 def test_idle_threads_have_no_shape():
-    worker = worker_of(with_variables(listed("REQUEST_METHOD=POST", "PATH_INFO=/export"), busy=0))
+    worker = worker_of(with_variables(listed(POST, PATH), busy=0))
     assert (worker.serving, worker.shapes) == ({}, {})
 
 
 def test_off_no_variable_is_decoded(monkeypatch):
     """Without routes, the types that are decoded have no field for variables, and the other decoder is not used."""
     monkeypatch.setattr(decoder, "_route_decoder", None)
-    body = with_variables(listed("REQUEST_METHOD=POST", "PATH_INFO=/export", f"HTTP_COOKIE={SECRET}"))
+    body = with_variables(listed(POST, PATH, f"HTTP_COOKIE={SECRET}"))
     assert worker_of(body, routes=False).shapes == {}
     parts = (RawDocument, RawWorker, Core, RequestInfo)
     fields = {field for part in parts for field in part.__struct_encode_fields__}
@@ -360,12 +331,7 @@ def test_off_no_variable_is_decoded(monkeypatch):
 
 def test_on_only_the_shape_is_left():
     """Nothing else of the request is in the snapshot, nor in the error of a document that is refused."""
-    variables = listed(
-        "REQUEST_METHOD=POST",
-        f"PATH_INFO=/reset/{SECRET}{SECRET}{SECRET}",
-        f"HTTP_COOKIE={SECRET}",
-        "REMOTE_ADDR=1.2.3.4",
-    )
+    variables = listed(POST, f"PATH_INFO=/reset/{SECRET * 3}", f"HTTP_COOKIE={SECRET}", "REMOTE_ADDR=1.2.3.4")
     body = with_variables(variables)
     snapshot = stats.decode(body, Templates())
     assert "reset" in repr(snapshot)

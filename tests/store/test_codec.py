@@ -117,14 +117,8 @@ def test_names_of_a_record_are_bounded():
 def test_damaged_bytes_are_refused():
     """Cut, followed by others, or no bytes at all; a bit that changed leaves the record as it is, or is noticed."""
     data = encode_record(full_record())
-    for each in (
-        *(data[:end] for end in range(len(data))),
-        data * 2,
-        data + b"x",
-        zlib.compress(bytes(10**8)),
-        None,
-        "x",
-    ):
+    cut = [data[:end] for end in range(len(data))]
+    for each in (*cut, data * 2, data + b"x", zlib.compress(bytes(10**8)), None, "x"):
         with pytest.raises(HistoryFileError):
             decode_record(each)
     for place in range(8 * len(data)):
@@ -162,10 +156,9 @@ def test_levels_of_a_record(holders, limit):
 
 def test_sums_and_last_levels():
     """Counts and times add up; threads and memory are those at the end."""
-    first, second = full_record(), full_record()
-    second = replace(
-        second, until=120.0, levels=replace(second.levels, cpus=8.0), window=replace(second.window, configured=16)
-    )
+    first = full_record()
+    levels, window = replace(first.levels, cpus=8.0), replace(first.window, configured=16)
+    second = replace(first, until=120.0, levels=levels, window=window)
     merged = merge_records([first, second])
     assert merged.until == 120.0
     assert merged.levels.cpus == 8.0
@@ -202,12 +195,9 @@ def test_a_minute_without_the_use_by_others():
 
 def test_workers_and_sockets_that_come_and_go():
     """A worker of one part has its own work; a socket of one part is not known for the whole time."""
-    merged = merge_records(
-        [
-            Record(60.0, windows.window(60.0, windows.worker(1, 10, up=60.0), old=5.0)),
-            Record(120.0, windows.window(60.0, windows.worker(1, 10, up=60.0), windows.worker(2, 7, up=60.0), new=1.0)),
-        ]
-    )
+    one, two = windows.worker(1, 10, up=60.0), windows.worker(2, 7, up=60.0)
+    first, second = windows.window(60.0, one, old=5.0), windows.window(60.0, one, two, new=1.0)
+    merged = merge_records([Record(60.0, first), Record(120.0, second)])
     assert [(worker.worker_id, worker.requests) for worker in merged.window.workers] == [(1, 20), (2, 7)]
     assert merged.window.queue_seconds == {}
 

@@ -245,9 +245,7 @@ def test_a_page_of_the_journal_after_a_damaged_event(tmp_path):
     """The next page begins where this one ends, so an event with another time would hide all in between."""
     path = tmp_path / "history.sqlite"
     database = opened(path)
-    events = [
-        Event(id=number, time=NOON + number, since=NOON + number, kind="reload", title="x") for number in range(1, 10)
-    ]
+    events = [Event(id=at, time=NOON + at, since=NOON + at, kind="reload", title="x") for at in range(1, 10)]
     database.write([Minute("shop", NOON // 60, None, events)], NOON + 60)
     damaged = msgspec.to_builtins(events[5]) | {"time": 1.0}
     database._connection.execute("UPDATE events SET data = ? WHERE time = ?", (json.dumps(damaged), events[5].time))

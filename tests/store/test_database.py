@@ -113,10 +113,8 @@ def test_a_size_limit_forgets_the_oldest_minutes(path):
 def test_the_smallest_limit(path):
     database = opened(path, max_size=50_000)
     for hour in range(20):
-        database.write(
-            [minute(hour * 60 + number, server=f"shop {hour % 3}") for number in range(1, 61)],
-            NOON + (hour + 1) * 3600.0,
-        )
+        minutes = [minute(hour * 60 + number, server=f"shop {hour % 3}") for number in range(1, 61)]
+        database.write(minutes, NOON + (hour + 1) * 3600.0)
     assert database.size <= 150_000  # nine pages, which are all but empty
 
 
@@ -132,9 +130,7 @@ def test_a_damaged_record_costs_itself_only(path):
 def test_events_replace_what_they_were_joined_with(path):
     """An event that happens again within seconds is one event, with its latest count."""
     first = Event(id=1, time=NOON + 1, since=NOON + 1, kind="worker_ended", title="Worker 1 ended.", workers=(1,))
-    again = Event(
-        id=2, time=NOON + 5, since=NOON + 1, kind="worker_ended", title="Worker 1 ended twice.", workers=(1,), count=2
-    )
+    again = replace(first, id=2, time=NOON + 5, title="Worker 1 ended twice.", count=2)
     other = Event(id=3, time=NOON + 9, since=NOON + 9, kind="reload", title="uWSGI was reloaded.")
     database = opened(path)
     database.write([Minute("shop", NOON // 60, None, [first])], NOON)

@@ -149,10 +149,7 @@ def test_a_file_that_cannot_be_used(path, begin, prepare, says, caplog, monkeypa
             path.rename(path.with_name("old"))
         wait_until(lambda: writer.written == 1, what="a new file")
     assert requests(path, 60) == [(1, 10)]
-    assert [record.message for record in caplog.records] == [
-        "the history is not written",
-        "the history is written again",
-    ]
+    assert caplog.messages == ["the history is not written", "the history is written again"]
 
 
 def test_a_missing_directory(path, begin):

@@ -24,6 +24,7 @@ from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.tune import command, search
 from uwsgi_headroom.tune.command import Runs
+from uwsgi_headroom.tune.ini import Ini
 from uwsgi_headroom.tune.load import Load
 from uwsgi_headroom.tune.request import TuneRequest
 from uwsgi_headroom.tune.search import Run
@@ -59,13 +60,12 @@ def server(monkeypatch):
     application = Application(cpu=0.0005, waiting=0.05)
     monkeypatch.setattr(Runs, "measure", lambda _, setting: application.measure(setting))
     monkeypatch.setattr(Runs, "ask_alone", lambda _, setting: application.alone(setting))
-    monkeypatch.setattr(
-        command,
-        "make_task",
-        lambda ini, memory, load: search.Task(
-            present=ini.present, clients=load.clients, cpus=2.0, memory=memory or 1e12, fewest=ini.cheaper + 1
-        ),
-    )
+
+    def make_task(ini: Ini, memory: float | None, load: Load) -> search.Task:
+        limits = {"cpus": 2.0, "memory": memory or 1e12, "fewest": ini.cheaper + 1}
+        return search.Task(present=ini.present, clients=load.clients, **limits)
+
+    monkeypatch.setattr(command, "make_task", make_task)
     return application
 
 

@@ -65,15 +65,10 @@ def master(number=1, user="www-data", name="shop", **facts):
 def test_nobody_takes_the_name_of_another_user():
     """A name ends with the user; equal names of one user get a number. A hostile name of a file is none."""
     machine = Machine(Watch("wiki@www-data", Unix("/run/wiki")))
-    names = machine.take(
-        master(1, "mallory"),
-        master(2),
-        master(3),
-        master(4, name="wiki"),
-        master(5, name="shop@www-data"),
-        master(6, name="a\x1b[2J\udc80"),
-        master(7, name="x" * 300),
-    )
+    others = [
+        master(at, name=name) for at, name in enumerate(("wiki", "shop@www-data", "a\x1b[2J\udc80", "x" * 300), 4)
+    ]
+    names = machine.take(master(1, "mallory"), master(2), master(3), *others)
     assert names[:4] == ["shop@mallory", "shop@www-data", "shop-2@www-data", "wiki-2@www-data"]
     assert names[4:] == ["etc@www-data", "etc-2@www-data", f"{'x' * 64}@www-data"]
 

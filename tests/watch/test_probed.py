@@ -21,11 +21,9 @@ from uwsgi_headroom.watch.watch import Watch
 
 
 def make_fleet(*patterns: str, named: str = "", clock: MovableClock | None = None) -> tuple[Fleet, ProbedServers]:
-    fleet = Fleet(
-        [make_server(named, name="shop")] if named else [],
-        clock=clock.clock if clock else None,
-        probe=ProbeConfig(tuple(parse_pattern(pattern, "test") for pattern in patterns)),
-    )
+    servers = [make_server(named, name="shop")] if named else []
+    probe = ProbeConfig(tuple(parse_pattern(pattern, "test") for pattern in patterns))
+    fleet = Fleet(servers, clock=clock.clock if clock else None, probe=probe)
     assert fleet.probed
     return fleet, fleet.probed
 

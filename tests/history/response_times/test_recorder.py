@@ -191,16 +191,9 @@ def hostile(seed):
             counts = tuple(chance.choice(numbers) for _ in range(threads))
             starts = (None, 0, 1, 1_700_000_090, 2**62)
             serving = {thread: chance.choice(starts) for thread in range(chance.randint(0, threads))}
-            made = worker(
-                counts,
-                serving,
-                running_time=chance.choice((None, 0.0, 0.3, 1e3, 1e12)),
-                static=chance.choice(numbers),
-                pid=chance.choice((7, 7, 7, 8, None)),
-                since_spawn=chance.choice(numbers),
-                worker_id=number + 1,
-            )
-            workers.append(made)
+            figures = {"running_time": chance.choice((None, 0.0, 0.3, 1e3, 1e12)), "static": chance.choice(numbers)}
+            process = {"pid": chance.choice((7, 7, 7, 8, None)), "since_spawn": chance.choice(numbers)}
+            workers.append(worker(counts, serving, worker_id=number + 1, **figures, **process))
         yield reading(at, replace(snapshot, workers=tuple(workers)), HostFacts(off="test"))
 
 
@@ -439,15 +432,15 @@ def test_it_never_decreases():
     chance = random.Random(7)
     counted, before = Counted(), Misses()
     for _ in range(3000):
-        counted.batch(
-            chance.choice((0, 0, 1, 40)),
-            chance.choice((0, 0, 1, 9)),
-            lost=chance.choice((0, 0, 0, 2, 8)),
-            refused=chance.choice((0, 0, 500)),
-            waits=[(chance.choice((0.0, 0.95, 1e9)), 0.25), (chance.choice((0.0, 0.5)), 0.75)],
-            overdue=chance.choice((0, 0, 1, 8, 64)),
-            joined=chance.random() < 0.9,
-        )
+        batch = {
+            "lost": (0, 0, 0, 2, 8),
+            "refused": (0, 0, 500),
+            "overdue": (0, 0, 1, 8, 64),
+            "joined": (True,) * 9 + (False,),
+        }
+        waits = [(chance.choice((0.0, 0.95, 1e9)), 0.25), (chance.choice((0.0, 0.5)), 0.75)]
+        drawn = {name: chance.choice(values) for name, values in batch.items()}
+        counted.batch(chance.choice((0, 0, 1, 40)), chance.choice((0, 0, 1, 9)), waits=waits, **drawn)
         now = counted.total
         assert all(later >= earlier for earlier, later in zip(before, now, strict=True))
         assert now.missed <= now.requests + 1e-6

@@ -116,17 +116,11 @@ def test_without_the_right_to_enter():
         drop = "setpriv --bounding-set -sys_admin --inh-caps -sys_admin"
         code = (
             "from uwsgi_headroom.kernel.namespaces import ask_in_network_of\n"
-            f"try: ask_in_network_of({processes.master}, int)\n"
-            "except OSError as error: print(error)"
+            f"try: ask_in_network_of({processes.master}, int)\nexcept OSError as error: print(error)"
         )
-        out = subprocess.run(
-            [*drop.split(), "python3", "-c", code],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(__import__("sys").path)},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        ).stdout
-        assert out.strip() == WHO_MAY_ASK
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(__import__("sys").path)}
+        command = [*drop.split(), "python3", "-c", code]
+        assert subprocess.check_output(command, env=environment, text=True).strip() == WHO_MAY_ASK
 
 
 @pytest.mark.usefixtures("patient")

@@ -108,14 +108,8 @@ def running(program: str) -> Iterator[tuple[int, StackReader]]:
 def test_threads_that_come_and_go():
     """A new thread may have the `pthread_t` of one that has just ended: that makes no further interpreter."""
     program = (
-        "import _thread, time\n"
-        "def ends(): time.sleep(0)\n"
-        "def main():\n"
-        "    print(flush=True)\n"
-        "    while True:\n"
-        "        _thread.start_new_thread(ends, ())\n"
-        "        time.sleep(0)\n"
-        "main()\n"
+        "import _thread, time\ndef ends(): time.sleep(0)\ndef main():\n    print(flush=True)\n"
+        "    while True:\n        _thread.start_new_thread(ends, ())\n        time.sleep(0)\nmain()\n"
     )
     with running(program) as (pid, reader):
         seen: set[str] = set()
@@ -130,11 +124,7 @@ def test_threads_that_come_and_go():
 @pytest.mark.integration
 def test_a_name_of_100_kilobytes_is_not_read():
     program = (
-        "import time, types\n"
-        "def f():\n"
-        "    print(flush=True)\n"
-        "    time.sleep(3600)\n"
-        "code = f.__code__\n"
+        "import time, types\ndef f():\n    print(flush=True)\n    time.sleep(3600)\ncode = f.__code__\n"
         "names = {name: 'x' * 100_000 for name in ('co_name', 'co_qualname') if hasattr(code, name)}\n"
         "types.FunctionType(code.replace(**names), globals())()\n"
     )
@@ -243,37 +233,30 @@ def frame(file: str, function: str = "function") -> Frame:
     return Frame(CodeObject(function, file, 1, 0), 0)
 
 
-@pytest.mark.parametrize(
-    ("file", "is_own"),
-    [
-        ("/srv/shop/orders.py", True),
-        ("orders.py", True),
-        ("/srv/lib/orders.py", True),
-        ("/srv/shop/python3.11.py", True),
-        ("/srv/shop/.venv/lib/python3.11/site-packages/django/db.py", False),
-        ("/usr/lib/python3/dist-packages/flask/app.py", False),
-        ("/usr/lib/python3.11/threading.py", False),
-        ("/usr/lib64/python3.9/json/decoder.py", False),
-        ("lib/python3.12/site-packages/x.py", False),
-        ("<frozen importlib._bootstrap>", False),
-        ("<string>", False),
-    ],
-)
-def test_files_of_the_application(file, is_own):
+OWN_FILES = "/srv/shop/orders.py orders.py /srv/lib/orders.py /srv/shop/python3.11.py"
+OTHER_FILES = """
+/srv/shop/.venv/lib/python3.11/site-packages/django/db.py /usr/lib/python3/dist-packages/flask/app.py <string>
+/usr/lib/python3.11/threading.py /usr/lib64/python3.9/json/decoder.py lib/python3.12/site-packages/x.py
+"""
+
+
+@pytest.mark.parametrize("file", [*OWN_FILES.split(), *OTHER_FILES.split(), "<frozen importlib._bootstrap>"])
+def test_files_of_the_application(file):
     """Files of the standard library and of installed packages, and code without a file, are no application's."""
-    assert is_application(file) == is_own
+    assert is_application(file) == (file in OWN_FILES.split())
+
+
+PACKAGES = "/v/lib/python3.11/site-packages"
 
 
 def test_the_first_frame_of_the_application():
     """The application's function that was called last counts, with the library's function that it has called."""
     orders, view = frame("/srv/shop/orders.py", "query_orders"), frame("/srv/shop/views.py", "view")
-    stack = [
+    reads, executes = (
         frame("/usr/lib/python3.11/socket.py", "readinto"),
-        frame("/v/lib/python3.11/site-packages/psycopg2/extras.py", "execute"),
-        orders,
-        frame("/v/lib/python3.11/site-packages/flask/app.py", "dispatch"),
-        view,
-    ]
+        frame(f"{PACKAGES}/psycopg2/extras.py", "execute"),
+    )
+    stack = [reads, executes, orders, frame(f"{PACKAGES}/flask/app.py", "dispatch"), view]
     assert choose_frame(stack) == Choice(orders, "psycopg2 execute")
     assert choose_frame([frame("/usr/lib/python3.11/queue.py", "get"), view]) == Choice(view, "queue get")
     assert choose_frame(stack[2:]) == Choice(orders, "")

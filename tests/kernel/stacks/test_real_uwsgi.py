@@ -178,13 +178,8 @@ def test_several_applications(tmp_path, options):
     """In interpreters of their own the reason says what helps; in a single one, each application has its line."""
     for name in ("first", "second"):
         (tmp_path / f"{name}.py").write_text(
-            "import time\n"
-            f"def {name}():\n"
-            "    time.sleep(0.05)\n"
-            "def application(environ, start_response):\n"
-            f"    {name}()\n"
-            "    start_response('200 OK', [])\n"
-            "    return [b'']\n"
+            f"import time\ndef {name}():\n    time.sleep(0.05)\ndef application(environ, start_response):\n"
+            f"    {name}()\n    start_response('200 OK', [])\n    return [b'']\n"
         )
     mounts = [f"--mount=/{name}={tmp_path}/{name}.py" for name in ("first", "second")]
     with (

@@ -75,11 +75,8 @@ def test_a_filter_of_system_calls(monkeypatch):
 
 def test_entries_of_an_array():
     """Negative descriptors do not count; a connection is waited for by writing alone."""
-    entries = [(3, 1, 0), (-1, 1, 0), (4, 4, 0), (5, 5, 0), (6, 0xFFFC, 0)]
-    array = b"".join(
-        struct.pack("=ihH", descriptor, events - 0x10000 if events > 0x7FFF else events, back)
-        for descriptor, events, back in entries
-    )
+    entries = [(3, 1), (-1, 1), (4, 4), (5, 5), (6, 0xFFFC)]
+    array = b"".join(struct.pack("=iHH", descriptor, events, 0) for descriptor, events in entries)
     polled = [Polled(3, False), Polled(4, True), Polled(5, False), Polled(6, True)]
     assert decode_polled(array, 5) == (polled, None)
     assert decode_polled(array + struct.pack("=qq", 4, 20_000_000), 5) == (polled, 4020)
