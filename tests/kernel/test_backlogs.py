@@ -21,15 +21,7 @@ from tests.support.clock import MovableClock
 from tests.support.other_namespaces import IPV6, as_nobody, as_root, forbid_netlink, in_child, knows_socket_call
 from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi_binary, wait_until, wrapped
 from uwsgi_headroom.kernel import backlogs, sock_diag
-from uwsgi_headroom.kernel.backlogs import (
-    MOST_SHARED_SECONDS,
-    AcceptQueues,
-    Backlogs,
-    ListenerDumps,
-    ListenOverflows,
-    find_rivals,
-    read_listen_overflows,
-)
+from uwsgi_headroom.kernel.backlogs import AcceptQueues, Backlogs, ListenOverflows, find_rivals, read_listen_overflows
 from uwsgi_headroom.kernel.sock_diag import Listener
 from uwsgi_headroom.record import Backlog, Waiting
 
@@ -253,8 +245,8 @@ HANDS = MovableClock()
 
 def test_a_list_is_shared_for_fifty_times_as_long_as_it_took(asked):
     """A list of a millisecond serves all servers of the next 49, each family apart, but no two samples of one."""
-    assert MOST_SHARED_SECONDS < 0.16
-    dumps = ListenerDumps(HANDS.clock.monotonic, HANDS.clock.monotonic)
+    assert backlogs.MOST_SHARED_SECONDS < 0.16
+    dumps = backlogs.ListenerDumps(HANDS.clock.monotonic, HANDS.clock.monotonic)
     for family, pause in (*[("unix", 0.008)] * 5, ("inet", 0.010), *[("unix", 0.16)] * 3):
         dumps.list_listeners(family)
         HANDS.move(pause)
@@ -262,7 +254,7 @@ def test_a_list_is_shared_for_fifty_times_as_long_as_it_took(asked):
 
 
 def test_forgotten_lists_are_asked_for_again():
-    dumps = ListenerDumps(lambda: 0.0)
+    dumps = backlogs.ListenerDumps(lambda: 0.0)
     dumps.list_listeners("unix")
     with listening(""):
         dumps.forget()
@@ -299,13 +291,12 @@ def opened():
         yield stack
 
 
+def queue_up(opened: contextlib.ExitStack, address: str | tuple[str, int]) -> socket.socket:
+    return opened.enter_context(connect(address, 1)[0])
+
+
 def listen(opened: contextlib.ExitStack, address: str | tuple[str, int], *, shared: bool = False) -> socket.socket:
     return opened.enter_context(listening(address, 50, shared=shared))
-
-
-def queue_up(opened: contextlib.ExitStack, address: str | tuple[str, int]) -> socket.socket:
-    (client,) = connect(address, 1)
-    return opened.enter_context(client)
 
 
 def of(*sockets: socket.socket) -> list[Listener]:

@@ -17,12 +17,7 @@ from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import accepting, wait_until
 from uwsgi_headroom.kernel import processes, procfs
 from uwsgi_headroom.kernel.processes import Processes, WorkerProcess
-from uwsgi_headroom.kernel.procfs import (
-    KeptFiles,
-    count_descriptors,
-    read_limit,
-    read_state,
-)
+from uwsgi_headroom.kernel.procfs import KeptFiles, count_descriptors, read_limit, read_state
 
 
 @pytest.fixture

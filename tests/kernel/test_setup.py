@@ -13,14 +13,7 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.kernel import setup
 from uwsgi_headroom.kernel.backlogs import are_mapped
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.setup import (
-    KEEP_FIRST_SECONDS,
-    KEEP_SECONDS,
-    SetupReader,
-    find_concurrency_kind,
-    find_log_file,
-    read_somaxconn,
-)
+from uwsgi_headroom.kernel.setup import SetupReader, find_concurrency_kind, find_log_file, read_somaxconn
 from uwsgi_headroom.record import UNKNOWN, Options, Setup
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import Snapshot
@@ -49,16 +42,16 @@ def test_read_again_after_a_minute_or_for_other_workers(monkeypatch):
     reader = SetupReader()
     for snapshot, now, times in (
         (one, 0.0, 1),
-        (one, KEEP_FIRST_SECONDS - 0.1, 1),
-        (one, KEEP_FIRST_SECONDS, 2),
-        (one, KEEP_FIRST_SECONDS + KEEP_SECONDS - 1, 2),
-        (one, KEEP_FIRST_SECONDS + KEEP_SECONDS, 3),
-        (two, 2 * KEEP_SECONDS, 4),
-        (two, 2 * KEEP_SECONDS + 1, 4),
+        (one, setup.KEEP_FIRST_SECONDS - 0.1, 1),
+        (one, setup.KEEP_FIRST_SECONDS, 2),
+        (one, setup.KEEP_FIRST_SECONDS + setup.KEEP_SECONDS - 1, 2),
+        (one, setup.KEEP_FIRST_SECONDS + setup.KEEP_SECONDS, 3),
+        (two, 2 * setup.KEEP_SECONDS, 4),
+        (two, 2 * setup.KEEP_SECONDS + 1, 4),
     ):
         reader.read(1, snapshot, {2, 3}, now)
         assert len(reads) == times
-    reader.read(1, two, {2}, 2 * KEEP_SECONDS + 2)
+    reader.read(1, two, {2}, 2 * setup.KEEP_SECONDS + 2)
     assert len(reads) == 5, "the second worker is no longer a child of the master"
 
 
@@ -142,8 +135,7 @@ def test_descriptors_are_hidden_from_other_users(mapped):
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("options", "kind"),
-    [(["--processes", "2"], "single"), (["--ugreen", "--async", "10"], "async")],
+    ("options", "kind"), [(["--processes", "2"], "single"), (["--ugreen", "--async", "10"], "async")]
 )
 def test_concurrency(options, kind):
     """A prefork worker serves one request, one with green threads many on one thread; the cores show it as well."""

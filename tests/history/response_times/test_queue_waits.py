@@ -11,13 +11,7 @@ from msgspec import Struct, field
 from tests.support.windows import by_share
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.history.response_times.bins import Bins
-from uwsgi_headroom.history.response_times.queue_waits import (
-    MOST_FOLLOWED,
-    BatchWaits,
-    Left,
-    QueueFollower,
-    count_all,
-)
+from uwsgi_headroom.history.response_times.queue_waits import MOST_FOLLOWED, BatchWaits, Left, QueueFollower, count_all
 from uwsgi_headroom.history.response_times.totals import BatchHistory
 from uwsgi_headroom.record import Backlog, Waiting
 

@@ -16,10 +16,7 @@ import pytest
 from tests.kernel.contained import started
 from tests.kernel.stacks.pythons import MINORS, PROGRAM, find_python, planted_stacks
 from tests.support.real_uwsgi import wait_until
-from uwsgi_headroom.kernel.stacks.layout import (
-    NoRuntimeError,
-    find_runtime,
-)
+from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, find_runtime
 from uwsgi_headroom.kernel.stacks.looks import Choice, choose_frame, is_application
 from uwsgi_headroom.kernel.stacks.reader import (
     LONGEST_NAME,

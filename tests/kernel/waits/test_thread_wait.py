@@ -29,15 +29,8 @@ NUMBERS = {name: row[1] for name, row in system_calls._KINDS.items()} | {"openat
 
 
 def process(**changes: object) -> Process:
-    given: dict[str, object] = {
-        "pid": PID,
-        "calls": find_calls("x86_64"),
-        "memory": MEMORY,
-        "socket_timeout": 4,
-        "read_pollfds": False,
-        "epolls": Epolls(),
-    }
-    return Process(**(given | changes))
+    of = {"pid": PID, "calls": find_calls("x86_64"), "memory": MEMORY, "epolls": Epolls()}
+    return Process(**(of | {"socket_timeout": 4, "read_pollfds": False} | changes))
 
 
 def classified(name: str, *arguments: int, of: Process | None = None) -> Wait:
@@ -102,11 +95,6 @@ def test_calls_that_decide(name, arguments, result, more):
     assert {field: getattr(found, field) for field in more} == more
 
 
-def test_the_end_of_another_thread_is_not_lasting():
-    """Another call of the same thread may wait for another one."""
-    assert not thread_wait.is_lasting(classified("futex", HEAP, 0x109, 4711), process(), (NUMBERS["futex"], ()))
-
-
 @pytest.mark.parametrize(
     ("changes", "gap"),
     [
@@ -125,6 +113,8 @@ def test_running_and_outside():
     """A thread that runs is in service; one blocked outside of a call waits for something else that is known."""
     assert classify(process(), PID, "running").result == "running"
     assert classify(process(), PID, "outside").result == "other"
+    # Another call of a thread that waits for the end of another one may wait for a third one.
+    assert not thread_wait.is_lasting(classified("futex", HEAP, 0x109, 4711), process(), (NUMBERS["futex"], ()))
 
 
 def test_timeouts_of_polls():
@@ -339,15 +329,12 @@ def test_a_backend_that_has_not_answered_to_the_connection(wait, connecting):
     assert not decide(wait, Known(Peer("backend", "10.0.0.9:80"))).connecting
 
 
-def test_a_result_needs_no_peers():
-    assert decide(Wait("unknown", gap="why"), Known()) == Decision("unknown", "", "why")
-
-
 def test_an_event_loop_waits_for_its_backend():
     """A pair of sockets wakes it up, beside the backend that it waits for; with a second backend it is not known."""
     assert decide(Wait(None, (0, 1), epoll=5), Known(PAIR, POSTGRES)).address == "10.0.0.5:5432"
     assert decide(Wait(None, (0, 1, 2), epoll=5), Known(PAIR, POSTGRES, REDIS)).result == "unknown"
     assert decide(Wait(None, (0,), epoll=5), Known(PAIR)).result == "pipe"
+    assert decide(Wait("unknown", gap="why"), Known()) == Decision("unknown", "", "why")  # it needs no peers
 
 
 @pytest.mark.parametrize(
@@ -355,9 +342,7 @@ def test_an_event_loop_waits_for_its_backend():
 )
 def test_an_output_that_is_a_pipe(same, named):
     error = subprocess.STDOUT if same else subprocess.PIPE
-    with subprocess.Popen(
-        ["sleep", "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=error, pass_fds=()
-    ) as child:
+    with subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=error) as child:
         calls = [classify(process(pid=child.pid), child.pid, (1, (each, *[0] * 5, STACK))) for each in (1, 2, 0)]
         child.kill()
     assert [wait.result for wait in calls] == ["pipe"] * 3
