@@ -111,7 +111,6 @@ def test_a_socket_that_another_has_replaced():
 
 
 def masters_of(pid: int) -> list[FoundMaster]:
-    """What discovery finds about a process that has workers."""
     masters = asyncio.run(discover.find_masters())
     return [master for master in masters if master.pid == pid and master.role == "master"]
 
@@ -130,8 +129,6 @@ def test_processes_that_are_hidden(monkeypatch):
 
 
 def found(monkeypatch: pytest.MonkeyPatch, *masters: FoundMaster, trusted: bool = False) -> list[Address | None]:
-    """The addresses of the servers that discovery finds with these masters."""
-
     async def find_masters() -> list[FoundMaster]:
         return list(masters)
 

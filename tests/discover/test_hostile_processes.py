@@ -45,7 +45,6 @@ print("PEAK", own + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 @contextmanager
 def hostile(**does: Any) -> Iterator[int]:
-    """Run `hostile_master.py`; the PID of the master."""
     command = [sys.executable, hostile_master.__file__, json.dumps(does)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:

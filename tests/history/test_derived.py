@@ -32,7 +32,6 @@ class WatchedCpus(watched.Watched):
         self.sample(0.0)
 
     def run(self, seconds: int, cpu: float = 0.25) -> WatchedCpus:
-        """Let each worker use this much CPU in each of the seconds."""
         for _ in range(seconds):
             for worker_id in (1, 2):
                 self.server.serve(worker_id, 1, cpu=cpu)
@@ -114,7 +113,6 @@ def test_other_number_of_workers_restarts_the_known_time():
 
 
 def with_children(reading: Reading, seconds: float) -> Reading:
-    """The children of the workers have used this much CPU each."""
     processes = {pid: replace(process, children_cpu_seconds=seconds) for pid, process in reading.host.processes.items()}
     return replace(reading, host=replace(reading.host, processes=processes))
 
@@ -194,8 +192,6 @@ def _all_parts(cpu: CpuTotals) -> float:
 
 
 class Sampled(Watched):
-    """A server of four threads, sampled five times a second."""
-
     def __init__(self) -> None:
         super().__init__(Server(processes=2, threads=2))
         self.at = 0.0
@@ -207,7 +203,6 @@ class Sampled(Watched):
         return self
 
     def serving(self, worker_id: int, *starts: float) -> None:
-        """Requests in service now, with uWSGI's start of each."""
         self.server[worker_id].request_starts = tuple(EPOCH + int(start) for start in starts)
         self.server[worker_id].busy = len(starts)
 

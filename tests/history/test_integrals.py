@@ -84,7 +84,6 @@ def nothing(_: Server) -> None:
 
 
 def step(change: Change = nothing, later: float = 10.2, *, before: Change = nothing, **options: object) -> Totals:
-    """The totals of a server that is read at 10 s and later, with a change in between."""
     server = Server(**options)
     before(server)
     first = server.read(10.0)
@@ -449,8 +448,6 @@ def _poisson(rng: random.Random, mean: float) -> int:
 
 
 class TestLost:
-    """Requests in service when their worker's process ends."""
-
     def test_killed_worker_loses_its_requests(self):
         """The requests in service at the last sample are lost, whether or not uWSGI's master has noticed the death."""
         server = Server()

@@ -34,8 +34,6 @@ def read(at: float, *threads: int, names: tuple[str, ...] = NAMES, generations: 
 
 
 class Routed(Watched):
-    """Integrals and histories of some readings."""
-
     def __init__(self, *readings: Reading) -> None:
         super().__init__()
         self.hour = RouteHour()
@@ -144,7 +142,6 @@ def reading(at: float, levels: Mapping[Destination, float] | None) -> Reading:
 
 
 def hour(*levels: Mapping[Destination, float] | None, step: float = 1.0) -> DestinationHour:
-    """A sample every `step` seconds, from 0 on."""
     found = DestinationHour()
     for number, level in enumerate(levels):
         found.add(reading(number * step, level), 2.0)

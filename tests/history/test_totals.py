@@ -40,7 +40,6 @@ QUOTA = Quota("/app", 1.0, 4)
 
 
 def totals_of(*facts: HostFacts) -> Totals:
-    """The totals after one reading a second with these facts."""
     watched = Watched(longest_step=2.0)
     for second, each in enumerate(facts):
         made = watched.server.read(1000.0 + second)
@@ -210,7 +209,6 @@ def test_the_threads_of_the_socket(busy, idle):
 
 
 def answers(server: Uwsgi) -> bool:
-    """Whether a request is answered within two seconds."""
     with socket.create_connection(("127.0.0.1", server.http), 2) as client:
         client.settimeout(2)
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -444,7 +442,6 @@ def process_of(pid: int, seconds: float) -> WorkerProcess:
 
 
 def without_shared_objects(reading: Reading) -> Reading:
-    """An equal reading that shares no snapshot, worker or process with another."""
     snapshot, host = reading.snapshot, reading.host
     workers = tuple([replace(worker) for worker in snapshot.workers])
     processes = {pid: copy(process) for pid, process in host.processes.items()}
@@ -452,7 +449,6 @@ def without_shared_objects(reading: Reading) -> Reading:
 
 
 def integrate(story: list[Reading]) -> tuple[list[Totals], tuple[Event, ...]]:
-    """The totals after each reading, and the events of all."""
     integrals, recorder, totals = Integrals(), Recorder(), []
     for sample in story:
         integrals.add(sample, longest_step=2.0)

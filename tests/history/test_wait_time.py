@@ -69,7 +69,6 @@ def test_waits_of_a_worker_that_is_no_more():
 
 
 def history_of(waits: Callable[[int], Waits | None], first: int = 10, last: int = 40) -> History:
-    """A reading a second, with the waits of its time."""
     return Watched().add(*(read(at, waits(at)) for at in range(first, last + 1))).history
 
 
@@ -113,7 +112,6 @@ def test_backends_begin_a_new_history():
 
 
 def locked(*uses: LockUse | None, reads: bool = True) -> Waits:
-    """Waits in which the workers' locks are used like this."""
     return Waits(locks={number: use for number, use in enumerate(uses, 1) if use}, reads_locks=reads)
 
 

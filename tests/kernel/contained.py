@@ -36,7 +36,6 @@ def read_children(pid: int) -> list[int]:
 
 @contextlib.contextmanager
 def cgroup(folder: Path, setting: str, value: int) -> Iterator[Path]:
-    """A real cgroup with one of its files written, removed at the end."""
     folder.mkdir()
     try:
         (folder / setting).write_text(str(value))
@@ -60,7 +59,6 @@ class Family(Struct, frozen=True):
 
     @property
     def answer(self) -> Answer:
-        """As from a UNIX socket on which the master listens."""
         return Answer(b"", peer_pid=self.master)
 
 
@@ -97,7 +95,6 @@ def read_namespace(kind: str, task: str = "self") -> str:
 
 
 def namespaces_of_threads(kind: str = "net") -> set[str]:
-    """The namespaces in which this process's threads are. One may end while they are listed."""
     found = set()
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

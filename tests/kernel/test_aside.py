@@ -48,7 +48,6 @@ def ask(questions: Questions, question: Callable[..., object], *arguments: objec
 
 
 def burn(seconds: float) -> float:
-    """Compute for so many seconds of CPU time."""
     end = time.process_time() + seconds
     while time.process_time() < end:
         pass

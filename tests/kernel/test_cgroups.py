@@ -102,7 +102,6 @@ def test_a_mount(tmp_path):
 
 
 def tasks(folder: str, used: int, most: str) -> dict[str, str]:
-    """The files of a cgroup with so many processes and threads."""
     return {f"{folder}/cgroup.procs": "", f"{folder}/pids.current": f"{used}\n", f"{folder}/pids.max": f"{most}\n"}
 
 

@@ -159,14 +159,11 @@ def test_cpu_times_of_this_machine():
 
 
 class Machine:
-    """Two CPUs, and a clock that moves while they run."""
-
     def __init__(self, root: Path, cpus: int = 2) -> None:
         self.tree, self._hands = KernelTree(root, cpus), MovableClock()
         self.cpu = MachineCpu(self._hands.clock.monotonic, root)
 
     def run(self, *used: float, seconds: float = 10.0) -> None:
-        """Use each CPU for part of the seconds and leave it idle for the rest."""
         for place, busy in enumerate(used):
             self.tree.run(place, used=busy, idle=seconds - busy)
         self._hands.move(seconds)
@@ -287,8 +284,6 @@ THROTTLED_V1 = "nr_periods {}\nnr_throttled {}\nthrottled_time {}\n"
 
 
 class Group:
-    """A cgroup with a quota, whose counts the test sets."""
-
     def __init__(self, path: Path, name: str, cpus: float) -> None:
         self.path, self.quota = path, GroupQuota(cpus, None, str(path), name)
 

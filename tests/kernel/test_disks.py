@@ -14,7 +14,6 @@ ROOM = {"f_frsize": 1, "f_blocks": 1000 * MB, "f_files": 1000, "f_flag": 0}
 
 
 def give(free: int, inodes: int = 10, **more: int) -> Callable[[str], SimpleNamespace]:
-    """What statvfs(2) returns for every mount."""
     left = dict.fromkeys(("f_bfree", "f_bavail"), free) | dict.fromkeys(("f_ffree", "f_favail"), inodes)
     return lambda _: SimpleNamespace(**ROOM | left | more)
 

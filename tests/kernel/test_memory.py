@@ -421,7 +421,6 @@ def large_workers():
 
 
 def memory_over_minutes(server: Uwsgi, minutes: int) -> Memories:
-    """The memory facts about a server after this many minutes of a movable clock."""
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)
     for _ in range(minutes):

@@ -20,7 +20,6 @@ from uwsgi_headroom.stats import Snapshot
 
 
 def _accepting(server: real_uwsgi.Uwsgi) -> Snapshot:
-    """A snapshot in which every worker accepts."""
     real_uwsgi.wait_until(lambda: b'"accepting":0' not in server.document(), what="the workers to accept")
     return snapshot_of(server)
 
@@ -183,7 +182,6 @@ def test_kind(options, cores, threads, kind, tmp_path):
 
 
 def tree(folder: Path, **descriptors: str) -> Path:
-    """A `/proc` with the descriptors of process 7."""
     fds = folder / "proc" / "7" / "fd"
     fds.mkdir(parents=True)
     for number, target in descriptors.items():

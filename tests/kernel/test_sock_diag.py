@@ -31,7 +31,6 @@ def find(server: socket.socket) -> sock_diag.Listener:
 
 
 def clients(server: socket.socket, count: int) -> list[socket.socket]:
-    """Connect without waiting, so that a full queue does not block the test."""
     connected = []
     for _ in range(count):
         client = socket.socket(server.family, socket.SOCK_STREAM)

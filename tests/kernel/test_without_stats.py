@@ -81,7 +81,6 @@ class Running(Struct, frozen=True):
 
 
 def accept(listener: socket.socket) -> None:
-    """Takes connections, and never answers, until the listener is closed."""
     kept = []
     with suppress(OSError):
         while True:
@@ -296,7 +295,6 @@ def test_an_application_socket_finds_its_uwsgi():
 
 @pytest.fixture
 def open_path() -> Iterator[Path]:
-    """A directory that other users may enter, unlike pytest's."""
     with TemporaryDirectory() as directory:
         yield Path(directory)
 

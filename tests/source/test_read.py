@@ -121,7 +121,6 @@ def test_nothing_is_sent_to_a_raw_server():
 
 @contextlib.contextmanager
 def _listening(family, address):
-    """A listener at this address that answers one client with the document."""
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.bind(address)
         listener.listen()
@@ -501,8 +500,6 @@ async def test_a_silent_https_server_does_not_disturb_other_reads():
 
 @contextlib.contextmanager
 def _after_request(answer):
-    """A server that reads a request and answers with these bytes."""
-
     def behave(connection, _ended):
         request = b""
         while b"\r\n\r\n" not in request:

@@ -52,7 +52,6 @@ async def read(address, share, timeout=30.0):
 
 
 async def until(condition):
-    """Wait for what no event says."""
     for _ in range(3000):
         if condition():
             return

@@ -24,7 +24,6 @@ def server(name):
 
 
 def everything_in(value):
-    """Every string of a snapshot, keys included, however deep."""
     keys = set()
     rest = [msgspec.to_builtins(value)]
     while rest:
@@ -254,7 +253,6 @@ def worker_of(body, *, routes=True):
 
 
 def shape_of(variables):
-    """The shape of the request in the second thread."""
     worker = worker_of(with_variables(variables))
     assert worker.serving.keys() == worker.shapes.keys() == {1}
     return worker.shapes[1]

@@ -26,7 +26,6 @@ SLO = Slo(1.0, 0.99)
 
 
 def full_record(slo: Slo | None = SLO) -> Record:
-    """A record in which everything is known."""
     workers = [
         WorkerWindow(
             worker_id=number,
@@ -73,7 +72,6 @@ def test_a_record_survives(slo):
 
 
 def parts_of(record: Record) -> list[Any]:
-    """What a record's bytes contain."""
     return msgspec.msgpack.decode(zlib.decompress(encode_record(record)))
 
 
@@ -223,7 +221,6 @@ def test_one_by_one():
 
 
 def unpack(name: str, path: Path) -> bytes:
-    """Write a file as the program of that time did; its bytes."""
     with tarfile.open(Path(__file__).with_name("earlier_versions.tar.gz")) as files:
         content = files.extractfile(f"{name}.sqlite").read()
     path.write_bytes(content)

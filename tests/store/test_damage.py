@@ -29,7 +29,6 @@ DAYS = 4 / 24
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A file of four hours."""
     path = tmp_path_factory.mktemp("whole") / "history.sqlite"
     stored_days.write(path, "shop", END, DAYS)
     with closing(sqlite3.connect(path)) as database:
@@ -39,7 +38,6 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def path(tmp_path, whole):
-    """A file of four hours for a test to damage."""
     path = tmp_path / "history.sqlite"
     path.write_bytes(whole)
     return path
@@ -56,7 +54,6 @@ def read_everything(path: Path) -> tuple[int, int]:
 
 
 def read_as_users_do(path: Path) -> None:
-    """The page's chart and the report. Raises HeadroomError."""
     build_stored_history(path, "shop", 60.0, END - DAYS * DAY, END, END)
     load_history_files([path], lambda _end: TimeRange(END - 4 * 3600.0, END, "UTC"))
 
@@ -111,7 +108,6 @@ COLUMNS = {
 
 
 def list_values(column: str, old: object, dice: random.Random) -> list[object]:
-    """What a column with this value may have after damage."""
     values = list(ANY)
     if not isinstance(old, bytes):
         return values

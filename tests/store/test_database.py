@@ -18,7 +18,6 @@ NOON = 1_800_000_000 // 3600 * 3600
 
 
 def minute(number: int, requests: int = 10, server: str = "shop", route: str = "") -> Minute:
-    """The minute that ends `number` minutes after NOON."""
     end = NOON // 60 + number
     window = replace(windows.window(60.0, windows.worker(1, requests, up=60.0)), until=end * 60.0)
     routes = RouteWindow(60.0, {route: 30.0}) if route else None
@@ -30,7 +29,6 @@ def opened(path: Path, max_size: int = 10**9) -> Database:
 
 
 def requests(path: Path, tier: int, server: str = "shop") -> list[tuple[float, int]]:
-    """The ends of the records in minutes after NOON, and their requests."""
     with HistoryFile(path, NOON + LONGEST_SECONDS) as file:
         records = list(file.records(server, 0, NOON + LONGEST_SECONDS, tier))
     return [((record.until - NOON) / 60, sum(each.requests for each in record.window.workers)) for record in records]
@@ -228,7 +226,6 @@ log, 1 MB, before it is emptied."""
 
 
 def calm(name: str, number: int, workers: int) -> Minute:
-    """A minute of a server that does nothing unusual."""
     end = NOON // 60 + number
     window = windows.window(60.0, *(windows.worker(each + 1, 10, up=60.0) for each in range(workers)))
     window = replace(window, until=end * 60.0, queue_seconds={"/run/shop.sock": 1.0})

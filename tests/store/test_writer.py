@@ -32,7 +32,6 @@ def soon(monkeypatch):
 
 @pytest.fixture
 def begin():
-    """Begins writers, and closes them at the end."""
     writers: list[HistoryWriter] = []
 
     def start(path: Path) -> HistoryWriter:
@@ -46,7 +45,6 @@ def begin():
 
 
 def put(writer: HistoryWriter, number: int) -> None:
-    """Has a minute written."""
     before = writer.written
     writer.put(minute(number))
     wait_until(lambda: writer.written > before, what=f"minute {number}")

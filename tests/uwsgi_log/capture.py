@@ -50,7 +50,6 @@ def seen_in(log):
 
 
 def send(address, data, *, waits=True):
-    """Sends bytes and returns the answer, empty if the connection is closed without one."""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with contextlib.suppress(OSError), socket.socket(family) as client:
         client.settimeout(20)
@@ -65,7 +64,6 @@ def get(server, path, head="", *, waits=True):
 
 
 def packet(modifier=0, **variables):
-    """A request in the uwsgi protocol."""
     body = b"".join(struct.pack("<H", len(text)) + text.encode() for pair in variables.items() for text in pair)
     return struct.pack("<BHB", modifier, len(body), 0) + body
 
@@ -108,7 +106,6 @@ def _known_lines(text):
 
 
 def provoke(folder):
-    """The logs of uWSGIs to which all of this happens."""
     app, broken, touched, ini = (folder / name for name in ("shop.py", "broken.py", "touched", "uwsgi.ini"))
     app.write_text(APP)
     broken.write_text("import os\nimport missing_module\n")
@@ -199,7 +196,6 @@ def _await(log, code, act=lambda: None, pause=0.5):
 
 
 def _end(server):
-    """Stops a uWSGI, and returns its log."""
     os.kill(server.pid, signal.SIGINT)
     with contextlib.suppress(subprocess.TimeoutExpired):
         server.process.wait(SECONDS)
@@ -207,7 +203,6 @@ def _end(server):
 
 
 def _run(*options):
-    """The log of a uWSGI that ends by itself, or is ended."""
     command = [uwsgi_binary(), *options]
     try:
         done = subprocess.run(command, capture_output=True, timeout=8, check=False, env={**os.environ, "LC_ALL": "C"})

@@ -25,7 +25,6 @@ def app(tmp_path):
 
 @contextlib.contextmanager
 def repeated(*acts, pause=0.05):
-    """Does these things again and again until the block ends."""
     stop = threading.Event()
 
     def work():
@@ -43,7 +42,6 @@ def repeated(*acts, pause=0.05):
 
 
 def end_first(server, number):
-    """Sends a signal to the first worker, if there is one."""
     with contextlib.suppress(ProcessLookupError, IndexError):
         os.kill(worker_pids(server)[0], number)
 
@@ -57,7 +55,6 @@ def broken(folder, *options):
 
 
 def check(server, *options, seconds=8):
-    """The document of a check, which finds the log by itself."""
     ran = run("check", server.stats, "--seconds", str(seconds), "--format", "json", *options)
     assert not ran.stderr, ran.stderr
     return json.loads(ran.stdout)

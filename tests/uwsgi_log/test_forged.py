@@ -66,6 +66,5 @@ def test_what_users_type_is_not_critical(logs_requests, tmp_path):
 
 
 def calls(server):
-    """How often the application of the first worker was called."""
     snapshot = decode(server.document())
     return snapshot.workers[0].apps[0].requests or 0

@@ -72,7 +72,6 @@ def stand_in(tmp_path, monkeypatch):
 
 
 def with_journal(folder, monkeypatch):
-    """A journal that is there, in place of this machine's."""
     file = folder / "journal" / "machine" / "system.journal"
     file.parent.mkdir(parents=True)
     file.touch()
@@ -246,7 +245,6 @@ def unit(name, folder):
 
 
 def followers(name):
-    """The command lines of processes that follow this unit."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):

@@ -103,7 +103,6 @@ def test_requests_in_service_are_no_requests_without_a_call():
 
 
 def failed(watched, calls, size=90, application=0, requests=0):
-    """The line of a request with status 500 of the first worker."""
     return Found("status_5xx", pid=watched.server[1].pid, request=(application, calls, requests, size))
 
 
@@ -172,8 +171,6 @@ def test_lines_that_come_without_readings_are_bounded():
 
 
 class Log(UwsgiLog):
-    """The log of a simulated server, without a file; `events` are those that it added."""
-
     def __init__(self):
         super().__init__("/nonexistent")
         self.server = Server()

@@ -24,8 +24,6 @@ ALL = 1 << 30
 
 
 class Read:
-    """A tail and a clock that moves by half a second at each look."""
-
     def __init__(self, path):
         self.tail = Tail(str(path))
         self.now = 0.0
@@ -48,7 +46,6 @@ def read(path):
 
 @pytest.fixture
 def follow(path, read):
-    """One that has seen the log when it was empty."""
     path.touch()
     read()
     return read

@@ -20,7 +20,6 @@ NAMES = ["shop", "api"]
 
 @pytest.fixture(scope="module")
 def addresses():
-    """Two servers that answer."""
     with (
         bad_servers.answers("unix", document("minified")) as first,
         bad_servers.answers("unix", document("threads_4x8_busy")) as second,
@@ -35,7 +34,6 @@ def make_reader(address: str) -> Reader:
 
 
 async def works(reader: Reader) -> None:
-    """The reader reads, pauses, resumes, and closes."""
     assert isinstance(await reader.read(), Reading)
     await reader.pause()
     reader.resume()
@@ -95,7 +93,6 @@ def test_callers_that_wait_for_a_reader_may_be_cancelled(addresses, function):
 
 
 async def fleet_works(fleet: Fleet, names: list[str]) -> None:
-    """The fleet samples and observes every server, and closes."""
     fleet.resume()
     before = {watch: watch.integrals.totals.samples for watch in fleet.watches()}
     async with sampling(fleet):

@@ -17,7 +17,6 @@ SIGHT = CodeSight(1, 7, Line("work", "/srv/shop.py", 3), "cpu", "", 1.0)
 
 
 def watched(setting: CodeSetting) -> Watch:
-    """The watch of a server that was read just now."""
     watch = Watch("shop", Unix("/run/shop.stats"), code=setting)
     reading = Server().read(time.monotonic())
     watch.reader.outcome = watch.reading = reading

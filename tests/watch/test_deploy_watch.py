@@ -37,7 +37,6 @@ class Deployed:
         self.start().run(before)
 
     def start(self) -> Deployed:
-        """Starts an exporter: it reads the server, then its file."""
         writer = HistoryWriter(self.path, 10**9, lambda: EPOCH + self.now) if self.path else None
         WRITERS.extend([writer] if writer else [])
         self.scripted = ScriptedWatch(writer=writer)
@@ -78,7 +77,6 @@ class Deployed:
         return self.scripted.document().deploy
 
     def titles(self, kind: str) -> list[str]:
-        """Of the events of this kind in the journal."""
         return [event.title for event in self.scripted.watch.recorder.journal.since(0) if event.kind == kind]
 
 

@@ -32,7 +32,6 @@ DOCUMENT = document("minified")
 
 @contextlib.contextmanager
 def listening(path: Path) -> Iterator[None]:
-    """A socket at this path that is removed when the block ends."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -41,13 +40,11 @@ def listening(path: Path) -> Iterator[None]:
 
 
 def names(fleet: Fleet) -> list[str]:
-    """The names of the servers after the globs are expanded."""
     fleet.refresh()
     return [watch.name for watch in fleet.watches()]
 
 
 async def sampled(fleet: Fleet) -> list[Observation]:
-    """The observations after one read of every server."""
     await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
     return await fleet.observe()
 

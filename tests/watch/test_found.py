@@ -37,8 +37,6 @@ class Machine:
         return [watch.name for watch in self.found.watches()]
 
     def read(self):
-        """Read every server, so that it is up."""
-
         async def read_all():
             for watch in self.found.watches():
                 await watch.reader.read()
@@ -46,7 +44,6 @@ class Machine:
         asyncio.run(read_all())
 
     def fail(self):
-        """Read every server again, whose document is gone."""
         for watch in self.found.watches():
             watch.reader.address = File("/nowhere")
         self.read()
@@ -56,7 +53,6 @@ class Machine:
 
 
 def master(number=1, user="www-data", name="shop", **facts):
-    """A uWSGI that runs, unless its PID is another one."""
     place = ProcessOfApp(NOT_YET + number)
     facts = {"pid": os.getpid(), "address": place, "configuration": f"/etc/{name}.ini", **facts}
     return FoundMaster(user=user, **facts)

@@ -46,7 +46,6 @@ def folder(monkeypatch):
 
 
 def leave_socket(path: Path) -> None:
-    """A socket file at which nobody listens any more."""
     path.parent.mkdir(exist_ok=True)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
@@ -81,13 +80,11 @@ class Globs(Fleet):
         super().__init__([entry], Settings(max_servers=most), self.hands.clock, memory=memory)
 
     def turn(self, seconds: float = GLOB_SECONDS) -> list[str]:
-        """Reads every server, moves the clock, and expands the globs; returns the names."""
         asyncio.run(read_all(self))
         self.hands.move(seconds)
         return self.refreshed()
 
     def refreshed(self) -> list[str]:
-        """The names after the globs are expanded."""
         self.refresh()
         return [watch.name for watch in self.watches()]
 
@@ -367,7 +364,6 @@ UNTIL = 1.75e9 // DAY * DAY
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory):
-    """The history of a server that ran for two days."""
     path = tmp_path_factory.mktemp("history") / "history.sqlite"
     stored_days.write(path, "shop", UNTIL, days=2, minutes=15)
     return path

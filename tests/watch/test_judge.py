@@ -266,7 +266,6 @@ LOCKED, SLEEPS = (collect_findings(figures_of({state: 8.0}, queued=30.0)) for st
 
 
 def seen(findings: list[Finding], at: float = 100.0) -> Hold:
-    """A hold that has seen these findings twice, the second time at this time."""
     hold = Hold()
     look(hold, findings, at - 5.0)
     look(hold, findings, at)

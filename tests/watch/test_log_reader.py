@@ -21,8 +21,6 @@ KNOWN = b"DAMN ! worker 1 (pid: %d) died, killed by signal 11 :( trying respawn 
 
 
 class Watched:
-    """A watch of nothing but a log."""
-
     def __init__(self, log: UwsgiLog) -> None:
         self.log: UwsgiLog | None = log
         self.batches: list[LogBatch] = []

@@ -21,8 +21,6 @@ def busy(server: Server) -> None:
 
 
 class Watched(ScriptedWatch):
-    """A busy server that is watched for so many seconds, and what was written."""
-
     def __init__(self, seconds: int = 0, writer: Written | None = None, slo: Slo | None = None) -> None:
         self.writer = writer or Written()
         super().__init__(writer=self.writer, slo=slo)

@@ -25,17 +25,14 @@ GONE = ReadError("refused", "connection refused")
 
 
 def read(seconds: float, at: float = 0.0) -> Reading:
-    """A reading whose transfer took this long."""
     return Server(processes=1).read(at, read_seconds=seconds)
 
 
 def middle() -> float:
-    """A chance that has no effect."""
     return 0.5
 
 
 def pace_after(*transfers: float) -> Pace:
-    """The pace of a server after reads whose transfers took so long."""
     pace = Pace(5, middle)
     for seconds in transfers:
         pace.pause(read(seconds))
@@ -169,8 +166,6 @@ class Script:
 
 
 class Hasty(Pace):
-    """A pace that records the outcomes it receives, without pausing."""
-
     def __init__(self) -> None:
         super().__init__()
         self.outcomes: list[Reading | ReadError] = []
@@ -283,8 +278,6 @@ def test_a_failed_read_counts_too():
 
 
 class SlowHost(Host):
-    """Its reader process takes five seconds for each reading."""
-
     spent = 0.0
 
     def read_facts(self, *_: object) -> HostFacts:

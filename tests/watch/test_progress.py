@@ -43,7 +43,6 @@ class Turns:
         return self.count > before
 
     def turns_until_still(self, *attempted: Watch) -> float:
-        """Seconds of completed turns, until one is not."""
         began = self.hands.clock.monotonic()
         while self.turn(*attempted):
             assert self.hands.clock.monotonic() - began < 1000, "no turn stands still"

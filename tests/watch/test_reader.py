@@ -286,7 +286,6 @@ async def test_a_pause_lets_go_of_the_server():
 
 
 def read_in_turn(path: Path, bodies: list[str], reads: int, seconds: float) -> None:
-    """Read a file whose contents alternate, so many times and so many seconds apart."""
     hands = MovableClock()
     reader = Reader("shop", File(str(path)), clock=hands.clock)
 
@@ -330,7 +329,6 @@ def test_slow_changes_are_all_written(tmp_path, caplog):
 
 
 def busy(path: str, **keys: object) -> bytes:
-    """A document with one thread in service, and one that is idle."""
     variables = ["REQUEST_METHOD=POST", f"PATH_INFO={path}", ""]
     cores = [{"in_request": 1, "vars": variables, "req_info": {"request_start": 1_795_250_000}}, {"in_request": 0}]
     worker = {"id": 1, "pid": 8, "accepting": 1, "status": "busy", "respawn_count": 1, "cores": cores, **keys}
@@ -338,14 +336,11 @@ def busy(path: str, **keys: object) -> bytes:
 
 
 class Watched:
-    """A watch of a file with routes on."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.watch = Watch("shop", File(str(path)), routes=RouteNamer(Templates()))
 
     def read(self, body: bytes) -> dict[int, str] | None:
-        """The routes of the first worker in a reading of this document."""
         self.path.write_bytes(body)
         reading = asyncio.run(self.watch.reader.read())
         return reading.routes.of_worker(1) if reading.routes else None
@@ -438,7 +433,6 @@ def test_a_master_that_is_stopped_after_it_was_read():
 
 
 def admitted(places: WorkerPlaces, numbers: dict[str, int]) -> set[str]:
-    """The servers that have places once each has been read twice."""
     for _ in range(2):
         found = set(numbers)
         for server, number in numbers.items():

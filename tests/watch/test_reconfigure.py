@@ -29,8 +29,6 @@ def reconfigured(
     old: Settings = DEFAULT_SETTINGS,
     new: Settings = DEFAULT_SETTINGS,
 ) -> tuple[dict[str, Watch], dict[str, Watch], tuple[int, int]]:
-    """The watches by name before and after a change, and how many were added and removed."""
-
     async def change() -> tuple[dict[str, Watch], dict[str, Watch], tuple[int, int]]:
         fleet = Fleet(before, old)
         fleet.refresh()

@@ -29,7 +29,6 @@ TIMEOUT = ReadError("timeout", "no complete answer within 5 s")
 
 
 def events(watch):
-    """All events except the start, oldest first."""
     first, *rest = reversed(watch.watch.recorder.journal.latest(100))
     assert first.kind == "exporter_started"
     return rest
@@ -40,8 +39,6 @@ def kinds(watch):
 
 
 class TestDown:
-    """When a server that cannot be read counts as down, and when it is up again."""
-
     def test_refused(self):
         """A server that refuses connections is down immediately, with one event, and up with the first answer."""
         server = Server()
@@ -81,8 +78,6 @@ class TestDown:
 
 
 class TestConfiguration:
-    """Changes in a server's configuration."""
-
     def reading(self, at, options=None, **snapshot):
         reading = Server(born=at - 1.0).read(at)
         changed = replace(reading.snapshot, **snapshot)
@@ -137,13 +132,10 @@ class TestConfiguration:
 
 
 def codes(finding):
-    """The codes of a finding and of the harms that it explains."""
     return {finding.code, *(harm.code for harm in finding.harms)}
 
 
 class TestVerdicts:
-    """Changes of the verdict, and the start of findings."""
-
     def overloaded(self, seconds):
         server = Server(processes=1, threads=1)
         watch = ScriptedWatch().seconds(server, 30, lambda _: server.serve(1, 1, each=0.1))
@@ -250,8 +242,6 @@ async def test_a_real_worker_is_killed():
 
 
 class Watched:
-    """A server that is watched, and the worker events in its journal."""
-
     def __init__(self, options=None, **server):
         self.server = Server(**server)
         self.options = options
@@ -259,7 +249,6 @@ class Watched:
         self.pass_by(2.0)
 
     def pass_by(self, seconds=0.5):
-        """Let this much time pass, with two samples per second."""
         for _ in range(round(seconds * 2)):
             self.watch.read(self.reading(self.watch.now + 0.5))
 
@@ -275,7 +264,6 @@ class Watched:
         return replace(reading, host=replace(reading.host, setup=setup))
 
     def events(self, *kinds):
-        """The events of these kinds, oldest first."""
         latest = self.watch.watch.recorder.journal.latest(100)
         return [event for event in reversed(latest) if event.kind in kinds]
 

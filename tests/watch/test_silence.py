@@ -53,7 +53,6 @@ class Silent:
         return other, asyncio.Event().wait
 
     def fail(self, at: float, reason: str = "timeout") -> Watch:
-        """A read of the stats fails at this second; returns what people see then."""
         self.scripted.read(ReadError(reason, "no answer"), at)
         return self.watch.shown
 

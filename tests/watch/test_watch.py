@@ -90,8 +90,6 @@ async def test_reader_feeds_it():
 
 
 class TestState:
-    """The state of a server, as in the metric `uwsgi_up`, the page, the API and top."""
-
     def watch(self) -> tuple[Watch, MovableClock]:
         hands = MovableClock()
         return Watch("shop", Unix("/run/shop.stats"), clock=hands.clock), hands

@@ -50,7 +50,6 @@ class Outcome(Struct, frozen=True):
     times: list[float]
 
     def percentile(self, share):
-        """The true percentile: the least response time that this share of the requests does not exceed."""
         return self.times[max(0, -int(-share * len(self.times) // 1) - 1)]
 
     def increase(self, bound):
@@ -121,8 +120,6 @@ class Thread:
 
 
 class Process:
-    """A worker and the times at which its processes end."""
-
     def __init__(self, number, load, seconds, chance):
         self.number, self.deaths = number, []
         at = 0.0
@@ -132,7 +129,6 @@ class Process:
         self._generation = self._counted_before = 0
 
     def sample(self, at):
-        """What uWSGI says of the worker."""
         starts = {place: start for place, thread in enumerate(self.threads) if (start := thread.go_to(at)) is not None}
         counts = tuple([thread.counted for thread in self.threads])
         generation = sum(until <= at for _, until in self.deaths)
@@ -189,7 +185,6 @@ def simulate(load, seed, *, settle=15.0, seconds=75.0, rate=5.0):
 
 
 def _times(threads, start, until):
-    """The response times of the requests from these numbers on, until those, ascending."""
     return sorted(
         seconds
         for thread, first, last in zip(threads, start, until, strict=True)

@@ -87,7 +87,6 @@ JUMPS = {
 
 
 def quantile(share, outcome):
-    """What PromQL makes of the histogram's growth."""
     counts = [outcome.increase(bound) for bound in BUCKET_BOUNDS]
     return histogram_quantile(share, BUCKET_BOUNDS, counts, outcome.totals.requests - outcome.before.requests)
 
@@ -152,7 +151,6 @@ _NEAR = 1.06
 
 @st.composite
 def draws(choose):
-    """Response times of one kind, or of two."""
     mean, sigma = 10 ** choose(st.floats(-3, 0.7)), choose(st.sampled_from((0.0, 0.3, 1.0, 1.5)))
     rare, longer = choose(st.sampled_from((0.0, 0.02, 0.2))), 10 ** choose(st.floats(-1, 1.0))
 

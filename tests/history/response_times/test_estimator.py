@@ -37,7 +37,6 @@ def add(estimator, seen, seconds=None, requests=None):
 
 
 def repeat(times, *batch):
-    """The division of the last of some equal batches."""
     estimator = Estimator(BINS)
     return [add(estimator, *batch) for _ in range(times)][-1]
 
@@ -261,12 +260,10 @@ def observe(samples, *, ahead=0.0, read_seconds=0.0):
 
 
 def busy(start=EPOCH + 10):
-    """Thread 0 serves a request."""
     return {0: start}
 
 
 def only(seen):
-    """The kind of the only request, which is not exact."""
     assert not seen.exact
     ((kind, number),) = seen.kinds.items()
     assert number == 1

@@ -72,7 +72,6 @@ def mean_wait(left, accepted):
 
 
 def true_waits(queue, at):
-    """Of the requests that were accepted by then, ascending."""
     return sorted(wait for wait, taken in zip(queue.waits, queue.taken, strict=True) if taken <= at)
 
 
@@ -119,8 +118,6 @@ def test_requests_of_mapped_sockets_are_apart():
 
 
 class Sampled:
-    """A queue of one socket that is sampled twice a second."""
-
     def __init__(self):
         self.follower = QueueFollower()
         self.at = 0.0
@@ -132,7 +129,6 @@ class Sampled:
 
     @property
     def oldest(self):
-        """Of a queue that is followed; 0 if it is empty."""
         return self.follower.oldest().get("s")
 
 

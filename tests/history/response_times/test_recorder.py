@@ -34,7 +34,6 @@ class Recorded:
         self.sample()
 
     def sample(self, steps=1, pause=STEP, each=0):
-        """Samples, with so many requests of 100 ms completed before each."""
         for _ in range(steps):
             self.at += pause
             if each:
@@ -283,7 +282,6 @@ def division(*seconds, number=1.0):
 
 
 def filled(batches, *seconds):
-    """Batches of 5 s with a request of each length, and a lost one in every tenth."""
     history = BatchHistory(BINS)
     for place in range(1, batches + 1):
         lost, slow = int(place % 10 == 0), sum(each > 1.0 for each in seconds)
@@ -362,8 +360,6 @@ def counts(**by_time):
 
 
 class Counted(MissCounter):
-    """A counter of what misses a second."""
-
     def __init__(self):
         super().__init__(1.0, MISS_BINS)
 

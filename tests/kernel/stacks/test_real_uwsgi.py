@@ -71,14 +71,12 @@ class Watched:
         self.read()
 
     def read(self) -> None:
-        """Read the server's document, and facts about its processes."""
         snapshot = stats.decode(self._server.document())
         assert isinstance(snapshot, Snapshot)
         self.snapshot = snapshot
         self._facts = self._host.read_facts(snapshot, Answer(b"", peer_pid=self._pid))
 
     def look(self) -> CodeWindow:
-        """Look once; returns all that was counted so far."""
         found = self._looks.look(self.snapshot, self._facts)
         self._history.add(time.monotonic(), found, 0.0)
         return self._history.of(0.0, time.monotonic())
@@ -130,8 +128,6 @@ class _Backend(socketserver.ThreadingTCPServer):
 
 
 class _AnswerLate(socketserver.BaseRequestHandler):
-    """Answers after as many seconds as the application asks for."""
-
     def handle(self) -> None:
         asked = self.request.recv(8)
         time.sleep(struct.unpack("<d", asked)[0] if asked else 0.0)

@@ -13,8 +13,6 @@ POSTGRES, REDIS, LISTENING = Peer("backend", "a:5432"), Peer("backend", "b:6379"
 
 
 class SlowPeers(Peers):
-    """Peers that become known only when the test lists them."""
-
     def __init__(self) -> None:
         super().__init__()
         self.all: dict[int, Peer] = {}
@@ -38,8 +36,6 @@ def parts(of: Decisions, wait: Wait) -> dict[str, float]:
 
 
 class AskedPeers(SlowPeers):
-    """Peers of which some have not answered yet."""
-
     def __init__(self, *unanswered: Peer, doubtful: tuple[Peer, ...] = ()) -> None:
         super().__init__()
         self.unanswered, self.doubtful = list(unanswered), list(doubtful)

@@ -20,8 +20,6 @@ PIDS = (700, 701)
 
 
 class Kernel:
-    """The kernel's list, which a test sets."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.text: bytes | None = b""
         self.reads = 0

@@ -147,7 +147,6 @@ MASTER, MULE = 99, 200
 
 @pytest.fixture
 def snapshot(monkeypatch):
-    """Of two workers, 101 and 102."""
     monkeypatch.setattr(holders, "list_children", lambda pid: [101, 102, MULE] if pid == MASTER else [])
     return Server(processes=2).read(1.0).snapshot
 

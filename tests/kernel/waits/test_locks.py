@@ -29,7 +29,6 @@ class Worker:
         self.locks = WorkerLocks(is_read=is_read)
 
     def look(self, *waiting: tuple[int, set[int]], step: float = 0.2, are_all: bool = True) -> LockUse | None:
-        """One sample, in which these threads wait at these addresses."""
         self.now += step
         self.locks.remember(dict(waiting), self.now)
         addresses = self.locks.addresses

@@ -45,7 +45,6 @@ def peers_of(*sockets: socket.socket) -> list[Peer | None]:
 def connected(
     opened: ExitStack, family: int, bound: object, to: object = None
 ) -> tuple[socket.socket, socket.socket, socket.socket]:
-    """A listening socket, one connected to it and the accepted one."""
     server = opened.enter_context(listening(bound))
     near_family = socket.AF_INET if to else family
     near = opened.enter_context(socket.socket(near_family))
@@ -294,8 +293,6 @@ def test_all_lists_end_together(monkeypatch):
 
 @pytest.fixture
 def refused(monkeypatch):
-    """The kernel does not answer over netlink."""
-
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, "no")
 

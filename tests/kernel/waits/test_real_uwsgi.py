@@ -52,7 +52,6 @@ def waits_of(host: Host, server: Uwsgi, snapshot: Snapshot | None = None) -> Wai
 
 @contextmanager
 def requests(server: Uwsgi, path: str, number: int) -> Iterator[None]:
-    """Keeps this many requests in service until the block ends."""
     with ExitStack() as stack:
         for _ in range(number):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", server.http)))

@@ -55,7 +55,6 @@ def sampled(of: WaitSampler, server: Server, setup: Setup | None = None) -> Wait
 
 
 def sampler_after(seconds: float, **setting: Any) -> tuple[WaitSampler, MovableClock]:
-    """A sampler that was made so many seconds ago, and its clock."""
     hands = MovableClock()
     of = WaitSampler(WaitSetting(**setting), hands.clock.monotonic)
     hands.move(seconds)
@@ -63,7 +62,6 @@ def sampler_after(seconds: float, **setting: Any) -> tuple[WaitSampler, MovableC
 
 
 def samples(of: WaitSampler, hands: MovableClock, server: Server, times: int, seconds: float = 1.0) -> list[Waits]:
-    """So many samples, each so many seconds after the one before."""
     found = []
     for _ in range(times):
         hands.move(seconds)
@@ -412,7 +410,6 @@ def test_threads_that_go_on(machine, monkeypatch):
 
 
 def own_server() -> Server:
-    """A server whose only worker is this process."""
     server = Server(processes=1, threads=16)
     server.respawn(1, 1.0, os.getpid())
     server.busy(8)
@@ -474,7 +471,6 @@ def test_between_two_bursts(machine):
 
 
 def read_as_held(*of: tuple[int, Sequence[int]]) -> dict[int, dict[int, locks.Word]]:
-    """Every semaphore is held, and four threads wait."""
     return {pid: dict.fromkeys(addresses, (0, 4)) for pid, addresses in of}
 
 

@@ -86,15 +86,12 @@ def test_a_real_thread():
 
 @pytest.fixture
 def end():
-    """Ends the threads of a test."""
     end = threading.Event()
     yield end
     end.set()
 
 
 def start(end: threading.Event, seconds: float) -> int:
-    """Start a thread that sleeps for so many seconds again and again; returns its id."""
-
     def sleep() -> None:
         while not end.is_set():
             time.sleep(seconds)

@@ -222,7 +222,6 @@ def test_sockets_in_an_epoll_set():
 
 @pytest.fixture
 def opened():
-    """A hundred descriptors of a socket."""
     with contextlib.ExitStack() as stack:
         one = stack.enter_context(socket.socket())
         copies = [one.dup() for _ in range(100)]
@@ -253,8 +252,6 @@ def test_many_descriptors_are_not_listed(monkeypatch, opened):
 
 
 class Known(Peers):
-    """Peers that the test sets."""
-
     def __init__(self, *peers: Peer | None) -> None:
         super().__init__()
         self._known = {inode: peer for inode, peer in enumerate(peers) if peer}

@@ -45,7 +45,6 @@ some that requests start."""
 
 @contextmanager
 def started(before: int, serving: int, after: int) -> Iterator[tuple[int, list[int]]]:
-    """The pid of such a process, and the ids of its threads in the order of their start."""
     command = [sys.executable, "-c", PROGRAM, str(before), str(serving), str(after)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         ids = json.loads(process.stdout.readline())
