@@ -46,7 +46,6 @@ class WatchedCpus(watched.Watched):
 
 
 def test_three_parts_are_the_capacity():
-    """The workers' own CPU time, idle time and the rest add up to the capacity over the measured time."""
     seen = WatchedCpus().run(10)
     cpu = seen.window().cpu
     assert cpu.measured_seconds == pytest.approx(10)
@@ -55,7 +54,6 @@ def test_three_parts_are_the_capacity():
 
 
 def test_unknown_until_the_kernel_reports_cpu_times():
-    """Without kernel facts there are no totals and no CPU figures of a window, rather than zeros."""
     for server in (Server(processes=2), Server(processes=2, host=False, idle=1.0)):
         seen = WatchedCpus(server).run(5)
         assert seen.totals.cpu is None
@@ -63,7 +61,6 @@ def test_unknown_until_the_kernel_reports_cpu_times():
 
 
 def test_window_that_reaches_into_an_unknown_time_is_unknown():
-    """Host facts that are missing for a while leave a hole that no window spans."""
     seen = WatchedCpus().run(5)
     seen.server.host = False
     assert seen.run(2).window().cpu is None
@@ -89,7 +86,6 @@ def test_worker_that_ended_in_a_gap_leaves_others_unknown_and_idle_known():
 
 
 def test_no_time_is_lost_while_processes_are_known():
-    """Neither a gap with the same processes nor a new process that was seen loses any CPU time."""
     seen, respawned = WatchedCpus().run(5), WatchedCpus().run(5)
     seen.integrals.miss(6.0)
     seen.server.serve(1, 1, cpu=2.0)
@@ -137,7 +133,6 @@ def test_long_running_child_counts_as_others_while_it_runs():
 
 
 def test_two_servers_on_one_host_are_other_programs_to_each_other():
-    """Two servers share the idle time, and each sees the other's CPU time as used by others."""
     servers = [WatchedCpus(Server(processes=1, idle=0.0)) for _ in range(2)]
     own = (0.3, 0.9)
     for second in range(1, 11):
@@ -157,7 +152,6 @@ MOVES = st.sampled_from(["sample", "late", "miss", "respawn", "reload", "grow", 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(MOVES, st.floats(0, 3), st.floats(0, 1), st.floats(0, 1)), max_size=30))
 def test_no_total_decreases_and_the_parts_are_the_capacity(story):
-    """For any workers and readings, no part decreases, and while all three are known they add up to idle + used."""
     server = Server(processes=2, idle=0.0)
     integrals, before, times, counted = Integrals(), CpuTotals(), CpuTimes(), 0.0
     for second, (move, own, idle, used) in enumerate(story, 1):
@@ -261,8 +255,7 @@ def test_long_request_from_before_the_first_sample():
     assert watched.running_time == pytest.approx(5000.0)
 
 
-def test_long_request_over_a_gap():
-    """A request's time in a gap counts, too."""
+def test_the_time_of_a_long_request_in_a_gap_counts():
     watched = Sampled().run(1.0)
     watched.serving(2, watched.at)
     watched.run(1.0)
@@ -285,7 +278,6 @@ def test_next_request_of_a_thread_is_not_as_old_as_the_one_before():
 
 
 def test_absurd_time_after_a_reload_is_not_counted():
-    """After a full reload, a worker's running time is bounded by the time since the last sample."""
     watched = Sampled().run(1.0)
     watched.server.reload(watched.at)
     watched.server.serve(1, 5, each=1e9)
@@ -295,7 +287,6 @@ def test_absurd_time_after_a_reload_is_not_counted():
 
 
 def test_without_threads_nothing_is_bounded():
-    """With stats-no-cores the number of threads is unknown, so uWSGI's figure counts."""
     server, watched = watch(processes=1, cores=False)
     watched.sample(1.0)
     server.serve(1, 1, each=1000.0)
@@ -319,7 +310,6 @@ CAPTURED = [name for name in NAMES if kind(name) == "server"]
 @pytest.mark.parametrize("name", CAPTURED)
 @pytest.mark.parametrize("lasting", [0.3, 90.0])
 def test_captured_requests_are_counted_in_full(name, lasting):
-    """The requests of every captured document begin, last and end: all their time is counted."""
     serving = (_captured(name, at, 0, serving=True) for at in (1.2, 1.0 + lasting))
     ended = _captured(name, 1.2 + lasting, int(lasting * 1e6), serving=False)
     totals = totals_of(_captured(name, 1.0, 0, serving=False), *serving, ended)

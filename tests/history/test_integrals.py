@@ -35,8 +35,7 @@ TIMES = {
 
 class TestTime:
     @pytest.mark.parametrize(("story", "samples", "observed", "gap"), TIMES.values(), ids=TIMES)
-    def test_observed_time_and_gaps(self, story, samples, observed, gap):
-        """Each moment is observed or a gap, once."""
+    def test_each_moment_is_observed_or_a_gap(self, story, samples, observed, gap):
         server, integrals = Server(), Integrals()
         for word in story.split():
             if word.startswith("!"):
@@ -51,7 +50,6 @@ class TestTime:
 
     @pytest.mark.parametrize("again", [10.2, 10.1, 0.0])
     def test_reading_that_is_not_newer_adds_nothing(self, again):
-        """A reading at the same instant as the last, or an earlier one, is not a sample."""
         server = Server()
         first = [server.read(10.0), server.read(10.2)]
         server.serve(1, 5)
@@ -68,7 +66,6 @@ class TestTime:
 
     @pytest.mark.parametrize("other", [emperor, router])
     def test_document_of_another_kind_adds_nothing(self, other):
-        """An emperor or a router has no totals, neither alone nor between readings of a server."""
         assert totals_of(other(1.0), other(2.0)) == Totals()
         server = Server()
         totals = totals_of(server.read(10.0), other(10.1), server.read(10.2))
@@ -99,7 +96,6 @@ class TestCounters:
         assert step(lambda server: server.serve(2, 40), 100.0).workers[1].requests == 40
 
     def test_decrease_due_to_a_race_adds_nothing(self):
-        """uWSGI's unlocked counter decreases by one or two and recovers: no request counts twice or is lost."""
         server = Server()
         counts, readings = [100, 103, 101, 102, 110], []
         for at, requests in enumerate(counts):
@@ -166,7 +162,6 @@ class TestCounters:
 
     @pytest.mark.parametrize("workers", [(1,), (1, 2, 3, 4)])
     def test_respawn_keeps_counters_and_is_no_reload(self, workers):
-        """A worker restart, a chain reload, and a reload with `lazy` all keep the counters."""
         server = Server()
         server.serve(1, 100)
         readings = [server.read(10.0)]
@@ -180,7 +175,6 @@ class TestCounters:
         assert sum(total.respawns for total in totals.workers) == len(workers)
 
     def test_workers_drained_by_a_reload_are_one_reload(self):
-        """The old master lists dead workers for a while before the reload."""
         server, watched = watch(processes=2)
         server.serve(1, 50)
         watched.sample(10.0)
@@ -207,8 +201,6 @@ class TestCounters:
         assert (totals.workers[1].requests, totals.workers[1].respawns) == (10, 2)
 
     def test_workers_added_by_a_reload_count_from_zero(self):
-        """All requests of a slot that a reload added came after the reload."""
-
         def reload(server: Server) -> None:
             server.reload(11.0, processes=4)
             server.serve(4, 6, each=0.5, cpu=0.2)
@@ -274,7 +266,6 @@ class TestCpu:
 
 class TestLevels:
     def test_linear_change_is_exact(self):
-        """A level that changes linearly is integrated exactly, however unevenly it is sampled."""
         rng = random.Random(1)
         server = Server(processes=1, threads=1000)
         server.queue = 0
@@ -339,7 +330,6 @@ class TestLevels:
         assert totals.gap_seconds == pytest.approx(0.2)
 
     def test_full_occupancy_is_timed(self):
-        """Every available thread is busy for a second, then one is free."""
         server, watched = watch(processes=2, threads=2)
         server.busy(2, 2)
         watched.sample(10.0, 11.0)
@@ -383,7 +373,6 @@ class TestLevels:
         assert totals.workers[0].running_time is None
 
     def test_queue_that_cannot_be_measured_is_absent(self):
-        """There is no integral without a length, nor over the step before or after one."""
         server = Server(queue=None)
         first = server.read(10.0)
         assert totals_of(first).queue_seconds == {}
@@ -425,7 +414,6 @@ class TestOccupancy:
         assert totals.full_seconds == pytest.approx(0.5)
 
     def test_every_sample_counts_once(self):
-        """Samples around a gap count as well: the histogram is over samples, not over time."""
         server = Server()
         totals = totals_of(*(server.read(at) for at in (1.0, 1.2, 9.0, 9.2)))
         assert sum(totals.occupancy) == totals.samples == 4
@@ -449,7 +437,6 @@ def _poisson(rng: random.Random, mean: float) -> int:
 
 class TestLost:
     def test_killed_worker_loses_its_requests(self):
-        """The requests in service at the last sample are lost, whether or not uWSGI's master has noticed the death."""
         server = Server()
         server.busy(3, 0, 0, 0)
         readings = [server.read(10.0)]
@@ -461,7 +448,6 @@ class TestLost:
         assert totals_of(readings[0], readings[2]).workers[0].lost == 3
 
     def test_lost_requests_of_a_worker_that_a_reload_removed_stay_lost(self):
-        """The response times count all requests since the start, those of former workers too."""
         server, watched = watch(processes=2)
         server.busy(0, 3)
         watched.sample(10.0)

@@ -136,7 +136,6 @@ def test_growth_is_summed_over_lives(lives, expected):
 
 
 def test_a_window_has_its_growth():
-    """What grew before the window is left out."""
     server, watched = watch(processes=1)
     for second in range(10):
         server[1].reported_memory = (20 + 3 * second) * MB
@@ -145,7 +144,6 @@ def test_a_window_has_its_growth():
 
 
 def test_time_without_a_worker():
-    """Time counts from sample to sample while no worker accepts, and not while one does."""
     server, watched = watch(processes=2)
     for second in range(10):
         server[1].state = "starting" if 2 <= second <= 6 else "idle"
@@ -461,5 +459,4 @@ def integrate(story: list[Reading]) -> tuple[list[Totals], tuple[Event, ...]]:
 @given(stories())
 @settings(max_examples=40)
 def test_totals_and_events_are_those_of_a_full_computation(story):
-    """It makes no difference whether a reading shares objects with the one before."""
     assert integrate(story) == integrate([without_shared_objects(reading) for reading in story])

@@ -44,7 +44,6 @@ def test_disagreement_is_absolute():
 
 
 def test_a_gap_adds_nothing():
-    """A pause longer than the longest step is not observed."""
     totals = totals_of(*(read(at, waiting(cpu=1)) for at in (10, 11, 60, 61)))
     assert (totals.waits.observed_seconds, seconds(totals, "cpu")) == (2, 2)
 
@@ -58,8 +57,7 @@ def test_off_and_on_again():
     assert totals_of(read(10, off), read(11, None)).waits is None
 
 
-def test_waits_of_a_worker_that_is_no_more():
-    """After a reload with fewer workers, the lock of the former ones is not added to another."""
+def test_the_lock_of_a_former_worker_is_not_added_to_another():
     held = dict.fromkeys(range(1, 5), HELD)
     waits = replace(waiting(interpreter_lock=4, lock={1: 1, 4: 3}), locks=held, reads_locks=True)
     before = read(10, waits, Server(processes=4))
@@ -83,7 +81,6 @@ def test_windows():
 
 @pytest.mark.parametrize("hole", [None, Waits(off="why")])
 def test_no_window_unless_known_throughout(hole):
-    """A window in which it was once unknown has no waits; one after that has."""
     history = history_of(lambda at: hole if at == 20 else waiting(cpu=1))
     long, short = history.window(25), history.window(15)
     assert long.waits is None
@@ -131,7 +128,6 @@ def test_locks_of_workers():
 
 
 def test_a_lock_that_is_not_known_throughout():
-    """Only the time between two samples that know it counts."""
     history = history_of(lambda at: locked(HELD if at >= 20 else None, None), last=30)
     assert lock_times(history) == [(10, 0, 10), (0, 0, 0)]
 
@@ -156,7 +152,6 @@ def test_locks_while_waits_are_unknown():
 
 
 def test_files_of_earlier_versions_know_no_locks():
-    """They lack the numbers; a window of this version comes back as it was."""
     window = history_of(lambda _: replace(locked(QUEUED, FREE), file_lock=QUEUED), last=30).window(20)
     assert window
     record = replace(full_record(), window=window)

@@ -30,7 +30,6 @@ class TestLength:
         assert history_of(*((at, Totals()) for at in times)).window(60) is None
 
     def test_shorter_than_asked(self):
-        """A young history gives a shorter window, which reports its length."""
         window = history_of(*((at, Totals()) for at in (0.0, 1.0, 2.5))).window(60)
         assert (window.asked, window.seconds) == (60, 2.5)
 
@@ -76,7 +75,6 @@ class TestLength:
             assert len(ends) == pytest.approx(oldest / step, abs=2)
 
     def test_until_an_earlier_time(self):
-        """A window may end in the past, with the last row up to that time."""
         server, watched = watch(processes=1)
         for second in range(100):
             watched.sample(float(second))
@@ -110,7 +108,6 @@ class TestLength:
 
 class TestGrowth:
     def test_window_of_a_scenario(self):
-        """A window has the counts, times and levels of its time, and nothing from before it."""
         server, watched = watch(processes=2, threads=2)
         server.serve(1, 1000)
         watched.sample(0.0)
@@ -267,7 +264,6 @@ class TestChanges:
 
 
 def test_rows_cost_what_the_docstring_says():
-    """The bytes per worker in the docstring of `counts` are those of a row."""
     history = history_of((0.0, Totals(workers=[WorkerTotals() for _ in range(64)])))
     without = history_of((0.0, Totals()))
     stated = re.search(r"takes (\d+) bytes a worker and (\d+) for", " ".join((counts.__doc__ or "").split()))

@@ -74,10 +74,8 @@ def test_another_socket_at_the_path(path):
         assert (way.state, way.nobody, way.rival) == ("replaced", True, None)
         assert abs(way.since - path.stat().st_ctime) < 1
         path.unlink()
-        program = (
-            "import socket,sys; s=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print(flush=True)"
-        )
-        command = [sys.executable, "-c", f"{program}; c=s.accept()[0]; c.recv(9)", str(path)]
+        program = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); "
+        command = [sys.executable, "-c", f"{program}print(flush=True); c=s.accept()[0]; c.recv(9)", str(path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
             try:
                 assert other.stdout
@@ -187,11 +185,8 @@ def test_a_real_nginx():
         Path(folder, "nginx.conf").write_text(NGINX.format(folder, path))
         hidden = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {folder}/s; exec "$@"', "sh"]
         command = ["nginx", "-c", f"{folder}/nginx.conf", "-p", folder]
-        for mode, wrapper, refusing, shown in (
-            (0o600, [], path, "600"),
-            (0o666, [], "", ""),
-            (0o666, hidden, path, ""),
-        ):
+        cases = (0o600, [], path, "600"), (0o666, [], "", ""), (0o666, hidden, path, "")
+        for mode, wrapper, refusing, shown in cases:
             os.chmod(path, mode)
             with running([*wrapper, *command], lambda: accepts(f"{folder}/web"), "nginx"):
                 way_in._list_web_servers.cache_clear()

@@ -187,8 +187,6 @@ def test_a_loop_of_symbolic_links(tmp_path):
 
 @pytest.mark.parametrize("number", sorted(set(errno.errorcode) - {errno.ENOENT}))
 def test_every_error_of_the_operating_system_comes_with_advice(number, monkeypatch):
-    """The message says what happened and what to check, without the operating system's error number."""
-
     def fail(*_):
         raise OSError(number, os.strerror(number), "/run/stats")
 

@@ -59,7 +59,6 @@ def test_a_document_is_read_completely(where, body):
 
 
 def test_the_process_behind_a_unix_socket_is_known():
-    """Over a UNIX socket the answer has the listener's pid, from the kernel; over TCP, the server's address."""
     with bad_servers.answers("unix", DOCUMENT) as address:
         answer = read(address)
         assert (answer.peer_pid, answer.peer) == (os.getpid(), None)
@@ -69,32 +68,24 @@ def test_the_process_behind_a_unix_socket_is_known():
         assert (answer.peer_pid, answer.peer) == (None, (host, int(port)))
 
 
-@over_ipv6
-def test_ipv6():
-    with _listening(socket.AF_INET6, ("::1", 0)) as listener:
-        port = listener.getsockname()[1]
-        answer = read(f"tcp://[::1]:{port}")
-        assert answer.body == DOCUMENT
-        assert answer.peer == ("::1", port)
-
-
-def test_the_second_address_of_a_name_is_tried():
-    with _listening(socket.AF_INET, ("127.0.0.1", 0)) as listener:
-        assert read(f"localhost:{listener.getsockname()[1]}").body == DOCUMENT
-
-
-@pytest.mark.parametrize("ending", ["", "\0"])
-def test_an_abstract_socket(ending):
-    """An abstract socket is read with and without a NUL byte at the end of its name (uWSGI's names have one)."""
-    name = f"headroom-test-{os.getpid()}-{len(ending)}"
-    with _listening(socket.AF_UNIX, f"\0{name}{ending}"):
-        assert read(f"unix:@{name}").body == DOCUMENT
-
-
-def test_a_relative_path(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("family", "bound", "address"),
+    [
+        pytest.param(socket.AF_INET6, ("::1", 0), "tcp://[::1]:{}", marks=over_ipv6, id="IPv6"),
+        pytest.param(socket.AF_INET, ("127.0.0.1", 0), "localhost:{}", id="the second address of a name"),
+        pytest.param(socket.AF_UNIX, f"\0headroom-{os.getpid()}", f"unix:@headroom-{os.getpid()}", id="abstract"),
+        pytest.param(
+            socket.AF_UNIX, f"\0headroom-{os.getpid()}-\0", f"@headroom-{os.getpid()}-", id="as uWSGI names it"
+        ),
+        pytest.param(socket.AF_UNIX, "stats", "./stats", id="a relative path"),
+    ],
+)
+def test_each_kind_of_address(family, bound, address, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with _listening(socket.AF_UNIX, "stats"):
-        assert read("./stats").body == DOCUMENT
+    with _listening(family, bound) as listener:
+        answer = read(address.format(listener.getsockname()[1]))
+    assert answer.body == DOCUMENT
+    assert family != socket.AF_INET6 or answer.peer[0] == "::1"
 
 
 def test_a_path_that_is_not_utf8(tmp_path):
@@ -104,7 +95,6 @@ def test_a_path_that_is_not_utf8(tmp_path):
 
 
 def test_nothing_is_sent_to_a_raw_server():
-    """No byte is sent to a raw server, since uWSGI resets a connection with unread bytes."""
     for where in ("unix", "tcp"):
         heard = []
 
@@ -245,14 +235,12 @@ def test_what_stopped_a_process(tmp_path, state, tracer, cgroup, file, text, wor
 
 @both
 def test_a_dripping_server_times_out(where):
-    """Bytes that arrive slowly do not move the deadline."""
     with bad_servers.drips(where, DOCUMENT, interval=0.05) as address:
         assert reason(address, PATIENCE) == "timeout"
 
 
 @both
 def test_an_endless_document_stops_at_the_cap(where):
-    """Past the size cap the read fails, and the error names the option that raises it."""
     with bad_servers.endless(where) as address:
         error = failure(address, size_cap=100_000)
     assert error.reason == "too_large"
@@ -489,7 +477,6 @@ def test_https_of_a_server_without_tls():
 
 
 async def test_a_silent_https_server_does_not_disturb_other_reads():
-    """After TLS handshakes that timed out, the event loop still reads other servers."""
     with bad_servers.accepts_and_never_writes("tcp") as silent, bad_servers.answers("tcp", DOCUMENT) as well:
         for _ in range(3):
             with pytest.raises(SourceError, match="no complete answer"):
@@ -512,7 +499,6 @@ def _after_request(answer):
 
 @pytest.mark.integration
 def test_real_uwsgi_over_http_and_raw():
-    """Real uWSGI is read raw and with --stats-http; the wrong scheme is recognised and does not hold up the server."""
     raw, web = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     with uwsgi("--stats", raw, stats=False):
         wait_until(lambda: _reads(raw), what="the raw server")
@@ -534,7 +520,6 @@ def _reads(address):
 
 @pytest.mark.integration
 def test_real_uwsgi_abstract_and_long_documents():
-    """Real uWSGI is read from an abstract socket, and a document larger than a UNIX socket's buffer completely."""
     name = f"headroom-{os.getpid()}"
     with uwsgi("--stats", f"@{name}", "--processes", "2", "--threads", "600", stats=False):
         wait_until(lambda: _reads(f"@{name}"), what="the abstract socket")

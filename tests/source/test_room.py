@@ -111,7 +111,6 @@ async def test_an_unknown_document_waits_for_room_and_is_read_again():
 
 
 async def test_a_small_document_needs_no_room():
-    """Without any room left, a document of the usual size is received."""
     room = Room(1_000)
     assert room.take(Share(room), 1_000)
     share = Share(room)
@@ -166,7 +165,6 @@ def test_equals_do_not_take_the_room_in_turns(seconds):
 
 
 async def test_a_document_larger_than_all_room_takes_all():
-    """An operator may allow documents that are larger."""
     room = Room(1_000_000)
     async with listening(1, len(LARGE)) as (addresses, go_on, _):
         go_on.set()

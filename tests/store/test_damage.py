@@ -289,7 +289,6 @@ def test_a_pipe_in_the_place_of_a_file(tmp_path):
 
 @pytest.mark.parametrize("read", [read_everything, read_as_users_do])
 def test_damaged_pages_are_a_sentence(tmp_path, whole, read):
-    """Whatever bytes of the file are wrong, reading it ends with figures or with HeadroomError; so does writing."""
     path = tmp_path / "history.sqlite"
     for seed in range(5):
         dice = random.Random(seed)

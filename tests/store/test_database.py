@@ -35,7 +35,6 @@ def requests(path: Path, tier: int, server: str = "shop") -> list[tuple[float, i
 
 
 def test_quarters_and_hours_are_merged_when_they_end(path):
-    """A quarter is there with its last minute, an hour with its last quarter."""
     database = opened(path)
     for number in range(1, 61):
         database.write([minute(number, requests=number)], NOON + number * 60)

@@ -399,7 +399,6 @@ def test_in_service_beyond_the_threshold_has_missed():
 
 
 def test_overdue_and_then_lost_is_one_miss():
-    """A worker that is killed with requests beyond the threshold loses those that have missed already."""
     counted = Counted()
     counted.batch(10, overdue=4)
     assert counted.batch(10, lost=6) == Misses(12, 0, 0, 2)
@@ -416,7 +415,6 @@ def test_what_was_no_request_is_owed():
 
 
 def test_a_reload_leaves_no_debt():
-    """Requests that end with a reload have missed, and those after it count."""
     counted = Counted()
     counted.batch(10, overdue=2)
     assert counted.batch(10, joined=False) == Misses(10)
@@ -424,7 +422,6 @@ def test_a_reload_leaves_no_debt():
 
 
 def test_it_never_decreases():
-    """Whatever comes, each number grows, and no more requests have missed than count."""
     chance = random.Random(7)
     counted, before = Counted(), Misses()
     for _ in range(3000):
