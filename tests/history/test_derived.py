@@ -51,9 +51,7 @@ def test_three_parts_are_the_capacity():
     assert cpu.measured_seconds == pytest.approx(10)
     assert (cpu.own_seconds, cpu.idle_seconds) == (pytest.approx(5), pytest.approx(5))
     assert cpu.others_seconds == pytest.approx(10)
-
-
-def test_unknown_until_the_kernel_reports_cpu_times():
+    # They are unknown until the kernel reports CPU times.
     for server in (Server(processes=2), Server(processes=2, host=False, idle=1.0)):
         seen = WatchedCpus(server).run(5)
         assert seen.totals.cpu is None
@@ -284,9 +282,7 @@ def test_absurd_time_after_a_reload_is_not_counted():
     watched.run(0.2)
     assert watched.totals.reloads == 1
     assert watched.running_time < 1.0
-
-
-def test_without_threads_nothing_is_bounded():
+    # Without threads nothing is bounded.
     server, watched = watch(processes=1, cores=False)
     watched.sample(1.0)
     server.serve(1, 1, each=1000.0)

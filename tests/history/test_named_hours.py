@@ -59,9 +59,7 @@ def test_time_between_two_samples_is_linear():
     totals = Routed(read(10, 1), read(11, 1, 1, 1, 2)).routes
     assert totals.by_route() == {"other": 0, "GET /a": 2, "POST /b": 0.5}
     assert totals.observed_seconds == 1
-
-
-def test_a_gap_adds_nothing():
+    # A gap adds nothing.
     totals = Routed(*(read(at, 1, 2) for at in (10, 11, 60, 61))).routes
     assert (totals.observed_seconds, totals.by_route()["GET /a"]) == (2, 2)
 
@@ -169,9 +167,7 @@ def test_gaps_and_unknown_times_do_not_count():
     assert seconds(hour({POSTGRES: 1.0}, None, {POSTGRES: 1.0}), 0, 2) == {}
     assert seconds(hour(), 0, 2) == {}
     assert seconds(hour({}, {}, {}), 0, 2) == {}
-
-
-def test_a_server_at_rest_takes_no_memory():
+    # A server at rest takes no memory.
     assert len(hour(*[{}] * 200, {POSTGRES: 1.0}, *[{}] * 200)._rows) == 1
 
 

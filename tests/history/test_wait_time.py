@@ -35,15 +35,10 @@ def test_time_between_two_samples_is_linear():
     totals = totals_of(read(10, waiting(sleep=2, pg=1, backend=1)), read(11, waiting(sleep=4, pg=2, backend=2)))
     assert (seconds(totals, "sleep"), seconds(totals, "backend"), totals.waits.backends) == (3, 1.5, {"pg": 1.5})
     assert (totals.waits.observed_seconds, totals.waits.since) == (1, 10)
-
-
-def test_disagreement_is_absolute():
-    """Too many and too few threads do not cancel each other out."""
+    # Too many and too few threads do not cancel each other out.
     totals = totals_of(read(10, waiting(1, sleep=3)), read(11, waiting(3, sleep=1)))
     assert totals.waits.disagreement_seconds == 2
-
-
-def test_a_gap_adds_nothing():
+    # A gap adds nothing.
     totals = totals_of(*(read(at, waiting(cpu=1)) for at in (10, 11, 60, 61)))
     assert (totals.waits.observed_seconds, seconds(totals, "cpu")) == (2, 2)
 
@@ -125,9 +120,7 @@ def test_locks_of_workers():
     """Time in which a lock is known, waited for and held, of each worker; held at one end of a second counts half."""
     turns = [locked(QUEUED, HELD), locked(HELD, FREE)]
     assert lock_times(history_of(lambda at: turns[at % 2], last=30)) == [(20, 10, 20), (20, 0, 10)]
-
-
-def test_a_lock_that_is_not_known_throughout():
+    # Only the time between two samples that know a lock counts.
     history = history_of(lambda at: locked(HELD if at >= 20 else None, None), last=30)
     assert lock_times(history) == [(10, 0, 10), (0, 0, 0)]
 

@@ -259,8 +259,7 @@ def test_a_reset_after_a_complete_document_is_not_an_error():
     with bad_servers.resets("tcp", DOCUMENT) as address:
         assert read(address).body == DOCUMENT
 
-
-def test_a_reset_before_a_document():
+    # It is one before the document.
     def behave(connection, _ended):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
@@ -462,16 +461,10 @@ def test_http_requests_exclude_chunks():
 def test_http_past_the_cap():
     with bad_servers.answers_http("tcp", b"x" * 1_000_000) as address:
         assert reason(f"http://{address}", size_cap=100_000) == "too_large"
-
-
-def test_http_of_a_raw_server():
     with bad_servers.answers("tcp", DOCUMENT) as address:
         error = failure(f"http://{address}")
     assert error.reason == "http"
     assert "tcp://" in str(error)
-
-
-def test_https_of_a_server_without_tls():
     with bad_servers.answers_http("tcp", DOCUMENT) as address:
         assert reason(f"https://{address}", PATIENCE) in ("unreachable", "truncated", "timeout")
 

@@ -154,9 +154,7 @@ def test_missing_keys_are_unknown():
     names += " transmitted_bytes resident_bytes last_spawn"
     assert {getattr(worker, name) for name in names.split()} == {None}
     assert (snapshot.listen_queue, snapshot.signal_queue, snapshot.locks, snapshot.thunder_lock) == (None,) * 4
-
-
-def test_unknown_keys_are_skipped():
+    # Unknown keys are skipped.
     later = {"later": [{"a": [1.5, None, True, {}]}]}
     assert stats.decode(worker(uss=1, pss=2.5, requests=3, **later)).workers[0].requests == 3
 
@@ -296,10 +294,7 @@ def test_as_many_as_may_be_are_read_and_one_more_is_refused(part):
 def test_parts_listed_under_a_key_twice_are_counted_together():
     half = json.dumps(some(MOST["caches"] // 2 + 1))
     assert refusal(f'{{"workers":[],"caches":{half},"caches":{half}}}'.encode()).reason == "too_large"
-
-
-def test_a_document_that_needs_repair_is_counted_once():
-    """Parts counted before a repair do not count twice: a control character in a request does not hide the server."""
+    # A document that needs repair is counted once: a control character in a request does not hide the server.
     caches = json.dumps(some(MOST["caches"])).encode()
     body = b'{"caches":' + caches + b',"workers":[{"cores":[{"vars":["A=\x01"]}]}]}'
     assert isinstance(stats.decode(body), Snapshot)

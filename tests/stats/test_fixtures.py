@@ -198,9 +198,7 @@ def test_minified_is_the_same_document():
     body = document("minified")
     assert b"\n" not in body
     assert stats.decode(body) == stats.decode(json.dumps(json.loads(body), indent="\t").encode())
-
-
-def test_a_trailing_comma_is_repaired():
+    # A trailing comma is repaired.
     body = document("router_both_invalid_json")
     with pytest.raises(json.JSONDecodeError):
         json.loads(body)

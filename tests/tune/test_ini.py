@@ -190,10 +190,7 @@ def test_values_are_replaced_where_they_are(tmp_path):
     """With the spelling and the spaces of the line."""
     after = edit(tmp_path, SHOP, Setting(8, 2))
     assert after == SHOP.replace("workers=4", "workers=8").replace("threads  =  8", "threads  =  2")
-
-
-def test_a_missing_option_is_added_beside_the_other(tmp_path):
-    """In the section that uWSGI reads; an included file, which may belong to other servers, stays."""
+    # A missing option is added beside the other, in the section that uWSGI reads; an included file stays.
     base = write(tmp_path, "[uwsgi]\nmodule = a\n", "base.ini")
     text = f"[uwsgi]\nprocesses = 2\nini = {base}\n[other]\nthreads = 5\n"
     assert edit(tmp_path, text, Setting(2, 4)) == text.replace("processes = 2\n", "processes = 2\nthreads = 4\n")

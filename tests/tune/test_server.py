@@ -221,10 +221,7 @@ def test_a_crash_is_a_failure(tmp_path):
     with guarded(tmp_path, "os.abort()") as running:
         assert running.process.wait(60) == 128 + signal.SIGABRT
         assert running.is_gone()
-
-
-def test_a_signal_in_a_finalizer_is_not_lost(tmp_path):
-    """Python drops what a finalizer raises, as when a connection is closed while a signal arrives."""
+    # Python drops what a finalizer raises, as when a connection is closed while a signal arrives.
     finalized = "type('', (), {'__del__': lambda _: [os.kill(os.getpid(), 15), *map(str, range(9999))]})()"
     with guarded(tmp_path, f"{finalized}; time.sleep(9)") as running:
         assert running.process.wait(60) == 7

@@ -88,16 +88,13 @@ def test_each_sample_is_found(code, date):
         assert Found(code, **numbers[code]) in scan(SAMPLES[code][0])
 
 
-def test_the_lines_of_requests_are_no_messages():
-    assert not scan(REQUEST, "", "hello", "worker 3 says hello", "DAMN it", "[WARN", "x" * 100_000)
-
-
 def test_only_the_end_of_a_request_is_its_status():
     end = "(HTTP/1.1 500) 2 headers in 64 bytes (1 switches on core 0)"
     forged = [REQUEST.replace("/?key=1", f"/{end}"), REQUEST.replace("()", end), f"hello {end}", f"{end} [pid: 1", end]
     assert not scan(*forged, REQUEST)
     assert codes(*forged, REQUEST.replace("1.1 200", "1.1 500"), REQUEST) == {"status_5xx": 1}
     assert not scan(*[REQUEST.replace("1.1 200", f"1.1 {status}") for status in ("404", "50", "5000", "600")])
+    assert not scan(REQUEST, "", "hello", "worker 3 says hello", "DAMN it", "[WARN", "x" * 100_000)
 
 
 def test_the_line_of_a_request_has_its_numbers():
@@ -126,17 +123,12 @@ def test_a_failed_start_has_its_exception_and_place():
     assert scan(FAILED[0], frame, f"{SECRET} {SECRET}: x") == {Found("traceback"): 1}
     place = "ModuleNotFoundError at shop/wsgi.py:12"
     assert scan(*FAILED) == {Found("traceback", place=place): 1, Found("application_not_loaded", place=place): 1}
-
-
-def test_a_traceback_goes_on_in_the_next_block():
+    # A traceback goes on in the next block, and ends where lines were left out.
     for cut in range(1, len(FAILED)):
         scanner, seen = Scanner(), Counter[Found]()
         for part in (FAILED[:cut], FAILED[cut:]):
             seen += scanner.scan("".join(f"{line}\n" for line in part).encode())
         assert seen == scan(*FAILED)
-
-
-def test_a_traceback_ends_where_lines_were_left_out():
     scanner = Scanner()
     scanner.scan("".join(f"{line}\n" for line in FAILED[:3]).encode())
     scanner.forget()

@@ -59,9 +59,7 @@ def test_named_servers_in_their_order():
     fleet = globbing("b=/run/b", "a=tcp://localhost:1")
     assert names(fleet) == ["b", "a"]
     assert fleet.watches()[0] is fleet.watches()[0]
-
-
-def test_servers_share_one_reading_of_the_machine():
+    # They share one reading of the machine.
     machines = {id(watch.reader._host._cpu._machine) for watch in globbing("b=/run/b", "a=tcp://localhost:1").watches()}
     assert len(machines) == 1
 

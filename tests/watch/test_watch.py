@@ -31,9 +31,7 @@ def test_windows_begin_with_the_second_row():
     first, second = server.read(10.0), server.read(11.0)
     assert watch_of(first).figures(first, (60, 300)) == []
     assert [figures.window.asked for figures in watch_of(first, second).figures(second, (60, 300))] == [60, 300]
-
-
-def test_failure_is_a_gap():
+    # A failure is a gap, and makes no row.
     server = Server()
     watch = watch_of(server.read(10.0), (10.5, ReadError("timeout", "no answer")), server.read(11.0))
     assert watch.integrals.totals.gap_seconds == 1.0

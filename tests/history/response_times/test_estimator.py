@@ -56,11 +56,10 @@ def test_running_time_gives_the_mean_of_unseen_requests():
     """Where samples show only a mean, it is that of the running time, as far as chance explains the difference."""
     for seconds in (19.0, 20.0, 22.0):
         assert mean(repeat(10, kinds((UNSEEN, 900), (0.0, 100)), seconds)) == pytest.approx(seconds / 1000, rel=0.1)
-
-
-def test_few_requests_that_no_sample_saw():
-    """Of ten requests of 20 ms, one is seen on average: that none was is no contradiction."""
+    # Of ten requests of 20 ms, one is seen on average: that none was is no contradiction.
     assert 0.01 < mean(repeat(5, kinds((UNSEEN, 10)), 0.2)) < 0.02
+    # Without it, the number of samples that saw requests gives the mean.
+    assert mean(repeat(10, kinds((UNSEEN, 300), (0.0, 700)), None)) == pytest.approx(0.14, rel=0.2)
 
 
 def test_a_running_time_outvotes_samples():
@@ -73,11 +72,6 @@ def test_a_running_time_outvotes_samples():
         division = add(estimator, kinds((UNSEEN, 300), (1.0, 100)), 1.0)
     assert sum(division.counts[BINS.find(1.0) :]) == pytest.approx(100)
     assert sum(division.counts[BINS.find(1.13) :]) < 10
-
-
-def test_unknown_running_time():
-    """Without it, the number of samples that saw requests gives the mean."""
-    assert mean(repeat(10, kinds((UNSEEN, 300), (0.0, 700)), None)) == pytest.approx(0.14, rel=0.2)
 
 
 def test_requests_without_a_sighting_are_divided_like_the_others():
@@ -103,10 +97,7 @@ def test_the_first_requests_without_a_sighting():
     division = add(Estimator(BINS), Sightings(), None, requests=7)
     assert max(division.counts) < 1
     assert sum(division.doubt) > 7
-
-
-def test_more_sightings_than_requests():
-    """A race in uWSGI's counts: the number of requests counts."""
+    # A race in uWSGI's counts: the number of requests counts.
     add(Estimator(BINS), kinds((0.4, 9), (1.0, 3)), 9.0, requests=10)
 
 
@@ -412,19 +403,17 @@ def test_a_running_time_that_samples_contradict(grown):
     assert only(observe([*held, worker((1,), IDLE, running_time=2.0 + grown)])) == Sighting(2 * PAUSE, PAUSE)
 
 
-def test_a_gap_forgets_nothing_that_uwsgi_says():
-    observer, seen = Observer(), Sightings()
-    observer.restart(sample(10.0), (worker((0,), IDLE),))
-    observer.restart(sample(20.0), (worker((7,), busy(EPOCH + 13)),))
-    observer.follow(sample(20.25), (worker((8,), IDLE),), seen)
-    assert only(seen) == Sighting(20 - 14, (1 + PAUSE) / 2).rounded()
-
-
 def test_in_service_at_the_first_sample():
     """It began within the second that uWSGI names, and at the latest at the sample."""
     seen = only(observe([worker((0,), busy(EPOCH + 4)), worker((1,), IDLE)]))
     assert seen == Sighting(5.0, (1 + PAUSE) / 2).rounded()
     assert only(observe([worker((0,), busy(EPOCH + 10)), worker((1,), IDLE)])).between == 0
+    # So it did if the first sample is one after a gap.
+    observer, seen = Observer(), Sightings()
+    observer.restart(sample(10.0), (worker((0,), IDLE),))
+    observer.restart(sample(20.0), (worker((7,), busy(EPOCH + 13)),))
+    observer.follow(sample(20.25), (worker((8,), IDLE),), seen)
+    assert only(seen) == Sighting(20 - 14, (1 + PAUSE) / 2).rounded()
 
 
 @pytest.mark.parametrize(("start", "ahead"), [(None, 0.0), (EPOCH + 10, -5.0), (2**62, 0.0)])

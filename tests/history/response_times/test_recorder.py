@@ -320,9 +320,7 @@ def test_slow_requests():
     """Requests that took as long as the bound are not slower."""
     assert filled(20, 0.99, 1.0, 1.2, 9.0).slow_requests(0.0, 50.0) == (50.0, 40, 20.0, 1, 0, 0)
     assert filled(20, 0.99, 1.0).slow_requests(0.0, 100.0) == (100.0, 40, 0.0, 2, 0, 0)
-
-
-def test_a_slow_request_that_is_lost_later_is_lost():
+    # The count has one that is lost later once, as slow, from when it was in service beyond the threshold.
     history = BatchHistory(BINS)
     history.add(5.0, 5.0, 0.2, 0, 0, Division((), ()), Misses(3, 3.0))
     history.add(10.0, 5.0, 0.2, 0, 2, Division((), ()), Misses())
@@ -403,18 +401,13 @@ def test_overdue_and_then_lost_is_one_miss():
     counted.batch(10, overdue=4)
     assert counted.batch(10, lost=6) == Misses(12, 0, 0, 2)
     assert counted.total == Misses(26, 4, 0, 2)
-
-
-def test_what_was_no_request_is_owed():
-    """A client that sent nothing is in service and never counted: the next miss is that one."""
+    # A client that sent nothing is in service and never counted: the next miss is that one.
     counted = Counted()
     counted.batch(10, overdue=2)
     assert counted.batch(10) == Misses(10)
     assert counted.batch(10, 3) == Misses(11, 1)
     assert counted.total == Misses(33, 3)
-
-
-def test_a_reload_leaves_no_debt():
+    # A reload leaves no debt.
     counted = Counted()
     counted.batch(10, overdue=2)
     assert counted.batch(10, joined=False) == Misses(10)

@@ -103,9 +103,6 @@ def test_equal_addresses():
 def test_errors_of_the_question_are_raised_where_it_was_asked():
     with family(0, IN_A_NETWORK) as processes, pytest.raises(ZeroDivisionError):
         ask_in_network_of(processes.master, lambda: 1 // 0)
-
-
-def test_a_process_that_is_gone_has_no_network():
     with pytest.raises(OSError, match="not visible"):
         ask_in_network_of(2**22 + 1, os.getpid)
 
