@@ -98,19 +98,14 @@ def test_workers_in_every_state(name):
     ] == WORKERS[name]
 
 
+APPS = [("", 0, 0), ("/shop", 3, 0), ("/api", 2, 2)]
+CACHES = [("sessions", 1, 1, 1, 100), ("pages", 0, 0, 0, 10)]
+CUSTOM = [(0, 3), (1, -12), (1, 2**63 - 1)]
+QUEUES = [("/run/uwsgi/app", None, None), ("127.0.0.1:58737", 4, 5)]
+NODES = [("/run/uwsgi/1/app", 3, 708), ("/run/uwsgi/2/app", 3, 708)]
 FIGURES = [
-    (
-        "apps_two_mountpoints",
-        lambda of: of.workers[1].apps,
-        "mountpoint requests exceptions",
-        [("", 0, 0), ("/shop", 3, 0), ("/api", 2, 2)],
-    ),
-    (
-        "caches",
-        lambda of: of.caches,
-        "name hits misses items max_items",
-        [("sessions", 1, 1, 1, 100), ("pages", 0, 0, 0, 10)],
-    ),
+    ("apps_two_mountpoints", lambda of: of.workers[1].apps, "mountpoint requests exceptions", APPS),
+    ("caches", lambda of: of.caches, "name hits misses items max_items", CACHES),
     # Slots in cheaper's reserve, all with id 0 in the document.
     ("cheaper_never_spawned", lambda of: of.workers[2:], "threads last_spawn respawns", [(2, None, 0)] * 4),
     # The negative numbers of a cron's schedule.
@@ -127,26 +122,16 @@ FIGURES = [
         "metrics",
         lambda of: [of.custom_metrics[name] for name in ("orders.placed", "balance", "huge")],
         "kind value",
-        [(0, 3), (1, -12), (1, 2**63 - 1)],
+        CUSTOM,
     ),
     # Resident memory is known with memory-report, and None, not 0, without it.
     ("memory_report", lambda of: of.workers[:1], "resident_bytes", [12140544]),
     ("minified", lambda of: of.workers[:1], "resident_bytes", [None]),
     ("no_cores", lambda of: of.workers, "threads static_requests request_starts", [(None, None, ())] * 2),
     # For a UNIX socket, uWSGI's meaningless 0 of 0 is unknown.
-    (
-        "queue_filled",
-        lambda of: of.sockets,
-        "name queue limit",
-        [("/run/uwsgi/app", None, None), ("127.0.0.1:58737", 4, 5)],
-    ),
+    ("queue_filled", lambda of: of.sockets, "name queue limit", QUEUES),
     ("router_http_subscriptions", lambda of: of.subscriptions, "key hits", [("demo.test", 6)]),
-    (
-        "router_http_subscriptions",
-        lambda of: of.subscriptions[0].nodes,
-        "name requests rx",
-        [("/run/uwsgi/1/app", 3, 708), ("/run/uwsgi/2/app", 3, 708)],
-    ),
+    ("router_http_subscriptions", lambda of: of.subscriptions[0].nodes, "name requests rx", NODES),
     ("spoolers", lambda of: of.spoolers, "directory running", [("/srv/demo/mail", 1), ("/srv/demo/reports", 0)]),
     # Files that uWSGI serves itself are counted as requests, too.
     ("static_served", lambda of: of.workers, "requests static_requests running_time", [(8, 5, 0.060655)]),

@@ -276,24 +276,19 @@ BOTH = {0: EPOCH + 10, 1: EPOCH + 10}
 HELD = [worker((0, 0), IDLE, running_time=2.0), *[worker((0, 0), busy(), running_time=2.0)] * 4]
 LOST = [worker((4,), busy())] * 2
 
+NEVER, ONCE, TWICE, THRICE = (Sighting(between, PAUSE) for between in (UNSEEN, 0.0, PAUSE, 2 * PAUSE))
+"""Requests by the samples that saw them."""
+
+REST, NEXT = worker((0, 0), IDLE), worker((2,), IDLE)
 CASES = {
     "the thread's count tells a request from the next one": (
-        [FREE, *[BUSY] * 3, *[worker((1,), busy())] * 2, worker((2,), IDLE)],
-        {Sighting(2 * PAUSE, PAUSE): 1, Sighting(PAUSE, PAUSE): 1},
+        [FREE, *[BUSY] * 3, *[worker((1,), busy())] * 2, NEXT],
+        {THRICE: 1, TWICE: 1},
     ),
-    "requests between two samples are only counted": (
-        [worker((0, 0), IDLE), worker((3, 2), IDLE)],
-        {Sighting(UNSEEN, PAUSE): 5},
-    ),
-    "also on a thread that was busy before": (
-        [FREE, BUSY, worker((3,), IDLE)],
-        {Sighting(0.0, PAUSE): 1, Sighting(UNSEEN, PAUSE): 2},
-    ),
-    "requests of one time are of one kind": (
-        [worker((0, 0), IDLE), worker((0, 0), BOTH), worker((1, 1), IDLE)],
-        {Sighting(0.0, PAUSE): 2},
-    ),
-    "an unchanged document has the same objects": ([FREE, BUSY, BUSY, BUSY, DONE], {Sighting(2 * PAUSE, PAUSE): 1}),
+    "requests between two samples are only counted": ([REST, worker((3, 2), IDLE)], {NEVER: 5}),
+    "also on a thread that was busy before": ([FREE, BUSY, worker((3,), IDLE)], {ONCE: 1, NEVER: 2}),
+    "requests of one time are of one kind": ([REST, worker((0, 0), BOTH), worker((1, 1), IDLE)], {ONCE: 2}),
+    "an unchanged document has the same objects": ([FREE, BUSY, BUSY, BUSY, DONE], {THRICE: 1}),
     # The growth of its worker's running time is the response time of the only request.
     "the only one is exact, unseen": (
         [worker((0, 5), IDLE, running_time=2.0), worker((0, 6), IDLE, running_time=2.125)],
@@ -317,24 +312,24 @@ CASES = {
     "a thread that was held before, alone": ([*HELD, worker((1, 0), IDLE, running_time=2.001)], {}, 0.001),
     "a thread that was held before, short": (
         [*HELD, worker((1, 7), IDLE, running_time=2.3)],
-        {Sighting(UNSEEN, 5 * PAUSE): 1, Sighting(UNSEEN, PAUSE): 7},
+        {Sighting(UNSEEN, 5 * PAUSE): 1, NEVER: 7},
     ),
     "a thread that was held before, long": (
         [*HELD, worker((1, 7), IDLE, running_time=2.9)],
-        {Sighting(3 * PAUSE, PAUSE): 1, Sighting(UNSEEN, PAUSE): 7},
+        {Sighting(3 * PAUSE, PAUSE): 1, NEVER: 7},
     ),
     "a running time is unknown after uWSGI's clock was set back": (
-        [worker((0,), IDLE, running_time=2.0), DONE, worker((2,), IDLE)],
-        {Sighting(UNSEEN, PAUSE): 2},
+        [worker((0,), IDLE, running_time=2.0), DONE, NEXT],
+        {NEVER: 2},
     ),
     "static requests are left out": ([FREE, worker((1,), IDLE, static=1)], {}),
     "the request that was seen longest is not static": (
-        [worker((0, 0), IDLE), worker((0, 0), busy()), worker((1, 2), IDLE, static=2)],
-        {Sighting(0.0, PAUSE): 1},
+        [REST, worker((0, 0), busy()), worker((1, 2), IDLE, static=2)],
+        {ONCE: 1},
     ),
     "of two that were seen, the longer is not static": (
-        [worker((0, 0), IDLE), *[worker((0, 0), busy())] * 2, worker((0, 0), BOTH), worker((1, 1), IDLE, static=1)],
-        {Sighting(2 * PAUSE, PAUSE): 1},
+        [REST, *[worker((0, 0), busy())] * 2, worker((0, 0), BOTH), worker((1, 1), IDLE, static=1)],
+        {THRICE: 1},
     ),
     # The running time is that of another request, which is counted later.
     "a static request is not exact": (
@@ -343,37 +338,31 @@ CASES = {
     ),
     "a killed worker's requests are lost": (
         [*LOST, worker((4,), IDLE, pid=None), worker((4,), IDLE, pid=8), worker((5,), IDLE, pid=8, since_spawn=1)],
-        {Sighting(UNSEEN, PAUSE): 1},
+        {NEVER: 1},
     ),
     "the request of a successor on the same thread is another one": (
         [*LOST, worker((4,), busy(), pid=8), worker((5,), IDLE, pid=8, since_spawn=1)],
-        {Sighting(0.0, PAUSE): 1},
+        {ONCE: 1},
     ),
-    "a successor that completes one at once": (
-        [*LOST, worker((5,), IDLE, pid=8, since_spawn=1)],
-        {Sighting(UNSEEN, PAUSE): 1},
-    ),
+    "a successor that completes one at once": ([*LOST, worker((5,), IDLE, pid=8, since_spawn=1)], {NEVER: 1}),
     "a worker that ends after a request has completed it": (
         [worker((4,), IDLE), worker((4,), busy()), worker((5,), IDLE, pid=8, since_spawn=0)],
-        {Sighting(0.0, PAUSE): 1},
+        {ONCE: 1},
     ),
     "a worker of cheaper mode that is stopped and spawned again adds nothing": (
         [*[worker((4, 2), IDLE, pid=pid) for pid in (7, None, 9)], worker((5, 2), IDLE, pid=9, since_spawn=1)],
-        {Sighting(UNSEEN, PAUSE): 1},
+        {NEVER: 1},
     ),
-    "without starts, before uWSGI 2.0.14, counts suffice": (
-        [FREE, *[worker((0,), busy(None))] * 2, DONE],
-        {Sighting(PAUSE, PAUSE): 1},
-    ),
+    "without starts, before uWSGI 2.0.14, counts suffice": ([FREE, *[worker((0,), busy(None))] * 2, DONE], {TWICE: 1}),
     # uWSGI counts a request before it writes the log.
     "a thread that still writes the log serves no second request": (
         [FREE, BUSY, worker((1,), busy()), DONE],
-        {Sighting(0.0, PAUSE): 1},
+        {ONCE: 1},
     ),
     "a client that sends nothing is no request": ([FREE, *[BUSY] * 9, FREE], {}),
     "the time of a client that sends nothing is not that of the next request": (
         [FREE, *[BUSY] * 9, worker((0,), busy(EPOCH + 12)), DONE],
-        {Sighting(0.0, PAUSE): 1},
+        {ONCE: 1},
     ),
     "gevent takes a slot before a request arrives": (
         [worker((0,) * 4, IDLE), worker((0,) * 4, {3: None}), worker((0,) * 4, IDLE)],
@@ -384,7 +373,7 @@ CASES = {
             *[worker((0,) * 4, each) for each in (IDLE, {3: EPOCH, 2: EPOCH})],
             *[worker((0, 0, 0, 1), {2: EPOCH}), worker((0, 0, 1, 9), IDLE)],
         ],
-        {Sighting(0.0, PAUSE): 1, Sighting(PAUSE, PAUSE): 1, Sighting(UNSEEN, PAUSE): 8},
+        {ONCE: 1, TWICE: 1, NEVER: 8},
     ),
 }
 """By behaviour: the samples, the requests of each kind, and the response times that are exact."""
