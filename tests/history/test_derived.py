@@ -251,9 +251,7 @@ def test_long_request_from_before_the_first_sample():
     watched.server.serve(1, 1, each=5000.0)
     watched.run(0.2)
     assert watched.running_time == pytest.approx(5000.0)
-
-
-def test_the_time_of_a_long_request_in_a_gap_counts():
+    # The time of a long request in a gap counts.
     watched = Sampled().run(1.0)
     watched.serving(2, watched.at)
     watched.run(1.0)

@@ -145,12 +145,6 @@ def seconds(of: DestinationHour, start: float, until: float) -> dict[Destination
     return of.of(replace(window(until - start), until=until))
 
 
-def test_the_integral_is_linear_between_samples():
-    """2 and then 4 threads in a second are 3 thread seconds."""
-    found = hour({POSTGRES: 2.0}, {POSTGRES: 4.0, REDIS: 1.0}, {POSTGRES: 4.0})
-    assert seconds(found, 0, 2) == {POSTGRES: 7.0, REDIS: 1.0}
-
-
 def test_windows_are_exact_to_within_five_seconds():
     """What is older does not count, and neither does what is in between two waits."""
     levels: list[Mapping[Destination, float]] = [{POSTGRES: 1.0}] * 31 + [{}] * 100 + [{REDIS: 1.0}] * 31
@@ -160,6 +154,9 @@ def test_windows_are_exact_to_within_five_seconds():
     assert seconds(found, 0, 30)[POSTGRES] == pytest.approx(30, abs=5)
     assert seconds(found, 150, 161)[REDIS] == pytest.approx(11, abs=5)
     assert seconds(found, 160.5, 161)[REDIS] > 0
+    # The integral is linear between samples: 2 and then 4 threads in a second are 3 thread seconds.
+    found = hour({POSTGRES: 2.0}, {POSTGRES: 4.0, REDIS: 1.0}, {POSTGRES: 4.0})
+    assert seconds(found, 0, 2) == {POSTGRES: 7.0, REDIS: 1.0}
 
 
 def test_gaps_and_unknown_times_do_not_count():
@@ -295,9 +292,7 @@ def test_repeated_events_are_joined():
     assert journal.counts["worker_ended"] == 300
     journal.add(100.0 + JOIN_SECONDS, "worker_ended", "later", workers=(1,), cause="unknown")
     assert len(journal.latest(9)) == 3
-
-
-def test_another_cause_or_kind_is_a_new_event():
+    # Another cause or kind is a new event.
     journal = Journal()
     journal.add(1.0, "worker_ended", "a", workers=(1,), cause="unknown")
     journal.add(2.0, "worker_ended", "b", workers=(1,), cause="harakiri")

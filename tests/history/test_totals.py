@@ -81,10 +81,7 @@ def test_packets_of_untracked_connections():
     counts = [record.TrackedConnections(1, 9, dropped) for dropped in (40, 43, 43, 47)]
     assert totals_of(*[HostFacts(tracked=each) for each in counts]).untracked == 7
     assert totals_of(HostFacts()).untracked is None
-
-
-def test_threads_in_a_shared_connection_and_before_a_full_pipe():
-    """Both are areas under the number of threads, as for every state."""
+    # Threads in a shared connection, and before a full pipe, are areas under their number, as for every state.
     waits = [Waits(threads={"backend": 2.0, "pipe": 1.0}, shared=shared, output=1.0) for shared in (0.0, 2.0, 2.0)]
     totals = totals_of(*[HostFacts(waits=each) for each in waits])
     assert totals.shared_connection_seconds == 3.0
@@ -251,10 +248,7 @@ def test_requests_that_bring_nothing_count():
     assert count(fail) == 90
     assert count(lambda server: fail(server, each=2 * INSTANT)) == 0
     assert count(fail, cores=False) is None
-
-
-def test_requests_that_are_answered_do_not():
-    """Neither the fastest, nor failing ones beside others that are answered."""
+    # Those that are answered do not: neither the fastest, nor failing ones beside others that are answered.
     assert count(lambda server: server.serve(1, 10, 0.000_01)) == 0
 
     def beside(server: Server) -> None:

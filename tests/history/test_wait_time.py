@@ -83,8 +83,13 @@ def test_no_window_unless_known_throughout(hole):
     assert short.waits.seconds == {"cpu": pytest.approx(15)}
 
 
-def test_rows_wrap():
-    """Times are stored modulo 2**32 hundredths of a second, which no difference within an hour shows."""
+def test_backends_begin_a_new_history():
+    """Rows with and without backends are never compared, and a window that ends without waits has none."""
+    assert history_of(lambda at: waiting(cpu=1) if at < 40 else None).window(20).waits is None
+    history = history_of(lambda at: None if at < 20 else waiting(cpu=1), last=30)
+    assert history.seconds == pytest.approx(10)
+    assert history.window(8).waits.observed_seconds == pytest.approx(8)
+    # Times are stored modulo 2**32 hundredths of a second, which no difference within an hour shows.
     before, after = (
         Totals(waits=WaitTotals(backends={"pg": 42949672.0})),
         Totals(waits=WaitTotals(backends={"pg": 42949674.0})),
@@ -93,14 +98,6 @@ def test_rows_wrap():
     _, _, states, backends = compare_rows(pack_row(before), pack_row(after), after).waits
     assert states[0] == pytest.approx(10)
     assert backends == [pytest.approx(2)]
-
-
-def test_backends_begin_a_new_history():
-    """Rows with and without backends are never compared, and a window that ends without waits has none."""
-    assert history_of(lambda at: waiting(cpu=1) if at < 40 else None).window(20).waits is None
-    history = history_of(lambda at: None if at < 20 else waiting(cpu=1), last=30)
-    assert history.seconds == pytest.approx(10)
-    assert history.window(8).waits.observed_seconds == pytest.approx(8)
 
 
 def locked(*uses: LockUse | None, reads: bool = True) -> Waits:
@@ -132,10 +129,7 @@ def test_locks_that_may_not_be_read():
     once = history_of(lambda at: locked(HELD, FREE, reads=at != 15), last=30)
     assert [held for _, _, held in lock_times(once)] == [None, None]
     assert [held for _, _, held in lock_times(once, 10)] == [10, 0]
-
-
-def test_locks_while_waits_are_unknown():
-    """Without waits, nothing is known of locks; of a file's lock it is, since the kernel says that to everybody."""
+    # Without waits, nothing is known of locks; of a file's lock it is, since the kernel says that to everybody.
     history = history_of(lambda _: Waits(off="not permitted", file_lock=HELD), last=30)
     window = history.window(20)
     assert lock_times(history) == [(None, None, None)] * 2

@@ -67,10 +67,7 @@ def test_a_cgroup_is_below_the_root_of_a_mount(tmp_path, mount_root, path, level
 
 def test_the_list_is_that_of_the_kernel():
     assert Mounts().read() == Path("/proc/self/mountinfo").read_text()
-
-
-def test_one_reading_without_changes():
-    """Without a change, the same text is returned for a minute; then it is read again."""
+    # Without a change, the same text is returned for a minute; then it is read again.
     hands = MovableClock()
     mounts = Mounts(hands.clock.monotonic)
     first = mounts.read()

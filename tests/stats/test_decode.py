@@ -166,9 +166,7 @@ def test_threads_are_numbered_from_0():
     snapshot = stats.decode(document("threads_4x8_busy"))
     assert [set(worker.serving or ()) for worker in snapshot.workers] == busy
     assert any(busy)
-
-
-def test_the_oldest_request_is_of_busy_threads_only():
+    # The oldest request is that of a busy thread.
     requests = [(0, {"request_start": 5}), (1, {}), (1, {"request_start": 9})]
     cores = [{"in_request": busy, "req_info": info} for busy, info in requests]
     snapshot = stats.decode(worker(cores=cores))
@@ -321,14 +319,6 @@ def test_names_have_a_length(make, name):
     assert "é" * 256 not in read
 
 
-def test_paths_may_be_longer():
-    whole = stats.decode(server(spoolers=[{"dir": "d" * 4096}], crons=[{"command": "c" * 4096}]))
-    longer = stats.decode(server(spoolers=[{"dir": "d" * 4097}], crons=[{"command": "c" * 4097}]))
-    assert (whole.spoolers[0].directory, whole.crons[0].command, whole.cut_texts) == ("d" * 4096, "c" * 4096, 0)
-    assert (longer.spoolers[0].directory, longer.crons[0].command) == ("d" * 4095 + "…", "c" * 4095 + "…")
-    assert longer.cut_texts == 2
-
-
 def test_what_was_cut_is_counted_by_document():
     long = "x" * 9000
     locks = [{long: 0}, {"thunder": 7}]
@@ -338,6 +328,12 @@ def test_what_was_cut_is_counted_by_document():
     following = stats.decode(server())
     assert isinstance(following, Snapshot)
     assert following.cut_texts == 0
+    # Paths may be longer.
+    whole = stats.decode(server(spoolers=[{"dir": "d" * 4096}], crons=[{"command": "c" * 4096}]))
+    longer = stats.decode(server(spoolers=[{"dir": "d" * 4097}], crons=[{"command": "c" * 4097}]))
+    assert (whole.spoolers[0].directory, whole.crons[0].command, whole.cut_texts) == ("d" * 4096, "c" * 4096, 0)
+    assert (longer.spoolers[0].directory, longer.crons[0].command) == ("d" * 4095 + "…", "c" * 4095 + "…")
+    assert longer.cut_texts == 2
 
 
 def test_locks_are_measured_before_they_are_built():
@@ -429,7 +425,7 @@ def test_other_escapes_stay_beside_half_a_surrogate_pair():
     assert snapshot.caches[0].name == "\U0001f984 \\ud800 \ufffd é"
 
 
-def test_negative_counts_and_dates_of_a_server_are_unknown():
+def test_negative_counts_and_dates_are_unknown():
     legion = {"valor": -1, "quorum": -1, "i_am_the_lord": -1, "members": [{"last_seen": -1}]}
     worker = {"pid": 1, "accepting": 1, "cores": [{"in_request": 1, "req_info": {"request_start": -9}}]}
     parts = {"spoolers": [{"running": -1}], "crons": [{"started_at": -1}], "legions": [legion], "workers": [worker]}
@@ -438,9 +434,7 @@ def test_negative_counts_and_dates_of_a_server_are_unknown():
     legion = snapshot.legions[0]
     assert (legion.valor, legion.quorum, legion.lord_since, legion.members[0].last_seen) == (None,) * 4
     assert snapshot.workers[0].serving == {0: None}
-
-
-def test_negative_counts_and_dates_of_emperors_and_routers_are_unknown():
+    # So are those of emperors and routers.
     keys = ("born", "last_heartbeat", "loyal", "ready", "accepting", "cursed", "respawns")
     snapshot = stats.decode(emperor(vassals=[dict.fromkeys(keys, -1)], blacklist=[{"attempt": -1}]))
     assert {getattr(snapshot.vassals[0], key) for key in keys} == {snapshot.blacklist[0].attempt} == {None}

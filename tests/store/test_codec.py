@@ -177,10 +177,7 @@ def test_what_is_known_of_a_part():
     assert merged.window.waits.observed_seconds == 60.0
     assert merged.window.workers[0].busy_seconds is None
     assert merged.window.workers[0].requests == 20
-
-
-def test_a_minute_without_the_use_by_others():
-    """A quarter of an hour has the use of CPUs in the minutes in which all of it was known."""
+    # A quarter of an hour has the use of CPUs in the minutes in which all of it was known.
     known = Record(60.0, windows.window(60.0, cpu=(1.0, 2.0, 0.5)))
     unknown = Record(120.0, windows.window(60.0, cpu=(1.5, 2.5, None)))
     assert merge_records([known, unknown]).window.cpu == known.window.cpu

@@ -143,10 +143,7 @@ def test_redirects_and_errors_below_500_are_answers():
     assert [tally.add(0.1, status) for status in (200, 302, 404, 404, 500)] == [True, True, True, True, False]
     assert (tally.answered, tally.throughput, tally.failed_part) == (4, 2.0, 0.2)
     assert tally.unsuccessful == {302: 1, 404: 2}
-
-
-def test_percentiles_are_those_of_the_times():
-    """To 1 %."""
+    # Percentiles are those of the times, to 1 %.
     tally = Tally()
     for number in range(1, 1001):
         tally.add(number / 1000, 200)

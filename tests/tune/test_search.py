@@ -86,14 +86,6 @@ def test_settings_take_turns():
     assert len(server.ran) <= MOST_RUNS
 
 
-def test_fewer_processes_are_worth_a_change_that_saves_memory():
-    """Of settings that are as good: only with clearly less memory."""
-    lean = run(Application(**WAITING, each=100e6), task(16, 1))
-    assert 2 <= lean.chosen.processes <= 12
-    assert "of memory instead of 1.6 GB" in lean.sentences[0]
-    assert run(Application(**WAITING, base=1e9, each=1e6), task(16, 1)).chosen is None
-
-
 def test_a_memory_limit():
     """Settings beyond it are not run. The present one may be beyond it: then any within it is better."""
     server = Application(**WAITING, each=100e6)
@@ -103,6 +95,11 @@ def test_a_memory_limit():
     result = run(Application(**CPU_BOUND, each=100e6), task(8, 1, memory=500e6))
     assert result.chosen.processes <= 4
     assert "8x1 is beyond the limits: it took 810 MB of memory, and 500 MB are allowed." in result.sentences
+    # Of settings that are as good, fewer processes are worth a change only with clearly less memory.
+    lean = run(Application(**WAITING, each=100e6), task(16, 1))
+    assert 2 <= lean.chosen.processes <= 12
+    assert "of memory instead of 1.6 GB" in lean.sentences[0]
+    assert run(Application(**WAITING, base=1e9, each=1e6), task(16, 1)).chosen is None
 
 
 def test_settings_that_fail_are_out():

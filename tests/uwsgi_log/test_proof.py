@@ -116,10 +116,7 @@ def test_the_line_of_a_request_has_the_numbers_of_its_worker():
     assert watched.count(1.0, Found("status_5xx", pid=watched.server[1].pid)) == 0
     watched = served(20, 20, logs_requests=False)  # a client that knows these numbers makes up any line
     assert watched.count(1.0, failed(watched, 110)) == 0
-
-
-def test_a_request_without_a_call_has_the_number_of_all_requests():
-    """uWSGI counts no calls of PHP. Its own counter of all requests may be a little behind."""
+    # uWSGI counts no calls of PHP. Its own counter of all requests may be a little behind.
     watched = served(20, None)
     numbers = (98, 99, 110, 120, 121)
     assert [watched.count(1.0, failed(watched, -1, 9, -1, number)) for number in numbers] == [0, 1, 1, 1, 0]
@@ -206,10 +203,7 @@ def test_events_name_the_worker_and_the_process():
         ("uWSGI's log: worker 2 was killed by signal 11 (SIGSEGV).", "Process 4711.", (2,), 1),
         ("uWSGI's log: a worker was killed by signal 11 (SIGSEGV).", "Process 1.", (), 1),
     ]
-
-
-def test_a_log_full_of_different_messages_makes_few_events():
-    """The application cannot displace all other events of the journal."""
+    # The application cannot displace all other events of the journal.
     log = Log()
     for limit in range(1000):
         log.hear(1.0, Found("processes_limited", limit=limit))

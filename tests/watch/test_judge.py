@@ -304,9 +304,7 @@ def test_a_finding_stays_for_as_long_as_its_window():
     assert hold.since("application_lock") == EPOCH + 95.0
     assert look(hold, [], 100.0 + HOLD_SECONDS) == []
     assert hold.since("application_lock") is None
-
-
-def test_the_order_of_what_is_seen_now_is_kept():
+    # The order of what is seen now is kept.
     for findings in (LOCKED, SLEEPS, collect_findings(figures_of(None, queued=5.0, refused=0.2))):
         assert look(seen(findings), findings, 105.0) == findings
 
@@ -328,9 +326,7 @@ def test_the_deeper_cause_stays():
     titles = {look(hold, each, 5.0 * place)[0].title for place, each in enumerate([LOCKED, SLEEPS, SLEEPS, LOCKED] * 5)}
     assert titles == {LOCKED[0].title}
     assert LOCKED[0].title != SLEEPS[0].title
-
-
-def test_a_graver_finding_is_shown_at_once():
+    # A graver one is shown at once, and a lesser one when that was not seen for long.
     hold = seen(SLEEPS)
     assert look(hold, LOCKED, 105.0)[0] == LOCKED[0]
     for at in range(110, 165, 5):

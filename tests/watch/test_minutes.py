@@ -45,10 +45,7 @@ def test_minutes_end_with_the_clock():
     assert [worker.requests for worker in record.window.workers] == [180, 60]
     assert [worker.busy_seconds for worker in record.window.workers] == [120.0, 60.0]
     assert record.levels.cpus == 4
-
-
-def test_the_last_minute_of_a_watch():
-    """The rest is written once when the exporter ends, and belongs to the minute that has not ended."""
+    # The rest is written once when the exporter ends, and belongs to the minute that has not ended.
     watch = Watched(50)
     watch.watch.finish_minute()
     watch.watch.finish_minute()

@@ -303,6 +303,13 @@ def test_an_end_that_uwsgi_never_notices():
     (end,) = watched.events("worker_ended")
     assert end.count == 1
     assert len(watched.events("worker_started")) == 1
+    # Respawns between two samples are counted.
+    watched = Watched()
+    for _ in range(3):
+        watched.respawn(1)
+    (end,) = watched.events("worker_ended")
+    assert end.count == 3
+    assert watched.watch.watch.recorder.journal.counts["worker_ended"] == 3
 
 
 def test_harakiri_is_found_although_uwsgi_counts_it_later():
@@ -314,15 +321,6 @@ def test_harakiri_is_found_although_uwsgi_counts_it_later():
     (end,) = watched.events("worker_ended")
     assert (end.cause, end.title) == ("harakiri", "Worker 1 was ended by `harakiri`.")
     assert end.evidence == "A request took longer than `harakiri` (30 s)."
-
-
-def test_respawns_between_two_samples_are_counted():
-    watched = Watched()
-    for _ in range(3):
-        watched.respawn(1)
-    (end,) = watched.events("worker_ended")
-    assert end.count == 3
-    assert watched.watch.watch.recorder.journal.counts["worker_ended"] == 3
 
 
 def test_cheaper():

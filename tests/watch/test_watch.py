@@ -196,9 +196,7 @@ def test_an_outage_before_the_window_is_none_of_it():
     assert short.window.seconds == pytest.approx(60, abs=0.51)  # of the nearest row
     assert long.outage
     assert long.window.seconds == pytest.approx(69.5)
-
-
-def test_right_after_an_outage_nothing_is_known():
+    # Right after an outage nothing is known.
     restarted = Restarted(up=0)
     restarted.scripted.read(of_master(restarted.server.read(restarted.scripted.now + 0.5), 900))
     watch = restarted.scripted.watch

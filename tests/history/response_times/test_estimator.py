@@ -128,9 +128,7 @@ def test_one_request_an_hour():
     division = estimator.add(kinds((30.0, 1)), 1, 30.1, 3600.0, GAP)
     assert mean(division) == pytest.approx(30.2, rel=0.05)
     assert estimator.add(Sightings(), 1, None, 1e9, GAP).counts
-
-
-def test_a_count_that_jumps_by_2_to_60_is_divided():
+    # A count that jumps by 2^60 is divided, and those after it as well.
     estimator = Estimator(BINS)
     assert sum(estimator.add(kinds((UNSEEN, 2**60)), 2**60, 1.0, 5.0, GAP).counts) == pytest.approx(2**60)
     add(estimator, kinds((0.0, 5), (2.0, 1)), 3.0)
@@ -184,10 +182,7 @@ def test_bounds_are_edges():
     ratios = sorted(high / low for low, high in zip(OBJECTIVE_BINS.edges, OBJECTIVE_BINS.edges[1:], strict=False))
     assert ratios[-1] < 1.15
     assert [ratio for ratio in ratios if ratio < 1.03] == [pytest.approx(60 / 59.999)]
-
-
-def test_each_bin_has_a_width_and_a_middle():
-    """There is a bin more than edges; the first begins at 0, the last has no end. Memory grows with their number."""
+    # There is a bin more than edges; the first begins at 0, the last has no end. Memory grows with their number.
     bins = OBJECTIVE_BINS
     assert len(bins) == len(bins.middles) == len(bins.widths) == len(bins.edges) + 1
     assert len(bins) < 200

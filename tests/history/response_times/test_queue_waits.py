@@ -172,10 +172,7 @@ def test_lists_that_are_not_complete():
     assert sampled.oldest == pytest.approx(1.25)
     sampled.sample(900, (8, 60.0))
     assert sampled.oldest == 60.0
-
-
-def test_clients_that_give_up_and_uncounted_requests():
-    """What uWSGI did not count has left if the list lacks it, and a queue that shrinks lost at least so many."""
+    # What uWSGI did not count has left if the list lacks it, and a queue that shrinks lost at least so many.
     sampled = Sampled()
     sampled.sample(3, (7, None), (8, None), (9, None))
     assert len(sampled.sample(1, (9, None))) == 2

@@ -63,10 +63,7 @@ def test_a_batch_ends_within_five_seconds():
     assert recorded.totals.requests == 10
     assert recorded.totals.seconds == pytest.approx(1.0)
     assert recorded.totals.count_up_to(3600.0) == 10
-
-
-def test_slow_sampling():
-    """With four seconds between samples, a batch has two of them."""
+    # With four seconds between samples, a batch has two of them.
     recorded = Recorded()
     recorded.integrals.add(recorded.server.read(4.0), longest_step=5.0)
     recorded.serve(3)
@@ -162,10 +159,6 @@ def test_static_requests_are_left_out():
     assert recorded.totals.requests == 5
 
 
-def test_without_cores_nothing_is_known():
-    assert Recorded(Server(cores=False)).serve(9).sample(24).integrals.totals.response_times is None
-
-
 def test_a_document_without_workers():
     """While uWSGI starts, it lists none: totals stay."""
     recorded = Recorded().serve(9).sample(24)
@@ -176,6 +169,8 @@ def test_a_document_without_workers():
     recorded.server.slots = kept
     recorded.sample(24).serve(3).sample(24)
     assert recorded.totals.requests >= 12
+    # Without cores nothing is known.
+    assert Recorded(Server(cores=False)).serve(9).sample(24).integrals.totals.response_times is None
 
 
 def hostile(seed):
@@ -305,9 +300,6 @@ def test_no_batches_no_window():
     assert history.ended == 15.0
     assert history.window(15.0, 99.0) is None
     assert history.window(9.0, 1.0) is None
-
-
-def test_batches_without_requests():
     history = BatchHistory(BINS)
     history.add(5.0, 5.0, 0.2, 0, 1, Division((), ()), Misses(1, 0.0, 0.0, 1))
     window, slow = history.window(0.0, 5.0), history.slow_requests(0.0, 5.0)

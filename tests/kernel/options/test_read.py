@@ -237,9 +237,7 @@ def test_files_are_bounded(tmp_path):
     chain = {f"/srv/{n}.ini": f"[uwsgi]\nthreads = {n}\ninclude = {n + 1}.ini\n" for n in range(MOST_FILES)}
     assert MOST_DEPTH < MOST_FILES
     assert options_of(tmp_path / "chain", "--ini", "0.ini", files=chain) == Options(configuration_files=("0.ini",))
-
-
-def test_a_large_file_is_not_read(tmp_path):
+    # A large file is not read.
     text = "[uwsgi]\nharakiri = 30\n"
     fits = text + ";" * (MOST_BYTES - len(text))
     assert options_of(tmp_path / "fits", "--ini", "app.ini", files={"/srv/app.ini": fits}).harakiri == 30

@@ -115,20 +115,17 @@ def test_a_fixed_number_that_works(samples, found):
     assert sizes(samples) == found
 
 
-def test_threads_that_wait_at_one_address_wait_for_a_lock():
-    """Beside a lock's sleeping holder, their number is as steady as a pool's, whose waiters have own addresses."""
-    for places, found in (([0x70, 0x70, 0x70], {}), ([0x70, 0x80, None, None], {1: 2})):
-        pools = Pools()
-        for place in range(20):
-            pools.note({1: {place % 8, (place + 1) % 8}}, {1: places})
-        assert pools.sizes() == found
-
-
 def test_requests_beside_a_lock_are_no_pool():
     """How many wait for a lock, and how many for a backend, is chance; threads that never change are stuck."""
     assert sizes([(2, 5)] * 20, same=True) == {}
     chance = random.Random(1)
     assert sizes([(sum(chance.random() < 0.4 for _ in range(8)), 3) for _ in range(200)]) == {}
+    # Beside a lock's sleeping holder, their number is as steady as a pool's, whose waiters have addresses of their own.
+    for places, found in (([0x70, 0x70, 0x70], {}), ([0x70, 0x80, None, None], {1: 2})):
+        pools = Pools()
+        for place in range(20):
+            pools.note({1: {place % 8, (place + 1) % 8}}, {1: places})
+        assert pools.sizes() == found
 
 
 def test_a_pool_that_was_changed_and_a_worker_that_is_gone():
