@@ -245,13 +245,11 @@ def test_no_windows_are_the_default_ones(write, empty):
     ],
 )
 def test_history_in_the_file(write, text, settings):
-    """A path alone, or keys."""
     config = load_file(write(text))
     assert (config.history, config.history_max_size) == settings
 
 
 def test_a_long_value_is_not_quoted_whole(write):
-    """The message still begins with the line and ends with what to do."""
     path = write(f"web: {{listen_address: {'x' * 100_000}}}")
     with pytest.raises(ConfigError) as caught:
         load_file(path)

@@ -98,7 +98,6 @@ def test_a_relative_path_is_that_of_its_master(monkeypatch):
 
 @pytest.mark.integration
 def test_a_socket_that_another_has_replaced():
-    """Of two uWSGIs with the same path of the stats, only the later one can be reached."""
     port = free_port()
     later = (*SERVING, "--http-socket", f"127.0.0.1:{port}", "--stats")
     with bare(*SERVING, "--stats", "{directory}/stats") as shop:
@@ -274,7 +273,6 @@ def test_workers_of_python_3_14(tmp_path):
 
 @pytest.mark.integration
 def test_a_process_that_only_has_the_name():
-    """A process that is only called uwsgi, with a child of that name, is skipped without harm."""
     code = (
         "import ctypes, os, time; ctypes.CDLL(None).prctl(15, b'uwsgi', 0, 0, 0); os.fork(); "
         "print(os.getpid(), flush=True); time.sleep(60)"

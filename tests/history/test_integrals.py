@@ -187,7 +187,6 @@ class TestCounters:
         assert (watched.totals.reloads, watched.totals.workers[0].requests) == (1, 2)
 
     def test_worker_that_cheaper_adds_and_takes_away(self):
-        """A slot that cheaper spawns, ends and spawns again keeps its totals; that is not a reload."""
         server, watched = watch(processes=2, spawned=1)
         watched.sample(10.0)
         for at in (10.1, 10.5):
@@ -340,7 +339,6 @@ class TestLevels:
         assert (totals.full_seconds, sum(totals.occupancy)) == (0, 0)
 
     def test_worker_is_up_while_it_accepts(self):
-        """Time accepting is a level, too: if cheaper ends a worker, it was up for half of the step."""
         totals = step(lambda server: server.cheap(1), 10.4)
         assert [worker.up_seconds for worker in totals.workers[:2]] == [pytest.approx(0.2), pytest.approx(0.4)]
 

@@ -269,7 +269,6 @@ def titles(journal):
 
 
 def test_the_newest_comes_first():
-    """Ids grow in the order of adding; an event that was noticed late is sorted in by its time."""
     journal = Journal()
     journal.add(10.0, "reload", "a")
     journal.add(30.0, "reload", "b")

@@ -86,7 +86,6 @@ def test_exact_queues_of_a_busy_server():
 @as_root
 @pytest.mark.integration
 def test_exact_queue_for_another_user():
-    """A user without privileges reads the same figures, by the sockets' names alone."""
     with accepting("--listen", "24", "--stats-minified") as server, busy(server):
         waiting = connect(server.socket, 3)
         expected = {server.socket: Backlog(len(waiting), 24, None)}
@@ -169,8 +168,7 @@ def test_name_without_a_listener_is_unmeasurable(name):
         assert why in reason(Backlogs().read(pid, [name])[name])
 
 
-def test_same_name_of_another_process(tmp_path):
-    """If two listeners have one name (after a second bind to the path), only the master's counts."""
+def test_of_two_listeners_of_one_name_only_that_of_the_master_counts(tmp_path):
     path = str(tmp_path / "a.sock")
     with listening(path, 3) as older:
         waiting = connect(path, 2)
@@ -195,8 +193,7 @@ def test_of_two_listeners_of_one_name_and_hidden_owners_neither_is_used(tmp_path
     assert reason(backlog).startswith(f"2 sockets listen on {path}, and this user may not see which is uWSGI's")
 
 
-def test_one_name_held_twice():
-    """Two of the master's sockets with one address share its clients, so their queues are summed."""
+def test_queues_of_one_name_that_is_held_twice_are_summed():
     with listening(("127.0.0.1", 0), 20, shared=True) as first, listening(first.getsockname(), 20, shared=True):
         name = f"127.0.0.1:{first.getsockname()[1]}"
         waiting = connect(first.getsockname(), 6)
@@ -351,8 +348,7 @@ def test_tcp_connections_of_others_are_not_listed(opened):
 
 
 @pytest.mark.skipif(not IPV6, reason="this machine has no IPv6")
-def test_tcp_clients_of_both_families(opened):
-    """A listener of IPv6 may accept clients of IPv4."""
+def test_a_listener_of_ipv6_may_accept_clients_of_ipv4(opened):
     listener = listen(opened, ("::", 0))
     queue_up(opened, ("127.0.0.1", listener.getsockname()[1]))
     assert len(list_tcp(listener).connections) == 1

@@ -78,8 +78,7 @@ def test_cpus_that_are_offline_do_not_count(online, count, tmp_path):
     assert read_usable_cpus(4242, affinity=range(8), root=tmp_path / "root").count == count
 
 
-def test_affinity_below_the_quota():
-    """If the process may run on fewer CPUs than its quota, affinity is the limit."""
+def test_affinity_below_the_quota_is_the_limit():
     cpus = read_usable_cpus(4242, affinity={0, 5}, root=TREES / "v2_quota")
     assert cpus == UsableCpus(2, "affinity", host=8, affinity=2, quota=2.5)
 
@@ -101,7 +100,6 @@ def test_here():
     reason="the cpu controller of this machine is not in cgroup version 1",
 )
 def test_real_quota():
-    """A quota on a cgroup's parent applies to a process in the cgroup."""
     outer, setting = CPU_CONTROLLER / f"headroom-{os.getpid()}", "cpu.cfs_quota_us"
     with cgroup(outer, setting, 70_000), cgroup(outer / "inner", setting, -1) as inner, started("sleep", "60") as it:
         (inner / "cgroup.procs").write_text(str(it.pid))
@@ -123,7 +121,6 @@ def test_an_invalid_stat_is_unknown(text, tmp_path):
 
 
 def test_one_reading_a_second_for_all_servers(tmp_path):
-    """Within a second every caller gets the same reading, then a new one."""
     hands, tree = MovableClock(), KernelTree(tmp_path)
     machine = MachineCpu(hands.clock.monotonic, tmp_path)
     tree.run(0, idle=1.0)

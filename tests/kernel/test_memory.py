@@ -223,7 +223,6 @@ MEMORY_CONTROLLER = Path("/sys/fs/cgroup/memory")  # cgroup version 1
     reason="the memory controller of this machine is not in cgroup version 1",
 )
 def test_real_limit():
-    """A limit on a cgroup's parent applies to a process in the cgroup, minus the process's own usage."""
     name = f"headroom-{os.getpid()}"
     program = "taken = b'x' * 20_000_000; print(flush=True); input()"
     outer, setting = MEMORY_CONTROLLER / name, "memory.limit_in_bytes"
@@ -430,7 +429,6 @@ def memory_over_minutes(server: Uwsgi, minutes: int) -> Memories:
 
 @pytest.mark.integration
 def test_unique_memory_of_real_workers(large_workers):
-    """The memory that a worker allocates after the fork is its unique memory."""
     memory = memory_over_minutes(large_workers, 2)
     assert memory.worker.source == "uss"
     assert len(memory.worker.unique) == 2

@@ -114,7 +114,6 @@ def test_quick_reading():
 
 
 def test_parts_of_cpu_time():
-    """A full and a quick reading have the process's own account of its user and system time."""
     burn = (
         "import os\nfor seconds in (0.1, 0.2):\n"
         "    with open('/dev/zero', 'rb', 0) as file:\n"
@@ -146,8 +145,7 @@ def test_not_a_child(sleeper):
     assert processes.read(os.getpid(), [sleeper.pid]).keys() == {sleeper.pid}
 
 
-def test_gone_between_readings(sleeper):
-    """A worker that has ended since the last reading is left out of the next one; the others are read."""
+def test_a_worker_that_ended_between_readings_is_left_out(sleeper):
     processes = Processes()
     with started("sleep", "60") as other:
         pids = [sleeper.pid, other.pid]

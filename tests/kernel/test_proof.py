@@ -69,8 +69,7 @@ def test_unix_source_of_another_process():
 
 
 @as_root
-def test_equal_by_coincidence():
-    """A pid of another namespace that is equal by coincidence is not proven."""
+def test_a_pid_of_another_namespace_that_is_equal_by_coincidence_is_not_proven():
     with family(workers=0) as nested:
         reason = prove_master_pid(nested.master, peer_pid=nested.master, listener=None).reason
     assert f"process {nested.master} runs in another PID namespace, where its PID is 1" in reason

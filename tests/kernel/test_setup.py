@@ -86,7 +86,6 @@ def test_mapped(options, holders, workers, mapped):
 
 
 def test_somaxconn():
-    """somaxconn is that of this network namespace; for a process that has ended it is unknown."""
     assert read_somaxconn(os.getpid()) == int(Path("/proc/sys/net/core/somaxconn").read_text())
     assert read_somaxconn(2**22 + 1) is None
 
@@ -102,7 +101,6 @@ def mapped():
 
 @pytest.mark.integration
 def test_mapped_sockets(mapped):
-    """Each worker holds only the sockets that map-socket assigns to it."""
     setup = _setup(mapped, _accepting(mapped))
     holders = dict(setup.socket_holders or {})
     assert holders.pop("web") == (1,)
@@ -116,7 +114,6 @@ def test_mapped_sockets(mapped):
 
 @pytest.mark.integration
 def test_host_facts_include_the_setup(mapped):
-    """The facts of a server with a proven master include its setup; other facts do not."""
     snapshot = _accepting(mapped)
     assert Host().read_facts(snapshot, Answer(b"", peer_pid=mapped.pid)).setup.mapped is True
     assert Host().read_facts(snapshot, Answer(b"", peer_pid=os.getpid())).setup is None

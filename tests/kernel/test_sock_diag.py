@@ -49,7 +49,6 @@ SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
     ids=["not full", "full: one more than its limit", "the limit that the kernel granted"],
 )
 def test_unix_queue(tmp_path, backlog, number, queue, limit):
-    """A UNIX listener has the path of its bind(2), its unaccepted connections and its limit."""
     path = str(tmp_path / "a.sock")
     with listening(path, backlog) as server:
         waiting = clients(server, number)
@@ -80,7 +79,6 @@ def test_name(bound, name, tmp_path, monkeypatch):
     ],
 )
 def test_tcp_queue(family, host, spelled):
-    """A TCP listener has its address and port, its unaccepted connections and its limit."""
     with listening((host, 0), 37) as server:
         waiting = clients(server, 5)
         wait_until(lambda: find(server).queue == len(waiting), what="the handshakes")

@@ -87,7 +87,6 @@ def test_a_directory_that_does_not_answer_is_not_asked_again_at_once(tmp_path):
 
 
 def test_bounds(tmp_path, monkeypatch):
-    """A large directory, and a document with many spoolers, cost no more than the bounds."""
     monkeypatch.setattr(spools, "MOST", 10)
     asked: list[str] = []
     monkeypatch.setattr(

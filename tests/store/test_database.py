@@ -138,8 +138,7 @@ def test_events_replace_what_they_were_joined_with(path):
         assert file.events("another", NOON, NOON + 60) == []
 
 
-def test_a_clock_that_is_set_back(path):
-    """Minutes that come twice add up, and nothing is lost."""
+def test_minutes_that_come_twice_add_up(path):
     database = opened(path)
     database.write([minute(number) for number in range(1, 20)], NOON + 19 * 60)
     database.write([minute(number, 1) for number in range(10, 20)], NOON + 19 * 60)

@@ -112,7 +112,6 @@ def run_for(names, path, *, force=False):
 
 
 def test_a_server_of_the_history_is_retired(written):
-    """It needs no --force."""
     assert run_for(["shop"], written) == 0
     assert set(read_retired(written)) == {"shop"}
 

@@ -193,8 +193,7 @@ def test_a_file_that_is_moved_away(path, begin):
     assert writer.since == {"shop": NOON + 120}
 
 
-def test_a_record_that_cannot_be_stored(path, begin):
-    """It is dropped and counted, and others are written."""
+def test_a_record_that_cannot_be_stored_is_dropped_and_counted(path, begin):
     bad = minute(1)
     force_setattr(bad.record.window, "seconds", float("nan"))
     writer = begin(path)
@@ -288,7 +287,6 @@ def test_an_exporter_beside_a_file_that_cannot_be_used(tmp_path):
 
 @pytest.mark.integration
 def test_without_a_file(tmp_path):
-    """The last hour is all there is, and nothing is written."""
     with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
         assert json.loads(running.get("/api/v2/servers/shop")[1])["kept_history"] is None
         status, body = running.get("/api/v2/servers/shop/history?seconds=7200")

@@ -149,8 +149,7 @@ def test_included_files(tmp_path):
     )
 
 
-def test_a_section_of_the_file(tmp_path):
-    """Only that one is measured and edited."""
+def test_only_the_given_section_is_measured_and_edited(tmp_path):
     path = write(tmp_path, "[uwsgi]\nmodule = a\n[staging]\nmodule = b\nthreads = 2\n")
     ini = read_ini(f"{path}:staging")
     assert (ini.kept, ini.present) == ((("module", "b"),), Setting(1, 2))
@@ -261,8 +260,7 @@ def test_odd_targets(tmp_path, request_line, path):
     assert read_access_log(log(tmp_path, request_line, b"GET /z")) == ((path, "/z") if path else ("/z",))
 
 
-def test_the_end_of_a_long_log(tmp_path):
-    """The latest requests, of limited number."""
+def test_the_latest_requests_of_a_long_log_count(tmp_path):
     paths = read_access_log(log(tmp_path, *(b"GET /%d" % number for number in range(2 * MOST_PATHS))))
     assert paths == tuple(f"/{number}" for number in range(MOST_PATHS, 2 * MOST_PATHS))
 
@@ -279,7 +277,6 @@ def test_a_log_without_usable_lines(tmp_path, content):
 
 @pytest.mark.parametrize("text", ["items", "//host/a", "/a b", "/a\n", "http://host/", "", "/ü"])
 def test_what_is_no_path(text):
-    """An address cannot be given."""
     assert not is_path(text)
     with pytest.raises(ConfigError, match="tune loads only its own server"):
         find_paths((text,), None)

@@ -68,7 +68,6 @@ def loaded(serve: Serve, begin=lambda: None, check=lambda: None, **load) -> Tall
     ],
 )
 def test_a_request_has_a_status_or_a_reason(answer, expected):
-    """On a connection of its own."""
     seen: list[bytes] = []
     assert asked(answering(answer, seen), "/a?b") == expected
     assert seen == [b"GET /a?b HTTP/1.0\r\nHost: localhost\r\n\r\n"]
@@ -122,8 +121,6 @@ def test_failures_are_counted_by_kind():
 
 
 def test_a_check_ends_the_load():
-    """At once, with its error, and without clients that go on."""
-
     async def run() -> None:
         async with serving(answering(OK)) as address:
 

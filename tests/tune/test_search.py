@@ -36,7 +36,6 @@ def test_a_better_setting_is_found(application, present):
 
 @pytest.mark.parametrize(("application", "present"), [(CPU_BOUND, (2, 1)), (WAITING, (2, 8)), (WAITING, (4, 4))])
 def test_a_setting_that_is_right_is_kept(application, present):
-    """Also if others are as good."""
     result = run(Application(**application), task(*present))
     assert result.chosen is None
     assert result.sentences[0].startswith(f"Keep {present[0]}x{present[1]}: of ")
@@ -139,14 +138,12 @@ def test_a_machine_that_becomes_busy_is_refused(last):
 
 
 def test_cheaper_needs_more_processes_than_it_keeps():
-    """uWSGI would not start with fewer."""
     proposed = propose(task(4, 1, fewest=3), Model(0.03, 0.1, CPUS), 10_000_000)
     assert proposed
     assert min(setting.processes for setting in proposed) >= 3
 
 
 def test_a_single_process_is_named_as_a_risk():
-    """Where memory permits no other."""
     server = Application(**WAITING, each=400e6, base=0.0)
     result = run(server, task(1, 1, memory=700e6))
     assert result.chosen.processes == 1

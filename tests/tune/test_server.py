@@ -67,7 +67,6 @@ def test_a_port_that_is_taken(place):
 
 @pytest.mark.integration
 def test_an_application_that_does_not_import(place):
-    """The traceback is in the error."""
     (place / "broken.py").write_text("import nothing_there\n")
     words = (*UWSGI[:-1], f"--wsgi-file={place / 'broken.py'}")
     with running("2x2", words, place) as found, pytest.raises(RunError) as caught:
@@ -94,7 +93,6 @@ def test_an_application_that_fails(place, body, message, monkeypatch):
 
 @pytest.mark.integration
 def test_a_server_that_is_killed(place):
-    """Its end is seen, and the workers that it leaves are ended."""
     before = children()
     with running("2x2", UWSGI, place) as found:
         found.wait_until_ready("/")
@@ -107,7 +105,6 @@ def test_a_server_that_is_killed(place):
 
 @pytest.mark.integration
 def test_other_children_stay(place):
-    """Those that were there before are not of the server."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         with running("2x2", UWSGI, place) as found:
             found.wait_until_ready("/")
@@ -117,8 +114,7 @@ def test_other_children_stay(place):
 
 
 @pytest.mark.integration
-def test_a_program_that_does_not_exist(place):
-    """Is an error, not a traceback."""
+def test_a_program_that_does_not_exist_is_an_error(place):
     with (
         pytest.raises(RunError, match=r"/nonexistent/server cannot be started: No such file"),
         running("x", ["/nonexistent/server"], place),

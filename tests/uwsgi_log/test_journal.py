@@ -190,7 +190,6 @@ def test_why_it_cannot_be_read(stand_in, tmp_path, monkeypatch):
 
 @as_root
 def test_a_user_without_the_right_is_named_the_group(monkeypatch):
-    """`journalctl` itself follows a journal that it may not read without a word."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         file = with_journal(Path(folder), monkeypatch)

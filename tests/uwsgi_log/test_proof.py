@@ -155,7 +155,6 @@ def test_a_reload_is_no_growth():
 
 
 def test_lines_that_come_without_readings_are_bounded():
-    """A server that is down may write for days."""
     watched, log = Watched(), Log()
     for turn in range(5000):
         watched.proofs.note_requests(float(turn), 7)

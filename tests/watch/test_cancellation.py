@@ -106,9 +106,7 @@ def make_fleet(addresses: list[str]) -> Fleet:
 
 
 @pytest.mark.parametrize("function", [Fleet.run, supervise, Reader._read])
-def test_the_sampling_of_a_fleet(addresses, function):
-    """If the sampling of all servers, of one server, or one read is cancelled, all servers are still sampled."""
-
+def test_a_fleet_still_samples_after_any_part_of_it_is_cancelled(addresses, function):
     async def scenario(place: int) -> bool:
         fleet = make_fleet(addresses)
         with cancelling(function, place) as cancellation:

@@ -189,7 +189,6 @@ def test_retiring_ends_the_expectation(tmp_path):
 
 
 def test_what_the_configuration_expects_cannot_be_retired(tmp_path, caplog):
-    """The log says where the name is to be removed."""
     history = tmp_path / "history.sqlite"
     fleet = Globs(tmp_path / "*.stats", retiring(history, {}), expect_names=("shop",))
     fleet.refresh()

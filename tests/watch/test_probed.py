@@ -49,7 +49,6 @@ async def test_a_configured_server_is_watched_once():
 
 
 def test_a_configured_address_that_no_pattern_allows():
-    """Only its name is a target: addresses are for patterns."""
     fleet, probed = make_fleet(named="/run/uwsgi/shop.stats")
     assert probed.find("/run/uwsgi/shop.stats", fleet.watches()) is None
 

@@ -34,7 +34,6 @@ class Turns:
         self.count += 1
 
     def turn(self, *attempted: Watch, seconds: float = GLOB_SECONDS) -> bool:
-        """Ends a turn after these seconds, in which these servers were read; whether the turn was completed."""
         before = self.count
         self.hands.move(seconds)
         for watch in attempted:

@@ -93,7 +93,6 @@ class TestConfiguration:
         return changed[0].title if changed else ""
 
     def test_version_and_sockets(self):
-        """Changes in the stats document itself are reported."""
         sockets = (stats.server.AppSocket("127.0.0.1:80", None, None),)
         assert (
             self.title(self.reading(1.0), self.reading(2.0, version="2.0.32", sockets=sockets))
@@ -323,8 +322,7 @@ def test_harakiri_is_found_although_uwsgi_counts_it_later():
     assert end.evidence == "A request took longer than `harakiri` (30 s)."
 
 
-def test_cheaper():
-    """A worker that cheaper mode spawns or ends is not a worker's end."""
+def test_a_worker_that_cheaper_mode_ends_is_no_worker_end():
     watched = Watched(processes=4, spawned=2)
     watched.respawn(3)
     watched.server.cheap(2)

@@ -46,13 +46,11 @@ class TestOtherDocuments:
         assert watch.integrals.totals.samples == 0
 
     def test_in_the_place_of_a_server(self, other):
-        """An address that changes from a server to an emperor has no figures, even with a history."""
         server = Server()
         watch = watch_of(*(server.read(float(at)) for at in range(5)), other(5.0), other(6.0))
         assert watch.figures(other(6.0), (60,)) == []
 
     def test_before_a_server(self, other):
-        """A server that takes over the address starts with its first reading."""
         server = Server()
         watch = watch_of(other(0.0), other(5.0), server.read(10.0), server.read(11.0))
         (figures,) = watch.figures(server.read(11.0), (60,))
@@ -226,8 +224,7 @@ def test_a_rest_is_no_outage():
     assert restarted.figures().outage.seconds == pytest.approx(20.5, abs=0.51)  # the one before
 
 
-def test_the_last_of_two_outages():
-    """It is the one that counts."""
+def test_the_last_of_two_outages_counts():
     restarted = Restarted()
     for _ in range(6):
         restarted.scripted.read(ReadError("not_found", "gone"), restarted.scripted.now + 0.5)

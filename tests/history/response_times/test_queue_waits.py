@@ -212,8 +212,7 @@ def test_requests_that_nobody_saw_waiting():
     )
 )
 @example([(1, [], 0, 0.0), (5, [(1, None)] * 4 + [(1, 2.0)], 0, 0.0), (1, [], 0, 0.0)])
-def test_any_samples(samples):
-    """Whatever the samples say, no wait is negative, and the queue is as long as it was read."""
+def test_no_wait_is_negative_whatever_the_samples_say(samples):
     sampled = Sampled()
     for length, connections, accepted, step in samples:
         left = sampled.sample(length, *connections, accepted=accepted, step=step)

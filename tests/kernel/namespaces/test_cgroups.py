@@ -74,7 +74,6 @@ def test_the_servers_quota(groups):
 
 
 def test_a_container_sees_its_own_cgroup_only(groups):
-    """The limit of a neighbour is unknown, with the reason: not that of the exporter, and not none."""
     server, exporter = groups
     (exporter / "cpu.cfs_quota_us").write_text("70000")
     mount = f"umount -l {CPU}; mount -t cgroup -o cpu none {CPU};"

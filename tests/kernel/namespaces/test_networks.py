@@ -144,9 +144,7 @@ def _ask_for(inode: int, master: int) -> tuple[str | None, Peer | None]:
     return peers.learn([inode], elsewhere=master), peers.get(inode)
 
 
-def test_an_exporter_that_is_root_in_its_own_user_namespace():
-    """As root of a user namespace that owns the network (as after `podman unshare`), the exporter may enter it."""
-
+def test_an_exporter_that_is_root_in_its_own_user_namespace_may_enter():
     def ask() -> tuple[bool, bool]:
         code = """
 import os, subprocess, time

@@ -57,8 +57,7 @@ ODD = (b"", b"\n\n", b"1: ->\n", b"-> -> ->\n" * 50, b"1: FLOCK A W x y z 0\n", 
 
 
 @pytest.mark.parametrize("text", [*ODD, b"\xff" * 900])
-def test_lines_of_another_form(text):
-    """They are left out."""
+def test_lines_of_another_form_are_left_out(text):
     assert parse_locks(text, (FILE,), frozenset(PIDS)) == {}
 
 

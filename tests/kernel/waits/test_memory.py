@@ -291,7 +291,6 @@ def path(tmp_path):
 
 
 def test_uwsgi_exports_its_global():
-    """The symbol that identifies uWSGI's own mutex is in the real program."""
     found = read_elf(uwsgi_binary(), NAMES)
     assert found.is_64_bit
     assert found.symbols["uwsgi"][1] > 5000
@@ -299,7 +298,6 @@ def test_uwsgi_exports_its_global():
 
 
 def test_tiny_file(path):
-    """Segments and symbols are read, and the file is closed; an imported symbol is none of the file's."""
     before = len(os.listdir("/proc/self/fd"))
     found = read(path, tiny())
     assert found == Elf(

@@ -53,7 +53,6 @@ def connected(
 
 
 def test_tcp(opened):
-    """An accepted socket has a client; a connected one has a backend, which has an address."""
     server, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     address = f"127.0.0.1:{server.getsockname()[1]}"
     assert peers_of(server, near, accepted) == [Peer("listening"), Peer("backend", address), Peer("client")]
@@ -178,7 +177,6 @@ def test_a_lost_connection(opened):
 
 @pytest.mark.parametrize("abstract", [False, True])
 def test_unix(opened, tmp_path, abstract):
-    """The address of a UNIX backend is the path it was bound to, or its abstract name."""
     name = f"@headroom-test-{os.getpid()}" if abstract else str(tmp_path / "db")
     ends = connected(opened, socket.AF_UNIX, name.replace("@", "\0"))
     assert peers_of(*ends) == [Peer("listening", name), Peer("backend", name), Peer("client", name)]

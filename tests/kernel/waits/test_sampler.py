@@ -344,8 +344,7 @@ def test_locks_of_many_threads_are_learnt_too(machine, monkeypatch):
     assert len(looked) < 100 * 64 / 2
 
 
-def test_more_threads_than_found(machine):
-    """Threads in service that are not found among the process's are unknown."""
+def test_threads_in_service_that_are_not_found_are_unknown(machine):
     machine(lambda *_: SLEEPS)
     server = busy_server(1)
     server[1].threads = 40

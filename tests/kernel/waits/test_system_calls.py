@@ -60,7 +60,6 @@ def test_odd_contents(monkeypatch, content):
 
 
 def test_a_real_thread():
-    """A thread that reads from a pipe is blocked in read(2) of that descriptor."""
     calls = find_calls()
     readable, writable = os.pipe()
     thread = threading.Thread(target=os.read, args=(readable, 1), daemon=True)  # a failed test ends

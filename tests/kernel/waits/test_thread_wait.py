@@ -174,8 +174,7 @@ def test_long_arrays_are_not_read(number):
 
 
 @pytest.mark.parametrize("fileno", [0, 2**31, 2**32 - 1, 2**63, 2**64 - 1])
-def test_impossible_descriptors(fileno):
-    """A number that is no descriptor is unknown."""
+def test_an_impossible_descriptor_is_unknown(fileno):
     with socket.socket() as used:
         assert fileno != used.fileno()
         if fileno:
