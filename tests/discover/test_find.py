@@ -2,17 +2,15 @@
 
 import argparse
 import asyncio
-import os
 import re
 import shlex
-import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.discover.test_hostile_processes import hostile
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.other_namespaces import as_nobody, as_root
@@ -247,14 +245,11 @@ def test_without_a_master_there_are_no_stats():
         ("uwsgi_exporter", False),
     ],
 )
-def test_names_of_uwsgi(name, taken):
-    code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0); print(flush=True); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
-        try:
-            process.stdout.readline()
-            assert (process.pid in {master.pid for master in asyncio.run(discover.find_masters())}) == taken
-        finally:
-            process.kill()
+def test_a_process_that_only_has_the_name(name, taken):
+    with hostile(name=name) as pid:
+        masters = {master.pid: master for master in asyncio.run(discover.find_masters())}
+    assert (pid in masters) == taken
+    assert not taken or masters[pid].address is None
 
 
 @pytest.mark.integration
@@ -269,21 +264,6 @@ def test_workers_of_python_3_14(tmp_path):
 
         wait_until(lambda: names() == ["uWSGIWorker"] * 2, what="the names of the workers")
         assert server.pid in {master.pid for master in asyncio.run(discover.find_masters()) if master.address}
-
-
-@pytest.mark.integration
-def test_a_process_that_only_has_the_name():
-    code = (
-        "import ctypes, os, time; ctypes.CDLL(None).prctl(15, b'uwsgi', 0, 0, 0); os.fork(); "
-        "print(os.getpid(), flush=True); time.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as process:
-        try:
-            process.stdout.readline()
-            masters = {master.pid: master for master in asyncio.run(discover.find_masters())}
-            assert masters[process.pid].address is None
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 ROOT = Path(__file__).resolve().parents[2]
