@@ -291,15 +291,9 @@ def test_stats_lines_are_those_that_were_tried(name):
             assert not re.fullmatch(r"stats = \S+", line), line
 
 
-SHOP = FoundMaster(
-    10,
-    "www-data",
-    address=Unix("/run/shop.stats"),
-    what="uWSGI 2.0.31, 4 workers of 8 threads",
-    configuration="/etc/uwsgi/shop.ini",
-    directory="/srv/shop",
-    emperor=9,
-)
+PLACE = {"configuration": "/etc/uwsgi/shop.ini", "directory": "/srv/shop", "emperor": 9}
+WHAT = "uWSGI 2.0.31, 4 workers of 8 threads"
+SHOP = FoundMaster(10, "www-data", address=Unix("/run/shop.stats"), what=WHAT, **PLACE)
 
 
 def test_a_reason_is_given_once_and_one_command_serves_all():

@@ -453,18 +453,3 @@ def test_a_runtime_directory_of_others(monkeypatch, tmp_path):
     assert f"d {tmp_path}/uwsgi/app/shop " in proposed().steps[0].lines[0]
     os.chown(tmp_path / "uwsgi", NOBODY, NOBODY)
     assert f"d {tmp_path}/own/shop " in proposed().steps[0].lines[0]
-
-
-@as_root
-def test_a_file_that_only_root_may_read(tmp_path):
-    """A uWSGI that gave up root could not read its configuration again: it is not reloaded, but restarted."""
-    with without_stats(INI.format(directory=tmp_path)) as server:
-        server.directory.chmod(0o755)
-        file = server.directory / "shop.ini"
-        file.chmod(0o600)
-        launch = replace(launched(server), ids=Ids(NOBODY, NOBODY))
-        *_, restart, _ = plan(launch, "shop", ME, alike=1).steps
-        assert "do not reload it" in restart.heading
-        file.chmod(0o644)
-        *_, reload, _ = plan(launch, "shop", ME, alike=1).steps
-        assert reload.lines == [f"kill -HUP {server.pid}"]

@@ -283,7 +283,7 @@ def test_no_privilege_is_needed():
 
 
 @pytest.fixture
-def opened():
+def opened(patient):
     with contextlib.ExitStack() as stack:
         yield stack
 

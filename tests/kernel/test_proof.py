@@ -114,10 +114,8 @@ def test_hidden_process():
         subprocess.run(["mount", "-t", "proc", "-o", "hidepid=2", "proc", "/proc"], check=True)
 
     proof = as_nobody(lambda: prove_master_pid(pid, peer_pid=pid, listener=None), before=hide)
-    assert proof == Proof(
-        None,
-        f"/proc hides process {pid} from this user: add the exporter to the group of the mount option gid=",
-    )
+    reason = f"/proc hides process {pid} from this user: add the exporter to the group of the mount option gid="
+    assert proof == Proof(None, reason)
 
 
 def unshare_mounts() -> None:

@@ -26,22 +26,11 @@ SLO = Slo(1.0, 0.99)
 
 
 def full_record(slo: Slo | None = SLO) -> Record:
+    known = {"static_requests": 3, "running_time": 12.3456, "busy_seconds": 12.5, "up_seconds": 60.0, "respawns": 1}
+    known |= {"lost": 0, "resident_bytes": 123_456_789, "resident_growth": -4096, "interpreter_lock_seconds": 0.0}
     workers = [
-        WorkerWindow(
-            worker_id=number,
-            requests=number * 1000,
-            static_requests=3,
-            running_time=12.3456,
-            busy_seconds=12.5,
-            up_seconds=60.0,
-            cpu_seconds=None if number == 2 else 3.25,
-            respawns=1,
-            lost=0,
-            resident_bytes=123_456_789,
-            resident_growth=-4096,
-            interpreter_lock_seconds=0.0,
-        )
-        for number in (1, 2)
+        WorkerWindow(worker_id=number, requests=number * 1000, cpu_seconds=cpu, **known)
+        for number, cpu in ((1, 3.25), (2, None))
     ]
     window = windows.window(
         60.0, *workers, cpu=(1.5, 0.25, None), waits={"cpu": 0.5, "sleep": 3.0}, backends={"db": 1.0}, socket=2.5

@@ -141,12 +141,8 @@ def test_included_files(tmp_path):
     last = write(tmp_path, "[uwsgi]\nprocesses = 9\n", "last.ini")
     ini = read(tmp_path, f"[uwsgi]\ninherit = {last}\nini = {base}\nini = :more\nprocesses = 4\nhome = %p\n")
     assert ini.present == Setting(9, 2)
-    assert ini.kept == (
-        ("module", f"{tmp_path}/base/"),
-        ("chdir", f"{tmp_path}/"),
-        ("buffer-size", "1"),
-        ("home", f"{tmp_path}/shop.ini"),
-    )
+    module, chdir, home = f"{tmp_path}/base/", f"{tmp_path}/", f"{tmp_path}/shop.ini"
+    assert ini.kept == (("module", module), ("chdir", chdir), ("buffer-size", "1"), ("home", home))
 
 
 def test_only_the_given_section_is_measured_and_edited(tmp_path):

@@ -226,10 +226,7 @@ def test_windows_end_with_the_last_batch():
     assert [burn.rate for burn in figures.windows] == [pytest.approx(10), pytest.approx(10 / 12)]
     add(history, 4605.0, 10, 10)
     assert [burn.slow for burn in judge(watch).windows] == [69, 70]
-
-
-def test_the_wait_of_the_window_changes_nothing():
-    """The count of each batch has the wait of its own time."""
+    # The wait of the window changes nothing: the count of each batch has the wait of its own time.
     history = BatchHistory(BINS)
     add(history, 10.0, 500, 0)
     watch = ObjectiveWatch(SLO, history)

@@ -267,10 +267,7 @@ def test_a_sample_that_costs_much_slows_down_its_own_server():
     assert cheap.interval == 0.2
     assert [pace.interval for pace in costly] == pytest.approx([costly[0].interval] * 120)
     assert sum(0.02 / pace.interval for pace in costly) + 0.001 / 0.2 == pytest.approx(module.MOST_CPU)
-
-
-def test_a_failed_read_counts_too():
-    """Documents that are refused after they were decoded take CPU time all the same."""
+    # A failed read counts too: documents that are refused after they were decoded take CPU time all the same.
     hands = MovableClock()
     *_, last = take_turns(CpuBudget(hands.clock.monotonic), hands, [0.02] * 400, DOWN)
     last.note_cpu(0.02)

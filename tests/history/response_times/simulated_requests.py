@@ -141,15 +141,9 @@ class Process:
                 for each in thread.occupations[: thread.place + 1]
             )
             self._generation, self._counted_before = generation, sum(counts) - late
-        return worker(
-            counts,
-            starts,
-            running_time=sum(thread.spent for thread in self.threads),
-            static=sum(thread.static for thread in self.threads),
-            pid=100 * self.number + generation,
-            since_spawn=sum(counts) - self._counted_before,
-            worker_id=self.number,
-        )
+        spent, static = (sum(getattr(thread, name) for thread in self.threads) for name in ("spent", "static"))
+        process = {"pid": 100 * self.number + generation, "since_spawn": sum(counts) - self._counted_before}
+        return worker(counts, starts, running_time=spent, static=static, worker_id=self.number, **process)
 
 
 def simulate(load, seed, *, settle=15.0, seconds=75.0, rate=5.0):
@@ -163,11 +157,8 @@ def simulate(load, seed, *, settle=15.0, seconds=75.0, rate=5.0):
     at = before = 0.0
     while at < seconds:
         sample = tuple(each.sample(at) for each in workers)
-        completed = Completed(
-            sum((each.requests or 0) - (each.static_requests or 0) for each in sample),
-            sum(each.running_time or 0.0 for each in sample),
-            0,
-        )
+        requests = sum((each.requests or 0) - (each.static_requests or 0) for each in sample)
+        completed = Completed(requests, sum(each.running_time or 0.0 for each in sample), 0)
         joined = at > 0 and at - before <= max(3.0, 3 / rate)
         recorder.add(reading(at, NOTHING, HostFacts()), sample, completed, joined=joined)
         if at in (0.0, recorder.history.ended) and recorder.totals:

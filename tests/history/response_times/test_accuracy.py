@@ -160,19 +160,10 @@ def draws(choose):
     return draw
 
 
-loads = st.builds(
-    Load,
-    draws(),
-    idle=st.sampled_from((0.02, 0.4, 5.0)),
-    workers=st.sampled_from((1, 4)),
-    threads=st.sampled_from((1, 8)),
-    silent=st.sampled_from((0.0, 0.02, 0.3)),
-    static=st.sampled_from((0.0, 0.02, 0.3)),
-    held=st.sampled_from((0.3, 2.0, 20.0)),
-    deaths=st.sampled_from((0.0, 0.02, 0.3)),
-    respawn=st.sampled_from((0.1, 1.5, 3.0)),
-    logged=st.sampled_from((0.0, 0.005, 0.5)),
-)
+DRAWN = {"idle": (0.02, 0.4, 5.0), "workers": (1, 4), "threads": (1, 8), "held": (0.3, 2.0, 20.0)}
+DRAWN |= {"respawn": (0.1, 1.5, 3.0), "logged": (0.0, 0.005, 0.5)}
+DRAWN |= dict.fromkeys(("silent", "static", "deaths"), (0.0, 0.02, 0.3))
+loads = st.builds(Load, draws(), **{name: st.sampled_from(values) for name, values in DRAWN.items()})
 
 
 @given(load=loads, seed=st.integers(0, 10), rate=st.sampled_from((1.0, 5.0, 20.0)))

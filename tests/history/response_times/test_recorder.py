@@ -406,16 +406,14 @@ def test_overdue_and_then_lost_is_one_miss():
     assert counted.batch(10, 3) == Misses(13, 3)
 
 
+TEN_TO_ONE = (*[True] * 9, False)
+
+
 def test_it_never_decreases():
     chance = random.Random(7)
     counted, before = Counted(), Misses()
     for _ in range(3000):
-        batch = {
-            "lost": (0, 0, 0, 2, 8),
-            "refused": (0, 0, 500),
-            "overdue": (0, 0, 1, 8, 64),
-            "joined": (True,) * 9 + (False,),
-        }
+        batch = {"lost": (0, 0, 0, 2, 8), "refused": (0, 0, 500), "overdue": (0, 0, 1, 8, 64), "joined": TEN_TO_ONE}
         waits = [(chance.choice((0.0, 0.95, 1e9)), 0.25), (chance.choice((0.0, 0.5)), 0.75)]
         drawn = {name: chance.choice(values) for name, values in batch.items()}
         counted.batch(chance.choice((0, 0, 1, 40)), chance.choice((0, 0, 1, 9)), waits=waits, **drawn)

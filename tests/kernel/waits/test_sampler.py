@@ -46,7 +46,7 @@ ELSEWHERE: Blocked = (POLL, (0x900000, 1, 30_000, 0, 0, 0, 0))
 
 needs_known_calls = pytest.mark.skipif(not find_calls(), reason="the system calls of this architecture are not known")
 of_x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="in the numbers of x86-64's system calls")
-pytestmark = of_x86_64
+pytestmark = [of_x86_64, pytest.mark.usefixtures("patient")]
 
 
 def sampled(of: WaitSampler, server: Server, setup: Setup | None = None) -> Waits:
