@@ -277,7 +277,6 @@ def test_an_objective(text, threshold, objective):
     ],
 )
 def test_no_objective(parse, texts, message):
-    """The message has the place, the text and an example."""
     for text in texts:
         with pytest.raises(ConfigError) as caught:
             parse(text, "here")
@@ -306,8 +305,7 @@ def test_the_message_names_the_place(arguments, environment, start):
     assert refusal(*arguments, **environment).startswith(start)
 
 
-def test_in_the_file(write):
-    """A server's own objective goes before that of all servers."""
+def test_a_servers_own_objective_goes_before_that_of_all(write):
     path = write("servers:\n  - stats: /a\n    slo: {threshold: 800ms, objective: 99%}\n  - stats: /b\n")
     given = resolved("--config", str(path), "--slo", "2s:0.9")
     first, second = (server.slo for server in given.servers)

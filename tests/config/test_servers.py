@@ -112,8 +112,7 @@ def written(write, servers: str, sampling: str = "{}") -> tuple[str, str]:
     ("expect", "names", "number"),
     [("[shop, blog]", ("shop", "blog"), 0), ("shop", ("shop",), 0), ("3", (), 3), ("[shop, shop]", ("shop",), 0)],
 )
-def test_names_or_a_number(write, expect, names, number):
-    """A pattern takes either; a single name needs no list."""
+def test_a_pattern_takes_names_or_a_number(write, expect, names, number):
     (server,) = resolved(*written(write, f"  - {{stats: '/run/*.stats', expect: {expect}}}")).servers
     assert (server.expect_names, server.expect_number) == (names, number)
 

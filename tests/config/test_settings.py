@@ -135,7 +135,6 @@ def test_a_misspelt_name_is_refused_with_the_right_one(name, meant):
 
 @pytest.mark.parametrize("name", [*SERVICES.split(), "VERSION", "IMAGE", "CONFIG_DIR"])
 def test_names_of_orchestration_stop_nothing(name):
-    """Such variables change no setting, and are listed for the log."""
     environment = {f"UWSGI_HEADROOM_{name}": "tcp://10.0.0.1:9238"}
     assert precedence.resolve_config(NOTHING_GIVEN, environment) == precedence.resolve_config(NOTHING_GIVEN, {})
     assert precedence.unknown_variables(environment) == [f"UWSGI_HEADROOM_{name}"]

@@ -199,8 +199,7 @@ def test_an_emperor_that_waits_for_requests():
 
 
 @pytest.mark.integration
-def test_an_emperor_whose_vassals_rest():
-    """It has no child, and is read by its stats."""
+def test_an_emperor_whose_vassals_rest_is_read_by_its_stats():
     options = ("--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats")
     with bare(*options, files={"vassals/none": ""}) as emperor:
         wait_until(lambda: b'"vassals"' in emperor.document(), what="its stats")

@@ -251,8 +251,7 @@ class TestCpu:
         watched.sample(10.4)
         assert watched.totals.workers[0].cpu_seconds == pytest.approx(0.1)
 
-    def test_process_without_a_known_start(self):
-        """If starts are hidden, the same pid is the same process."""
+    def test_without_a_known_start_the_same_pid_is_the_same_process(self):
         server, readings = Server(processes=1), []
         for at, seconds in ((10.0, 3.0), (10.2, 3.25)):
             reading, pid = server.read(at), server[1].pid or 0

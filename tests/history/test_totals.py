@@ -58,7 +58,6 @@ def totals_of(*facts: HostFacts) -> Totals:
     ids=["growth from the first reading on", "counts that begin anew take nothing away", "without a quota"],
 )
 def test_periods_of_a_quota(counts, grown):
-    """Totals never decrease, and are unknown without a quota."""
     totals = totals_of(*[HostFacts(throttling=each) for each in counts])
     assert (totals.quota_periods, totals.throttled_periods, totals.throttled_seconds) == grown
 

@@ -152,8 +152,7 @@ class TestGrowth:
         ).window(3600)
         assert window.workers[0].busy_seconds == hours * 3600
 
-    def test_reload_in_the_middle(self):
-        """Counts continue over a reload; the time across it is a gap."""
+    def test_counts_continue_over_a_reload_which_is_a_gap(self):
         server, watched = watch(processes=1)
         watched.sample(0.0)
         server.serve(1, 100)

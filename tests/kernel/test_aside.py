@@ -145,8 +145,7 @@ def test_a_busy_machine_is_no_hang(child):
         ask(Questions(aside=child), burn, 60.0)
 
 
-def test_the_process_is_killed(child):
-    """Another one takes its place, and no question is lost."""
+def test_if_the_process_is_killed_no_question_is_lost(child):
     questions = Questions(aside=child)
     pid = ask(questions, os.getpid)
     assert isinstance(pid, int)
@@ -163,8 +162,7 @@ def test_the_process_cannot_start(monkeypatch):
         ask(Questions(aside=Aside()), os.getpid)
 
 
-def test_it_ends_with_its_parent(never):
-    """Also while it hangs, and however the parent ends."""
+def test_it_ends_with_its_parent_also_while_it_hangs(never):
     program = (
         "import os\nfrom uwsgi_headroom.kernel import aside, procfs\nprint(aside.ask(os.getpid), flush=True)\n"
         f"aside.SAMPLES.submit(None, procfs.read_file, [{never!r}])\nos.kill(os.getpid(), 9)\n"
@@ -182,7 +180,6 @@ def test_a_forked_process_has_its_own(child):
 
 
 def test_a_command_waits_for_an_answer(never):
-    """At most as long as it says."""
     assert aside.ask(os.getppid) == os.getpid()
     with pytest.raises(TimeoutError):
         aside.ask(procfs.read_file, never, seconds=0.1)

@@ -34,8 +34,7 @@ def test_the_emperor_is_a_parent_called_uwsgi(parent, emperor, tmp_path):
 
 
 @pytest.mark.integration
-def test_a_real_vassal():
-    """The parent of a vassal's master is its emperor."""
+def test_the_parent_of_a_real_vassals_master_is_its_emperor():
     vassal = "[uwsgi]\nmaster = true\nstats = %d/vassal.stats\nsocket = %d/vassal.sock\n"
     options = ["--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats"]
     with real_uwsgi.bare(*options, files={"vassals/shop.ini": vassal}) as emperor:

@@ -375,7 +375,6 @@ def test_http_in_each_framing(framing, size):
     ids=["a proxy's answers before it", "bytes after its length"],
 )
 def test_what_is_around_a_document_is_skipped(answer):
-    """The Content-Length determines the end of the document."""
     with _after_request(answer) as address:
         assert read(f"http://{address}").body == DOCUMENT
 
@@ -429,8 +428,7 @@ SECRET = b"hunter2-in-a-cookie"
         (b"[" + SECRET, "http"),
     ],
 )
-def test_anything_but_an_http_answer_is_refused(answer, expected):
-    """And the message quotes nothing of it."""
+def test_anything_but_an_http_answer_is_refused_and_not_quoted(answer, expected):
     with _after_request(answer) as address:
         error = failure(f"http://{address}")
     assert error.reason == expected

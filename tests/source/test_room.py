@@ -173,5 +173,4 @@ async def test_a_document_larger_than_all_room_takes_all():
 
 
 def test_two_of_the_largest_documents_have_room():
-    """One alone would wait for the other."""
     assert MOST_BYTES >= 2 * 6_000_000

@@ -183,8 +183,7 @@ def test_workers_and_sockets_that_come_and_go():
     assert merged.window.queue_seconds == {}
 
 
-def test_an_objective_that_changed():
-    """Requests move to the bins of the last part, and none is lost."""
+def test_an_objective_that_changed_loses_no_request():
     merged = merge_records([full_record(None), full_record(Slo(0.7, 0.9))])
     assert sum(merged.response_times.counts) == pytest.approx(227.5)
     assert 0.7 in merged.response_times.bins.edges

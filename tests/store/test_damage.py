@@ -177,7 +177,6 @@ def test_any_value_in_any_column(path, table, column):
 
 
 def test_no_more_rows_are_read_than_a_tier_has(path, monkeypatch):
-    """An index that is damaged may return rows without end."""
     monkeypatch.setattr(file_module, "_MOST_ROWS", 50)
     with HistoryFile(path, END) as file:
         assert len(list(file.records("shop", 0, 1e12, 60))) == 50

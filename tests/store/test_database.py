@@ -188,7 +188,6 @@ def test_later_records_are_not_read(path):
 
 
 def test_minutes_of_an_earlier_writer_are_merged(path):
-    """A later quarter does not hide them."""
     write_ahead(path)
     first = opened(path)
     first.write([minute(number) for number in (1, 2, 3)], NOON + 180)

@@ -51,7 +51,6 @@ def put(writer: HistoryWriter, number: int) -> None:
 
 
 def test_everything_that_was_put_is_written_at_the_end(path, begin):
-    """`close` waits for what is still in memory."""
     writer = begin(path)
     for number in range(1, 31):
         writer.put(minute(number))

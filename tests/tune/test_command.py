@@ -169,8 +169,7 @@ def test_nothing_is_run_with_options_that_cannot_be(place, server, options, mess
 
 
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("\n", 1), ("", 1)])
-def test_a_question_on_a_terminal(place, server, answer, status, monkeypatch):
-    """Only yes starts."""
+def test_only_yes_to_the_question_on_a_terminal_starts(place, server, answer, status, monkeypatch):
     terminal = io.StringIO(answer)
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", terminal)

@@ -125,8 +125,7 @@ def test_the_present_setting(tmp_path, options, expected, cheaper):
         ("[uwsgi]\nini = :uwsgi\n", "includes more than 20 files"),
     ],
 )
-def test_files_that_cannot_be_used(tmp_path, text, message, monkeypatch):
-    """The message says where and why."""
+def test_the_message_says_where_and_why_a_file_cannot_be_used(tmp_path, text, message, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
         read(tmp_path, text)
@@ -182,7 +181,6 @@ def edit(directory: Path, text: str, chosen: Setting) -> str:
 
 
 def test_values_are_replaced_where_they_are(tmp_path):
-    """With the spelling and the spaces of the line."""
     after = edit(tmp_path, SHOP, Setting(8, 2))
     assert after == SHOP.replace("workers=4", "workers=8").replace("threads  =  8", "threads  =  2")
     # A missing option is added beside the other, in the section that uWSGI reads; an included file stays.

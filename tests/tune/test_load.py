@@ -112,8 +112,7 @@ def test_a_closed_loop():
     assert tally.percentile(0.5) <= tally.percentile(0.99) <= 1.02 * tally.longest
 
 
-def test_failures_are_counted_by_kind():
-    """And are not repeated without a pause."""
+def test_failures_are_counted_by_kind_and_not_repeated_without_a_pause():
     tally = loaded(answering(b"HTTP/1.1 500 Error\r\n\r\n"), clients=2, warm_up=0.0, seconds=0.3)
     assert (tally.answered, tally.failed_part) == (0, 1.0)
     assert set(tally.errors) == {"status 500"}

@@ -113,7 +113,6 @@ def test_settings_that_fail_are_out():
 
 
 def test_a_present_setting_that_fails_is_refused():
-    """There is nothing to compare."""
     server = Application(broken=(Setting(2, 1),))
     with pytest.raises(HeadroomError, match=r"100 % of the requests failed \(status 500: 90\): check the paths"):
         run(server, task(2, 1))

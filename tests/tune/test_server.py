@@ -83,7 +83,6 @@ def test_an_application_that_does_not_import(place):
     ],
 )
 def test_an_application_that_fails(place, body, message, monkeypatch):
-    """Its first answers may be errors, for a while."""
     monkeypatch.setattr(server, "FAILING_SECONDS", 0.1)
     (place / "app.py").write_text(f"def application(environ, start):\n    {body}\n")
     words = (*UWSGI[:-1], f"--wsgi-file={place / 'app.py'}")
@@ -200,8 +199,7 @@ def test_signals_are_passed_on(tmp_path, number):
 
 
 @pytest.mark.parametrize("victims", ["started", "guard", "runner", "group"])
-def test_sigkill_leaves_nothing(tmp_path, victims):
-    """Of any one of the three, or of the whole process group."""
+def test_sigkill_of_any_process_leaves_nothing(tmp_path, victims):
     with guarded(tmp_path) as running:
         if victims == "group":
             os.killpg(running.process.pid, signal.SIGKILL)
@@ -213,7 +211,6 @@ def test_sigkill_leaves_nothing(tmp_path, victims):
 
 
 def test_a_crash_is_a_failure(tmp_path):
-    """The status is that of the signal, as a shell has it."""
     with guarded(tmp_path, "os.abort()") as running:
         assert running.process.wait(60) == 128 + signal.SIGABRT
         assert running.is_gone()

@@ -116,8 +116,7 @@ def test_the_line_of_an_exception_is_named(app):
     assert "secret" not in json.dumps(document)
 
 
-def test_uploads_that_uwsgi_ends_are_no_clients_that_left(app):
-    """Whose bodies come too slowly for `socket-timeout`."""
+def test_uploads_too_slow_for_socket_timeout_are_no_clients_that_left(app):
     head = b"POST / HTTP/1.0\r\nContent-Length: 100\r\n\r\n"
     app.write_text(
         "def application(environ, start_response):\n    environ['wsgi.input'].read()\n"

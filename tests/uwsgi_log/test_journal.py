@@ -128,8 +128,7 @@ def test_what_is_not_read_waits(stand_in, journal):
     assert found == 50_000
 
 
-def test_a_child_that_ends_is_started_again(stand_in, journal):
-    """After a pause; meanwhile the log counts as not read."""
+def test_a_child_that_ends_is_started_again_after_a_pause(stand_in, journal):
     now, pauses = 0.0, []
     for _ in range(2):
         started(journal, stand_in, now)

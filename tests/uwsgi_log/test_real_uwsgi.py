@@ -55,8 +55,7 @@ def test_the_place_of_an_exception(app):
         wait_until(lambda: any("KeyError at " in each and "shop.py:8" in each for each in places()), what="the place")
 
 
-def test_a_brutal_reload(app):
-    """SIGTERM without `die-on-term` reloads brutally."""
+def test_sigterm_without_die_on_term_reloads_brutally(app):
     log, stats = app.with_name("log"), str(app.with_name("stats"))
     options = ("--master", "--wsgi-file", str(app), "--http-socket", "127.0.0.1:0", "--stats", stats)
     with log.open("wb") as file:

@@ -139,7 +139,6 @@ class TestFailures:
 class TestLongestStep:
     @pytest.mark.parametrize(("seconds", "step"), [(0.001, 3.0), (0.015, 4.5), (0.02, 5.0), (0.1, 5.0)])
     def test_three_intervals_from_three_seconds_to_five(self, seconds, step):
-        """Samples further apart than this count as a gap."""
         assert pace_after(*[seconds] * 20).longest_step == pytest.approx(step)
 
     def test_covers_the_longest_pause(self):

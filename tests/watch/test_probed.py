@@ -91,7 +91,6 @@ async def test_forgotten_after_a_while_without_probes():
 
 
 async def test_the_fleet_forgets_without_any_probe(monkeypatch):
-    """Sampling ends although nobody asks any more."""
     monkeypatch.setattr(module, "FORGET_SECONDS", 0.0)
     fleet, probed = make_fleet("127.0.0.*:1")
     expect(probed.find("127.0.0.1:1", []))

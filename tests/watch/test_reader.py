@@ -377,7 +377,6 @@ def test_a_request_without_variables_is_other(watched):
 
 
 def test_stats_without_cores_have_no_routes(watched):
-    """Busy threads are unknown then, and so are their routes."""
     for _ in range(3):
         assert watched.read(document("no_cores")) is None
     assert watched.watch.integrals.totals.routes is None
@@ -461,7 +460,6 @@ def test_the_smallest_servers_have_places_first(numbers, found):
 
 
 def test_servers_that_are_gone_leave_their_places():
-    """A server that found no place has one at its next read."""
     places = WorkerPlaces(10)
     assert admitted(places, {"first": 80, "second": 80}) == {"first"}
     places.keep({"second"})

@@ -100,7 +100,6 @@ class TestConfiguration:
         )
 
     def test_workers_and_threads(self):
-        """A master's number of workers changes with a restart."""
         watch = ScriptedWatch().read(Server(threads=8).read(1.0)).read(Server(processes=2, threads=16).read(2.0))
         watch.read(Server(processes=2, threads=8).read(3.0))
         titles = [event.title for event in events(watch) if event.kind == "configuration_changed"]
@@ -187,8 +186,7 @@ class TestVerdicts:
         verdicts.judge(19.0, "ok", "So it is.", [], None)
         assert verdicts.current == Verdict("ok", None, 19.0)
 
-    def test_since(self):
-        """A finding reports its start until it ends."""
+    def test_a_finding_reports_its_start_until_it_ends(self):
         watch, server = self.overloaded(60)
         finding = next(each for each in watch.document().findings if "queue_wait" in codes(each))
         assert finding.since is not None

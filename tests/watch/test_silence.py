@@ -137,8 +137,7 @@ async def test_a_master_that_ends_while_it_is_silent_is_down_at_the_next_read():
     assert silent.watch.observe([60.0]).reading is None
 
 
-async def test_a_server_whose_threads_all_hang():
-    """It is down, also if it served a minute ago."""
+async def test_a_server_whose_threads_all_hang_is_down():
     silent = Silent()
     silent.fail(16.0)
     assert all(silent.see(16.0 + second, 2, 2) is silent.watch for second in range(5))

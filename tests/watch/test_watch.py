@@ -122,7 +122,6 @@ class TestState:
         assert watch.state == "up"
 
     def test_a_slow_pace_is_no_failure(self):
-        """If samples are 4 s apart, three of them may be missing."""
         watch, hands = self.watch()
         reading = Server().read(1000.0, read_seconds=1.0)
         self.outcome(watch, reading, 1000.0)
@@ -234,8 +233,7 @@ def test_the_last_of_two_outages_counts():
     assert restarted.figures().window.seconds == pytest.approx(4.5)
 
 
-def test_a_wall_clock_that_is_set():
-    """The length is that of the monotonic clock."""
+def test_the_length_of_an_outage_is_that_of_the_monotonic_clock():
     restarted = Restarted(up=0)
     reading = of_master(restarted.server.read(restarted.scripted.now + 0.5), 900)
     restarted.scripted.read(replace(reading, time=reading.time - 7200))

@@ -308,8 +308,7 @@ def test_no_batches_no_window():
     assert slow == (5.0, 0, 0, 1, 0, 0)
 
 
-def test_slow_requests():
-    """Requests that took as long as the bound are not slower."""
+def test_requests_that_took_as_long_as_the_bound_are_not_slower():
     assert filled(20, 0.99, 1.0, 1.2, 9.0).slow_requests(0.0, 50.0) == (50.0, 40, 20.0, 1, 0, 0)
     assert filled(20, 0.99, 1.0).slow_requests(0.0, 100.0) == (100.0, 40, 0.0, 2, 0, 0)
     # The count has one that is lost later once, as slow, from when it was in service beyond the threshold.

@@ -88,16 +88,14 @@ def test_a_lock_that_is_never_released(kernel):
     assert kernel.locks.find_holder() is None
 
 
-def test_a_list_that_is_too_long(kernel):
-    """It is not read again for a minute."""
+def test_a_list_that_is_too_long_is_not_read_again_for_a_minute(kernel):
     assert kernel.look(None, is_waiting=True) is None
     for _ in range(250):
         kernel.look(None, is_waiting=True)
     assert kernel.reads == 1
 
 
-def test_the_kernels_own_list(tmp_path):
-    """A process that waits for a lock is in it."""
+def test_a_process_that_waits_is_in_the_kernels_own_list(tmp_path):
     path = tmp_path / "lock"
     with path.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

@@ -45,9 +45,7 @@ def test_addresses_without_memory(address):
 
 
 @as_root
-def test_without_the_right():
-    """It is refused."""
-
+def test_without_the_right_it_is_refused():
     def ask() -> bool:
         try:
             read_pieces(PID, [(PLACE, 2)])

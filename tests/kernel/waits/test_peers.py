@@ -183,8 +183,7 @@ def test_unix(opened, tmp_path, abstract):
 
 
 @pytest.mark.parametrize(("setting", "kind"), [("_RESOLVERS", "dns"), ("_LOGS", "log")])
-def test_services_on_unix_sockets(opened, tmp_path, monkeypatch, setting, kind):
-    """A local name server or log is no backend."""
+def test_a_local_name_server_or_log_is_no_backend(opened, tmp_path, monkeypatch, setting, kind):
     monkeypatch.setattr(peers, setting, (f"{tmp_path}/",))
     _, near, _ = connected(opened, socket.AF_UNIX, str(tmp_path / "service"))
     assert peers_of(near) == [Peer(kind, str(tmp_path / "service"))]

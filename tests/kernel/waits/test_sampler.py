@@ -305,8 +305,7 @@ def fails_with(error: OSError) -> Callable[..., Blocked]:
     return fail
 
 
-def test_a_kernel_without_the_file(monkeypatch):
-    """If a living thread has no such file, the reason says so."""
+def test_the_reason_names_a_kernel_without_the_file(monkeypatch):
     monkeypatch.setattr(worker_threads, "read_system_call", fails_with(FileNotFoundError(errno.ENOENT, "none")))
     of = WaitSampler(WaitSetting(), MovableClock().clock.monotonic)
     assert "this kernel does not say" in (sampled(of, own_server()).off or "")

@@ -20,8 +20,7 @@ def test_numbers_are_unique(column):
     assert len(numbers) == len(set(numbers))
 
 
-def test_architectures():
-    """x86-64 and aarch64 are known, others are not."""
+def test_x86_64_and_aarch64_are_known_and_others_are_not():
     intel, arm = find_calls("x86_64"), find_calls("aarch64")
     assert (intel[202], intel[232], arm[98], arm[22]) == ("futex", "epoll") * 2
     assert not find_calls("riscv64")
@@ -52,8 +51,7 @@ def test_contents(monkeypatch, content, expected):
 @pytest.mark.parametrize(
     "content", [b"", b"\n", b"202\n", b"202 0x1 0x2\n", b"x" * 512, b"a 1 2 3 4 5 6 7 8", b"1 z 2 3 4 5 6 7 8"]
 )
-def test_odd_contents(monkeypatch, content):
-    """Anything else is a ValueError."""
+def test_odd_contents_are_a_value_error(monkeypatch, content):
     monkeypatch.setattr(procfs.KEPT, "read_line", lambda _: content)
     with pytest.raises(ValueError, match=r"."):
         parse_system_call(read_system_call(1, 1))
