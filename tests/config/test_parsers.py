@@ -150,11 +150,6 @@ def test_flag_over_variable_over_file(write):
     assert (settings.waits, settings.read_pollfds) == (False, False)
 
 
-@pytest.mark.parametrize("text", ["backends:\n", "backends: {}\n", "backends: null\n"])
-def test_no_backends(write, text):
-    assert yaml_file.load_file(write(text)).settings == DEFAULT_SETTINGS
-
-
 NO_TEMPLATES = (
     """/{tenant}/@{x orders/{id} / //x /a//b /a/{} /a/{1} /a/x{id} /a?b /a/../b /" /café /a/b/c/d/e/f/g/h/i"""
 )

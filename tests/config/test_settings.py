@@ -228,9 +228,12 @@ def test_rates(rate):
         assert resolved("--samples-per-second", allowed).settings.samples_per_second == float(allowed)
 
 
-@pytest.mark.parametrize("empty", ["", "~", "[]"])
-def test_no_windows_are_the_default_ones(write, empty):
-    assert load_file(write(f"sampling:\n  windows: {empty}\n")).settings == DEFAULT_SETTINGS
+NO_WINDOWS = [f"sampling:\n  windows: {empty}\n" for empty in ("", "~", "[]")]
+
+
+@pytest.mark.parametrize("text", [*NO_WINDOWS, "backends:\n", "backends: {}\n", "backends: null\n"])
+def test_no_windows_and_no_backends_are_the_default_ones(write, text):
+    assert load_file(write(text)).settings == DEFAULT_SETTINGS
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,6 @@ def test_what_has_no_end_is_left(tmp_path):
 
 
 def test_each_epoll_is_bounded(tmp_path, monkeypatch):
-    """Of many epolls, each with many members, the first are read, up to a number of bytes."""
     (tmp_path / "fd").mkdir()
     (tmp_path / "fdinfo").mkdir()
     line = "tfd:        7 events:       19 data: 7  pos:0 ino:{:x} sdev:9\n"
@@ -111,7 +110,6 @@ def test_each_epoll_is_bounded(tmp_path, monkeypatch):
 
 
 def test_a_master_that_hangs_is_named(monkeypatch, capsys):
-    """A master whose files do not answer, or whose facts raise anything, is named with the reason; others are found."""
     ask = aside.ask
 
     def answer(question: Callable[..., Any], *args: Any, seconds: float, **kwargs: Any) -> Any:
@@ -129,7 +127,6 @@ def test_a_master_that_hangs_is_named(monkeypatch, capsys):
 
 
 def test_a_fault_in_one_plan_is_its_own(monkeypatch, capsys):
-    """Steps that cannot be found for one uWSGI, for whatever reason, cost no other its steps."""
     plan = report.plan
 
     def fail(launch, *args, **named):

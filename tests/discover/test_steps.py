@@ -121,7 +121,6 @@ def answer(server: Uwsgi) -> int:
     ],
 )
 def test_the_steps_turn_on_stats_and_change_nothing_else(ending, tmp_path):
-    """After the steps, uWSGI has a stats server that only its group may read; its application's socket is as before."""
     with without_stats(INI.format(directory=tmp_path) + ending) as server:
         before = os.stat(tmp_path / "app").st_mode
         made = planned(server)
@@ -305,14 +304,12 @@ def test_what_root_opened_at_the_start(lines, reason, tmp_path):
     ],
 )
 def test_no_lines_without_certainty(launch, alike, reason):
-    """Where something decisive is not known, there are no steps, only the reason."""
     made = plan(launch, "shop", ME, alike)
     assert made.steps == ()
     assert reason in made.why_none
 
 
 def test_what_lies_at_the_path_is_never_touched(tmp_path):
-    """A file or a live socket at the proposed path is a reason for no lines, and is still there afterwards."""
     path = tmp_path / "stats"
     try_directory(ME.ids, tmp_path, "stats", ME.ids)
     path.write_text("precious")

@@ -110,10 +110,7 @@ def test_mapped_sockets(mapped):
     assert setup.options.listen == 20
     assert setup.options.map_socket == ("0:1", "1:2,3,4")
     assert setup.somaxconn
-
-
-@pytest.mark.integration
-def test_host_facts_include_the_setup(mapped):
+    # The facts of a host include the setup of a proven master.
     snapshot = _accepting(mapped)
     assert Host().read_facts(snapshot, Answer(b"", peer_pid=mapped.pid)).setup.mapped is True
     assert Host().read_facts(snapshot, Answer(b"", peer_pid=os.getpid())).setup is None

@@ -100,7 +100,6 @@ def test_only_stream_listeners_are_listed(tmp_path):
 
 
 def test_answer_in_many_parts():
-    """A dump of hundreds of listeners arrives in parts and is complete; with `inodes`, only those are listed."""
     with contextlib.ExitStack() as opened:
         names = [f"\0headroom-{os.getpid()}-{number}-{'x' * 60}" for number in range(400)]
         servers = [opened.enter_context(listening(name, number)) for number, name in enumerate(names)]
@@ -111,8 +110,7 @@ def test_answer_in_many_parts():
         assert [listener.inode for listener in sock_diag.list_listeners("unix", chosen)] in (chosen, chosen[::-1])
 
 
-def test_a_kernel_that_does_not_answer(monkeypatch):
-    """The question fails after a fifth of a second; it does not block the exporter."""
+def test_the_question_to_a_kernel_that_does_not_answer_fails_soon(monkeypatch):
     ours, silent = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     monkeypatch.setattr(socket, "socket", lambda *_: ours)
     errors: list[BaseException] = []

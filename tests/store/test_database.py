@@ -63,7 +63,6 @@ def test_a_restart_within_a_quarter(path):
 
 
 def test_each_tier_is_forgotten_in_its_time(path):
-    """Minutes after 14 days, quarters after 90, hours after two years, and names with their server."""
     database = opened(path)
     database.write([minute(number, route="GET /") for number in range(1, 61)], NOON + 3600)
     with HistoryFile(path, NOON + LONGEST_SECONDS) as file:
@@ -94,7 +93,6 @@ def test_a_clock_that_is_years_ahead_deletes_nothing(path):
 
 
 def test_a_size_limit_forgets_the_oldest_minutes(path):
-    """The file stays below its limit, which is checked at each write, and keeps the latest minutes and all hours."""
     database = opened(path, max_size=300_000)
     for hour in range(60):
         minutes = [minute(hour * 60 + number) for number in range(1, 61)]
@@ -248,7 +246,6 @@ def on_disk(path: Path) -> int:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_hostile_server_pays_with_its_own_records(path, seed):
-    """The file never grows beyond its limit and a slack, and the others' records are all there."""
     dice = random.Random(seed)
     database = opened(path, MAX_SIZE)
     workers = {f"calm {place}": dice.randrange(1, 9) for place in range(dice.randrange(1, 6))}
@@ -268,7 +265,6 @@ def test_a_hostile_server_pays_with_its_own_records(path, seed):
 
 
 def test_names_that_are_never_the_same_cost_no_other_server(path):
-    """A program that is a new server again and again: all of them have one share, and the file keeps to its size."""
     database = opened(path, MAX_SIZE)
     for number in range(1, 200):
         database.write([calm("calm", number, 4)], NOON + number * 60.0)

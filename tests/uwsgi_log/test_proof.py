@@ -68,6 +68,14 @@ def test_one_growth_of_a_counter_proves_one_line():
     assert watched.count(1.0, seen, 5) == 1
     watched.note(2.0)
     assert watched.count(2.0, seen, 4) == 0
+    # A reload is no growth.
+    watched = Watched()
+    watched.server[1].harakiris = 7
+    watched.note(1.0)
+    watched.server.reload(2.0)
+    watched.note(2.0)
+    watched.proofs._facts.popleft()
+    assert watched.count(2.0, Found("harakiri", worker=1)) == 0
 
 
 @pytest.mark.parametrize(
@@ -142,16 +150,6 @@ def test_a_request_that_uwsgi_ends_itself_is_counted(code, counter):
     setattr(watched.server[1], counter, 2)
     watched.note(1.0)
     assert watched.count(1.0, Found(code), 5) == 2
-
-
-def test_a_reload_is_no_growth():
-    watched = Watched()
-    watched.server[1].harakiris = 7
-    watched.note(1.0)
-    watched.server.reload(2.0)
-    watched.note(2.0)
-    watched.proofs._facts.popleft()
-    assert watched.count(2.0, Found("harakiri", worker=1)) == 0
 
 
 def test_lines_that_come_without_readings_are_bounded():

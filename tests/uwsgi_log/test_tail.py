@@ -103,7 +103,6 @@ def test_a_file_that_gets_its_name_back_is_not_read_twice(path, follow):
 
 
 def test_a_truncated_file_is_read_from_its_beginning(path, follow):
-    """Its size tells, and where it has grown again, the bytes before the place that was read last."""
     append(path, b"first\nsecond\n")
     follow()
     path.write_bytes(b"3\n")
@@ -113,7 +112,6 @@ def test_a_truncated_file_is_read_from_its_beginning(path, follow):
 
 
 def test_a_copied_and_truncated_file_is_read_on(path, follow):
-    """Of what `copytruncate` copies, nothing is read twice; lines between the last look and the truncation are lost."""
     append(path, b"1\nhalf")
     assert follow() == b"1\n"
     append(path, b" a line\n")
@@ -138,7 +136,6 @@ def test_a_hole_after_a_truncation_is_no_text(path, read):
 
 
 def test_a_deleted_file_is_read_while_it_grows(path, follow):
-    """It is closed a minute after it has last grown; the next file is read from its beginning."""
     with path.open("ab", buffering=0) as writer:
         path.unlink()
         writer.write(b"1\n")

@@ -96,7 +96,6 @@ def test_a_slower_version_is_found_within_minutes():
 
 
 def test_the_start_stands_apart_and_the_same_version_is_no_change():
-    """For a minute after a reload requests take five times as long, while caches fill: that is none of the change."""
     deploy = Deployed().reload().run(55, each=0.5).run(420).deploy
     assert deploy.status == "same"
     assert 0 < deploy.bound <= 0.2
@@ -111,7 +110,6 @@ def test_too_early_names_the_requests_that_are_needed():
 
 
 def test_another_number_of_workers_is_compared_as_well():
-    """The hour of charts begins anew with other workers; what was before the reload is still known."""
     deploy = Deployed().reload(processes=6).run(200, each=0.15).deploy
     assert deploy.status == "worse"
     assert deploy.before.requests > 6000

@@ -421,7 +421,6 @@ def test_an_emperor_that_lists_a_vassal_has_not_ended_it():
 
 
 def test_a_configuration_that_is_gone_has_ended_its_vassal(tmp_path):
-    """Only if the directory of the file is there: otherwise the exporter may just not see it."""
     file = tmp_path / "shop.ini"
     file.touch()
     assert ends_after(None, str(file)) is None

@@ -102,8 +102,7 @@ def running(program: str) -> Iterator[tuple[int, StackReader]]:
 
 
 @pytest.mark.integration
-def test_threads_that_come_and_go():
-    """A new thread may have the `pthread_t` of one that has just ended: that makes no further interpreter."""
+def test_threads_that_come_and_go_make_no_further_interpreter():
     program = (
         "import _thread, time\ndef ends(): time.sleep(0)\ndef main():\n    print(flush=True)\n"
         "    while True:\n        _thread.start_new_thread(ends, ())\n        time.sleep(0)\nmain()\n"
@@ -304,8 +303,7 @@ def test_lines_of_the_standard_library(minor):
     assert compared > 2000
 
 
-def test_tables_of_any_bytes():
-    """Any bytes give a line, and not before the first one there is."""
+def test_tables_of_any_bytes_give_a_line():
     chance = random.Random(1)
     for _ in range(3000):
         table = chance.randbytes(chance.randrange(60))

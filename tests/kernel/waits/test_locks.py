@@ -104,8 +104,7 @@ def test_a_lock_that_gets_stuck(worker):
     assert worker.locks.rest(worker.now + 700.0) is None
 
 
-def test_thousands_of_addresses(worker):
-    """A few addresses are remembered, whatever is shown; a lock that counts keeps its place."""
+def test_of_thousands_of_addresses_a_few_are_remembered(worker):
     worker.memory[LOCK] = (0, 2)
     worker.look((LOCK, {1, 2}))
     for turn in range(600):
@@ -142,8 +141,7 @@ def test_without_consent():
     assert worker.locks.rest(worker.now) == LockUse(waited=False, held=None)
 
 
-def test_random_and_hostile_values(worker):
-    """Whatever a worker shows and has in its memory, a look raises nothing and reads eight addresses at most."""
+def test_random_and_hostile_values_raise_nothing(worker):
     chance = random.Random(3)
     for _ in range(1000):
         addresses = [chance.choice([8 * chance.randrange(40), 2**64 - 8, 0, LOCK]) for _ in range(chance.randrange(6))]

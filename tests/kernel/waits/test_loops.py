@@ -123,7 +123,6 @@ def test_a_worker_without_requests_is_not_held(watched):
 
 
 def test_a_connection_with_a_timeout(watched, monkeypatch):
-    """Python waits for it in poll(2): the array says for which server."""
     monkeypatch.setattr(descriptors.procfs, "read_line", lambda _: line_of(call))
     with polling(array_is_read=True) as (call, server):
         watched.serve(1)
@@ -134,8 +133,7 @@ def test_a_connection_with_a_timeout(watched, monkeypatch):
         assert watched.look(3)[1].hold == Blocker("backend", address)
 
 
-def test_many_workers_in_turn(watched, monkeypatch):
-    """With more loops than the time allows, those that were not looked at for longest are next."""
+def test_many_workers_are_looked_at_in_turn(watched, monkeypatch):
     watched.serve(64)
 
     def look(pid: int, _: int) -> bytes:
