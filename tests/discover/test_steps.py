@@ -203,7 +203,6 @@ def test_names_in_commands(monkeypatch, tmp_path):
 
 
 def test_a_missing_directory_leaves_it_without_stats(tmp_path):
-    """If the directory is gone at a later reload, uWSGI serves without stats instead of ending."""
     with without_stats(INI.format(directory=tmp_path)) as server:
         made = planned(server)
         follow(made)
@@ -219,7 +218,6 @@ def test_a_missing_directory_leaves_it_without_stats(tmp_path):
 
 
 def test_the_command_line_gets_options():
-    """A uWSGI without a file gets options for its command line, with which a new start has stats."""
     words = ("--master", "--need-app", "--wsgi-file", str(APP))
     with without_stats("", *words) as server:
         made = planned(server)
@@ -383,7 +381,6 @@ def test_an_exporter_that_may_not_read_yet(monkeypatch, tmp_path):
 
 
 def test_who_reads(monkeypatch):
-    """The reader is the user that was named, else the one behind sudo, else the present one."""
     monkeypatch.delenv("SUDO_USER", raising=False)
     assert find_reader(None).ids.uid == os.geteuid()
     monkeypatch.setenv("SUDO_USER", "nobody")

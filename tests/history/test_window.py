@@ -35,7 +35,6 @@ class TestLength:
 
     @pytest.mark.parametrize("seconds", [1, 10, 60, 300])
     def test_as_long_as_asked(self, seconds):
-        """An old enough history gives the requested length to within half a row."""
         history = History()
         at = 0.0
         while at < 400:

@@ -23,7 +23,6 @@ from uwsgi_headroom.record import Tasks
     ],
 )
 def test_levels(tree, version, folders):
-    """The levels go from the root of the mount down to the process's own cgroup."""
     cgroups = find_cgroups(4242, "cpu", TREES / tree)
     assert cgroups.version == version
     assert [Path(folder) for folder in cgroups.folders] == [TREES / tree / "sys/fs/cgroup" / name for name in folders]
@@ -80,7 +79,6 @@ def test_the_list_is_that_of_the_kernel():
 
 @as_root
 def test_a_mount(tmp_path):
-    """A mount is seen at the next reading, and its end; a child in another mount namespace has a list of its own."""
     mounts = Mounts()
     before = mounts.read()
     libc = ctypes.CDLL(None)

@@ -27,7 +27,6 @@ def sleeper():
 
 
 def test_child_of_the_master():
-    """A child of the master is read with its CPU time, memory, switches, descriptors, CPUs and start time."""
     burn = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); time.sleep(60)"
     before = time.time()
     with started(sys.executable, "-c", burn, stdout=subprocess.PIPE) as process:
@@ -156,8 +155,7 @@ def test_a_worker_that_ended_between_readings_is_left_out(sleeper):
 
 
 @as_root
-def test_another_user(sleeper):
-    """Another user without privileges reads every figure; the open descriptors only since Linux 6.2."""
+def test_another_user_reads_every_figure(sleeper):
     master = os.getpid()
     privileged = Processes().read(master, [sleeper.pid])[sleeper.pid]
     worker = as_nobody(lambda: Processes().read(master, [sleeper.pid]))[sleeper.pid]

@@ -75,7 +75,6 @@ def test_a_connection_that_was_opened_before_the_fork_is_shared(where, tmp_path,
 
 
 def test_what_workers_share_rightly():
-    """Listening sockets, pairs and datagrams are no connections; one worker with a connection shares it with none."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,

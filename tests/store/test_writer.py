@@ -62,7 +62,6 @@ def test_everything_that_was_put_is_written_at_the_end(path, begin):
 
 
 def test_two_exporters_on_one_file(path, begin):
-    """The second says so and writes nothing; when the first has ended, it writes what it has kept."""
     first = begin(path)
     put(first, 1)
     second = begin(path)
@@ -204,7 +203,6 @@ def test_a_record_that_cannot_be_stored_is_dropped_and_counted(path, begin):
 
 
 def test_a_reader_beside_a_writer(path, begin):
-    """A reader sees what was written before it began to read, and holds up no write."""
     writer = begin(path)
     for number in range(1, 301):
         writer.put(minute(number))
@@ -226,7 +224,6 @@ def test_only_its_user_and_group_can_open_it(path, begin):
 
 @pytest.mark.integration
 def test_charts_go_on_after_a_restart(tmp_path):
-    """What an earlier exporter has written is in the charts; SIGTERM writes the minute that has not ended."""
     path = tmp_path / "history.sqlite"
     now = time.time()
     database = opened(path)

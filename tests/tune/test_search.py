@@ -42,7 +42,6 @@ def test_a_setting_that_is_right_is_kept(application, present):
 
 
 def test_noise_alone_changes_nothing():
-    """At 2 % a run and 10 % a round, at most one of twenty right settings is changed."""
     servers = [Application(**CPU_BOUND, noise=0.02, drift=0.1, seed=seed) for seed in range(100)]
     assert sum(run(server, task(2, 1)).chosen is not None for server in servers) <= 5
 
@@ -163,7 +162,6 @@ def test_the_model_is_that_of_the_runs():
 
 
 def test_equal_settings_are_rarely_called_different():
-    """At the usual noise, in at most one of ten comparisons of three rounds."""
     first, second, wrong = Setting(2, 1), Setting(2, 2), 0
     for seed in range(300):
         server = Application(**CPU_BOUND, noise=search.USUAL / 2**0.5, seed=seed)

@@ -53,9 +53,7 @@ def test_a_read_in_flight_that_is_cancelled_starts_again(addresses):
 
 
 @pytest.mark.parametrize("end", [Reader.pause, Reader.close])
-def test_a_pause_at_any_moment(addresses, end):
-    """After a pause or close at any turn of the event loop, the reader works again."""
-
+def test_a_reader_works_again_after_a_pause_at_any_moment(addresses, end):
     async def scenario(place: int) -> bool:
         reader = make_reader(addresses[0])
         reading = asyncio.create_task(reader.read())

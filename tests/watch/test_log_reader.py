@@ -106,7 +106,6 @@ def test_a_log_that_grows_by_200_megabytes_a_second(one):
 
 
 async def test_the_share_of_the_cpu_is_kept(one, monkeypatch):
-    """A log of nothing but known messages costs more than its share: what is above is left, and then skipped."""
     share = 1e-5  # less than a block takes on any machine
     monkeypatch.setattr(log_reader, "MOST_CPU", share)
     path, watched, reader, clock = one

@@ -79,8 +79,7 @@ def test_what_was_seen_before_an_outage_belongs_to_its_own_minute():
     assert [record.window.observed_seconds for _, record in records] == pytest.approx([40.0, 10.0, 0.0, 0.0], abs=0.6)
 
 
-def test_another_number_of_workers():
-    """After a reload to fewer workers, records begin anew: rows of other workers cannot be compared."""
+def test_records_begin_anew_with_another_number_of_workers():
     watch, smaller = Watched(70), Server(1, 4)
     watch.seconds(smaller, 90, lambda _: smaller.serve(1, 1, each=0.1))
     records = watch.records

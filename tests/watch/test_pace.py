@@ -91,7 +91,6 @@ class TestBudget:
 
     @pytest.mark.parametrize("slow", [0.03, 1.0])
     def test_recovers_within_half_a_minute_of_quick_reads(self, slow):
-        """However slow reads were, and for how long, 30 s of quick reads restore the pace, even with long pauses."""
         pace, now = Pace(5, lambda: 1.0), 0.0
         while now < 300.0:
             now += pace.pause(read(slow, now)) + slow
@@ -142,7 +141,6 @@ class TestLongestStep:
         assert pace_after(*[seconds] * 20).longest_step == pytest.approx(step)
 
     def test_covers_the_longest_pause(self):
-        """No pause of the pace itself becomes a gap, at any rate and read time."""
         for rate in (0.25, 1, 5, 10):
             for seconds in (0.0, 0.004, 0.02, 0.1):
                 pace = Pace(rate, lambda: 1.0)

@@ -77,7 +77,6 @@ async def test_its_name_is_its_address():
 
 
 async def test_forgotten_after_a_while_without_probes():
-    """The one that is probed stays, the other ends, and begins anew with the next probe."""
     clock = MovableClock()
     fleet, probed = make_fleet("127.0.0.*:1", clock=clock)
     first, second = (expect(probed.find(f"127.0.0.{number}:1", [])) for number in (1, 2))
@@ -150,7 +149,6 @@ async def test_no_probe_writes_to_the_history(tmp_path):
 
 
 async def test_pause_and_resume():
-    """A suspended exporter begins no connection; afterwards it goes on."""
     with bad_servers.answers("unix", document("minified")) as address:
         fleet, probed = make_fleet(f"{Path(address).parent}/*", "127.0.0.1:1")
         async with sampling(fleet):

@@ -84,8 +84,7 @@ async def test_windows_change_and_other_settings_stay():
     assert fleet.settings == replace(DEFAULT_SETTINGS, windows=(30.0,))
 
 
-def test_globs(tmp_path):
-    """Sockets that are still found keep their servers, unless their names change."""
+def test_sockets_that_are_still_found_keep_their_servers_unless_their_names_change(tmp_path):
     with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
         every, shops = make_server(f"{tmp_path}/*.stats"), make_server(f"{tmp_path}/s*.stats", timeout=7.0)
         first, then, counts = reconfigured([every], [shops])

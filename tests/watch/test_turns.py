@@ -42,7 +42,6 @@ def share_of(hands: MovableClock, step: float, others: float) -> tuple[float, fl
 
 @pytest.mark.parametrize("others", [0.02, 0.05])
 def test_half_of_the_time_beside_much_work(others):
-    """However much the others have to do, the computation takes twice its own time at most."""
     share, longest = share_of(MovableClock(), 0.001, others)
     assert share == pytest.approx(0.5, abs=0.03)
     assert longest <= others + 0.0011
