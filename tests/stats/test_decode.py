@@ -149,10 +149,10 @@ def test_wrapped_running_time_is_absent(value):
 
 def test_missing_keys_are_unknown():
     snapshot = stats.decode(b'{"workers":[{}]}')
-    (worker,) = snapshot.workers
+    (found,) = snapshot.workers
     names = "pid threads busy_threads requests static_requests running_time exceptions harakiris respawns signals"
     names += " transmitted_bytes resident_bytes last_spawn"
-    assert {getattr(worker, name) for name in names.split()} == {None}
+    assert {getattr(found, name) for name in names.split()} == {None}
     assert (snapshot.listen_queue, snapshot.signal_queue, snapshot.locks, snapshot.thunder_lock) == (None,) * 4
     # Unknown keys are skipped.
     later = {"later": [{"a": [1.5, None, True, {}]}]}
