@@ -69,10 +69,10 @@ def test_tls(directory):
     lax = load(directory, f"tls_config: {text}").context
     assert lax.verify_mode == ssl.CERT_NONE
     assert load(directory, "tls_config: {cert_file: client.pem, key_file: client.key}").context is not None
+    assert load_optional(None) is None  # nothing is sent, and the system's authorities are trusted
 
 
-def test_authorities_with_comments_that_are_not_ascii(directory):
-    """Lists of authorities have such comments: they are skipped, and the certificates are trusted."""
+def test_comments_of_any_bytes_beside_authorities_are_skipped(directory):
     comment = "# Issuer: Főtanúsítvány\n".encode()
     (directory / "list.pem").write_bytes(comment + (directory / "ca.pem").read_bytes() + comment + b"\xff\n")
     context = load(directory, "tls_config: {ca_file: list.pem}").context
@@ -113,11 +113,6 @@ def test_mistakes(directory, text, words):
     assert "from a file" not in str(error.value)
     with pytest.raises(ConfigError, match=r"--http\.config\.file: "):
         load_optional(str(directory / "client.yml"))
-
-
-def test_no_file_is_no_access():
-    """Without the option nothing is sent and the system's authorities are trusted."""
-    assert load_optional(None) is None
 
 
 def test_prometheus_takes_the_same_keys(directory):

@@ -40,139 +40,52 @@ def test_allowed(target, address):
     assert find(target) == address
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "10.0.3.7",  # no port: there is no default
-        "10.0.3.7:",
-        "10.0.3.7:0",
-        "10.0.3.7:01717",
-        "10.0.3.7:1718",
-        "10.0.3.7:17170",
-        "10.0.3.7:1717 ",
-        " 10.0.3.7:1717",
-        "10.0.3.7:1717\n",
-        "10.0.3.7:1717/",
-        "10.0.3.7:1717/x",
-        "10.0.3.7:1717?x",
-        "10.0.3.7:1717#x",
-        "10.0.3.7:1717:1717",
-        "10.0.3.7:\u0661\u0667\u0661\u0667",  # digits of another script
-        "\uff11\uff10.0.3.7:1717",
-        "10.0.3.*:1717",  # the pattern itself is no target
-        "10.0.3.07:1717",
-        "10.0.3.0x7:1717",
-        "10.0.3.256:1717",
-        "10.0.3.7.8:1717",
-        "10.0.3:1717",
-        "10.0.3.:1717",
-        "10.0.3.7.:1717",
-        "10.0.775:1717",  # three numbers mean 10.0.3.7 to a resolver
-        "167773959:1717",  # one number, likewise
-        "0xa000307:1717",
-        "012.0.3.7:1717",
-        "10.1.3.7:1717",
-        "110.0.3.7:1717",
-        "[::ffff:10.0.3.7]:1717",
-        "[::10.0.3.7]:1717",
-        "[64:ff9b::10.0.3.7]:1717",
-        "[fd00::5%eth0]:1717",
-        "[fd00::6]:1717",
-        "fd00::5:1717",
-        "[10.0.3.7]:1717",
-        "http://10.0.3.7:1717",  # another scheme than the pattern's
-        "https://10.0.3.7:1717",
-        "user@10.0.3.7:1717",
-        "user:password@10.0.3.7:1717",
-        "tcp://user@10.0.3.7:1717",
-        "10.0.3.7:1717@169.254.169.254:80",
-        "169.254.169.254:80@10.0.3.7:1717",
-        "10.0.3.7%3A1717",
-        "%31%30.0.3.7:1717",
-        "127.0.0.1:1717",
-        "localhost:1717",
-        ":1717",
-        "uwsgi.internal:1717",
-        "a.b.uwsgi.internal:1717",  # `*` matches no dot
-        ".uwsgi.internal:1717",
-        "shop.uwsgi.internal.:1717",
-        "shop.uwsgi.internal.example.com:1717",
-        "shop.uwsgi.internal:1717.example.com",
-        "shop-uwsgi.internal:1717",
-        "shopXuwsgi.internal:1717",
-        "10.0.3.7.uwsgi.internal:1717",
-        "-.uwsgi.internal:1717",
-        "a" * 64 + ".uwsgi.internal:1717",
-        "http://web-3.internal",  # no port here either
-        "http://web-3.internal:80/",
-        "http://web-3.internal:80/x",
-        "http://web-3.internal:80\\@evil.example.com",
-        "file:///etc/passwd",
-        "file:///run/uwsgi/shop.stats",
-        "FILE:///run/uwsgi/shop.stats",
-        "/etc/passwd",
-        "/run/uwsgi/../docker.stats",
-        "/run/uwsgi/..stats",
-        "/run/uwsgi/.hidden.stats",
-        "/run/uwsgi/.stats",
-        "/run/uwsgi/a/b.stats",
-        "/run/uwsgi/./a.stats",
-        "/run/uwsgi//a.stats",
-        "//run/uwsgi/a.stats",
-        "/run/uwsgi/a.stats/",
-        "/run/uwsgi/a.stats\0",
-        "/run/uwsgi/a\n.stats",
-        "/run/uwsgi/" + "a" * 200 + ".stats",
-        "/var/run/uwsgi/a.stats",
-        "unix:/run/uwsgi/a.stats",
-        "unix://localhost/run/uwsgi/a.stats",
-        "run/uwsgi/a.stats",
-        "@uwsgi",
-        "~/a.stats",
-        "",
-        "*",
-        "/",
-        "\ud800",
-    ],
-)
+NOT_ALLOWED = {
+    "no port, for which there is no default": "10.0.3.7 10.0.3.7: http://web-3.internal",
+    "another port": "10.0.3.7:0 10.0.3.7:01717 10.0.3.7:1718 10.0.3.7:17170 10.0.3.7:1717:1717 :1717",
+    "more behind the port": "10.0.3.7:1717/ 10.0.3.7:1717/x 10.0.3.7:1717?x 10.0.3.7:1717#x http://web-3.internal:80/ "
+    r"http://web-3.internal:80/x http://web-3.internal:80\@evil.example.com",
+    "digits of another script": "10.0.3.7:\u0661\u0667\u0661\u0667 \uff11\uff10.0.3.7:1717",
+    "the pattern itself": "10.0.3.*:1717 *",
+    "no address": "10.0.3.07:1717 10.0.3.0x7:1717 10.0.3.256:1717 10.0.3.7.8:1717 10.0.3:1717 10.0.3.:1717 "
+    "10.0.3.7.:1717",
+    "numbers that mean 10.0.3.7 to a resolver": "10.0.775:1717 167773959:1717 0xa000307:1717 012.0.3.7:1717",
+    "another address": "10.1.3.7:1717 110.0.3.7:1717 127.0.0.1:1717 localhost:1717 [fd00::6]:1717",
+    "IPv6 in another form": "[::ffff:10.0.3.7]:1717 [::10.0.3.7]:1717 [64:ff9b::10.0.3.7]:1717 [fd00::5%eth0]:1717 "
+    "fd00::5:1717 [10.0.3.7]:1717",
+    "another scheme than the pattern's": "http://10.0.3.7:1717 https://10.0.3.7:1717 file:///etc/passwd "
+    "file:///run/uwsgi/shop.stats FILE:///run/uwsgi/shop.stats",
+    "a user": "user@10.0.3.7:1717 user:password@10.0.3.7:1717 tcp://user@10.0.3.7:1717 "
+    "10.0.3.7:1717@169.254.169.254:80 169.254.169.254:80@10.0.3.7:1717",
+    "escapes": "10.0.3.7%3A1717 %31%30.0.3.7:1717",
+    "no dot matches": "uwsgi.internal:1717 a.b.uwsgi.internal:1717 .uwsgi.internal:1717 10.0.3.7.uwsgi.internal:1717",
+    "another name": "shop.uwsgi.internal.:1717 shop.uwsgi.internal.example.com:1717 "
+    "shop.uwsgi.internal:1717.example.com shop-uwsgi.internal:1717 shopXuwsgi.internal:1717 -.uwsgi.internal:1717 "
+    f"{'a' * 64}.uwsgi.internal:1717",
+    "another path": "/etc/passwd /var/run/uwsgi/a.stats run/uwsgi/a.stats ~/a.stats @uwsgi /",
+    "no slash or hidden file matches": "/run/uwsgi/../docker.stats /run/uwsgi/..stats /run/uwsgi/.hidden.stats "
+    "/run/uwsgi/.stats /run/uwsgi/a/b.stats /run/uwsgi/./a.stats /run/uwsgi//a.stats //run/uwsgi/a.stats "
+    "/run/uwsgi/a.stats/",
+    "another form, length": f"unix:/run/uwsgi/a.stats unix://localhost/run/uwsgi/a.stats /run/uwsgi/{'a' * 200}.stats",
+}
+ODD = ["", "\ud800", "10.0.3.7:1717 ", " 10.0.3.7:1717", "10.0.3.7:1717\n"]
+ODD += ["/run/uwsgi/a.stats\0", "/run/uwsgi/a\n.stats"]
+
+
+@pytest.mark.parametrize("target", [*ODD, *" ".join(NOT_ALLOWED.values()).split()])
 def test_refused(target):
     assert find(target) is None
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "",
-        "*",
-        "*:1717",
-        "*.*.*.*:1717",
-        "*.0.3.7:1717",
-        "10.0.3.*",
-        "10.0.3.*:*",
-        "10.0.3.*:1-99",
-        "10.0.3.1*:1717",
-        "10.0.3.256:1717",
-        "10.0.3.0/24:1717",
-        "10.*:1717",
-        "[fd00::*]:1717",
-        "[::ffff:10.0.3.7]:1717",
-        "shop.*:1717",
-        "shop.internal",
-        "2130706433:1717",
-        "a.0x7f:1717",
-        "a*b*c*d.internal:1717",
-        "/run/uwsgi/a*b*c*.stats",
-        "/run/../etc/*.stats",
-        "run/*.stats",
-        "@uwsgi-*",
-        "file:///run/uwsgi/*.stats",
-        "unix:@x",
-        "user@10.0.3.7:1717",
-        "http://10.0.3.7:1717/path",
-        "/",
-        "/" + "a" * 200,
-    ],
-)
+NO_PATTERNS = """
+* *:1717 *.*.*.*:1717 *.0.3.7:1717 10.0.3.* 10.0.3.*:* 10.0.3.*:1-99 10.0.3.1*:1717 10.0.3.256:1717 10.0.3.0/24:1717
+10.*:1717 [fd00::*]:1717 [::ffff:10.0.3.7]:1717 shop.*:1717 shop.internal 2130706433:1717 a.0x7f:1717
+a*b*c*d.internal:1717 /run/uwsgi/a*b*c*.stats /run/../etc/*.stats run/*.stats @uwsgi-* file:///run/uwsgi/*.stats
+unix:@x user@10.0.3.7:1717 http://10.0.3.7:1717/path /
+"""
+
+
+@pytest.mark.parametrize("pattern", ["", "/" + "a" * 200, *NO_PATTERNS.split()])
 def test_patterns_that_are_refused(pattern):
     with pytest.raises(ConfigError, match=r"^headroom.yml:3: .* is not a pattern .*10\.0\.3\.\*:1717") as caught:
         parse_pattern(pattern, "headroom.yml:3")
@@ -206,7 +119,6 @@ def test_wildcards(pattern, target, allowed):
 
 @given(st.integers(0, 2**32 - 1))
 def test_numbers_mean_to_the_resolver_what_they_mean_to_the_pattern(number):
-    """The address that is connected to is the one that was compared."""
     text = socket.inet_ntoa(number.to_bytes(4, "big"))
     assert parse_target(f"{text}:1717") == Tcp(text, 1717)
     (info,) = socket.getaddrinfo(text, 1717, type=socket.SOCK_STREAM)

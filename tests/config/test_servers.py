@@ -6,12 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uwsgi_headroom.arguments.commands import SETTING_FLAGS
-from uwsgi_headroom.arguments.parser import Parser
-from uwsgi_headroom.config import defaults, precedence
+from tests.config.test_settings import refusal, resolved
+from uwsgi_headroom.config import defaults
 from uwsgi_headroom.config.servers import GlobNames, address_name, default_name
-from uwsgi_headroom.config.settings import Config
-from uwsgi_headroom.errors import ConfigError
 from uwsgi_headroom.source import Http, Tcp, Unix
 
 
@@ -74,16 +71,12 @@ def test_no_two_paths_have_one_name(paths, patterns):
         (Tcp("::1", 1717), "tcp://[::1]:1717"),
         (Http("localhost", 1717), "http://localhost:1717"),
         (Unix("/run/caf\udce9/shop.stats"), "/run/caf\\udce9/shop.stats"),
+        (Unix("/run/caf\\udce9/shop.stats"), "/run/caf\\\\udce9/shop.stats"),
     ],
 )
 def test_a_server_that_was_found_without_a_pattern(address, name):
+    """No name has a character that a terminal obeys, and names that are written alike are two."""
     assert address_name(address) == name
-
-
-def test_names_that_are_written_alike_are_two():
-    """No name has a character that a terminal obeys."""
-    alike = [Unix("/run/caf\udce9.stats"), Unix("/run/caf\\udce9.stats")]
-    assert len({address_name(address) for address in alike}) == 2
     names = GlobNames(["/run/*.stats"])
     assert names.name("/run/a\x1b[31m.stats") == "a\\x1b[31m"
     assert names.name("/run/a\\x1b[31m.stats") == "a\\\\x1b[31m"
@@ -111,25 +104,16 @@ def test_the_path_of_a_name(patterns, name, path):
     assert path is None or names.name(path) == name
 
 
-def loaded(write, servers: str, sampling: str = "{}") -> Config:
-    file = write(f"servers:\n{servers}\nsampling: {sampling}\n")
-    parser = Parser(flags=SETTING_FLAGS)
-    return precedence.resolve_config(parser.parse_args(["--config", str(file)]), {})
-
-
-def refusal(write, servers: str, sampling: str = "{}") -> str:
-    with pytest.raises(ConfigError) as caught:
-        loaded(write, servers, sampling)
-    return str(caught.value)
+def written(write, servers: str, sampling: str = "{}") -> tuple[str, str]:
+    return "--config", str(write(f"servers:\n{servers}\nsampling: {sampling}\n"))
 
 
 @pytest.mark.parametrize(
     ("expect", "names", "number"),
     [("[shop, blog]", ("shop", "blog"), 0), ("shop", ("shop",), 0), ("3", (), 3), ("[shop, shop]", ("shop",), 0)],
 )
-def test_names_or_a_number(write, expect, names, number):
-    """A pattern takes either; a single name needs no list."""
-    (server,) = loaded(write, f"  - {{stats: '/run/*.stats', expect: {expect}}}").servers
+def test_a_pattern_takes_names_or_a_number(write, expect, names, number):
+    (server,) = resolved(*written(write, f"  - {{stats: '/run/*.stats', expect: {expect}}}")).servers
     assert (server.expect_names, server.expect_number) == (names, number)
 
 
@@ -145,16 +129,17 @@ def test_names_or_a_number(write, expect, names, number):
     ],
 )
 def test_mistakes(write, server, part):
-    message = refusal(write, f"  - {server}")
+    message = refusal(*written(write, f"  - {server}"))
     assert part in message
     assert "headroom.yml:2" in message
 
 
 def test_names_and_the_most_servers_of_patterns(write):
     two = "  - {{stats: '/run/a/*.stats', expect: [{}]}}\n  - /run/b/*.stats"
-    assert loaded(write, two.format("a/shop")).servers[0].expect_names == ("a/shop",)
-    assert "named 'shop'" in refusal(write, two.format("shop"))
-    assert loaded(write, "  - /run/*.stats").settings.max_servers == defaults.MOST_SERVERS
-    assert loaded(write, "  - /run/*.stats", "{max_servers: 1000}").settings.max_servers == 1000
+    assert resolved(*written(write, two.format("a/shop"))).servers[0].expect_names == ("a/shop",)
+    assert "named 'shop'" in refusal(*written(write, two.format("shop")))
+    assert resolved(*written(write, "  - /run/*.stats")).settings.max_servers == defaults.MOST_SERVERS
+    assert resolved(*written(write, "  - /run/*.stats", "{max_servers: 1000}")).settings.max_servers == 1000
     for wrong in ("0", "10001", "many"):
-        assert "expected a number from 1 to 10000" in refusal(write, "  - /run/*.stats", f"{{max_servers: {wrong}}}")
+        message = refusal(*written(write, "  - /run/*.stats", f"{{max_servers: {wrong}}}"))
+        assert "expected a number from 1 to 10000" in message

@@ -1,6 +1,5 @@
 """Settings from flags, variables and the file: each has its row, and the order is fixed."""
 
-import argparse
 import operator
 import re
 from dataclasses import fields
@@ -22,11 +21,7 @@ from uwsgi_headroom.errors import LONGEST_MESSAGE, ConfigError
 from uwsgi_headroom.source import Unix
 from uwsgi_headroom.watch.fleet import find_log
 
-
-def parser() -> Parser:
-    return Parser(flags=SETTING_FLAGS)
-
-
+NOTHING_GIVEN = Parser(flags=SETTING_FLAGS).parse_args([])
 SAMPLES = {
     "stats": ("/a", lambda result: [server.address for server in result.servers], [Unix("/a")]),
     "config": ("{file}", lambda result: result.log_level, "error"),
@@ -60,7 +55,7 @@ SAMPLES = {
 
 def test_every_setting_has_a_row_a_variable_and_a_default(write):
     path = write("log: {level: error}\n")
-    assert set(vars(parser().parse_args([]))) == set(SAMPLES)
+    assert set(vars(NOTHING_GIVEN)) == set(SAMPLES)
     for flag in SETTING_FLAGS:
         text, look, expected = SAMPLES[flag.name]
         value = text.format(file=path) if "{" in text else text
@@ -76,7 +71,7 @@ def test_every_setting_has_a_row_a_variable_and_a_default(write):
     assert sorted(rows) == sorted(ours | watching)
     servers = {setting.field for setting in SERVER_SETTINGS if setting.field}
     assert servers <= {*ServerConfig.__struct_fields__}
-    assert {setting.name for setting in FLAGS} == set(vars(_nothing_given()))
+    assert {setting.name for setting in FLAGS} == set(vars(NOTHING_GIVEN))
     assert precedence.unknown_variables({f"UWSGI_HEADROOM_{setting.name.upper()}": "" for setting in FLAGS}) == []
     assert precedence.unknown_variables({"UWSGI": "/usr/bin/uwsgi", "HOME": "/"}) == []
     assert resolved() == Config()
@@ -84,34 +79,22 @@ def test_every_setting_has_a_row_a_variable_and_a_default(write):
 
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text()
 
-NO_VALUE = {
-    "allowed_hosts",
-    "web_config_file",
-    "discover",
-    "history",
-    "settings.slo",
-    "settings.backends",
-    "settings.route_templates",
-    "settings.code_prefixes",
-}
+NO_VALUE = """
+allowed_hosts web_config_file discover history settings.slo settings.backends settings.route_templates
+settings.code_prefixes
+"""
 """The fields of settings that are empty by default."""
-
-
-def get(config: Config, field: str) -> object:
-    return operator.attrgetter(field)(config)
 
 
 @pytest.mark.parametrize("setting", FLAGS, ids=lambda setting: setting.name)
 def test_the_default_of_the_documents_is_the_default(setting):
     shown = [(text, "docs") for text in re.findall("`([^`]+)`", setting.default)]
-    if not setting.field:
-        return
-    if setting.field in NO_VALUE:
+    default = operator.attrgetter(setting.field)(Config()) if setting.field else None
+    if setting.field in NO_VALUE.split():
         assert not shown
-        assert not get(Config(), setting.field)
-        return
-    value = setting.parse(shown) if setting.is_repeatable else setting.parse(*shown[0])
-    assert value == get(Config(), setting.field)
+        assert not default
+    elif setting.field:
+        assert (setting.parse(shown) if setting.is_repeatable else setting.parse(*shown[0])) == default
 
 
 def test_the_file_of_the_documents_shows_every_key(write):
@@ -127,21 +110,10 @@ def test_the_file_of_the_documents_shows_every_key(write):
 
 
 # The variables that Kubernetes sets in each pod for services called uwsgi-headroom, -stats and -log-level.
-SERVICES = [
-    "SERVICE_HOST",
-    "SERVICE_PORT",
-    "SERVICE_PORT_WINDOW",
-    "PORT",
-    "PORT_9238_TCP",
-    "PORT_9238_TCP_PROTO",
-    "PORT_9238_TCP_PORT",
-    "PORT_9238_TCP_ADDR",
-    "STATS_PORT",
-    "STATS_SERVICE_HOST",
-    "LOG_LEVEL_PORT",
-    "LOG_LEVEL_SERVICE_PORT",
-    "LOG_LEVEL_PORT_80_TCP",
-]
+SERVICES = """
+SERVICE_HOST SERVICE_PORT SERVICE_PORT_WINDOW PORT PORT_9238_TCP PORT_9238_TCP_PROTO PORT_9238_TCP_PORT
+PORT_9238_TCP_ADDR STATS_PORT STATS_SERVICE_HOST LOG_LEVEL_PORT LOG_LEVEL_SERVICE_PORT LOG_LEVEL_PORT_80_TCP
+"""
 
 
 @pytest.mark.parametrize(
@@ -157,29 +129,20 @@ SERVICES = [
     ],
 )
 def test_a_misspelt_name_is_refused_with_the_right_one(name, meant):
-    with pytest.raises(ConfigError) as caught:
-        precedence.resolve_config(_nothing_given(), {f"UWSGI_HEADROOM_{name}": "x"})
-    assert str(caught.value) == (
-        f"unknown environment variable UWSGI_HEADROOM_{name}; did you mean UWSGI_HEADROOM_{meant}?"
-    )
+    message = f"unknown environment variable UWSGI_HEADROOM_{name}; did you mean UWSGI_HEADROOM_{meant}?"
+    assert refusal(**{name: "x"}) == message
 
 
-@pytest.mark.parametrize("name", [*SERVICES, "VERSION", "IMAGE", "CONFIG_DIR"])
+@pytest.mark.parametrize("name", [*SERVICES.split(), "VERSION", "IMAGE", "CONFIG_DIR"])
 def test_names_of_orchestration_stop_nothing(name):
-    """Such variables change no setting, and are listed for the log."""
     environment = {f"UWSGI_HEADROOM_{name}": "tcp://10.0.0.1:9238"}
-    assert precedence.resolve_config(_nothing_given(), environment) == precedence.resolve_config(_nothing_given(), {})
+    assert precedence.resolve_config(NOTHING_GIVEN, environment) == precedence.resolve_config(NOTHING_GIVEN, {})
     assert precedence.unknown_variables(environment) == [f"UWSGI_HEADROOM_{name}"]
 
 
-def _nothing_given() -> argparse.Namespace:
-    return Parser(flags=SETTING_FLAGS).parse_args([])
-
-
 def resolved(*arguments: str, **environment: str) -> Config:
-    parser = Parser(flags=SETTING_FLAGS)
     named = {f"UWSGI_HEADROOM_{name}": value for name, value in environment.items()}
-    return precedence.resolve_config(parser.parse_args(arguments), named)
+    return precedence.resolve_config(Parser(flags=SETTING_FLAGS).parse_args(arguments), named)
 
 
 def refusal(*arguments: str, **environment: str) -> str:
@@ -217,20 +180,16 @@ def test_flags_go_before_variables_and_those_before_the_file(write):
         (("--log.format", "xml"), "--log.format", "logfmt, json"),
         (("--backends", "db:5432"), "--backends", "10.0.0.5:5432"),
         (("--config", "/nowhere.yml"), "/nowhere.yml", "No such file"),
+        ({"STATS": "shop"}, "UWSGI_HEADROOM_STATS", ""),
+        ({"WEB_LISTEN_ADDRESS": "x"}, "UWSGI_HEADROOM_WEB_LISTEN_ADDRESS", ""),
+        ({"LOG_LEVEL": "x"}, "UWSGI_HEADROOM_LOG_LEVEL", ""),
+        ({"SAMPLES_PER_SECOND": "99"}, "UWSGI_HEADROOM_SAMPLES_PER_SECOND", ""),
     ],
 )
-def test_a_mistake_names_its_flag(arguments, where, advice):
-    message = refusal(*arguments)
+def test_a_mistake_names_its_flag_or_variable(arguments, where, advice):
+    message = refusal(**arguments) if isinstance(arguments, dict) else refusal(*arguments)
     assert message.startswith(f"{where}: ")
     assert advice in message
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("STATS", "shop"), ("WEB_LISTEN_ADDRESS", "x"), ("LOG_LEVEL", "x"), ("SAMPLES_PER_SECOND", "99")],
-)
-def test_a_mistake_names_its_variable(name, value):
-    assert refusal(**{name: value}).startswith(f"UWSGI_HEADROOM_{name}: ")
 
 
 def test_two_servers_of_one_name(write):
@@ -261,20 +220,20 @@ def test_two_names_of_one_address(write):
     assert len(resolved("--stats", "a=file:///a.json", "--stats", "b=file:///a.json").servers) == 2
 
 
-@pytest.mark.parametrize("rate", ["0.25", "20"])
-def test_bounds_are_allowed(rate):
-    assert resolved("--samples-per-second", rate).settings.samples_per_second == float(rate)
-
-
 @pytest.mark.parametrize("rate", ["0", "0.24", "20.1", "-5", "nan", "inf", "often"])
-def test_refused_rates(rate):
+def test_rates(rate):
     with pytest.raises(ConfigError, match=r"--samples-per-second: expected a number from 0.25 to 20, not '.*'"):
         resolved(f"--samples-per-second={rate}")
+    for allowed in ("0.25", "20"):
+        assert resolved("--samples-per-second", allowed).settings.samples_per_second == float(allowed)
 
 
-@pytest.mark.parametrize("empty", ["", "~", "[]"])
-def test_no_windows_are_the_default_ones(write, empty):
-    assert load_file(write(f"sampling:\n  windows: {empty}\n")).settings == DEFAULT_SETTINGS
+NO_WINDOWS = [f"sampling:\n  windows: {empty}\n" for empty in ("", "~", "[]")]
+
+
+@pytest.mark.parametrize("text", [*NO_WINDOWS, "backends:\n", "backends: {}\n", "backends: null\n"])
+def test_no_windows_and_no_backends_are_the_default_ones(write, text):
+    assert load_file(write(text)).settings == DEFAULT_SETTINGS
 
 
 @pytest.mark.parametrize(
@@ -288,22 +247,11 @@ def test_no_windows_are_the_default_ones(write, empty):
     ],
 )
 def test_history_in_the_file(write, text, settings):
-    """A path alone, or keys."""
     config = load_file(write(text))
     assert (config.history, config.history_max_size) == settings
 
 
-@pytest.mark.parametrize(
-    "text", ["", "MB", "5", "5 kB", "0MB", "0.5MB", "2000TB", "-1GB", "nanGB", "1e3GB", "\u0661GB", "1GiB"]
-)
-def test_sizes_that_are_none(text):
-    """A size has a unit, and bounds."""
-    with pytest.raises(ConfigError, match="is not a size from 1MB to 1TB, such as 500MB"):
-        parse_size(text, "--history-max-size")
-
-
 def test_a_long_value_is_not_quoted_whole(write):
-    """The message still begins with the line and ends with what to do."""
     path = write(f"web: {{listen_address: {'x' * 100_000}}}")
     with pytest.raises(ConfigError) as caught:
         load_file(path)
@@ -340,15 +288,16 @@ def test_accepted_logs(text, expected):
     assert parse_logs([(text, "--log")]) == (expected,)
 
 
-NO_UNITS = ("shop=journal:", "shop=journal:a b", "shop=journal:../a", "shop=journal:a=b", f"shop=journal:{'a' * 300}")
+NO_SIZES = ["", "MB", "5", "5 kB", "0MB", "0.5MB", "2000TB", "-1GB", "nanGB", "1e3GB", "\u0661GB", "1GiB"]
+NO_LOGS = ["", "shop", "shop=", "=/var/log/shop.log", "/var/log/shop.log", "shop=/a\0b"]
+NO_UNITS = [f"shop=journal:{name}" for name in ("", "a b", "../a", "a=b", "a" * 300)]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "shop", "shop=", "=/var/log/shop.log", "/var/log/shop.log", "shop=/a\0b", *NO_UNITS]
-)
-def test_refused_logs(text):
-    with pytest.raises(ConfigError, match=r"^--log: "):
-        parse_logs([(text, "--log")])
+@pytest.mark.parametrize("text", [*NO_SIZES, *NO_LOGS, *NO_UNITS])
+def test_sizes_and_logs_that_are_none(text):
+    message = "is not a size from 1MB to 1TB, such as 500MB" if text in NO_SIZES else r"^--log: "
+    with pytest.raises(ConfigError, match=message):
+        parse_size(text, "--history-max-size") if text in NO_SIZES else parse_logs([(text, "--log")])
 
 
 def test_a_log_in_the_file(write):

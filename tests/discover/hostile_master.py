@@ -41,7 +41,6 @@ def claim(place: int, size: int) -> None:
 
 
 def serve(directory: str, number: int) -> select.epoll:
-    """Serves documents that begin like stats and do not end in time."""
     epoll = select.epoll()
     begin = b'{"version":"' + b"x" * 5_900_000
 
@@ -68,7 +67,6 @@ def main(
     epoll: tuple[int, int] = (0, 0),
     documents: tuple[str, int] = ("", 0),
 ) -> None:
-    """Does what the argument says, and waits until its input ends."""
     if ids:
         os.setgroups([])
         os.setresgid(*ids[1])

@@ -2,17 +2,15 @@
 
 import argparse
 import asyncio
-import os
 import re
 import shlex
-import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests.discover.test_hostile_processes import hostile
 from tests.support import bad_servers
 from tests.support.captured_documents import document
 from tests.support.other_namespaces import as_nobody, as_root
@@ -98,7 +96,6 @@ def test_a_relative_path_is_that_of_its_master(monkeypatch):
 
 @pytest.mark.integration
 def test_a_socket_that_another_has_replaced():
-    """Of two uWSGIs with the same path of the stats, only the later one can be reached."""
     port = free_port()
     later = (*SERVING, "--http-socket", f"127.0.0.1:{port}", "--stats")
     with bare(*SERVING, "--stats", "{directory}/stats") as shop:
@@ -126,7 +123,6 @@ def test_a_list_of_sockets_that_takes_too_long(monkeypatch):
 
 
 def masters_of(pid: int) -> list[FoundMaster]:
-    """What discovery finds about a process that has workers."""
     masters = asyncio.run(discover.find_masters())
     return [master for master in masters if master.pid == pid and master.role == "master"]
 
@@ -145,8 +141,6 @@ def test_processes_that_are_hidden(monkeypatch):
 
 
 def found(monkeypatch: pytest.MonkeyPatch, *masters: FoundMaster, trusted: bool = False) -> list[Address | None]:
-    """The addresses of the servers that discovery finds with these masters."""
-
     async def find_masters() -> list[FoundMaster]:
         return list(masters)
 
@@ -191,9 +185,8 @@ def test_a_vassal_is_one_with_its_file_and_directory():
         wait_until(lambda: b'"vassals"' in emperor.document())
     (vassal,) = masters
     assert vassal.emperor == emperor.pid
-    assert [each.pid for each in everything if each.role == "emperor" and each.pid in (vassal.pid, emperor.pid)] == [
-        emperor.pid
-    ]
+    emperors = [each.pid for each in everything if each.role == "emperor" and each.pid in (vassal.pid, emperor.pid)]
+    assert emperors == [emperor.pid]
     assert (vassal.configuration, vassal.directory) == ("shop.ini", str(emperor.directory / "vassals"))
     assert render_report(masters)[0].startswith("shop: uWSGI ")
 
@@ -221,8 +214,7 @@ def test_an_emperor_that_waits_for_requests():
 
 
 @pytest.mark.integration
-def test_an_emperor_whose_vassals_rest():
-    """It has no child, and is read by its stats."""
+def test_an_emperor_whose_vassals_rest_is_read_by_its_stats():
     options = ("--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats")
     with bare(*options, files={"vassals/none": ""}) as emperor:
         wait_until(lambda: b'"vassals"' in emperor.document(), what="its stats")
@@ -233,9 +225,8 @@ def test_an_emperor_whose_vassals_rest():
 @pytest.mark.integration
 def test_workers_are_no_masters():
     with uwsgi("--processes", "3") as server:
-        masters = [
-            master for master in asyncio.run(discover.find_masters()) if str(master.address).endswith(server.stats)
-        ]
+        found = asyncio.run(discover.find_masters())
+    masters = [master for master in found if str(master.address).endswith(server.stats)]
     assert [master.pid for master in masters] == [server.pid]
     assert re.fullmatch(r"uWSGI [\d.]+\S*, 3 workers of 1 thread", masters[0].what)
 
@@ -268,47 +259,25 @@ def test_without_a_master_there_are_no_stats():
         ("uwsgi_exporter", False),
     ],
 )
-def test_names_of_uwsgi(name, taken):
-    """uWSGI is recognized by the names of its processes; similar names, such as this exporter's, are not."""
-    code = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{name}', 0, 0, 0); print(flush=True); time.sleep(60)"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
-        try:
-            process.stdout.readline()
-            assert (process.pid in {master.pid for master in asyncio.run(discover.find_masters())}) == taken
-        finally:
-            process.kill()
+def test_a_process_that_only_has_the_name(name, taken):
+    with hostile(name=name) as pid:
+        masters = {master.pid: master for master in asyncio.run(discover.find_masters())}
+    assert (pid in masters) == taken
+    assert not taken or masters[pid].address is None
 
 
 @pytest.mark.integration
 def test_workers_of_python_3_14(tmp_path):
-    """A master is found whose workers have the name that Python 3.14 gives to their first thread."""
     app = tmp_path / "app.py"
     name = "ctypes.CDLL(None).prctl(15, b'uWSGIWorker%dCore0' % uwsgi.worker_id(), 0, 0, 0)"
     app.write_text(f"import ctypes, uwsgi\n{name}\ndef application(environment, start_response): return []\n")
     with uwsgi("--processes", "2", "--lazy-apps", app=app) as server:
-        wait_until(
-            lambda: (
-                [Path(f"/proc/{pid}/comm").read_text()[:11] for pid in list_children(server.pid)] == ["uWSGIWorker"] * 2
-            ),
-            what="the names of the workers",
-        )
+
+        def names() -> list[str]:
+            return [Path(f"/proc/{pid}/comm").read_text()[:11] for pid in list_children(server.pid)]
+
+        wait_until(lambda: names() == ["uWSGIWorker"] * 2, what="the names of the workers")
         assert server.pid in {master.pid for master in asyncio.run(discover.find_masters()) if master.address}
-
-
-@pytest.mark.integration
-def test_a_process_that_only_has_the_name():
-    """A process that is only called uwsgi, with a child of that name, is skipped without harm."""
-    code = (
-        "import ctypes, os, time; ctypes.CDLL(None).prctl(15, b'uwsgi', 0, 0, 0); os.fork(); "
-        "print(os.getpid(), flush=True); time.sleep(60)"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as process:
-        try:
-            process.stdout.readline()
-            masters = {master.pid: master for master in asyncio.run(discover.find_masters())}
-            assert masters[process.pid].address is None
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -336,15 +305,9 @@ def test_stats_lines_are_those_that_were_tried(name):
             assert not re.fullmatch(r"stats = \S+", line), line
 
 
-SHOP = FoundMaster(
-    10,
-    "www-data",
-    address=Unix("/run/shop.stats"),
-    what="uWSGI 2.0.31, 4 workers of 8 threads",
-    configuration="/etc/uwsgi/shop.ini",
-    directory="/srv/shop",
-    emperor=9,
-)
+PLACE = {"configuration": "/etc/uwsgi/shop.ini", "directory": "/srv/shop", "emperor": 9}
+WHAT = "uWSGI 2.0.31, 4 workers of 8 threads"
+SHOP = FoundMaster(10, "www-data", address=Unix("/run/shop.stats"), what=WHAT, **PLACE)
 
 
 def test_a_reason_is_given_once_and_one_command_serves_all():
@@ -358,10 +321,8 @@ def test_a_reason_is_given_once_and_one_command_serves_all():
     masters = [SHOP, FoundMaster(20, "root", address=Unix("/run/it's here/stats"), directory="/srv/wiki")]
     lines = render_report(masters)
     command = " ".join(line.removesuffix("\\") for line in lines[lines.index("To watch them all:") + 1 :])
-    assert make_command_line().parse(shlex.split(command)[1:]).stats == [
-        "shop=unix:///run/shop.stats",
-        "wiki=unix:///run/it's here/stats",
-    ]
+    expected = ["shop=unix:///run/shop.stats", "wiki=unix:///run/it's here/stats"]
+    assert make_command_line().parse(shlex.split(command)[1:]).stats == expected
 
 
 def test_each_finding_says_what_to_do():

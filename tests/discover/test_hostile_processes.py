@@ -45,7 +45,6 @@ print("PEAK", own + resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 @contextmanager
 def hostile(**does: Any) -> Iterator[int]:
-    """Run `hostile_master.py`; the PID of the master."""
     command = [sys.executable, hostile_master.__file__, json.dumps(does)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -72,8 +71,7 @@ def discovered() -> str:
     ids=["command line", "environment", "empty command line", "epolls"],
 )
 def test_what_a_process_claims_costs_nothing(does):
-    """A huge command line, a huge environment, no command line or large epolls neither take the memory of `discover`
-    nor end it: the others are found."""
+    """A huge or missing command line or environment, or large epolls, neither cost memory nor end it."""
     with uwsgi() as good, hostile(**does) as pid:
         printed = discovered()
     assert f"master {good.pid} of user" in printed
@@ -99,7 +97,6 @@ def test_what_has_no_end_is_left(tmp_path):
 
 
 def test_each_epoll_is_bounded(tmp_path, monkeypatch):
-    """Of many epolls, each with many members, the first are read, up to a number of bytes."""
     (tmp_path / "fd").mkdir()
     (tmp_path / "fdinfo").mkdir()
     line = "tfd:        7 events:       19 data: 7  pos:0 ino:{:x} sdev:9\n"
@@ -113,7 +110,6 @@ def test_each_epoll_is_bounded(tmp_path, monkeypatch):
 
 
 def test_a_master_that_hangs_is_named(monkeypatch, capsys):
-    """A master whose files do not answer, or whose facts raise anything, is named with the reason; others are found."""
     ask = aside.ask
 
     def answer(question: Callable[..., Any], *args: Any, seconds: float, **kwargs: Any) -> Any:
@@ -131,7 +127,6 @@ def test_a_master_that_hangs_is_named(monkeypatch, capsys):
 
 
 def test_a_fault_in_one_plan_is_its_own(monkeypatch, capsys):
-    """Steps that cannot be found for one uWSGI, for whatever reason, cost no other its steps."""
     plan = report.plan
 
     def fail(launch, *args, **named):
@@ -175,8 +170,7 @@ def test_a_user_with_many_ids_is_one(tmp_path, monkeypatch):
     "ids", [((NOBODY, 0, 0), (NOBODY,) * 3), ((NOBODY,) * 3, (NOBODY, 42, 42))], ids=["set-user-ID", "set-group-ID"]
 )
 def test_a_set_user_id_program_is_no_master(ids, capsys):
-    """A process that runs with the rights of another user or group than the one who started it gets no trial, and no
-    step: its user chose its words and its directory."""
+    """A process with another user's or group's rights gets no trial and no step: its user chose its words."""
     with hostile(ids=ids) as pid:
         with pytest.raises(LaunchError, match="differ, as those of a set-user-ID program do"):
             read_ids(pid)
@@ -189,8 +183,7 @@ def test_a_set_user_id_program_is_no_master(ids, capsys):
 
 @as_root
 def test_a_link_in_place_of_the_trials_socket(tmp_path, monkeypatch):
-    """The owner of the directory puts a link to a file of root's where the trial has just bound its socket: that file
-    keeps its mode, owner and content, and so does what the link was exchanged for."""
+    """A link to a file of root's replaces the socket that was just bound: that file stays, and so does the socket."""
     victim, directory = tmp_path / "victim", tmp_path / "own"
     victim.write_text("root's")
     victim.chmod(0o600)

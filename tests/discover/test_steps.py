@@ -121,7 +121,6 @@ def answer(server: Uwsgi) -> int:
     ],
 )
 def test_the_steps_turn_on_stats_and_change_nothing_else(ending, tmp_path):
-    """After the steps, uWSGI has a stats server that only its group may read; its application's socket is as before."""
     with without_stats(INI.format(directory=tmp_path) + ending) as server:
         before = os.stat(tmp_path / "app").st_mode
         made = planned(server)
@@ -184,31 +183,26 @@ def test_a_tmpfile_of_somebody_else(monkeypatch, tmp_path):
     assert f"d {tmp_path}/own/shop 2750 " in commands[0]
 
 
-def test_names_in_commands_are_quoted(tmp_path, monkeypatch):
-    """Local users choose the names of directories, and systemd escapes names of units: a shell takes them as they
-    are."""
-    monkeypatch.setattr(steps, "find_harm", lambda _launch: "")
+def test_names_in_commands(monkeypatch, tmp_path):
+    """Local users choose names of directories, and systemd escapes names of units: a shell takes them as they are."""
+    monkeypatch.setattr(steps, "find_harm", lambda _launch: "")  # the process of the test is no uWSGI
     directory = tmp_path / "x; touch pwned #"
     directory.mkdir()
     (directory / "shop.ini").write_text("[uwsgi]\n")
     (directory / "link.ini").symlink_to("shop.ini")
+    # An Emperor reloads a vassal when the file changes in its own directory: for a link, the link.
+    assert "reloads it as soon as" in proposed(master=VASSAL, file=directory / "shop.ini").steps[1].heading
     (command,) = proposed(master=VASSAL, file=directory / "link.ini").steps[2].lines
     assert shlex.split(command) == ["touch", "-h", str(directory / "link.ini")]
     unit = Unit(r"uwsgi@srv-my\x2dapp.service", main_pid=os.getpid(), can_reload=True)
     (command,) = proposed(unit=unit).steps[2].lines
     assert shlex.split(command) == ["systemctl", "reload", unit.name]
-
-
-def test_debians_reload_names_the_application(monkeypatch):
-    """Debian's init script knows an application by its file, whatever the name that is unique on this machine."""
-    monkeypatch.setattr(steps, "find_harm", lambda _launch: "")
+    # Debian's init script knows an application by its file, whatever the name that is unique on this machine.
     made = proposed("apps-enabled", file=Path("/etc/uwsgi/apps-enabled/shop.ini"), is_debian=True)
-    commands = [line for step in made.steps for line in step.lines]
-    assert "service uwsgi reload shop" in commands
+    assert "service uwsgi reload shop" in [line for step in made.steps for line in step.lines]
 
 
 def test_a_missing_directory_leaves_it_without_stats(tmp_path):
-    """If the directory is gone at a later reload, uWSGI serves without stats instead of ending."""
     with without_stats(INI.format(directory=tmp_path)) as server:
         made = planned(server)
         follow(made)
@@ -224,7 +218,6 @@ def test_a_missing_directory_leaves_it_without_stats(tmp_path):
 
 
 def test_the_command_line_gets_options():
-    """A uWSGI without a file gets options for its command line, with which a new start has stats."""
     words = ("--master", "--need-app", "--wsgi-file", str(APP))
     with without_stats("", *words) as server:
         made = planned(server)
@@ -236,8 +229,7 @@ def test_the_command_line_gets_options():
         wait_until(lambda: found(server).address, what="the stats server")
 
 
-def test_lines_that_wait_for_a_reload(tmp_path):
-    """The proposed lines that are there already are not proposed again."""
+def test_lines_that_wait_for_a_reload_are_not_proposed_again(tmp_path):
     with without_stats(INI.format(directory=tmp_path)) as server:
         file, made = server.directory / "shop.ini", planned(server)
         text = file.read_text()
@@ -288,10 +280,9 @@ def test_what_root_opened_at_the_start(lines, reason, tmp_path):
     with without_stats(INI.format(directory=tmp_path)) as server:
         server.directory.chmod(0o755)
         launch = launched(server)
-        names = launching._list_option_names([], [], launch.file, launch.text + lines)
-        launch = replace(
-            launch, ids=Ids(NOBODY, NOBODY), unit=None, text=launch.text + lines, option_names=tuple(names)
-        )
+        text, ids = launch.text + lines, Ids(NOBODY, NOBODY)
+        names = tuple(launching._list_option_names([], [], launch.file, text))
+        launch = replace(launch, ids=ids, unit=None, text=text, option_names=names)
         harm = find_harm(launch)
         assert harm.endswith(f"with {reason}") if reason else harm == ""
         assert find_harm(replace(launch, ids=ME.ids)) == ""
@@ -311,14 +302,12 @@ def test_what_root_opened_at_the_start(lines, reason, tmp_path):
     ],
 )
 def test_no_lines_without_certainty(launch, alike, reason):
-    """Where something decisive is not known, there are no steps, only the reason."""
     made = plan(launch, "shop", ME, alike)
     assert made.steps == ()
     assert reason in made.why_none
 
 
 def test_what_lies_at_the_path_is_never_touched(tmp_path):
-    """A file or a live socket at the proposed path is a reason for no lines, and is still there afterwards."""
     path = tmp_path / "stats"
     try_directory(ME.ids, tmp_path, "stats", ME.ids)
     path.write_text("precious")
@@ -359,7 +348,6 @@ def test_other_users(tmp_path):
 
 @as_root
 def test_mounts_of_its_own():
-    """A process with mounts of its own is seen to have them: a trial from here would prove nothing."""
     with subprocess.Popen(["unshare", "--mount", "sh", "-c", "echo; exec sleep 60"], stdout=subprocess.PIPE) as process:
         try:
             process.stdout.readline()
@@ -386,15 +374,13 @@ def test_an_exporter_that_may_not_read_yet(monkeypatch, tmp_path):
     ):
         made = plan(launch, "shop", reader, alike=1)
         assert any(command in line for step in made.steps for line in step.lines)
-    made = plan(
-        replace(launch, ids=replace(ME.ids, gid=65_429)), "shop", Scraper("prometheus", Ids(NOBODY, NOBODY)), alike=1
-    )
+    launch = replace(launch, ids=replace(ME.ids, gid=65_429))
+    made = plan(launch, "shop", Scraper("prometheus", Ids(NOBODY, NOBODY)), alike=1)
     assert made.steps == ()
     assert "its group 65429 has no name" in made.why_none
 
 
 def test_who_reads(monkeypatch):
-    """The reader is the user that was named, else the one behind sudo, else the present one."""
     monkeypatch.delenv("SUDO_USER", raising=False)
     assert find_reader(None).ids.uid == os.geteuid()
     monkeypatch.setenv("SUDO_USER", "nobody")
@@ -420,8 +406,7 @@ def test_a_directory_that_others_use_is_left_alone(monkeypatch, tmp_path):
 
 @as_root
 def test_an_exporter_that_cannot_read_stats_that_are_on(tmp_path):
-    """Where root can read the stats and the exporter's user cannot, the group that lets it in is proposed, if uWSGI's
-    user is in that group itself."""
+    """The group that lets it in is proposed, if uWSGI's user is in that group itself."""
     stranger, path = Scraper("prometheus", Ids(NOBODY - 1, NOBODY - 1)), tmp_path / "own.stats"
     with without_stats((INI + f"stats = {path}\n").format(directory=tmp_path)) as server:
         launch = launched(server)
@@ -454,18 +439,6 @@ def test_a_guard_whose_directory_is_gone(tmp_path):
         wait_until(lambda: found(server).address, what="the stats server")
 
 
-def test_the_emperor_looks_at_the_link(tmp_path, monkeypatch):
-    """An Emperor reloads a vassal when the file changes in its own directory: for a link, the link."""
-    monkeypatch.setattr(steps, "find_harm", lambda _launch: "")  # the process of the test is no uWSGI
-    file, link = tmp_path / "shop.ini", tmp_path / "link.ini"
-    file.write_text("[uwsgi]\n")
-    link.symlink_to(file)
-    saved = proposed(master=VASSAL, file=file)
-    assert "reloads it as soon as" in saved.steps[1].heading
-    linked = proposed(master=VASSAL, file=link)
-    assert linked.steps[2].lines == [f"touch -h {link}"]
-
-
 @as_root
 def test_a_runtime_directory_of_others(monkeypatch, tmp_path):
     """If somebody else than root may write above the directory, another one is taken: systemd-tmpfiles refuses it."""
@@ -474,18 +447,3 @@ def test_a_runtime_directory_of_others(monkeypatch, tmp_path):
     assert f"d {tmp_path}/uwsgi/app/shop " in proposed().steps[0].lines[0]
     os.chown(tmp_path / "uwsgi", NOBODY, NOBODY)
     assert f"d {tmp_path}/own/shop " in proposed().steps[0].lines[0]
-
-
-@as_root
-def test_a_file_that_only_root_may_read(tmp_path):
-    """A uWSGI that gave up root could not read its configuration again: it is not reloaded, but restarted."""
-    with without_stats(INI.format(directory=tmp_path)) as server:
-        server.directory.chmod(0o755)
-        file = server.directory / "shop.ini"
-        file.chmod(0o600)
-        launch = replace(launched(server), ids=Ids(NOBODY, NOBODY))
-        *_, restart, _ = plan(launch, "shop", ME, alike=1).steps
-        assert "do not reload it" in restart.heading
-        file.chmod(0o644)
-        *_, reload, _ = plan(launch, "shop", ME, alike=1).steps
-        assert reload.lines == [f"kill -HUP {server.pid}"]

@@ -32,7 +32,6 @@ class WatchedCpus(watched.Watched):
         self.sample(0.0)
 
     def run(self, seconds: int, cpu: float = 0.25) -> WatchedCpus:
-        """Let each worker use this much CPU in each of the seconds."""
         for _ in range(seconds):
             for worker_id in (1, 2):
                 self.server.serve(worker_id, 1, cpu=cpu)
@@ -47,16 +46,12 @@ class WatchedCpus(watched.Watched):
 
 
 def test_three_parts_are_the_capacity():
-    """The workers' own CPU time, idle time and the rest add up to the capacity over the measured time."""
     seen = WatchedCpus().run(10)
     cpu = seen.window().cpu
     assert cpu.measured_seconds == pytest.approx(10)
     assert (cpu.own_seconds, cpu.idle_seconds) == (pytest.approx(5), pytest.approx(5))
     assert cpu.others_seconds == pytest.approx(10)
-
-
-def test_unknown_until_the_kernel_reports_cpu_times():
-    """Without kernel facts there are no totals and no CPU figures of a window, rather than zeros."""
+    # They are unknown until the kernel reports CPU times.
     for server in (Server(processes=2), Server(processes=2, host=False, idle=1.0)):
         seen = WatchedCpus(server).run(5)
         assert seen.totals.cpu is None
@@ -64,7 +59,6 @@ def test_unknown_until_the_kernel_reports_cpu_times():
 
 
 def test_window_that_reaches_into_an_unknown_time_is_unknown():
-    """Host facts that are missing for a while leave a hole that no window spans."""
     seen = WatchedCpus().run(5)
     seen.server.host = False
     assert seen.run(2).window().cpu is None
@@ -90,7 +84,6 @@ def test_worker_that_ended_in_a_gap_leaves_others_unknown_and_idle_known():
 
 
 def test_no_time_is_lost_while_processes_are_known():
-    """Neither a gap with the same processes nor a new process that was seen loses any CPU time."""
     seen, respawned = WatchedCpus().run(5), WatchedCpus().run(5)
     seen.integrals.miss(6.0)
     seen.server.serve(1, 1, cpu=2.0)
@@ -114,7 +107,6 @@ def test_other_number_of_workers_restarts_the_known_time():
 
 
 def with_children(reading: Reading, seconds: float) -> Reading:
-    """The children of the workers have used this much CPU each."""
     processes = {pid: replace(process, children_cpu_seconds=seconds) for pid, process in reading.host.processes.items()}
     return replace(reading, host=replace(reading.host, processes=processes))
 
@@ -139,7 +131,6 @@ def test_long_running_child_counts_as_others_while_it_runs():
 
 
 def test_two_servers_on_one_host_are_other_programs_to_each_other():
-    """Two servers share the idle time, and each sees the other's CPU time as used by others."""
     servers = [WatchedCpus(Server(processes=1, idle=0.0)) for _ in range(2)]
     own = (0.3, 0.9)
     for second in range(1, 11):
@@ -153,21 +144,12 @@ def test_two_servers_on_one_host_are_other_programs_to_each_other():
     assert parts == [pytest.approx((3, 8, 9)), pytest.approx((9, 8, 3))]
 
 
-moves = st.lists(
-    st.tuples(
-        st.sampled_from(["sample", "late", "miss", "respawn", "reload", "grow", "hidden"]),
-        st.floats(0, 3),
-        st.floats(0, 1),
-        st.floats(0, 1),
-    ),
-    max_size=30,
-)
+MOVES = st.sampled_from(["sample", "late", "miss", "respawn", "reload", "grow", "hidden"])
 
 
 @settings(max_examples=40)
-@given(moves)
+@given(st.lists(st.tuples(MOVES, st.floats(0, 3), st.floats(0, 1), st.floats(0, 1)), max_size=30))
 def test_no_total_decreases_and_the_parts_are_the_capacity(story):
-    """For any workers and readings, no part decreases, and while all three are known they add up to idle + used."""
     server = Server(processes=2, idle=0.0)
     integrals, before, times, counted = Integrals(), CpuTotals(), CpuTimes(), 0.0
     for second, (move, own, idle, used) in enumerate(story, 1):
@@ -202,8 +184,6 @@ def _all_parts(cpu: CpuTotals) -> float:
 
 
 class Sampled(Watched):
-    """A server of four threads, sampled five times a second."""
-
     def __init__(self) -> None:
         super().__init__(Server(processes=2, threads=2))
         self.at = 0.0
@@ -215,7 +195,6 @@ class Sampled(Watched):
         return self
 
     def serving(self, worker_id: int, *starts: float) -> None:
-        """Requests in service now, with uWSGI's start of each."""
         self.server[worker_id].request_starts = tuple(EPOCH + int(start) for start in starts)
         self.server[worker_id].busy = len(starts)
 
@@ -245,9 +224,7 @@ def test_clock_set_forward_makes_no_concurrency_above_the_threads(forward):
 
 @pytest.mark.parametrize("late", ["", "idle in one document", "in another request"])
 def test_long_request_is_counted_in_full(late):
-    """A request of ten minutes adds all its time when it ends between two samples, and also if its time is added one
-    document later, in which its thread may serve the next request. Only impossible time, of a clock that lengthens the
-    next one by a day, is dropped."""
+    """Also if its time is added a document later. Only impossible time, of a clock that jumps a day, is dropped."""
     watched = Sampled().run(1.0)
     watched.serving(1, watched.at)
     watched.run(600.0)
@@ -274,10 +251,7 @@ def test_long_request_from_before_the_first_sample():
     watched.server.serve(1, 1, each=5000.0)
     watched.run(0.2)
     assert watched.running_time == pytest.approx(5000.0)
-
-
-def test_long_request_over_a_gap():
-    """A request's time in a gap counts, too."""
+    # The time of a long request in a gap counts.
     watched = Sampled().run(1.0)
     watched.serving(2, watched.at)
     watched.run(1.0)
@@ -300,17 +274,13 @@ def test_next_request_of_a_thread_is_not_as_old_as_the_one_before():
 
 
 def test_absurd_time_after_a_reload_is_not_counted():
-    """After a full reload, a worker's running time is bounded by the time since the last sample."""
     watched = Sampled().run(1.0)
     watched.server.reload(watched.at)
     watched.server.serve(1, 5, each=1e9)
     watched.run(0.2)
     assert watched.totals.reloads == 1
     assert watched.running_time < 1.0
-
-
-def test_without_threads_nothing_is_bounded():
-    """With stats-no-cores the number of threads is unknown, so uWSGI's figure counts."""
+    # Without threads nothing is bounded.
     server, watched = watch(processes=1, cores=False)
     watched.sample(1.0)
     server.serve(1, 1, each=1000.0)
@@ -334,20 +304,15 @@ CAPTURED = [name for name in NAMES if kind(name) == "server"]
 @pytest.mark.parametrize("name", CAPTURED)
 @pytest.mark.parametrize("lasting", [0.3, 90.0])
 def test_captured_requests_are_counted_in_full(name, lasting):
-    """The requests of every captured document begin, last and end: all their time is counted."""
-    totals = totals_of(
-        _captured(name, 1.0, 0, serving=False),
-        _captured(name, 1.2, 0, serving=True),
-        _captured(name, 1.2 + lasting - 0.2, 0, serving=True),
-        _captured(name, 1.2 + lasting, int(lasting * 1e6), serving=False),
-    )
+    serving = (_captured(name, at, 0, serving=True) for at in (1.2, 1.0 + lasting))
+    ended = _captured(name, 1.2 + lasting, int(lasting * 1e6), serving=False)
+    totals = totals_of(_captured(name, 1.0, 0, serving=False), *serving, ended)
     busy = _captured(name, 1.0, 0, serving=True).snapshot
     expected = [lasting * (worker.busy_threads or 0) for worker in busy.workers]
     grown = [worker.running_time or 0.0 for worker in totals.workers]
     # The flags of a killed worker stay set but are not requests, so their time does not count.
-    assert [time for time, truth in zip(grown, expected, strict=True) if truth] == pytest.approx(
-        [truth for truth in expected if truth]
-    )
+    known = [(time, truth) for time, truth in zip(grown, expected, strict=True) if truth]
+    assert [time for time, _ in known] == pytest.approx([truth for _, truth in known])
 
 
 def test_slow_read_is_time_too():

@@ -35,8 +35,7 @@ TIMES = {
 
 class TestTime:
     @pytest.mark.parametrize(("story", "samples", "observed", "gap"), TIMES.values(), ids=TIMES)
-    def test_observed_time_and_gaps(self, story, samples, observed, gap):
-        """Each moment is observed or a gap, once."""
+    def test_each_moment_is_observed_or_a_gap(self, story, samples, observed, gap):
         server, integrals = Server(), Integrals()
         for word in story.split():
             if word.startswith("!"):
@@ -51,7 +50,6 @@ class TestTime:
 
     @pytest.mark.parametrize("again", [10.2, 10.1, 0.0])
     def test_reading_that_is_not_newer_adds_nothing(self, again):
-        """A reading at the same instant as the last, or an earlier one, is not a sample."""
         server = Server()
         first = [server.read(10.0), server.read(10.2)]
         server.serve(1, 5)
@@ -68,7 +66,6 @@ class TestTime:
 
     @pytest.mark.parametrize("other", [emperor, router])
     def test_document_of_another_kind_adds_nothing(self, other):
-        """An emperor or a router has no totals, neither alone nor between readings of a server."""
         assert totals_of(other(1.0), other(2.0)) == Totals()
         server = Server()
         totals = totals_of(server.read(10.0), other(10.1), server.read(10.2))
@@ -84,7 +81,6 @@ def nothing(_: Server) -> None:
 
 
 def step(change: Change = nothing, later: float = 10.2, *, before: Change = nothing, **options: object) -> Totals:
-    """The totals of a server that is read at 10 s and later, with a change in between."""
     server = Server(**options)
     before(server)
     first = server.read(10.0)
@@ -94,12 +90,12 @@ def step(change: Change = nothing, later: float = 10.2, *, before: Change = noth
 
 class TestCounters:
     def test_counts_before_the_first_sample_are_left_out(self):
-        """Totals begin with the exporter, not with uWSGI."""
+        """Totals begin with the exporter, not with uWSGI; what uWSGI counted during a gap is added."""
         totals = step(lambda server: server.serve(1, 7, each=0.2), before=lambda server: server.serve(1, 1000))
         assert (totals.workers[0].requests, totals.workers[0].running_time) == (7, pytest.approx(1.4))
+        assert step(lambda server: server.serve(2, 40), 100.0).workers[1].requests == 40
 
     def test_decrease_due_to_a_race_adds_nothing(self):
-        """uWSGI's unlocked counter decreases by one or two and recovers: no request counts twice or is lost."""
         server = Server()
         counts, readings = [100, 103, 101, 102, 110], []
         for at, requests in enumerate(counts):
@@ -108,10 +104,6 @@ class TestCounters:
         totals = totals_of(*readings)
         assert totals.reloads == 0
         assert 10 <= totals.workers[0].requests <= 12
-
-    def test_counters_survive_a_gap(self):
-        """Counts that uWSGI made during a gap are added."""
-        assert step(lambda server: server.serve(2, 40), 100.0).workers[1].requests == 40
 
     @pytest.mark.parametrize(
         ("born", "before", "at", "after", "later"),
@@ -170,7 +162,6 @@ class TestCounters:
 
     @pytest.mark.parametrize("workers", [(1,), (1, 2, 3, 4)])
     def test_respawn_keeps_counters_and_is_no_reload(self, workers):
-        """A worker restart, a chain reload, and a reload with `lazy` all keep the counters."""
         server = Server()
         server.serve(1, 100)
         readings = [server.read(10.0)]
@@ -184,7 +175,6 @@ class TestCounters:
         assert sum(total.respawns for total in totals.workers) == len(workers)
 
     def test_workers_drained_by_a_reload_are_one_reload(self):
-        """The old master lists dead workers for a while before the reload."""
         server, watched = watch(processes=2)
         server.serve(1, 50)
         watched.sample(10.0)
@@ -197,7 +187,6 @@ class TestCounters:
         assert (watched.totals.reloads, watched.totals.workers[0].requests) == (1, 2)
 
     def test_worker_that_cheaper_adds_and_takes_away(self):
-        """A slot that cheaper spawns, ends and spawns again keeps its totals; that is not a reload."""
         server, watched = watch(processes=2, spawned=1)
         watched.sample(10.0)
         for at in (10.1, 10.5):
@@ -211,8 +200,6 @@ class TestCounters:
         assert (totals.workers[1].requests, totals.workers[1].respawns) == (10, 2)
 
     def test_workers_added_by_a_reload_count_from_zero(self):
-        """All requests of a slot that a reload added came after the reload."""
-
         def reload(server: Server) -> None:
             server.reload(11.0, processes=4)
             server.serve(4, 6, each=0.5, cpu=0.2)
@@ -229,11 +216,6 @@ class TestCounters:
             readings.append(server.read(10.0 + 0.2 * place))
             server.serve(1, 1, each=0.0)
         assert totals_of(*readings).workers[0].running_time == pytest.approx(2.0)
-
-    def test_running_time_that_was_never_there_stays_unknown(self):
-        """A figure that uWSGI never reported is None, not 0."""
-        totals = step(before=lambda server: setattr(server[1], "running_time", None), processes=1)
-        assert totals.workers[0].running_time is None
 
 
 class TestCpu:
@@ -269,12 +251,7 @@ class TestCpu:
         watched.sample(10.4)
         assert watched.totals.workers[0].cpu_seconds == pytest.approx(0.1)
 
-    def test_cpu_without_facts_is_unknown(self):
-        """Without kernel facts, CPU time is None, not 0."""
-        assert {total.cpu_seconds for total in step(host=False).workers} == {None}
-
-    def test_process_without_a_known_start(self):
-        """If starts are hidden, the same pid is the same process."""
+    def test_without_a_known_start_the_same_pid_is_the_same_process(self):
         server, readings = Server(processes=1), []
         for at, seconds in ((10.0, 3.0), (10.2, 3.25)):
             reading, pid = server.read(at), server[1].pid or 0
@@ -287,7 +264,6 @@ class TestCpu:
 
 class TestLevels:
     def test_linear_change_is_exact(self):
-        """A level that changes linearly is integrated exactly, however unevenly it is sampled."""
         rng = random.Random(1)
         server = Server(processes=1, threads=1000)
         server.queue = 0
@@ -352,20 +328,16 @@ class TestLevels:
         assert totals.gap_seconds == pytest.approx(0.2)
 
     def test_full_occupancy_is_timed(self):
-        """Every available thread is busy for a second, then one is free."""
         server, watched = watch(processes=2, threads=2)
         server.busy(2, 2)
         watched.sample(10.0, 11.0)
         server.busy(2, 1)
         watched.sample(11.5, 12.0)
         assert watched.totals.full_seconds == pytest.approx(1.25)
-
-    def test_no_thread_available_is_not_full(self):
-        totals = step(later=10.5, processes=2, spawned=0)
+        totals = step(later=10.5, processes=2, spawned=0)  # no thread is available
         assert (totals.full_seconds, sum(totals.occupancy)) == (0, 0)
 
     def test_worker_is_up_while_it_accepts(self):
-        """Time accepting is a level, too: if cheaper ends a worker, it was up for half of the step."""
         totals = step(lambda server: server.cheap(1), 10.4)
         assert [worker.up_seconds for worker in totals.workers[:2]] == [pytest.approx(0.2), pytest.approx(0.4)]
 
@@ -388,14 +360,16 @@ class TestLevels:
         totals = step(later=10.4, before=lambda server: (server.busy(5), server.kill(1)), processes=1, host=host)
         assert (totals.workers[0].busy_seconds, totals.full_seconds) == (pytest.approx(busy_seconds), 0)
 
-    def test_without_cores_busy_threads_stay_unknown(self):
-        """stats-no-cores hides the threads: their integral is None and the occupancy has no samples."""
+    def test_what_was_never_there_stays_unknown(self):
+        """stats-no-cores hides the threads, the occupancy has no samples; without the kernel there is no CPU time."""
         totals = step(later=10.4, cores=False)
         assert {total.busy_seconds for total in totals.workers} == {None}
         assert (sum(totals.occupancy), totals.observed_seconds) == (0, pytest.approx(0.4))
+        assert {total.cpu_seconds for total in step(host=False).workers} == {None}
+        totals = step(before=lambda server: setattr(server[1], "running_time", None), processes=1)
+        assert totals.workers[0].running_time is None
 
     def test_queue_that_cannot_be_measured_is_absent(self):
-        """There is no integral without a length, nor over the step before or after one."""
         server = Server(queue=None)
         first = server.read(10.0)
         assert totals_of(first).queue_seconds == {}
@@ -437,7 +411,6 @@ class TestOccupancy:
         assert totals.full_seconds == pytest.approx(0.5)
 
     def test_every_sample_counts_once(self):
-        """Samples around a gap count as well: the histogram is over samples, not over time."""
         server = Server()
         totals = totals_of(*(server.read(at) for at in (1.0, 1.2, 9.0, 9.2)))
         assert sum(totals.occupancy) == totals.samples == 4
@@ -460,10 +433,7 @@ def _poisson(rng: random.Random, mean: float) -> int:
 
 
 class TestLost:
-    """Requests in service when their worker's process ends."""
-
     def test_killed_worker_loses_its_requests(self):
-        """The requests in service at the last sample are lost, whether or not uWSGI's master has noticed the death."""
         server = Server()
         server.busy(3, 0, 0, 0)
         readings = [server.read(10.0)]
@@ -475,7 +445,6 @@ class TestLost:
         assert totals_of(readings[0], readings[2]).workers[0].lost == 3
 
     def test_lost_requests_of_a_worker_that_a_reload_removed_stay_lost(self):
-        """The response times count all requests since the start, those of former workers too."""
         server, watched = watch(processes=2)
         server.busy(0, 3)
         watched.sample(10.0)
@@ -496,11 +465,7 @@ class TestLost:
             (lambda server: server.reload(11.0), 12.0, [0] * 4),
             (lambda server: (server.serve(1, 1), server.respawn(1, 10.9), server.serve(1, 20)), 11.2, [2, 0, 0, 0]),
         ],
-        ids=[
-            "a recycled worker first finishes its requests",
-            "a full reload resets all counts, so its lost requests are unknown",
-            "what the successor served was not completed by the predecessor",
-        ],
+        ids=["a recycled worker first finishes them", "they are unknown after a reload", "the successor served others"],
     )
     def test_what_is_lost(self, change, later, lost):
         totals = step(change, later, before=lambda server: server.busy(3, 0, 0, 0))

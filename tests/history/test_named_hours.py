@@ -34,8 +34,6 @@ def read(at: float, *threads: int, names: tuple[str, ...] = NAMES, generations: 
 
 
 class Routed(Watched):
-    """Integrals and histories of some readings."""
-
     def __init__(self, *readings: Reading) -> None:
         super().__init__()
         self.hour = RouteHour()
@@ -61,16 +59,12 @@ def test_time_between_two_samples_is_linear():
     totals = Routed(read(10, 1), read(11, 1, 1, 1, 2)).routes
     assert totals.by_route() == {"other": 0, "GET /a": 2, "POST /b": 0.5}
     assert totals.observed_seconds == 1
-
-
-def test_a_gap_adds_nothing():
-    """A pause longer than the longest step is not observed."""
+    # A gap adds nothing.
     totals = Routed(*(read(at, 1, 2) for at in (10, 11, 60, 61))).routes
     assert (totals.observed_seconds, totals.by_route()["GET /a"]) == (2, 2)
 
 
 def test_off_there_is_nothing():
-    """Without routes in the readings, there are no totals and no window."""
     watched = Routed(*(replace(read(at, 1), routes=None) for at in (1.0, 2.0, 3.0)))
     assert watched.totals.routes is None
     window = watched.history.window(60)
@@ -80,7 +74,6 @@ def test_off_there_is_nothing():
 
 
 def test_a_process_that_is_gone_has_no_busy_threads():
-    """uWSGI leaves the busy flags of a killed worker set until it is spawned again."""
     gone = read(11, 1, 1)
     processes = {pid: process for pid, process in gone.host.processes.items() if pid != 101}
     gone = replace(gone, host=replace(gone.host, processes=processes))
@@ -115,7 +108,6 @@ def test_a_number_that_passes_to_another_route_starts_at_zero():
 
 
 def test_routes_that_appear_do_not_restart_the_history():
-    """The hour goes on, and a window that begins before the route has it from its first sample on."""
     early = ServedRoutes(("other",), (1,), {1: {0: 0}})
     watched = Routed(
         *(replace(read(at, 0), routes=early) for at in (0.0, 1.0, 2.0, 3.0)), *(read(at, 1) for at in (4, 5))
@@ -126,7 +118,6 @@ def test_routes_that_appear_do_not_restart_the_history():
 
 
 def test_copies_do_not_change():
-    """A scrape renders a copy while samples go on."""
     watched = Routed(read(10, 1), read(11, 1))
     copy = copy_totals(watched.totals)
     watched.add(read(12, 1))
@@ -144,7 +135,6 @@ def reading(at: float, levels: Mapping[Destination, float] | None) -> Reading:
 
 
 def hour(*levels: Mapping[Destination, float] | None, step: float = 1.0) -> DestinationHour:
-    """A sample every `step` seconds, from 0 on."""
     found = DestinationHour()
     for number, level in enumerate(levels):
         found.add(reading(number * step, level), 2.0)
@@ -153,12 +143,6 @@ def hour(*levels: Mapping[Destination, float] | None, step: float = 1.0) -> Dest
 
 def seconds(of: DestinationHour, start: float, until: float) -> dict[Destination, float]:
     return of.of(replace(window(until - start), until=until))
-
-
-def test_the_integral_is_linear_between_samples():
-    """2 and then 4 threads in a second are 3 thread seconds."""
-    found = hour({POSTGRES: 2.0}, {POSTGRES: 4.0, REDIS: 1.0}, {POSTGRES: 4.0})
-    assert seconds(found, 0, 2) == {POSTGRES: 7.0, REDIS: 1.0}
 
 
 def test_windows_are_exact_to_within_five_seconds():
@@ -170,18 +154,17 @@ def test_windows_are_exact_to_within_five_seconds():
     assert seconds(found, 0, 30)[POSTGRES] == pytest.approx(30, abs=5)
     assert seconds(found, 150, 161)[REDIS] == pytest.approx(11, abs=5)
     assert seconds(found, 160.5, 161)[REDIS] > 0
+    # The integral is linear between samples: 2 and then 4 threads in a second are 3 thread seconds.
+    found = hour({POSTGRES: 2.0}, {POSTGRES: 4.0, REDIS: 1.0}, {POSTGRES: 4.0})
+    assert seconds(found, 0, 2) == {POSTGRES: 7.0, REDIS: 1.0}
 
 
 def test_gaps_and_unknown_times_do_not_count():
-    """Between samples that are too far apart, and while waits are off, nothing is known."""
     assert seconds(hour({POSTGRES: 1.0}, {POSTGRES: 1.0}, step=9.0), 0, 9) == {}
     assert seconds(hour({POSTGRES: 1.0}, None, {POSTGRES: 1.0}), 0, 2) == {}
     assert seconds(hour(), 0, 2) == {}
     assert seconds(hour({}, {}, {}), 0, 2) == {}
-
-
-def test_a_server_at_rest_takes_no_memory():
-    """Rows are kept of times with a wait only."""
+    # A server at rest takes no memory.
     assert len(hour(*[{}] * 200, {POSTGRES: 1.0}, *[{}] * 200)._rows) == 1
 
 
@@ -256,8 +239,7 @@ def test_counters_add_up_to_the_concurrency():
 
 
 def test_series_are_few_and_stay():
-    """An application that makes up functions gets 33 series at most; of two hundred functions, those that are seen
-    most have them, and small changes of their shares change none. A line that moves is no new series."""
+    """Of any number of functions, those seen most have 33 series; small changes of shares, or of lines, change none."""
     chance = random.Random(7)
     history = CodeHistory(300.0)
     for second in range(600):
@@ -287,7 +269,6 @@ def titles(journal):
 
 
 def test_the_newest_comes_first():
-    """Ids grow in the order of adding; an event that was noticed late is sorted in by its time."""
     journal = Journal()
     journal.add(10.0, "reload", "a")
     journal.add(30.0, "reload", "b")
@@ -300,7 +281,6 @@ def test_the_newest_comes_first():
 
 
 def test_repeated_events_are_joined():
-    """The ends of a worker that keeps crashing are one event with a count."""
     journal = Journal()
     for second in range(100):
         journal.add(float(second), "worker_ended", f"end {second}", workers=(1,), cause="unknown", count=2)
@@ -311,10 +291,7 @@ def test_repeated_events_are_joined():
     assert journal.counts["worker_ended"] == 300
     journal.add(100.0 + JOIN_SECONDS, "worker_ended", "later", workers=(1,), cause="unknown")
     assert len(journal.latest(9)) == 3
-
-
-def test_another_cause_or_kind_is_a_new_event():
-    """Each change of verdict or configuration, and each reload, is an event of its own, too."""
+    # Another cause or kind is a new event.
     journal = Journal()
     journal.add(1.0, "worker_ended", "a", workers=(1,), cause="unknown")
     journal.add(2.0, "worker_ended", "b", workers=(1,), cause="harakiri")
@@ -324,8 +301,8 @@ def test_another_cause_or_kind_is_a_new_event():
 
 
 def test_the_journal_is_bounded():
-    """The journal is bounded in number, and to the time that the history covers."""
     journal = Journal()
+    assert journal.counts == dict.fromkeys(KINDS, 0)  # so that Prometheus sees the first event
     for number in range(MOST_EVENTS + 5):
         journal.add(float(number), "reload", str(number))
     assert len(titles(journal)) == MOST_EVENTS
@@ -333,11 +310,6 @@ def test_the_journal_is_bounded():
     journal.add(MOST_EVENTS + HISTORY_SECONDS + 1.0, "reload", "last")
     assert titles(journal) == ["last", *(str(number) for number in range(MOST_EVENTS + 4, MOST_EVENTS, -1))]
     assert journal.counts["reload"] == MOST_EVENTS + 6
-
-
-def test_every_kind_is_counted_from_the_start():
-    """Counts of every kind exist from the start, so that Prometheus sees the first event."""
-    assert Journal().counts == dict.fromkeys(KINDS, 0)
 
 
 def test_an_event_is_not_joined_with_one_of_a_clock_that_was_ahead():

@@ -21,8 +21,8 @@ from tests.support.captured_documents import document
 from tests.support.real_uwsgi import Uwsgi, accepting, uwsgi, wait_until
 from tests.support.simulated_server import Server, Slot, reading
 from tools.scenarios.actions import find_accept_lock_holder
-from uwsgi_headroom import stats
-from uwsgi_headroom.analysis.findings.log import UNANSWERED_CALLS
+from uwsgi_headroom import record, stats
+from uwsgi_headroom.analysis.findings.log import UNANSWERED, UNANSWERED_CALLS
 from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.history.integrals import Integrals
 from uwsgi_headroom.history.totals import INSTANT, Totals, copy_totals
@@ -32,18 +32,7 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.memory import OomKills
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import (
-    Backlog,
-    Blocker,
-    LogMessage,
-    LogRecord,
-    LoopUse,
-    Options,
-    Quota,
-    Setup,
-    TrackedConnections,
-    Waits,
-)
+from uwsgi_headroom.record import Backlog, Blocker, LogMessage, LogRecord, LoopUse, Options, Quota, Setup, Waits
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.recorder import Recorder
 
@@ -51,7 +40,6 @@ QUOTA = Quota("/app", 1.0, 4)
 
 
 def totals_of(*facts: HostFacts) -> Totals:
-    """The totals after one reading a second with these facts."""
     watched = Watched(longest_step=2.0)
     for second, each in enumerate(facts):
         made = watched.server.read(1000.0 + second)
@@ -70,7 +58,6 @@ def totals_of(*facts: HostFacts) -> Totals:
     ids=["growth from the first reading on", "counts that begin anew take nothing away", "without a quota"],
 )
 def test_periods_of_a_quota(counts, grown):
-    """Totals never decrease, and are unknown without a quota."""
     totals = totals_of(*[HostFacts(throttling=each) for each in counts])
     assert (totals.quota_periods, totals.throttled_periods, totals.throttled_seconds) == grown
 
@@ -90,13 +77,10 @@ def test_processes_that_were_killed(kills, grown):
 
 def test_packets_of_untracked_connections():
     """Growth counts; where connections are not tracked, it is not known."""
-    counts = [TrackedConnections(1, 9, dropped) for dropped in (40, 43, 43, 47)]
+    counts = [record.TrackedConnections(1, 9, dropped) for dropped in (40, 43, 43, 47)]
     assert totals_of(*[HostFacts(tracked=each) for each in counts]).untracked == 7
     assert totals_of(HostFacts()).untracked is None
-
-
-def test_threads_in_a_shared_connection_and_before_a_full_pipe():
-    """Both are areas under the number of threads, as for every state."""
+    # Threads in a shared connection, and before a full pipe, are areas under their number, as for every state.
     waits = [Waits(threads={"backend": 2.0, "pipe": 1.0}, shared=shared, output=1.0) for shared in (0.0, 2.0, 2.0)]
     totals = totals_of(*[HostFacts(waits=each) for each in waits])
     assert totals.shared_connection_seconds == 3.0
@@ -148,7 +132,6 @@ def test_growth_is_summed_over_lives(lives, expected):
 
 
 def test_a_window_has_its_growth():
-    """What grew before the window is left out."""
     server, watched = watch(processes=1)
     for second in range(10):
         server[1].reported_memory = (20 + 3 * second) * MB
@@ -157,7 +140,6 @@ def test_a_window_has_its_growth():
 
 
 def test_time_without_a_worker():
-    """Time counts from sample to sample while no worker accepts, and not while one does."""
     server, watched = watch(processes=2)
     for second in range(10):
         server[1].state = "starting" if 2 <= second <= 6 else "idle"
@@ -207,7 +189,7 @@ def test_requests_that_wait_beside_a_free_thread(samples, seconds):
 
 @pytest.mark.parametrize(("busy", "idle"), [(1, 0.0), (0, 2.0)])
 def test_the_threads_of_the_socket(busy, idle):
-    """With `map-socket`, only the threads count that take requests from the socket where requests wait."""
+    """With `map-socket`, only those count that take requests from the socket where some wait. It may be unknown."""
     server, watched = watch(processes=2, threads=1, queue=3)
     server.busy(busy, 0)
     setup = Setup(Options(), None, None, {server.socket: (1,)}, mapped=True)
@@ -215,17 +197,12 @@ def test_the_threads_of_the_socket(busy, idle):
         sample = server.read(float(second))
         watched.add(replace(sample, host=replace(sample.host, setup=setup)))
     assert watched.totals.idle_queue_seconds == idle
-
-
-def test_unknown_threads():
-    """With stats-no-cores it is unknown."""
     watched = Watched(Server(cores=False, queue=5))
     watched.sample(*map(float, range(3)))
     assert watched.totals.idle_queue_seconds is None
 
 
 def answers(server: Uwsgi) -> bool:
-    """Whether a request is answered within two seconds."""
     with socket.create_connection(("127.0.0.1", server.http), 2) as client:
         client.settimeout(2)
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -251,17 +228,13 @@ def test_the_advice_frees_the_accept_lock(sign):
 INSTANTLY = INSTANT / 10
 
 
-def count(
-    serve: Callable[[Server], None], *, cores: bool = True, samples: int = 11, name: str = "unanswered"
-) -> int | None:
-    """The number after as many samples as seconds, with `serve` between each two."""
+def count(serve: Callable[[Server], None], *, cores: bool = True, name: str = "unanswered") -> int | None:
+    """The number after ten seconds of samples, with `serve` between each two."""
     server, watched = watch(processes=2, threads=2, cores=cores)
-    for second in range(samples):
+    for second in range(11):
         watched.sample(float(second))
         serve(server)
-    window = watched.window(60)
-    number: int | None = getattr(window, name)
-    return number
+    return getattr(watched.window(60), name)
 
 
 def fail(server: Server, requests: int = 10, each: float = INSTANTLY) -> None:
@@ -270,15 +243,11 @@ def fail(server: Server, requests: int = 10, each: float = INSTANTLY) -> None:
 
 
 def test_requests_that_bring_nothing_count():
-    """All but those of the last two samples: their answers may still come. An application that writes to the connection
-    itself takes time, and sends nothing that uWSGI counts. With stats-no-cores, errors and routes are unknown."""
+    """All but the last two samples': their answers may still come. Without cores, errors and routes are unknown."""
     assert count(fail) == 90
     assert count(lambda server: fail(server, each=2 * INSTANT)) == 0
     assert count(fail, cores=False) is None
-
-
-def test_requests_that_are_answered_do_not():
-    """Neither the fastest, nor failing ones beside others that are answered."""
+    # Those that are answered do not: neither the fastest, nor failing ones beside others that are answered.
     assert count(lambda server: server.serve(1, 10, 0.000_01)) == 0
 
     def beside(server: Server) -> None:
@@ -336,21 +305,24 @@ def test_a_reload_begins_anew():
     assert count(serve) == 70
 
 
-@pytest.mark.parametrize(("unanswered", "is_found"), [(2, False), (19, False), (20, True), (2000, True)])
-def test_many_are_critical(unanswered, is_found):
+@pytest.mark.parametrize(
+    ("counts", "kind"),
+    [
+        ({"unanswered": 2}, None),
+        ({"unanswered": 19}, None),
+        ({"unanswered": 20}, UNANSWERED),
+        ({"unanswered": 2000}, UNANSWERED),
+        ({"unanswered_calls": 2}, None),
+        ({"unanswered_calls": 20}, UNANSWERED_CALLS),  # it may write to the connection itself: a warning
+    ],
+)
+def test_many_are_critical(counts, kind):
     """From three, and one in a hundred on."""
-    finding = findings_by_code(replace(idle(), unanswered=unanswered)).get("requests_unanswered")
-    assert bool(finding) == is_found
-    if finding:
+    finding = findings_by_code(replace(idle(), **counts)).get("requests_unanswered")
+    assert (finding and finding.kind) == kind
+    if kind is UNANSWERED:
         assert finding.severity == "critical"
         assert "modifier" in finding.change
-
-
-@pytest.mark.parametrize(("calls", "is_found"), [(2, False), (20, True)])
-def test_an_application_that_sends_nothing(calls, is_found):
-    """It may write to the connection itself: a warning."""
-    finding = findings_by_code(replace(idle(), unanswered_calls=calls)).get("requests_unanswered")
-    assert (finding and finding.kind) == (UNANSWERED_CALLS if is_found else None)
 
 
 def test_a_log_that_proves_the_cause_says_it_instead():
@@ -424,6 +396,7 @@ def after_requests(number: int) -> bytes:
     return json.dumps(contents).encode()
 
 
+CHANGES = "nothing cpus cpus queue requests process gone off gap"
 DOCUMENTS = [after_requests(number) for number in range(4)]
 
 
@@ -435,12 +408,7 @@ def stories(draw: st.DrawFn) -> list[Reading]:
     pids = [worker.pid for worker in snapshot.workers if worker.pid]
     host = HostFacts(processes={pid: process_of(pid, 1.0) for pid in pids}, cpu_times=CpuTimes())
     story = []
-    for change in draw(
-        st.lists(
-            st.sampled_from(["nothing", "cpus", "cpus", "queue", "requests", "process", "gone", "off", "gap"]),
-            max_size=30,
-        )
-    ):
+    for change in draw(st.lists(st.sampled_from(CHANGES.split()), max_size=30)):
         at += 10.0 if change == "gap" else 1.0
         times = host.cpu_times or CpuTimes()
         if change == "cpus":
@@ -465,7 +433,6 @@ def process_of(pid: int, seconds: float) -> WorkerProcess:
 
 
 def without_shared_objects(reading: Reading) -> Reading:
-    """An equal reading that shares no snapshot, worker or process with another."""
     snapshot, host = reading.snapshot, reading.host
     workers = tuple([replace(worker) for worker in snapshot.workers])
     processes = {pid: copy(process) for pid, process in host.processes.items()}
@@ -473,7 +440,6 @@ def without_shared_objects(reading: Reading) -> Reading:
 
 
 def integrate(story: list[Reading]) -> tuple[list[Totals], tuple[Event, ...]]:
-    """The totals after each reading, and the events of all."""
     integrals, recorder, totals = Integrals(), Recorder(), []
     for sample in story:
         integrals.add(sample, longest_step=2.0)
@@ -486,5 +452,4 @@ def integrate(story: list[Reading]) -> tuple[list[Totals], tuple[Event, ...]]:
 @given(stories())
 @settings(max_examples=40)
 def test_totals_and_events_are_those_of_a_full_computation(story):
-    """It makes no difference whether a reading shares objects with the one before."""
     assert integrate(story) == integrate([without_shared_objects(reading) for reading in story])

@@ -35,16 +35,10 @@ def test_time_between_two_samples_is_linear():
     totals = totals_of(read(10, waiting(sleep=2, pg=1, backend=1)), read(11, waiting(sleep=4, pg=2, backend=2)))
     assert (seconds(totals, "sleep"), seconds(totals, "backend"), totals.waits.backends) == (3, 1.5, {"pg": 1.5})
     assert (totals.waits.observed_seconds, totals.waits.since) == (1, 10)
-
-
-def test_disagreement_is_absolute():
-    """Too many and too few threads do not cancel each other out."""
+    # Too many and too few threads do not cancel each other out.
     totals = totals_of(read(10, waiting(1, sleep=3)), read(11, waiting(3, sleep=1)))
     assert totals.waits.disagreement_seconds == 2
-
-
-def test_a_gap_adds_nothing():
-    """A pause longer than the longest step is not observed."""
+    # A gap adds nothing.
     totals = totals_of(*(read(at, waiting(cpu=1)) for at in (10, 11, 60, 61)))
     assert (totals.waits.observed_seconds, seconds(totals, "cpu")) == (2, 2)
 
@@ -58,8 +52,7 @@ def test_off_and_on_again():
     assert totals_of(read(10, off), read(11, None)).waits is None
 
 
-def test_waits_of_a_worker_that_is_no_more():
-    """After a reload with fewer workers, the lock of the former ones is not added to another."""
+def test_the_lock_of_a_former_worker_is_not_added_to_another():
     held = dict.fromkeys(range(1, 5), HELD)
     waits = replace(waiting(interpreter_lock=4, lock={1: 1, 4: 3}), locks=held, reads_locks=True)
     before = read(10, waits, Server(processes=4))
@@ -69,7 +62,6 @@ def test_waits_of_a_worker_that_is_no_more():
 
 
 def history_of(waits: Callable[[int], Waits | None], first: int = 10, last: int = 40) -> History:
-    """A reading a second, with the waits of its time."""
     return Watched().add(*(read(at, waits(at)) for at in range(first, last + 1))).history
 
 
@@ -84,7 +76,6 @@ def test_windows():
 
 @pytest.mark.parametrize("hole", [None, Waits(off="why")])
 def test_no_window_unless_known_throughout(hole):
-    """A window in which it was once unknown has no waits; one after that has."""
     history = history_of(lambda at: hole if at == 20 else waiting(cpu=1))
     long, short = history.window(25), history.window(15)
     assert long.waits is None
@@ -92,8 +83,13 @@ def test_no_window_unless_known_throughout(hole):
     assert short.waits.seconds == {"cpu": pytest.approx(15)}
 
 
-def test_rows_wrap():
-    """Times are stored modulo 2**32 hundredths of a second, which no difference within an hour shows."""
+def test_backends_begin_a_new_history():
+    """Rows with and without backends are never compared, and a window that ends without waits has none."""
+    assert history_of(lambda at: waiting(cpu=1) if at < 40 else None).window(20).waits is None
+    history = history_of(lambda at: None if at < 20 else waiting(cpu=1), last=30)
+    assert history.seconds == pytest.approx(10)
+    assert history.window(8).waits.observed_seconds == pytest.approx(8)
+    # Times are stored modulo 2**32 hundredths of a second, which no difference within an hour shows.
     before, after = (
         Totals(waits=WaitTotals(backends={"pg": 42949672.0})),
         Totals(waits=WaitTotals(backends={"pg": 42949674.0})),
@@ -104,16 +100,7 @@ def test_rows_wrap():
     assert backends == [pytest.approx(2)]
 
 
-def test_backends_begin_a_new_history():
-    """Rows with and without backends are never compared, and a window that ends without waits has none."""
-    assert history_of(lambda at: waiting(cpu=1) if at < 40 else None).window(20).waits is None
-    history = history_of(lambda at: None if at < 20 else waiting(cpu=1), last=30)
-    assert history.seconds == pytest.approx(10)
-    assert history.window(8).waits.observed_seconds == pytest.approx(8)
-
-
 def locked(*uses: LockUse | None, reads: bool = True) -> Waits:
-    """Waits in which the workers' locks are used like this."""
     return Waits(locks={number: use for number, use in enumerate(uses, 1) if use}, reads_locks=reads)
 
 
@@ -130,10 +117,7 @@ def test_locks_of_workers():
     """Time in which a lock is known, waited for and held, of each worker; held at one end of a second counts half."""
     turns = [locked(QUEUED, HELD), locked(HELD, FREE)]
     assert lock_times(history_of(lambda at: turns[at % 2], last=30)) == [(20, 10, 20), (20, 0, 10)]
-
-
-def test_a_lock_that_is_not_known_throughout():
-    """Only the time between two samples that know it counts."""
+    # Only the time between two samples that know a lock counts.
     history = history_of(lambda at: locked(HELD if at >= 20 else None, None), last=30)
     assert lock_times(history) == [(10, 0, 10), (0, 0, 0)]
 
@@ -145,10 +129,7 @@ def test_locks_that_may_not_be_read():
     once = history_of(lambda at: locked(HELD, FREE, reads=at != 15), last=30)
     assert [held for _, _, held in lock_times(once)] == [None, None]
     assert [held for _, _, held in lock_times(once, 10)] == [10, 0]
-
-
-def test_locks_while_waits_are_unknown():
-    """Without waits, nothing is known of locks; of a file's lock it is, since the kernel says that to everybody."""
+    # Without waits, nothing is known of locks; of a file's lock it is, since the kernel says that to everybody.
     history = history_of(lambda _: Waits(off="not permitted", file_lock=HELD), last=30)
     window = history.window(20)
     assert lock_times(history) == [(None, None, None)] * 2
@@ -158,7 +139,6 @@ def test_locks_while_waits_are_unknown():
 
 
 def test_files_of_earlier_versions_know_no_locks():
-    """They lack the numbers; a window of this version comes back as it was."""
     window = history_of(lambda _: replace(locked(QUEUED, FREE), file_lock=QUEUED), last=30).window(20)
     assert window
     record = replace(full_record(), window=window)

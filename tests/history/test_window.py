@@ -26,18 +26,15 @@ def history_of(*rows: tuple[float, Totals]) -> History:
 
 class TestLength:
     @pytest.mark.parametrize("times", [(), (1.0,), (0.0, 0.9), (10.0, 10.0, 5.0, 10.9)])
-    def test_nothing_to_compare(self, times):
-        """Without two rows, which are a second apart, there is no window: it would have no length."""
+    def test_without_two_rows_there_is_no_window(self, times):
         assert history_of(*((at, Totals()) for at in times)).window(60) is None
 
     def test_shorter_than_asked(self):
-        """A young history gives a shorter window, which reports its length."""
         window = history_of(*((at, Totals()) for at in (0.0, 1.0, 2.5))).window(60)
         assert (window.asked, window.seconds) == (60, 2.5)
 
     @pytest.mark.parametrize("seconds", [1, 10, 60, 300])
     def test_as_long_as_asked(self, seconds):
-        """An old enough history gives the requested length to within half a row."""
         history = History()
         at = 0.0
         while at < 400:
@@ -46,7 +43,6 @@ class TestLength:
         assert history.window(seconds).seconds == pytest.approx(seconds, abs=0.57)
 
     def test_rows_are_a_second_apart(self):
-        """Samples within a second of the last row make no row: an hour takes an hour's rows at any sampling rate."""
         history = History()
         for index in range(101):
             history.add(index / 5, Totals())
@@ -54,7 +50,6 @@ class TestLength:
         assert list(history._rows.times) == [float(second) for second in range(21)]
 
     def test_an_hour_is_kept(self):
-        """Windows reach back an hour, to within the step of the oldest rows; older rows are dropped after a minute."""
         history = History()
         for second in range(HISTORY_SECONDS + 500):
             history.add(float(second), Totals())
@@ -79,7 +74,6 @@ class TestLength:
             assert len(ends) == pytest.approx(oldest / step, abs=2)
 
     def test_until_an_earlier_time(self):
-        """A window may end in the past, with the last row up to that time."""
         server, watched = watch(processes=1)
         for second in range(100):
             watched.sample(float(second))
@@ -91,7 +85,6 @@ class TestLength:
         assert watched.history.window(10, until=-5.0) is None
 
     def test_outage_is_not_spanned_by_a_shorter_window(self):
-        """After eight hours down, the last minute covers only the time since, and reports its length."""
         server, watched = watch(processes=1)
         watched.sample(0.0, 1.0)
         hours = 8 * 3600.0
@@ -114,7 +107,6 @@ class TestLength:
 
 class TestGrowth:
     def test_window_of_a_scenario(self):
-        """A window has the counts, times and levels of its time, and nothing from before it."""
         server, watched = watch(processes=2, threads=2)
         server.serve(1, 1000)
         watched.sample(0.0)
@@ -138,16 +130,11 @@ class TestGrowth:
 
     @pytest.mark.parametrize("before", [0, 2**32 - 3, 2**33 - 1, 2**63])
     def test_counts_are_exact_across_the_wrap(self, before):
-        window = history_of(
-            (0.0, Totals(workers=[WorkerTotals(requests=before)])),
-            (1.0, Totals(workers=[WorkerTotals(requests=before + 7)])),
-        ).window(60)
+        window = history_of((0.0, served(before)), (1.0, served(before + 7))).window(60)
         assert window.workers[0].requests == 7
 
     @pytest.mark.parametrize("before", [0.0, 429_496.7, 12_345_678.9, 1e9])
     def test_times_are_exact_to_a_tick_across_the_wrap(self, before):
-        """The growth of a time is exact to 0.1 ms, also across the wrap."""
-
         def totals(grown: float) -> Totals:
             worker = WorkerTotals(running_time=before + grown, running_time_since=0.0)
             return Totals(workers=[worker], queue_seconds={"a": before + grown}, queue_since={"a": 0.0})
@@ -157,7 +144,6 @@ class TestGrowth:
         assert window.queue_seconds["a"] == pytest.approx(1.2345, abs=1.01e-4)
 
     def test_119_hours_of_thread_time_fit(self):
-        """32 threads that are busy for the whole hour are 32 hours."""
         hours = 119.0
         window = history_of(
             (0.0, Totals(workers=[WorkerTotals(busy_seconds=0.0)])),
@@ -165,8 +151,7 @@ class TestGrowth:
         ).window(3600)
         assert window.workers[0].busy_seconds == hours * 3600
 
-    def test_reload_in_the_middle(self):
-        """Counts continue over a reload; the time across it is a gap."""
+    def test_counts_continue_over_a_reload_which_is_a_gap(self):
         server, watched = watch(processes=1)
         watched.sample(0.0)
         server.serve(1, 100)
@@ -195,7 +180,6 @@ class TestGrowth:
 
 class TestUnknown:
     def test_figures_never_reported_are_none(self):
-        """Without cores or kernel facts their figures are None in the window too, not 0."""
         server = Server(processes=1, cores=False, host=False, queue=None)
         server[1].running_time = None
         watched = Watched(server)
@@ -232,7 +216,6 @@ class TestUnknown:
         assert watched.window().workers[0].cpu_seconds == cpu
 
     def test_facts_that_came_are_unknown_until_they_cover_the_window(self):
-        """CPU time known for the last ten seconds is not that of a minute."""
         server, watched = watch(processes=1, host=False)
         for second in range(100):
             server.host = second >= 50
@@ -242,7 +225,6 @@ class TestUnknown:
             assert watched.history.window(seconds).workers[0].cpu_seconds == known
 
     def test_running_time_that_wrapped_is_unknown(self):
-        """While uWSGI's field is wrapped, and until the window begins later, the time is None."""
         server, watched = watch(processes=1)
         known = []
         for second in range(20):
@@ -259,7 +241,6 @@ class TestUnknown:
 class TestChanges:
     @pytest.mark.parametrize("processes", [2, 6])
     def test_other_number_of_workers_restarts_the_history(self, processes):
-        """After a reload with more or fewer processes there is nothing to compare with, not even within the second."""
         server, watched = watch(processes=4)
         watched.sample(*range(10))
         server.reload(9.1, processes=processes)
@@ -271,7 +252,6 @@ class TestChanges:
         assert (window.seconds, [worker.requests for worker in window.workers]) == (1, [10] + [0] * (processes - 1))
 
     def test_other_sockets_restart_the_history(self):
-        """If a socket is renamed, there is nothing to compare with either."""
         server, watched = watch(socket="a.sock")
         watched.sample(0.0, 1.0)
         server.socket = "b.sock"
@@ -282,7 +262,6 @@ class TestChanges:
 
 
 def test_rows_cost_what_the_docstring_says():
-    """The bytes per worker in the docstring of `counts` are those of a row."""
     history = history_of((0.0, Totals(workers=[WorkerTotals() for _ in range(64)])))
     without = history_of((0.0, Totals()))
     stated = re.search(r"takes (\d+) bytes a worker and (\d+) for", " ".join((counts.__doc__ or "").split()))
@@ -311,7 +290,6 @@ def served(requests: int, workers: int = 1) -> Totals:
     ids=["the latest totals, less than a second after the last row", "only rows for an earlier time"],
 )
 def test_the_end_of_a_window(until, seconds, requests):
-    """A window includes samples after the last row, unless it ends at an earlier time."""
     history = history_of((0.0, served(0)), (1.0, served(10)), (2.0, served(20)), (2.4, served(29)))
     window = history.window(60, until=until)
     assert (window.seconds, window.workers[0].requests) == (seconds, requests)
@@ -334,25 +312,16 @@ def test_totals_of_an_earlier_time():
     assert (window.seconds, window.observed_seconds) == (1.4, 1.4)
 
 
-OWNERS = {
-    "server": (Totals, Window),
-    "all workers": (WorkerTotals, Window),
-    "occupancy": (Totals, Window),
-    "socket": (Totals, Window),
-    "cpu": (CpuTotals, CpuWindow),
-    "waits": (WaitTotals, WaitWindow),
-    "state": (WaitTotals, WaitWindow),
-    "backend": (WaitTotals, WaitWindow),
-    "worker": (WorkerTotals, WorkerWindow),
-}
+OWNERS = dict.fromkeys(("server", "occupancy", "socket"), (Totals, Window))
+OWNERS |= dict.fromkeys(("waits", "state", "backend"), (WaitTotals, WaitWindow))
+OWNERS |= {"all workers": (WorkerTotals, Window), "cpu": (CpuTotals, CpuWindow), "worker": (WorkerTotals, WorkerWindow)}
 
 
 @pytest.mark.parametrize(
     "quantity", [each for part in QUANTITIES for each in part], ids=lambda quantity: f"{quantity.of} {quantity.name}"
 )
 def test_totals_and_windows_have_what_the_table_names(quantity):
-    """Each total, and the time since when it is known, is an attribute of its owner; a counter is uWSGI's too; what may
-    be unknown, and nothing else, may be None in a window."""
+    """Each is an attribute of its owner; a counter is uWSGI's too; only what may be unknown may be None."""
     totals, window = OWNERS[quantity.of]
     assert quantity.name in totals.__struct_fields__
     assert quantity.known in ("", "reported", "waits") or quantity.known in totals.__struct_fields__

@@ -2,7 +2,7 @@
 
 import pytest
 
-from uwsgi_headroom.kernel import host
+from uwsgi_headroom.kernel import backlogs, host
 from uwsgi_headroom.kernel.aside import Direct
 from uwsgi_headroom.kernel.waits import peers
 
@@ -16,3 +16,4 @@ def answers_at_once(monkeypatch):
 def patient(monkeypatch):
     """On a busy machine a list of sockets takes longer than it may."""
     monkeypatch.setattr(peers, "MOST_SECONDS", 30.0)
+    monkeypatch.setattr(backlogs, "MOST_LISTING_SECONDS", 30.0)

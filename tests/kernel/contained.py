@@ -23,7 +23,6 @@ CONTAINER = "unshare --pid --net --mount --uts --ipc --mount-proc --fork --kill-
 
 @contextlib.contextmanager
 def started(*command: str, **pipes: int) -> Iterator[subprocess.Popen[str]]:
-    """Runs a program until the block ends. pipes: as for `subprocess.Popen`."""
     with subprocess.Popen(command, text=True, **pipes) as process:
         try:
             yield process
@@ -32,13 +31,11 @@ def started(*command: str, **pipes: int) -> Iterator[subprocess.Popen[str]]:
 
 
 def read_children(pid: int) -> list[int]:
-    """The children of a process's main thread."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 @contextlib.contextmanager
 def cgroup(folder: Path, setting: str, value: int) -> Iterator[Path]:
-    """A real cgroup with one of its files written, removed at the end."""
     folder.mkdir()
     try:
         (folder / setting).write_text(str(value))
@@ -62,16 +59,12 @@ class Family(Struct, frozen=True):
 
     @property
     def answer(self) -> Answer:
-        """As from a UNIX socket on which the master listens."""
         return Answer(b"", peer_pid=self.master)
 
 
 @contextlib.contextmanager
 def family(workers: int = 2, command: str = "unshare --pid --fork --kill-child", before: str = "") -> Iterator[Family]:
-    """Runs a shell and its children in other namespaces; without children, one process.
-
-    before: commands that the shell runs first; what they leave running is a child too.
-    """
+    """Runs a shell and its children in other namespaces. before: commands that the shell runs first, which may stay."""
     script = before + (" sleep 60 &" * workers + " wait" if workers else " exec sleep 60")
     with subprocess.Popen([*command.split(), "sh", "-c", script]) as outer:
         try:
@@ -98,12 +91,10 @@ def snapshot_of(server: Uwsgi) -> Snapshot:
 
 
 def read_namespace(kind: str, task: str = "self") -> str:
-    """The identity of a namespace of a process or thread."""
     return os.readlink(f"/proc/{task}/ns/{kind}")
 
 
 def namespaces_of_threads(kind: str = "net") -> set[str]:
-    """The namespaces in which this process's threads are. One may end while they are listed."""
     found = set()
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -34,7 +34,6 @@ def never(tmp_path):
 
 
 def ask(questions: Questions, question: Callable[..., object], *arguments: object) -> object:
-    """The answer, however late it comes."""
     answers: list[object] = []
 
     def is_there() -> bool:
@@ -49,7 +48,6 @@ def ask(questions: Questions, question: Callable[..., object], *arguments: objec
 
 
 def burn(seconds: float) -> float:
-    """Compute for so many seconds of CPU time."""
     end = time.process_time() + seconds
     while time.process_time() < end:
         pass
@@ -85,8 +83,7 @@ def test_answers(child):
 
 
 def test_a_question_that_hangs(child, never):
-    """The caller does not wait for it. Its server is asked nothing for a while, and then for longer; its process is
-    thrown away. Others are answered, and wait only until then."""
+    """The caller does not wait. The server is asked nothing for a while, then for longer; others are answered."""
     hands = MovableClock()
     questions, other = Questions(hands.clock.monotonic, child), Questions(hands.clock.monotonic, child)
     pid = ask(other, os.getpid)
@@ -143,14 +140,12 @@ def test_waiting_costs_as_computing_does(child):
 
 
 def test_a_busy_machine_is_no_hang(child):
-    """A question that waits for a CPU is waited for; one that computes without end is not."""
     assert ask(Questions(aside=child), burn, aside.HUNG_SECONDS / 2) == aside.HUNG_SECONDS / 2
     with pytest.raises(PausedError):
         ask(Questions(aside=child), burn, 60.0)
 
 
-def test_the_process_is_killed(child):
-    """Another one takes its place, and no question is lost."""
+def test_if_the_process_is_killed_no_question_is_lost(child):
     questions = Questions(aside=child)
     pid = ask(questions, os.getpid)
     assert isinstance(pid, int)
@@ -159,7 +154,6 @@ def test_the_process_is_killed(child):
 
 
 def test_the_process_cannot_start(monkeypatch):
-    """The reason is raised, and nothing waits."""
     monkeypatch.setattr(sys, "executable", "/no/such/python")
     with pytest.raises(FileNotFoundError):
         Questions(aside=Aside()).ask(os.getpid)
@@ -168,14 +162,10 @@ def test_the_process_cannot_start(monkeypatch):
         ask(Questions(aside=Aside()), os.getpid)
 
 
-def test_it_ends_with_its_parent(never):
-    """Also while it hangs, and however the parent ends."""
+def test_it_ends_with_its_parent_also_while_it_hangs(never):
     program = (
-        "import os, time\n"
-        "from uwsgi_headroom.kernel import aside, procfs\n"
-        "print(aside.ask(os.getpid), flush=True)\n"
-        f"aside.SAMPLES.submit(None, procfs.read_file, [{never!r}])\n"
-        "os.kill(os.getpid(), 9)\n"
+        "import os\nfrom uwsgi_headroom.kernel import aside, procfs\nprint(aside.ask(os.getpid), flush=True)\n"
+        f"aside.SAMPLES.submit(None, procfs.read_file, [{never!r}])\nos.kill(os.getpid(), 9)\n"
     )
     parent = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert parent.returncode == -signal.SIGKILL
@@ -184,14 +174,12 @@ def test_it_ends_with_its_parent(never):
 
 
 def test_a_forked_process_has_its_own(child):
-    """It does not read the answers of its parent's child."""
     pid = ask(Questions(aside=child), os.getpid)
     assert in_child(lambda: ask(Questions(aside=child), os.getppid) == os.getpid())
     assert ask(Questions(aside=child), os.getpid) == pid
 
 
 def test_a_command_waits_for_an_answer(never):
-    """At most as long as it says."""
     assert aside.ask(os.getppid) == os.getpid()
     with pytest.raises(TimeoutError):
         aside.ask(procfs.read_file, never, seconds=0.1)

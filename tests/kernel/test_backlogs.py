@@ -18,25 +18,10 @@ import pytest
 from tests.kernel.listeners import listening
 from tests.kernel.trees import TREES, write_files
 from tests.support.clock import MovableClock
-from tests.support.other_namespaces import (
-    IPV6,
-    as_nobody,
-    as_root,
-    forbid_netlink,
-    in_child,
-    knows_socket_call,
-)
+from tests.support.other_namespaces import IPV6, as_nobody, as_root, forbid_netlink, in_child, knows_socket_call
 from tests.support.real_uwsgi import Uwsgi, accepting, free_port, uwsgi_binary, wait_until, wrapped
 from uwsgi_headroom.kernel import backlogs, sock_diag
-from uwsgi_headroom.kernel.backlogs import (
-    MOST_SHARED_SECONDS,
-    AcceptQueues,
-    Backlogs,
-    ListenerDumps,
-    ListenOverflows,
-    find_rivals,
-    read_listen_overflows,
-)
+from uwsgi_headroom.kernel.backlogs import AcceptQueues, Backlogs, ListenOverflows, find_rivals, read_listen_overflows
 from uwsgi_headroom.kernel.sock_diag import Listener
 from uwsgi_headroom.record import Backlog, Waiting
 
@@ -82,10 +67,7 @@ def test_exact_queues_of_a_busy_server():
     with accepting("--listen", "24", "--stats-minified") as server:
         http = f"127.0.0.1:{server.http}"
         backlogs = Backlogs()
-        assert backlogs.read(server.pid, names(server)) == {
-            server.socket: Backlog(0, 24, None),
-            http: Backlog(0, 24, None),
-        }
+        assert backlogs.read(server.pid, names(server)) == dict.fromkeys((server.socket, http), Backlog(0, 24, None))
         with busy(server):
             waiting = connect(server.socket, 7) + connect(("127.0.0.1", server.http), 5)
             wait_until(lambda: backlogs.read(server.pid, [http])[http].queue == 5, what="the handshakes")
@@ -104,7 +86,6 @@ def test_exact_queues_of_a_busy_server():
 @as_root
 @pytest.mark.integration
 def test_exact_queue_for_another_user():
-    """A user without privileges reads the same figures, by the sockets' names alone."""
     with accepting("--listen", "24", "--stats-minified") as server, busy(server):
         waiting = connect(server.socket, 3)
         expected = {server.socket: Backlog(len(waiting), 24, None)}
@@ -112,8 +93,7 @@ def test_exact_queue_for_another_user():
 
 
 @pytest.mark.integration
-def test_every_kind_of_name():
-    """The queues of all kinds of socket names are found, before and after a reload."""
+def test_every_kind_of_name_is_found_before_and_after_a_reload():
     ports = [free_port() for _ in range(6)]
     options = ["relative.sock", "./dot.sock", "@abstract", "\\0zero", "127.0.0.1:0"]
     options += [f":{ports[0]}", f"0.0.0.0:{ports[1]}", f"127.1:{ports[2]}", f"localhost:{ports[3]}"]
@@ -147,8 +127,7 @@ def worker_pids(server: Uwsgi) -> set[int]:
 
 @pytest.mark.integration
 def test_a_socket_named_twice_and_mapped_to_one_worker():
-    """A socket that was configured twice occurs twice in the document, and has one queue. With `map-socket` the master
-    still holds every socket, whichever worker accepts from it."""
+    """It is twice in the document, and has one queue. With `map-socket` the master still holds every socket."""
     sockets = ["--socket", "twice.sock", "--socket", "twice.sock", "--map-socket", "0:1", "--map-socket", "1:2"]
     with accepting("--processes", "2", *sockets, "--listen", "17") as server:
         assert names(server).count("twice.sock") == 2
@@ -184,14 +163,12 @@ def test_inherited_socket(bound, name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "/nowhere.sock", "@nowhere", ":1", "[::1]:1", "[no]:1", "localhost:1", "no:no"])
-def test_name_without_a_listener(name):
-    """It is unmeasurable, never 0, as every name is without a proven master that lives."""
+def test_name_without_a_listener_is_unmeasurable(name):
     for pid, why in ((os.getpid(), "no listening socket"), (None, "not proven"), (2**22 + 1, "it has ended")):
         assert why in reason(Backlogs().read(pid, [name])[name])
 
 
-def test_same_name_of_another_process(tmp_path):
-    """If two listeners have one name (after a second bind to the path), only the master's counts."""
+def test_of_two_listeners_of_one_name_only_that_of_the_master_counts(tmp_path):
     path = str(tmp_path / "a.sock")
     with listening(path, 3) as older:
         waiting = connect(path, 2)
@@ -207,8 +184,7 @@ def test_same_name_of_another_process(tmp_path):
 
 
 @as_root
-def test_ambiguous_name_for_another_user(tmp_path):
-    """If two listeners have the name and their owners are hidden, neither is used."""
+def test_of_two_listeners_of_one_name_and_hidden_owners_neither_is_used(tmp_path):
     path, pid = str(tmp_path / "a.sock"), os.getpid()
     with listening(path):
         Path(path).unlink()
@@ -217,8 +193,7 @@ def test_ambiguous_name_for_another_user(tmp_path):
     assert reason(backlog).startswith(f"2 sockets listen on {path}, and this user may not see which is uWSGI's")
 
 
-def test_one_name_held_twice():
-    """Two of the master's sockets with one address share its clients, so their queues are summed."""
+def test_queues_of_one_name_that_is_held_twice_are_summed():
     with listening(("127.0.0.1", 0), 20, shared=True) as first, listening(first.getsockname(), 20, shared=True):
         name = f"127.0.0.1:{first.getsockname()[1]}"
         waiting = connect(first.getsockname(), 6)
@@ -266,10 +241,9 @@ HANDS = MovableClock()
 
 
 def test_a_list_is_shared_for_fifty_times_as_long_as_it_took(asked):
-    """A list of one millisecond serves all servers that are read within the next 49; families are apart. At the default
-    rate, samples of one server are at least 160 ms apart: none has the list of the last one."""
-    assert MOST_SHARED_SECONDS < 0.16
-    dumps = ListenerDumps(HANDS.clock.monotonic, HANDS.clock.monotonic)
+    """A list of a millisecond serves all servers of the next 49, each family apart, but no two samples of one."""
+    assert backlogs.MOST_SHARED_SECONDS < 0.16
+    dumps = backlogs.ListenerDumps(HANDS.clock.monotonic, HANDS.clock.monotonic)
     for family, pause in (*[("unix", 0.008)] * 5, ("inet", 0.010), *[("unix", 0.16)] * 3):
         dumps.list_listeners(family)
         HANDS.move(pause)
@@ -277,8 +251,7 @@ def test_a_list_is_shared_for_fifty_times_as_long_as_it_took(asked):
 
 
 def test_forgotten_lists_are_asked_for_again():
-    """A socket that was opened since is there after `forget`."""
-    dumps = ListenerDumps(lambda: 0.0)
+    dumps = backlogs.ListenerDumps(lambda: 0.0)
     dumps.list_listeners("unix")
     with listening(""):
         dumps.forget()
@@ -304,29 +277,26 @@ def test_overflows(text, counts, tmp_path):
 
 @as_root
 def test_no_privilege_is_needed():
-    """Any user may read the counts of another user's process."""
     pid = os.getpid()
     overflows = as_nobody(lambda: read_listen_overflows(pid))
     assert overflows.drops >= overflows.overflows
 
 
 @pytest.fixture
-def opened():
+def opened(patient):
     with contextlib.ExitStack() as stack:
         yield stack
+
+
+def queue_up(opened: contextlib.ExitStack, address: str | tuple[str, int]) -> socket.socket:
+    return opened.enter_context(connect(address, 1)[0])
 
 
 def listen(opened: contextlib.ExitStack, address: str | tuple[str, int], *, shared: bool = False) -> socket.socket:
     return opened.enter_context(listening(address, 50, shared=shared))
 
 
-def queue_up(opened: contextlib.ExitStack, address: str | tuple[str, int]) -> socket.socket:
-    (client,) = connect(address, 1)
-    return opened.enter_context(client)
-
-
 def of(*sockets: socket.socket) -> list[Listener]:
-    """What the kernel lists of these listeners."""
     inodes = {each.stat().st_ino for each in map(_path, sockets)}
     families = ("unix",) if sockets[0].family == socket.AF_UNIX else ("inet", "inet6")
     return [each for family in families for each in sock_diag.list_listeners(family, inodes)]
@@ -341,8 +311,7 @@ def _path(each: socket.socket) -> Path:
 
 
 def test_tcp_connections_have_their_age(opened):
-    """Each has waited since its data came, the oldest first; one that was accepted is not listed, and one whose client
-    has ended its sending is. The number of a connection stays the same."""
+    """Since its data came, the oldest first, also if the client has ended its sending, until it is accepted."""
     listener = listen(opened, ("127.0.0.1", 0))
     address, began = listener.getsockname(), time.monotonic()
     queue_up(opened, address)
@@ -360,7 +329,6 @@ def test_tcp_connections_have_their_age(opened):
 
 
 def test_tcp_connections_of_others_are_not_listed(opened):
-    """A listener at one address has those to it alone; sockets whose connections look the same are noticed."""
     one = listen(opened, ("127.0.0.1", 0))
     port = one.getsockname()[1]
     two = listen(opened, ("127.0.0.2", port))
@@ -380,8 +348,7 @@ def test_tcp_connections_of_others_are_not_listed(opened):
 
 
 @pytest.mark.skipif(not IPV6, reason="this machine has no IPv6")
-def test_tcp_clients_of_both_families(opened):
-    """A listener of IPv6 may accept clients of IPv4."""
+def test_a_listener_of_ipv6_may_accept_clients_of_ipv4(opened):
     listener = listen(opened, ("::", 0))
     queue_up(opened, ("127.0.0.1", listener.getsockname()[1]))
     assert len(list_tcp(listener).connections) == 1
@@ -414,7 +381,6 @@ def test_a_long_queue(kind, opened, tmp_path, monkeypatch):
 
 
 def test_lists_take_a_bounded_share_of_the_time(opened):
-    """After lists that took 2 ms of CPU together, there is another after 200 ms."""
     now, spent = [0.0], iter([0.0, 0.0015, 0.0015, 0.002])
     queues = AcceptQueues(lambda: now[0], lambda: next(spent))
     listener = of(listen(opened, ("127.0.0.1", 0)))
@@ -426,8 +392,7 @@ def test_lists_take_a_bounded_share_of_the_time(opened):
     assert queues.may_list_tcp()
 
 
-def test_sockets_that_are_gone(opened, tmp_path):
-    """A listener that was closed since has no list, and no error."""
+def test_sockets_that_are_gone_have_no_list_and_no_error(opened, tmp_path):
     unix, tcp = listen(opened, str(tmp_path / "s")), listen(opened, ("127.0.0.1", 0))
     gone = of(unix), of(tcp)
     unix.close()

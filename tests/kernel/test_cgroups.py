@@ -23,18 +23,13 @@ from uwsgi_headroom.record import Tasks
     ],
 )
 def test_levels(tree, version, folders):
-    """The levels go from the root of the mount down to the process's own cgroup."""
     cgroups = find_cgroups(4242, "cpu", TREES / tree)
-    top = TREES / tree / "sys/fs/cgroup"
-    assert (cgroups.version, [Path(folder) for folder in cgroups.folders]) == (
-        version,
-        [top / name for name in folders],
-    )
+    assert cgroups.version == version
+    assert [Path(folder) for folder in cgroups.folders] == [TREES / tree / "sys/fs/cgroup" / name for name in folders]
 
 
 def test_each_controller_has_its_own_version(tmp_path):
-    """On a hybrid host a controller that version 1 lacks belongs to version 2. A kernel without the controller has no
-    levels."""
+    """On a hybrid host, what version 1 lacks belongs to version 2. A controller that the kernel lacks has no levels."""
     write_files(tmp_path, {"proc/4242/cgroup": "3:pids:/\n"})
     assert find_cgroups(4242, "cpu", tmp_path) == Cgroups(0)
     cgroups = find_cgroups(4242, "hugetlb", TREES / "hybrid_quota")
@@ -69,13 +64,9 @@ def test_a_cgroup_is_below_the_root_of_a_mount(tmp_path, mount_root, path, level
         assert [Path(folder) for folder in cgroups.folders] == [top / level for level in levels]
 
 
-def test_the_list():
-    """The list is that of the kernel."""
+def test_the_list_is_that_of_the_kernel():
     assert Mounts().read() == Path("/proc/self/mountinfo").read_text()
-
-
-def test_one_reading_without_changes():
-    """Without a change, the same text is returned for a minute; then it is read again."""
+    # Without a change, the same text is returned for a minute; then it is read again.
     hands = MovableClock()
     mounts = Mounts(hands.clock.monotonic)
     first = mounts.read()
@@ -88,7 +79,6 @@ def test_one_reading_without_changes():
 
 @as_root
 def test_a_mount(tmp_path):
-    """A mount is seen at the next reading, and its end; a child in another mount namespace has a list of its own."""
     mounts = Mounts()
     before = mounts.read()
     libc = ctypes.CDLL(None)
@@ -107,7 +97,6 @@ def test_a_mount(tmp_path):
 
 
 def tasks(folder: str, used: int, most: str) -> dict[str, str]:
-    """The files of a cgroup with so many processes and threads."""
     return {f"{folder}/cgroup.procs": "", f"{folder}/pids.current": f"{used}\n", f"{folder}/pids.max": f"{most}\n"}
 
 

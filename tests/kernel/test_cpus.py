@@ -13,23 +13,9 @@ from tests.kernel.contained import cgroup, started
 from tests.kernel.trees import TICKS, TREES, KernelTree, write_files
 from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_root
+from uwsgi_headroom.kernel import cpus as module
 from uwsgi_headroom.kernel.cgroups import Cgroups, name_levels
-from uwsgi_headroom.kernel.cpus import (
-    FORGET_SECONDS,
-    QUOTA_PERIOD,
-    READ_SECONDS,
-    Counts,
-    CpuTimes,
-    GroupQuota,
-    MachineCpu,
-    ServerCpu,
-    ThrottleCounts,
-    Throttling,
-    UsableCpus,
-    parse_stat,
-    read_counts,
-    read_usable_cpus,
-)
+from uwsgi_headroom.kernel.cpus import CpuTimes, GroupQuota, MachineCpu, ServerCpu, UsableCpus, read_usable_cpus
 from uwsgi_headroom.record import Quota
 
 CPU_CONTROLLER = Path("/sys/fs/cgroup/cpu")  # cgroup version 1
@@ -56,8 +42,7 @@ def test_tightest_quota(tree, expected):
 
 
 def test_every_group_with_a_quota_and_its_usage_file():
-    """Each level with a quota is listed with its usage file; levels without a quota are not. If version 1 counts CPU
-    time in a separate hierarchy, elsewhere, there is no usage file."""
+    """Levels without a quota are left out. Version 1 may count CPU time elsewhere: then there is no usage file."""
     slice_ = TREES / "v2_quota/sys/fs/cgroup/web.slice"
     assert read_usable_cpus(4242, affinity=range(8), root=TREES / "v2_quota").groups == (
         GroupQuota(2.5, str(slice_ / "cpu.stat")),
@@ -88,14 +73,12 @@ def test_usage_file_of_a_group_of_version_1(mounts, tmp_path):
 
 @pytest.mark.parametrize(("online", "count"), [("0\n", 1), ("0-3,8\n", 5), ("0,2,4-5\n", 4)])
 def test_cpus_that_are_offline_do_not_count(online, count, tmp_path):
-    """The kernel lists CPUs that are online as spans and single ones, with gaps where one was switched off."""
     shutil.copytree(TREES / "v2_no_quota", tmp_path / "root")
     (tmp_path / "root/sys/devices/system/cpu/online").write_text(online)
     assert read_usable_cpus(4242, affinity=range(8), root=tmp_path / "root").count == count
 
 
-def test_affinity_below_the_quota():
-    """If the process may run on fewer CPUs than its quota, affinity is the limit."""
+def test_affinity_below_the_quota_is_the_limit():
     cpus = read_usable_cpus(4242, affinity={0, 5}, root=TREES / "v2_quota")
     assert cpus == UsableCpus(2, "affinity", host=8, affinity=2, quota=2.5)
 
@@ -117,46 +100,38 @@ def test_here():
     reason="the cpu controller of this machine is not in cgroup version 1",
 )
 def test_real_quota():
-    """A quota on a cgroup's parent applies to a process in the cgroup."""
     outer, setting = CPU_CONTROLLER / f"headroom-{os.getpid()}", "cpu.cfs_quota_us"
-    with (
-        cgroup(outer, setting, 70_000),
-        cgroup(outer / "inner", setting, -1) as inner,
-        started("sleep", "60") as process,
-    ):
-        (inner / "cgroup.procs").write_text(str(process.pid))
-        cpus = read_usable_cpus(process.pid)
+    with cgroup(outer, setting, 70_000), cgroup(outer / "inner", setting, -1) as inner, started("sleep", "60") as it:
+        (inner / "cgroup.procs").write_text(str(it.pid))
+        cpus = read_usable_cpus(it.pid)
     assert (cpus.count, cpus.limited_by) == (0.7, "quota")
 
 
 def test_iowait_is_idle_and_steal_is_used():
-    """iowait is idle time, since the CPU could do other work; steal is used; user time includes a guest's."""
     line = f"cpu3 {1 * TICKS} {2 * TICKS} {4 * TICKS} {8 * TICKS} {16 * TICKS} {32 * TICKS} {64 * TICKS} {128 * TICKS}"
-    idle, used = parse_stat(f"cpu 9 9 9 9 9 9 9 9 9 9\n{line} 1 2\nintr 5 0 0\ncpu7 0 0 0 0 0\n".encode())
+    idle, used = module.parse_stat(f"cpu 9 9 9 9 9 9 9 9 9 9\n{line} 1 2\nintr 5 0 0\ncpu7 0 0 0 0 0\n".encode())
     assert idle == {3: 8 + 16}
     assert used == {3: 1 + 2 + 4 + 32 + 64 + 128}
 
 
 @pytest.mark.parametrize("text", ["cpu0 1 2 3\n", "cpu0 1 2 3 x 5\n", "cpuX 1 2 3 4 5\n", None])
 def test_an_invalid_stat_is_unknown(text, tmp_path):
-    """A file with too few or invalid times, or none, makes the reading unknown."""
     write_files(tmp_path, {} if text is None else {"proc/stat": text})
     assert MachineCpu(root=tmp_path).read() is None
 
 
 def test_one_reading_a_second_for_all_servers(tmp_path):
-    """Within a second every caller gets the same reading, then a new one."""
     hands, tree = MovableClock(), KernelTree(tmp_path)
     machine = MachineCpu(hands.clock.monotonic, tmp_path)
     tree.run(0, idle=1.0)
     first = machine.read()
     tree.run(0, idle=1.0)
-    hands.move(READ_SECONDS * 0.9)
+    hands.move(module.READ_SECONDS * 0.9)
     assert machine.read() is first
-    hands.move(READ_SECONDS * 0.1)
+    hands.move(module.READ_SECONDS * 0.1)
     second = machine.read()
     assert second.idle[0] - first.idle[0] == pytest.approx(1.0)
-    assert second.at - first.at == pytest.approx(READ_SECONDS)
+    assert second.at - first.at == pytest.approx(module.READ_SECONDS)
 
 
 def test_usage_of_cgroups_is_part_of_a_reading(tmp_path):
@@ -168,28 +143,24 @@ def test_usage_of_cgroups_is_part_of_a_reading(tmp_path):
     machine.read()
     assert machine.read([path, missing, version_1]).groups == {path: 1.5, missing: None, version_1: 2.5}
     tree.use_group(0.25)
-    hands.move(READ_SECONDS)
+    hands.move(module.READ_SECONDS)
     assert machine.read().groups[path] == 1.75
-    hands.move(FORGET_SECONDS)
+    hands.move(module.FORGET_SECONDS)
     assert machine.read().groups == {}
 
 
 def test_cpu_times_of_this_machine():
-    """This machine lists its CPUs, and each has idle or used time."""
     reading = MachineCpu().read()
     assert os.sched_getaffinity(0) <= reading.idle.keys() == reading.used.keys()
     assert all(reading.idle[cpu] + reading.used[cpu] > 0 for cpu in reading.idle)
 
 
 class Machine:
-    """Two CPUs, and a clock that moves while they run."""
-
     def __init__(self, root: Path, cpus: int = 2) -> None:
         self.tree, self._hands = KernelTree(root, cpus), MovableClock()
         self.cpu = MachineCpu(self._hands.clock.monotonic, root)
 
     def run(self, *used: float, seconds: float = 10.0) -> None:
-        """Use each CPU for part of the seconds and leave it idle for the rest."""
         for place, busy in enumerate(used):
             self.tree.run(place, used=busy, idle=seconds - busy)
         self._hands.move(seconds)
@@ -205,7 +176,6 @@ def values(times: CpuTimes | None) -> tuple[float, float, float]:
 
 
 def test_totals_begin_at_zero(machine):
-    """Times before the first reading do not count, and the totals stay the same object until the next reading."""
     machine.run(5.0, 5.0)
     server = ServerCpu(machine.cpu)
     first = server.read((0, 1), ())
@@ -235,8 +205,8 @@ def test_excess_of_a_period_counts_against_the_next_step(machine):
     """A step may contain one period too many: a group that uses its whole quota has no idle time on average."""
     server, group = ServerCpu(machine.cpu), machine.tree.group(1.0)
     server.read((0, 1), (group,))
-    assert QUOTA_PERIOD == 0.1  # the kernel's default: cpu.max of cgroup-v2(7), cpu.cfs_period_us
-    for used in (10 + QUOTA_PERIOD, 10 - QUOTA_PERIOD) * 3:
+    assert module.QUOTA_PERIOD == 0.1  # the kernel's default: cpu.max of cgroup-v2(7), cpu.cfs_period_us
+    for used in (10 + module.QUOTA_PERIOD, 10 - module.QUOTA_PERIOD) * 3:
         machine.tree.use_group(used)
         machine.run(used / 2, used / 2)
         times = server.read((0, 1), (group,))
@@ -244,7 +214,6 @@ def test_excess_of_a_period_counts_against_the_next_step(machine):
 
 
 def test_group_without_a_usage_file_leaves_idle_time_unknown(machine):
-    """If a quota's remainder is unknown, so is the idle time."""
     server, gone = ServerCpu(machine.cpu), GroupQuota(1.0, str(machine.tree.root / "gone" / "cpu.stat"))
     assert server.read((0, 1), (GroupQuota(1.0, None),)) is None
     assert server.read((0, 1), (gone,)) == CpuTimes()
@@ -253,7 +222,6 @@ def test_group_without_a_usage_file_leaves_idle_time_unknown(machine):
 
 
 def test_kernel_that_counts_nothing_is_ignored(machine):
-    """If the kernel reports CPUs as neither idle nor used, it does not count, and the CPUs are not saturated."""
     server = ServerCpu(machine.cpu)
     server.read((0, 1), ())
     machine.run(0.0, 0.0, seconds=2.0)
@@ -266,7 +234,6 @@ def test_kernel_that_counts_nothing_is_ignored(machine):
 
 
 def test_cpu_that_goes_offline_decreases_no_total(machine):
-    """A step counts only CPUs that were online at both ends; a CPU that comes back starts again."""
     server = ServerCpu(machine.cpu)
     server.read((0, 1), ())
     machine.run(1.0, 1.0)
@@ -314,8 +281,6 @@ THROTTLED_V1 = "nr_periods {}\nnr_throttled {}\nthrottled_time {}\n"
 
 
 class Group:
-    """A cgroup with a quota, whose counts the test sets."""
-
     def __init__(self, path: Path, name: str, cpus: float) -> None:
         self.path, self.quota = path, GroupQuota(cpus, None, str(path), name)
 
@@ -331,8 +296,8 @@ def cpus(*groups: Group) -> UsableCpus:
 @pytest.mark.parametrize(
     ("text", "counts"),
     [
-        (THROTTLED_V2.format(100, 43, 1_500_000), Counts(100, 43, 1.5)),
-        (THROTTLED_V1.format(100, 43, 1_500_000_000), Counts(100, 43, 1.5)),
+        (THROTTLED_V2.format(100, 43, 1_500_000), module.Counts(100, 43, 1.5)),
+        (THROTTLED_V1.format(100, 43, 1_500_000_000), module.Counts(100, 43, 1.5)),
         ("usage_usec 900\n", None),  # the cpu controller is not enabled there
         ("nr_periods many\nnr_throttled 1\nthrottled_usec 1\n", None),
         ("", None),
@@ -341,28 +306,28 @@ def cpus(*groups: Group) -> UsableCpus:
 def test_both_versions_are_read(tmp_path, text, counts):
     """Version 2 counts microseconds and version 1 nanoseconds; a file without counts says nothing."""
     (tmp_path / "cpu.stat").write_text(text)
-    assert read_counts(str(tmp_path / "cpu.stat")) == counts
-    assert read_counts(str(tmp_path / "gone")) is None
+    assert module.read_counts(str(tmp_path / "cpu.stat")) == counts
+    assert module.read_counts(str(tmp_path / "gone")) is None
 
 
 def test_the_level_that_throttles_most_is_named(tmp_path):
-    """Growth is that of one level, since the first reading, and so is the quota, though another one is tighter."""
     pod, container = Group(tmp_path / "pod", "/pod", 2.0), Group(tmp_path / "container", "/pod/app", 1.0)
     pod.count(1000, 500, 7_000_000)
     container.count(10, 0, 0)
-    counts = ThrottleCounts()
-    assert counts.read(cpus(pod, container)) == Throttling(Quota("/pod/app", 1.0, 4))
+    counts = module.ThrottleCounts()
+    assert counts.read(cpus(pod, container)) == module.Throttling(Quota("/pod/app", 1.0, 4))
     pod.count(1050, 520, 8_500_000)
     container.count(40, 1, 1000)
-    assert counts.read(cpus(pod, container)) == Throttling(Quota("/pod", 2.0, 4), 50, 20, 1.5)
+    assert counts.read(cpus(pod, container)) == module.Throttling(Quota("/pod", 2.0, 4), 50, 20, 1.5)
     container.count(60, 1, 1000)
-    assert counts.read(cpus(pod, container)) == Throttling(Quota("/pod", 2.0, 4), 70, 20, 1.5), "it throttled last"
+    assert counts.read(cpus(pod, container)) == module.Throttling(Quota("/pod", 2.0, 4), 70, 20, 1.5), (
+        "it throttled last"
+    )
 
 
 def test_a_cgroup_that_was_made_anew_adds_nothing(tmp_path):
-    """Its counts begin at 0 again: totals never decrease. No quota, or a kernel without counts, is not the same as a
-    quota that never stops anybody."""
-    group, counts = Group(tmp_path / "stat", "/app", 1.0), ThrottleCounts()
+    """Totals never decrease. No quota, or a kernel without counts, differs from a quota that stops nobody."""
+    group, counts = Group(tmp_path / "stat", "/app", 1.0), module.ThrottleCounts()
     assert counts.read(UsableCpus(4, "host", 8, 4, None)) is None
     assert counts.read(cpus(group)) is None
     for figures, expected in (
@@ -371,7 +336,7 @@ def test_a_cgroup_that_was_made_anew_adds_nothing(tmp_path):
         ((5, 2, 1_000_100), (2, 1, 1.0)),
     ):
         group.count(*figures)
-        assert counts.read(cpus(group)) == Throttling(Quota("/app", 1.0, 4), *expected)
+        assert counts.read(cpus(group)) == module.Throttling(Quota("/app", 1.0, 4), *expected)
 
 
 def test_levels_have_the_names_of_the_kernel():

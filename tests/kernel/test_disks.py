@@ -14,7 +14,6 @@ ROOM = {"f_frsize": 1, "f_blocks": 1000 * MB, "f_files": 1000, "f_flag": 0}
 
 
 def give(free: int, inodes: int = 10, **more: int) -> Callable[[str], SimpleNamespace]:
-    """What statvfs(2) returns for every mount."""
     left = dict.fromkeys(("f_bfree", "f_bavail"), free) | dict.fromkeys(("f_ffree", "f_favail"), inodes)
     return lambda _: SimpleNamespace(**ROOM | left | more)
 
@@ -56,8 +55,6 @@ def test_the_files_of_metrics(tmp_path, name, expected):
 
 
 def test_others_are_never_asked(monkeypatch, tmp_path):
-    """A file system of another host, and the processes of others, are left out."""
-
     def refuse(path: str) -> None:
         raise AssertionError(path)
 

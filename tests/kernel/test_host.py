@@ -15,8 +15,7 @@ from uwsgi_headroom.source import Answer
 
 
 class Watched:
-    """The facts of a server whose workers are processes of this test, and a clock that the test moves. busy: by worker,
-    whether it serves a request; None without threads in the document."""
+    """A server whose workers are processes of this test. busy: by worker, whether it serves; None without threads."""
 
     def __init__(self, *busy: int | None) -> None:
         self.hands = MovableClock()
@@ -46,7 +45,6 @@ def watch():
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 def test_slow_facts_are_read_seldom(watch):
-    """Affinity and usable CPUs are cached for five seconds; the end of a worker is noticed sooner."""
     server = watch(None)
     pid = server.workers[0].pid
     first = server.after(0)
@@ -63,7 +61,6 @@ def test_slow_facts_are_read_seldom(watch):
 
 
 def test_an_idle_worker_is_read_once_a_second(watch):
-    """The end of an idle worker is noticed within a second; that of a worker in a request, immediately."""
     server = watch(0, 1)
     resting, busy = (worker.pid for worker in server.workers)
     server.after(0)
@@ -75,7 +72,6 @@ def test_an_idle_worker_is_read_once_a_second(watch):
 
 @pytest.mark.parametrize(("interval", "rest", "slow"), [(0.2, 1, 5), (1, 3, 15), (4, 5, 15)])
 def test_a_server_that_is_read_rarely_is_read_more_cheaply(watch, interval, rest, slow):
-    """Idle workers after a second or three readings, slow facts after five seconds or fifteen readings."""
     server = watch(0)
     first = server.after(0)
     server.after(interval)
@@ -93,7 +89,6 @@ def test_a_server_that_is_read_rarely_is_read_more_cheaply(watch, interval, rest
 
 
 def test_servers_share_one_reading_of_the_machine():
-    """Two servers with the same CPUs have the same idle time; a server without a proven pid has none."""
     hands = MovableClock()
     machine = MachineCpu(hands.clock.monotonic)
     snapshot = stats.decode(json.dumps({"pid": os.getpid(), "workers": []}).encode())

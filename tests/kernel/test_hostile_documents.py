@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from uwsgi_headroom import stats
+from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.source import Answer
 
@@ -19,8 +20,8 @@ NAMES = (
 )
 
 
-def facts(document: object, answer: Answer) -> None:
-    Host().read_facts(stats.decode(json.dumps(document).encode()), answer)
+def facts(document: object) -> HostFacts:
+    return Host().read_facts(stats.decode(json.dumps(document).encode()), Answer(b"", peer_pid=os.getpid()))
 
 
 @given(st.lists(NAMES, max_size=6), st.lists(PIDS, max_size=6))
@@ -28,38 +29,27 @@ def facts(document: object, answer: Answer) -> None:
 @example(["127.0.0.1:²", "[::1]:٣", "0x7f.1:1", "1:1"], [])
 @settings(max_examples=150)
 def test_any_names_and_pids_of_a_proven_server(names, pids):
-    """The document of a proven server may contain any socket names and pids."""
-    document = {
-        "pid": os.getpid(),
-        "workers": [{"pid": pid} for pid in pids],
-        "sockets": [{"name": name} for name in names],
-    }
-    facts(document, Answer(b"", peer_pid=os.getpid()))
+    workers, sockets = [{"pid": pid} for pid in pids], [{"name": name} for name in names]
+    facts({"pid": os.getpid(), "workers": workers, "sockets": sockets})
 
 
 @pytest.mark.parametrize("name", ["\0:80", "127.0.0.1\0:80", "/run/a\0", ":65536", "[::1]:" + "9" * 200])
-def test_an_impossible_socket_name(name):
-    """The queue of an impossible socket name is not measurable, with a reason; other sockets are looked up."""
+def test_the_queue_of_an_impossible_socket_name_is_not_measurable(name):
     document = {"pid": os.getpid(), "workers": [], "sockets": [{"name": name}, {"name": "/run/none"}]}
-    host = Host().read_facts(stats.decode(json.dumps(document).encode()), Answer(b"", peer_pid=os.getpid()))
+    host = facts(document)
     assert host.off is None
     assert host.backlogs[name].queue is None
     assert "65535" in (host.backlogs[name].reason or "")
     assert "65535" not in (host.backlogs["/run/none"].reason or "")
 
 
+PEERS = [("127.0.0.1", 9), ("::1", 9), ("fe80::1%lo", 9), ("192.0.2.1", 9)]
+
+
 @pytest.mark.parametrize("pid", [-1, 0, 1, 2**22 + 1, 2**31, 2**63 - 1, -(2**63)])
 @pytest.mark.parametrize(
     "answer",
-    [
-        Answer(b"", peer_pid=os.getpid()),
-        Answer(b"", peer_pid=0),
-        Answer(b"", peer=("127.0.0.1", 9)),
-        Answer(b"", peer=("::1", 9)),
-        Answer(b"", peer=("fe80::1%lo", 9)),
-        Answer(b"", peer=("192.0.2.1", 9)),
-        Answer(b""),
-    ],
+    [*(Answer(b"", peer_pid=pid) for pid in (os.getpid(), 0, None)), *(Answer(b"", peer=each) for each in PEERS)],
 )
 def test_any_master_pid(pid, answer):
     """A document may contain any master PID: nothing is proven, and nothing fails."""

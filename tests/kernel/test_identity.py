@@ -12,8 +12,7 @@ from uwsgi_headroom.kernel.setup import find_systemd_unit, read_identity
 
 
 def test_a_process_of_this_host():
-    """A process of this host has the host's name, its directory and its start; this test has no emperor. After the end
-    of a process only its host is known."""
+    """It has the host's name, its directory and its start, and no emperor. After its end, only the host is known."""
     with started("sleep", "60", cwd="/usr") as process:
         identity = read_identity(process.pid)
     assert identity.host == os.uname().nodename
@@ -26,7 +25,6 @@ def test_a_process_of_this_host():
 
 @pytest.mark.parametrize(("parent", "emperor"), [("uwsgi\n", 6), ("systemd\n", None), (None, None)])
 def test_the_emperor_is_a_parent_called_uwsgi(parent, emperor, tmp_path):
-    """A parent with another name, or a hidden one, is not an emperor."""
     (tmp_path / "7").mkdir()
     (tmp_path / "7" / "stat").write_text("7 (uwsgi) S 6 7 7 0\n")
     if parent is not None:
@@ -36,8 +34,7 @@ def test_the_emperor_is_a_parent_called_uwsgi(parent, emperor, tmp_path):
 
 
 @pytest.mark.integration
-def test_a_real_vassal():
-    """The parent of a vassal's master is its emperor."""
+def test_the_parent_of_a_real_vassals_master_is_its_emperor():
     vassal = "[uwsgi]\nmaster = true\nstats = %d/vassal.stats\nsocket = %d/vassal.sock\n"
     options = ["--emperor", "{directory}/vassals", "--emperor-stats", "{directory}/stats"]
     with real_uwsgi.bare(*options, files={"vassals/shop.ini": vassal}) as emperor:
@@ -62,7 +59,6 @@ def test_a_real_vassal():
     ],
 )
 def test_a_unit_is_the_innermost_service(tmp_path, cgroup, unit):
-    """The unit is found in cgroup version 2 and in systemd's own hierarchy of version 1."""
     (tmp_path / "proc" / "7").mkdir(parents=True)
     (tmp_path / "proc" / "7" / "cgroup").write_bytes(cgroup)
     assert find_systemd_unit(7, tmp_path) == unit

@@ -17,21 +17,10 @@ from tests.support.clock import MovableClock
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import Uwsgi, uwsgi, wait_until
 from uwsgi_headroom import stats
+from uwsgi_headroom.kernel import memory as module
 from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.memory import (
-    LONGEST_WALK,
-    UNLIMITED,
-    USS_SECONDS,
-    AvailableMemory,
-    OomKills,
-    WorkerMemories,
-    WorkerMemory,
-    read_available_memory,
-    read_oom_kills,
-    read_pressure,
-    read_unique_bytes,
-)
+from uwsgi_headroom.kernel.memory import USS_SECONDS, AvailableMemory, OomKills, WorkerMemories, WorkerMemory
 from uwsgi_headroom.kernel.processes import Processes, WorkerProcess
 from uwsgi_headroom.record import MemoryPressure
 from uwsgi_headroom.source import Answer
@@ -59,7 +48,6 @@ HYBRID = {  # the cpu controller in version 1, the memory controller in version 
 
 
 def level(path: str, version: int, limit: int | str, usage: int, cache: int) -> dict[str, str]:
-    """The files of one cgroup."""
     names, field = {
         1: (("limit_in_bytes", "usage_in_bytes"), "total_inactive_file"),
         2: (("max", "current"), "inactive_file"),
@@ -83,7 +71,7 @@ def available(*parts: Mapping[str, str], without: str = "") -> AvailableMemory |
     files.pop(without, None)
     with tempfile.TemporaryDirectory() as directory:
         write_files(Path(directory), files)
-        return read_available_memory(PID, root=Path(directory))
+        return module.read_available_memory(PID, root=Path(directory))
 
 
 V1_LIMITED = (
@@ -92,6 +80,7 @@ V1_LIMITED = (
     v1_level("/site", 1000 * MB, 800 * MB, 300 * MB),
     v1_level("/site/app", 2000 * MB, 700 * MB, 100 * MB),
 )
+UNLIMITED = {"": NO_LIMIT, "/site": NO_LIMIT, "/site/app": module.UNLIMITED}
 V2_LIMITED = (
     V2,
     {"sys/fs/cgroup/cgroup.procs": ""},
@@ -112,14 +101,7 @@ HYBRID_LIMITED = (
         (V2_LIMITED, 300 * MB),  # neither `max` nor a level without the controller is a limit
         (HYBRID_LIMITED, 100 * MB),  # the memory controller is in version 2, the cpu controller in version 1
         # If no cgroup has less, the host's available memory is the limit.
-        (
-            (
-                V1,
-                *(v1_level(folder, NO_LIMIT, 0, 0) for folder in ("", "/site")),
-                v1_level("/site/app", UNLIMITED, 0, 0),
-            ),
-            None,
-        ),
+        ((V1, *(v1_level(*each, 0, 0) for each in UNLIMITED.items())), None),
         ((V2, {"sys/fs/cgroup/web.slice/app.service/cgroup.procs": ""}), None),  # not enabled
         ((V2, v2_level("/web.slice/app.service", "max", 10, 0)), None),
         ((V2, v2_level("/web.slice/app.service", HOST, 10, 10)), None),  # as much as the host
@@ -156,7 +138,6 @@ def test_figures_that_contradict_each_other(usage, cache, left):
     ],
 )
 def test_an_unreadable_limit_makes_the_figure_unknown(tree, without):
-    """Available memory is unknown then: the process may not get what the host has."""
     assert available(*tree, without=without) is None
 
 
@@ -173,9 +154,8 @@ APP = "sys/fs/cgroup/web.slice/app.service"
     ],
 )
 def test_an_invalid_file_makes_the_figure_unknown(changed, without):
-    """A file with unexpected text makes available memory unknown, as the end of the process does."""
     assert available(*V2_LIMITED, changed, without=without) is None
-    assert read_available_memory(2**22 + 1) is None
+    assert module.read_available_memory(2**22 + 1) is None
 
 
 SIZES = st.integers(0, 10_000 * MB)
@@ -185,7 +165,6 @@ LEVELS = st.lists(st.tuples(st.none() | SIZES, SIZES, SIZES), min_size=1, max_si
 @settings(max_examples=40)
 @given(LEVELS)
 def test_the_least_wins(levels):
-    """Available memory is at most the host's and every limit, and determined by one of them."""
     folders = ["", "/web.slice", "/web.slice/app.service"][-len(levels) :]
     parts = [
         v2_level(folder, "max" if limit is None else limit, usage, cache)
@@ -230,11 +209,8 @@ OWN, UNIFIED_TOP = "sys/fs/cgroup/web.slice/app.service", f"{UNIFIED}/memory.pre
 def test_how_long_processes_wait_for_memory(tmp_path, files, expected):
     """In the last minute: those of its own cgroup, else those of the host."""
     write_files(tmp_path, files)
-    found = read_pressure(PID, root=tmp_path)
+    found = module.read_pressure(PID, root=tmp_path)
     assert found == (expected and MemoryPressure(pytest.approx(expected[0]), pytest.approx(expected[1]), expected[2]))
-
-
-def test_available_memory_comes_with_the_wait_for_it():
     assert available(*V2_LIMITED, OF_HOST).pressure.some == pytest.approx(0.0039)
 
 
@@ -247,7 +223,6 @@ MEMORY_CONTROLLER = Path("/sys/fs/cgroup/memory")  # cgroup version 1
     reason="the memory controller of this machine is not in cgroup version 1",
 )
 def test_real_limit():
-    """A limit on a cgroup's parent applies to a process in the cgroup, minus the process's own usage."""
     name = f"headroom-{os.getpid()}"
     program = "taken = b'x' * 20_000_000; print(flush=True); input()"
     outer, setting = MEMORY_CONTROLLER / name, "memory.limit_in_bytes"
@@ -255,7 +230,7 @@ def test_real_limit():
         join = f'echo $$ > {inner}/cgroup.procs && exec python3 -c "{program}"'
         with subprocess.Popen(["sh", "-c", join], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdout.readline() == b"\n"
-            answer = read_available_memory(process.pid)
+            answer = module.read_available_memory(process.pid)
             process.kill()
             process.wait()
     assert answer.limited_by == "cgroup"
@@ -285,11 +260,10 @@ OOM_HOST = {"proc/vmstat": "nr_free_pages 9\noom_kill 7\nunevictable_pgs_scanned
         (OOM_HOST | {"proc/vmstat": "oom_kill many\n"}, OomKills(None, None)),
     ],
 )
-def test_counts(tmp_path, files, kills):
-    """The counts of both cgroup versions are read; missing or invalid ones are unknown."""
+def test_counts_of_both_versions_are_read(tmp_path, files, kills):
     write_files(tmp_path, files)
-    assert read_oom_kills(PID, root=tmp_path) == kills
-    assert (read_oom_kills(1).host or 0) >= 0, "this machine"
+    assert module.read_oom_kills(PID, root=tmp_path) == kills
+    assert (module.read_oom_kills(1).host or 0) >= 0, "this machine"
 
 
 MASTER = 4000
@@ -310,7 +284,6 @@ HUGE = "Shared_Hugetlb:        0 kB\nPrivate_Hugetlb:    2048 kB\n"
 
 
 def write_rollup(root: Path, pid: int, dirty: int, more: str = "") -> None:
-    """Write the file of a process with 44 kB of clean private memory and `dirty` kB of dirty memory."""
     write_files(root, {f"proc/{pid}/smaps_rollup": ROLLUP.format(dirty=dirty) + more})
 
 
@@ -324,13 +297,12 @@ def by_pid(*processes: WorkerProcess) -> dict[int, WorkerProcess]:
 
 @pytest.mark.parametrize(("more", "kilobytes"), [("", 44 + 116), (HUGE, 44 + 116 + 2048)])
 def test_unique_memory(tmp_path, more, kilobytes):
-    """The private pages, clean and dirty, and those of hugetlbfs if the kernel counts them; a file without private
-    pages is an error, not 0."""
+    """Private pages, clean and dirty, and those of hugetlbfs; a file without private pages is an error, not 0."""
     write_rollup(tmp_path, 7, 116, more)
-    assert read_unique_bytes(7, tmp_path) == kilobytes * KB
+    assert module.read_unique_bytes(7, tmp_path) == kilobytes * KB
     write_files(tmp_path, {"proc/7/smaps_rollup": "Rss: 10 kB\nPrivate_Clean: 1 kB\n"})
     with pytest.raises(ValueError, match="no private pages"):
-        read_unique_bytes(7, tmp_path)
+        module.read_unique_bytes(7, tmp_path)
 
 
 def test_one_worker_a_minute_the_largest_first(tmp_path):
@@ -350,7 +322,6 @@ def test_one_worker_a_minute_the_largest_first(tmp_path):
 
 
 def test_the_largest_value_of_each_worker_counts(tmp_path):
-    """A worker that shrinks keeps its largest value; one that has ended no longer counts, nor does a reused pid."""
     memories = WorkerMemories(root=tmp_path)
     write_rollup(tmp_path, 1, 956)
     assert memories.read(MASTER, by_pid(process(1)), 0.0) == WorkerMemory(1000 * KB, "uss", 1000 * KB, {1: 1000 * KB})
@@ -363,8 +334,13 @@ def test_the_largest_value_of_each_worker_counts(tmp_path):
     assert used_again == WorkerMemory(200 * KB, "uss", 200 * KB, {1: 200 * KB})
 
 
-def test_restarted_workers_are_not_read_more_often(tmp_path):
-    """A worker restart does not restart the minute."""
+def test_together(tmp_path):
+    """A worker not yet read counts as the largest."""
+    write_rollup(tmp_path, 2, 56)
+    workers = by_pid(process(1, 50_000), process(2, 90_000), process(3, 70_000))
+    uss = WorkerMemory(100 * KB, "uss", 300 * KB, {2: 100 * KB})
+    assert WorkerMemories(root=tmp_path).read(MASTER, workers, 0.0) == uss
+    # A worker that restarts is not read before its minute.
     memories = WorkerMemories(root=tmp_path)
     for pid in (1, 2):
         write_rollup(tmp_path, pid, 100)
@@ -372,17 +348,8 @@ def test_restarted_workers_are_not_read_more_often(tmp_path):
     assert memories.read(MASTER, by_pid(process(2)), 5.0) is None
 
 
-def test_together(tmp_path):
-    """A worker not yet read counts as the largest."""
-    write_rollup(tmp_path, 2, 56)
-    workers = by_pid(process(1, 50_000), process(2, 90_000), process(3, 70_000))
-    uss = WorkerMemory(100 * KB, "uss", 300 * KB, {2: 100 * KB})
-    assert WorkerMemories(root=tmp_path).read(MASTER, workers, 0.0) == uss
-
-
 def test_anonymous_memory_if_there_is_no_other(tmp_path):
-    """If smaps_rollup is unreadable, the most anonymous memory of a living worker is the figure, also for all together.
-    Without a worker, or if the kernel reports nothing about it, there is none."""
+    """Without smaps_rollup, the most of a living worker is the figure, also for all. It may be unknown, too."""
     memories = WorkerMemories(root=tmp_path)
     for now, workers, most in (
         (0.0, (process(1, 900), process(2, 100)), 900),
@@ -395,7 +362,6 @@ def test_anonymous_memory_if_there_is_no_other(tmp_path):
 
 
 def test_a_walk_that_takes_too_long_is_not_repeated(tmp_path, monkeypatch):
-    """After 50 ms of CPU, anonymous memory is the figure; a new master is tried again."""
     write_rollup(tmp_path, 1, 956)
     memories, workers, cpu = WorkerMemories(root=tmp_path), by_pid(process(1, 5_000_000)), [0.0]
     slow = WorkerMemory(5_000_000, "anonymous", 5_000_000, {})
@@ -404,15 +370,14 @@ def test_a_walk_that_takes_too_long_is_not_repeated(tmp_path, monkeypatch):
         monkeypatch.setattr(time, "thread_time", lambda: cpu.append(cpu[-1] + seconds) or cpu[-1])
         return memories.read(master, workers, turn * USS_SECONDS)
 
-    assert read(0, MASTER, 0.9 * LONGEST_WALK).source == "uss"
-    assert read(1, MASTER, 1.1 * LONGEST_WALK) == slow
+    assert read(0, MASTER, 0.9 * module.LONGEST_WALK).source == "uss"
+    assert read(1, MASTER, 1.1 * module.LONGEST_WALK) == slow
     assert read(2, MASTER, 0.0) == slow
     assert read(3, MASTER + 1, 0.0).source == "uss"
 
 
 @given(st.lists(st.dictionaries(st.integers(1, 4), st.integers(0, 10**9), max_size=4), min_size=1, max_size=6))
 def test_the_largest_living_worker_is_the_figure(samples):
-    """However workers come, go and grow, the figure is that of a living one, and at least its present value."""
     memories = WorkerMemories(root=Path("/nonexistent"))
     most: dict[int, int] = {}
     for turn, sizes in enumerate(samples):
@@ -453,7 +418,6 @@ def large_workers():
 
 
 def memory_over_minutes(server: Uwsgi, minutes: int) -> Memories:
-    """The memory facts about a server after this many minutes of a movable clock."""
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)
     for _ in range(minutes):
@@ -465,7 +429,6 @@ def memory_over_minutes(server: Uwsgi, minutes: int) -> Memories:
 
 @pytest.mark.integration
 def test_unique_memory_of_real_workers(large_workers):
-    """The memory that a worker allocates after the fork is its unique memory."""
     memory = memory_over_minutes(large_workers, 2)
     assert memory.worker.source == "uss"
     assert len(memory.worker.unique) == 2

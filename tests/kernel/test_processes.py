@@ -16,13 +16,8 @@ from tests.kernel.contained import started
 from tests.support.other_namespaces import as_nobody, as_root
 from tests.support.real_uwsgi import accepting, wait_until
 from uwsgi_headroom.kernel import processes, procfs
-from uwsgi_headroom.kernel.processes import Processes
-from uwsgi_headroom.kernel.procfs import (
-    KeptFiles,
-    count_descriptors,
-    read_limits,
-    read_state,
-)
+from uwsgi_headroom.kernel.processes import Processes, WorkerProcess
+from uwsgi_headroom.kernel.procfs import KeptFiles, count_descriptors, read_limits, read_state
 
 
 @pytest.fixture
@@ -32,7 +27,6 @@ def sleeper():
 
 
 def test_child_of_the_master():
-    """A child of the master is read with its CPU time, memory, switches, descriptors, CPUs and start time."""
     burn = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True); time.sleep(60)"
     before = time.time()
     with started(sys.executable, "-c", burn, stdout=subprocess.PIPE) as process:
@@ -53,7 +47,6 @@ def test_child_of_the_master():
 
 @pytest.mark.parametrize(("number", "is_kept"), [(errno.EMFILE, True), (errno.ENOMEM, True), (errno.EACCES, False)])
 def test_an_exporter_without_descriptors_keeps_its_workers(sleeper, monkeypatch, number, is_kept):
-    """If the exporter itself cannot read processes, it keeps the last figures of its workers."""
     reader = Processes()
     before = reader.read(os.getpid(), [sleeper.pid])
 
@@ -65,7 +58,6 @@ def test_an_exporter_without_descriptors_keeps_its_workers(sleeper, monkeypatch,
 
 
 def test_the_least_memory_of_some_seconds():
-    """Memory that a process takes and gives back is not what it keeps."""
     swing = "import sys\nfor line in sys.stdin: kept = b'x' * 60_000_000 if 'take' in line else None; print(flush=True)"
     command, processes = [sys.executable, "-c", swing], Processes()
     with started(*command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -82,10 +74,8 @@ def test_the_least_memory_of_some_seconds():
 def test_children_that_a_worker_waited_for():
     """Their CPU time is known after their end, in a quick reading too, and is not the worker's own."""
     burn = "import time\nwhile time.process_time() < 0.2: pass"
-    code = (
-        "import subprocess, sys, time\n"
-        f"for _ in range(2):\n subprocess.run([sys.executable, '-c', {burn!r}]); print(flush=True); input()\n"
-    )
+    again = f"subprocess.run([sys.executable, '-c', {burn!r}]); print(flush=True); input()"
+    code = f"import subprocess, sys\nfor _ in range(2):\n {again}\n"
     with started(sys.executable, "-c", code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
         processes = Processes()
         worker.stdout.readline()
@@ -94,11 +84,9 @@ def test_children_that_a_worker_waited_for():
         worker.stdin.flush()
         worker.stdout.readline()
         second = processes.read(os.getpid(), [worker.pid], quick=True)[worker.pid]
-
     least = 0.2 - 2 / os.sysconf("SC_CLK_TCK")  # user and system time are each rounded down to whole ticks
     assert first.children_cpu_seconds >= least
     assert second.children_cpu_seconds - first.children_cpu_seconds >= least
-
     assert second.cpu_user_seconds < second.children_cpu_seconds
 
 
@@ -112,12 +100,12 @@ def test_quick_reading():
         full = processes.read(os.getpid(), pids, quick=True)[process.pid]
         assert full.affinity == tuple(sorted(os.sched_getaffinity(0)))
         os.sched_setaffinity(process.pid, {cpu})
-        before = full.cpu_user_seconds
-        wait_until(
-            lambda: processes.read(os.getpid(), pids, quick=True)[process.pid].cpu_user_seconds > before,
-            what="CPU time to grow",
-        )
-        quick = processes.read(os.getpid(), pids, quick=True)[process.pid]
+
+        def read() -> WorkerProcess:
+            return processes.read(os.getpid(), pids, quick=True)[process.pid]
+
+        wait_until(lambda: read().cpu_user_seconds > full.cpu_user_seconds, what="CPU time to grow")
+        quick = read()
         for name in ("affinity", "open_fds", "resident_bytes"):
             assert getattr(quick, name) == getattr(full, name)
         assert processes.read(os.getpid(), pids)[process.pid].affinity == (cpu,)
@@ -125,7 +113,6 @@ def test_quick_reading():
 
 
 def test_parts_of_cpu_time():
-    """A full and a quick reading have the process's own account of its user and system time."""
     burn = (
         "import os\nfor seconds in (0.1, 0.2):\n"
         "    with open('/dev/zero', 'rb', 0) as file:\n"
@@ -145,8 +132,7 @@ def test_parts_of_cpu_time():
 
 
 def test_not_a_child(sleeper):
-    """A process whose parent is not the master is not a worker; pid 0 is not a process. A worker that has ended is a
-    zombie until its parent has noticed; then it has no state."""
+    """It is no worker; pid 0 is no process. A worker that has ended is a zombie, then it has no state."""
     processes = Processes()
     with started("true") as ended:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
@@ -158,8 +144,7 @@ def test_not_a_child(sleeper):
     assert processes.read(os.getpid(), [sleeper.pid]).keys() == {sleeper.pid}
 
 
-def test_gone_between_readings(sleeper):
-    """A worker that has ended since the last reading is left out of the next one; the others are read."""
+def test_a_worker_that_ended_between_readings_is_left_out(sleeper):
     processes = Processes()
     with started("sleep", "60") as other:
         pids = [sleeper.pid, other.pid]
@@ -170,8 +155,7 @@ def test_gone_between_readings(sleeper):
 
 
 @as_root
-def test_another_user(sleeper):
-    """Another user without privileges reads every figure; the open descriptors only since Linux 6.2."""
+def test_another_user_reads_every_figure(sleeper):
     master = os.getpid()
     privileged = Processes().read(master, [sleeper.pid])[sleeper.pid]
     worker = as_nobody(lambda: Processes().read(master, [sleeper.pid]))[sleeper.pid]
@@ -200,8 +184,7 @@ def test_real_workers():
 
 
 def test_a_thread_that_ends_during_the_reading_is_left_out(monkeypatch):
-    """A thread that ended after it was listed is left out; each other one has the CPU on which it last ran and its CPU
-    time. A process that has ended has none."""
+    """Each other one has the CPU on which it last ran and its CPU time. A process that has ended has none."""
     listed, ended = os.listdir, threading.Event()
     monkeypatch.setattr(os, "listdir", lambda folder: ["999999999", *listed(folder)])
     thread = threading.Thread(target=ended.wait)
@@ -219,7 +202,6 @@ def open_files() -> int:
 
 
 def test_a_name_may_hold_anything(tmp_path):
-    """The fields are those after the last parenthesis of the name."""
     (tmp_path / "stat").write_bytes(b"7 (a) S (b) R 1 2 3\n")
     assert procfs.read_stat_fields(str(tmp_path), "stat") == [b"R", b"1", b"2", b"3"]
 
@@ -233,8 +215,7 @@ def test_a_file_that_is_too_long(tmp_path):
 
 @pytest.mark.parametrize(("most", "allowed", "stay_open"), [(3, 1 << 16, 3), (99, 64, 4)])
 def test_kept_files_show_what_is_in_them_now(tmp_path, monkeypatch, most, allowed, stay_open):
-    """Each read returns the present text; at most so many files stay open as allowed, and a sixteenth of the
-    descriptors that may be open: the others are for connections."""
+    """At most so many stay open as allowed, and a sixteenth of the descriptors: the others are for connections."""
     kept, before = KeptFiles(most), open_files()
     monkeypatch.setattr(resource, "getrlimit", lambda _what: (allowed, allowed))
     paths = [tmp_path / str(number) for number in range(5)]
@@ -247,8 +228,7 @@ def test_kept_files_show_what_is_in_them_now(tmp_path, monkeypatch, most, allowe
     assert open_files() == before
 
 
-def test_a_kept_file_of_a_process_that_has_ended():
-    """The file of a process that has ended is closed, and the read fails as if it had not been open."""
+def test_a_kept_file_of_a_process_that_has_ended_is_closed():
     kept, before = KeptFiles(3), open_files()
     with started("sleep", "60") as process:
         path = f"/proc/{process.pid}/stat"
@@ -259,7 +239,6 @@ def test_a_kept_file_of_a_process_that_has_ended():
 
 
 def test_kept_files_yield_when_descriptors_run_out(tmp_path, monkeypatch):
-    """If no file can be opened any more, all kept ones are closed, and the file is read."""
     kept, before = KeptFiles(9), open_files()
     first, second = tmp_path / "1", tmp_path / "2"
     first.write_text("1")
@@ -279,7 +258,6 @@ def test_kept_files_yield_when_descriptors_run_out(tmp_path, monkeypatch):
 
 
 def test_descriptors_are_counted():
-    """The size of the folder is their number since Linux 6.2; a process that has ended raises an error."""
     reader, writer = os.pipe()
     before = count_descriptors(os.getpid())
     assert before
@@ -293,7 +271,6 @@ def test_descriptors_are_counted():
 
 
 def test_descriptors_are_counted_in_bounded_time(monkeypatch):
-    """Before Linux 6.2 each is listed, up to a bound: the number of a process with more is unknown."""
     listed = os.listdir("/proc/self/fd")
     stat = os.stat
     monkeypatch.setattr(os, "stat", lambda path: stat("/proc/version") if path.endswith("/fd") else stat(path))

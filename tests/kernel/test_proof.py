@@ -29,15 +29,13 @@ def document(address: tuple[str, int]) -> bytes:
 
 @pytest.fixture
 def address():
-    """A TCP address on which this process listens."""
     with listening(("127.0.0.1", 0)) as server:
         yield server.getsockname()
 
 
 @pytest.mark.parametrize("state", [b"Z", b"X"])
 def test_a_process_that_has_ended_has_no_start(state, monkeypatch):
-    """Neither a zombie nor a dead process is taken for the one that was proven, although its pid and start remain. No
-    test can hold a process dead for long enough to read it, so the file is made up."""
+    """Neither a zombie nor a dead process is the one that was proven. No test holds one dead: its file is made up."""
     own = Path("/proc/self/stat").read_bytes()
     assert read_start_ticks(os.getpid()) == int(own.rpartition(b")")[2].split()[19])
     monkeypatch.setattr(proof.procfs, "read_line", lambda _path: own.replace(b") R ", b") " + state + b" "))
@@ -56,7 +54,6 @@ def test_unix_source():
 @as_root
 @pytest.mark.integration
 def test_unix_source_for_another_user():
-    """Over a UNIX socket no privilege is needed."""
     with accepting("--chmod-socket=666") as server:
         server.directory.chmod(0o755)
         proof = as_nobody(lambda: prove_master_pid(server.pid, peer_pid=peer_pid(server.stats), listener=None))
@@ -64,8 +61,7 @@ def test_unix_source_for_another_user():
 
 
 def test_unix_source_of_another_process():
-    """If the document is of one process and the socket of another, as with a proxy, nothing is proven; nor is it by
-    stats that did not come from a socket."""
+    """Nothing is proven by a document of one process from the socket of another, as with a proxy, or from no socket."""
     assert prove_master_pid(os.getpid(), peer_pid=None, listener=None).pid is None
     proof = prove_master_pid(os.getppid(), peer_pid=os.getpid(), listener=None)
     assert proof.pid is None
@@ -73,8 +69,7 @@ def test_unix_source_of_another_process():
 
 
 @as_root
-def test_equal_by_coincidence():
-    """A pid of another namespace that is equal by coincidence is not proven."""
+def test_a_pid_of_another_namespace_that_is_equal_by_coincidence_is_not_proven():
     with family(workers=0) as nested:
         reason = prove_master_pid(nested.master, peer_pid=nested.master, listener=None).reason
     assert f"process {nested.master} runs in another PID namespace, where its PID is 1" in reason
@@ -119,14 +114,11 @@ def test_hidden_process():
         subprocess.run(["mount", "-t", "proc", "-o", "hidepid=2", "proc", "/proc"], check=True)
 
     proof = as_nobody(lambda: prove_master_pid(pid, peer_pid=pid, listener=None), before=hide)
-    assert proof == Proof(
-        None,
-        f"/proc hides process {pid} from this user: add the exporter to the group of the mount option gid=",
-    )
+    reason = f"/proc hides process {pid} from this user: add the exporter to the group of the mount option gid="
+    assert proof == Proof(None, reason)
 
 
 def unshare_mounts() -> None:
-    """Make new mounts private to this process (os.unshare exists from Python 3.12 on)."""
     import ctypes  # noqa: PLC0415  # only here
 
     clone_newns = 0x00020000

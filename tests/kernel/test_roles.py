@@ -50,15 +50,13 @@ def server(request, tmp_path_factory):
 
 @pytest.mark.integration
 def test_every_role_is_recognized(server):
-    """Mules, spoolers, routers and daemons are distinguished, and workers are none of them."""
     assert _count(server) == PROCESSES
     assert all(use.resident_bytes > 500_000 for use in look(server, Roles()).values())
 
 
 @pytest.mark.integration
 @as_root
-def test_without_the_right_to_see_descriptors(server):
-    """Another user sees the daemon, the spooler and what has a name; the role of the rest is not known."""
+def test_without_the_right_to_see_descriptors_the_role_of_the_rest_is_unknown(server):
     snapshot = snapshot_of(server)
     workers = [worker.pid or 0 for worker in snapshot.workers]
     uses = as_nobody(lambda: Roles().read(server.pid, workers, list_roles(snapshot)))
@@ -68,7 +66,6 @@ def test_without_the_right_to_see_descriptors(server):
 
 
 def test_cpu_use_is_known_at_the_second_look():
-    """It is the growth between two looks. Totals never decrease, also when a process has ended."""
     hands = MovableClock()
     reader = Roles(hands.clock.monotonic)
     with started(sys.executable, "-c", "while True: pass") as child:

@@ -13,21 +13,13 @@ from uwsgi_headroom import stats
 from uwsgi_headroom.kernel import setup
 from uwsgi_headroom.kernel.backlogs import are_mapped
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.kernel.setup import (
-    KEEP_FIRST_SECONDS,
-    KEEP_SECONDS,
-    SetupReader,
-    find_concurrency_kind,
-    find_log_file,
-    read_somaxconn,
-)
+from uwsgi_headroom.kernel.setup import SetupReader, find_concurrency_kind, find_log_file, read_somaxconn
 from uwsgi_headroom.record import UNKNOWN, Options, Setup
 from uwsgi_headroom.source import Answer
 from uwsgi_headroom.stats import Snapshot
 
 
 def _accepting(server: real_uwsgi.Uwsgi) -> Snapshot:
-    """A snapshot in which every worker accepts."""
     real_uwsgi.wait_until(lambda: b'"accepting":0' not in server.document(), what="the workers to accept")
     return snapshot_of(server)
 
@@ -37,8 +29,7 @@ def _setup(server: real_uwsgi.Uwsgi, snapshot: Snapshot) -> Setup:
 
 
 def test_read_again_after_a_minute_or_for_other_workers(monkeypatch):
-    """The setup is cached for a minute, unless the accepting workers change. Its first reading is cached for seconds
-    only: a worker says that it accepts before it has begun its threads."""
+    """The first reading is kept for seconds only: a worker accepts before it has begun its threads."""
     reads: list[object] = []
     monkeypatch.setattr("uwsgi_headroom.kernel.setup.read_setup", lambda *arguments: reads.append(arguments) or UNKNOWN)
     core = {"in_request": 0}
@@ -50,16 +41,16 @@ def test_read_again_after_a_minute_or_for_other_workers(monkeypatch):
     reader = SetupReader()
     for snapshot, now, times in (
         (one, 0.0, 1),
-        (one, KEEP_FIRST_SECONDS - 0.1, 1),
-        (one, KEEP_FIRST_SECONDS, 2),
-        (one, KEEP_FIRST_SECONDS + KEEP_SECONDS - 1, 2),
-        (one, KEEP_FIRST_SECONDS + KEEP_SECONDS, 3),
-        (two, 2 * KEEP_SECONDS, 4),
-        (two, 2 * KEEP_SECONDS + 1, 4),
+        (one, setup.KEEP_FIRST_SECONDS - 0.1, 1),
+        (one, setup.KEEP_FIRST_SECONDS, 2),
+        (one, setup.KEEP_FIRST_SECONDS + setup.KEEP_SECONDS - 1, 2),
+        (one, setup.KEEP_FIRST_SECONDS + setup.KEEP_SECONDS, 3),
+        (two, 2 * setup.KEEP_SECONDS, 4),
+        (two, 2 * setup.KEEP_SECONDS + 1, 4),
     ):
         reader.read(1, snapshot, {2, 3}, now)
         assert len(reads) == times
-    reader.read(1, two, {2}, 2 * KEEP_SECONDS + 2)
+    reader.read(1, two, {2}, 2 * setup.KEEP_SECONDS + 2)
     assert len(reads) == 5, "the second worker is no longer a child of the master"
 
 
@@ -95,7 +86,6 @@ def test_mapped(options, holders, workers, mapped):
 
 
 def test_somaxconn():
-    """somaxconn is that of this network namespace; for a process that has ended it is unknown."""
     assert read_somaxconn(os.getpid()) == int(Path("/proc/sys/net/core/somaxconn").read_text())
     assert read_somaxconn(2**22 + 1) is None
 
@@ -111,7 +101,6 @@ def mapped():
 
 @pytest.mark.integration
 def test_mapped_sockets(mapped):
-    """Each worker holds only the sockets that map-socket assigns to it."""
     setup = _setup(mapped, _accepting(mapped))
     holders = dict(setup.socket_holders or {})
     assert holders.pop("web") == (1,)
@@ -121,11 +110,7 @@ def test_mapped_sockets(mapped):
     assert setup.options.listen == 20
     assert setup.options.map_socket == ("0:1", "1:2,3,4")
     assert setup.somaxconn
-
-
-@pytest.mark.integration
-def test_host_facts_include_the_setup(mapped):
-    """The facts of a server with a proven master include its setup; other facts do not."""
+    # The facts of a host include the setup of a proven master.
     snapshot = _accepting(mapped)
     assert Host().read_facts(snapshot, Answer(b"", peer_pid=mapped.pid)).setup.mapped is True
     assert Host().read_facts(snapshot, Answer(b"", peer_pid=os.getpid())).setup is None
@@ -134,7 +119,6 @@ def test_host_facts_include_the_setup(mapped):
 @pytest.mark.integration
 @as_root
 def test_descriptors_are_hidden_from_other_users(mapped):
-    """Another user cannot see which worker holds which socket, but sees on the command line that sockets are mapped."""
     snapshot = _accepting(mapped)
     setup = as_nobody(lambda: _setup(mapped, snapshot))
     assert setup.socket_holders is None
@@ -144,12 +128,10 @@ def test_descriptors_are_hidden_from_other_users(mapped):
 
 @pytest.mark.integration
 @pytest.mark.parametrize(
-    ("options", "kind"),
-    [(["--processes", "2"], "single"), (["--ugreen", "--async", "10"], "async")],
+    ("options", "kind"), [(["--processes", "2"], "single"), (["--ugreen", "--async", "10"], "async")]
 )
 def test_concurrency(options, kind):
-    """A prefork worker serves one request at a time, a worker with green threads many on one thread; nothing is mapped.
-    The cores show it without the options."""
+    """A prefork worker serves one request, one with green threads many on one thread; the cores show it as well."""
     with real_uwsgi.uwsgi(*options) as server:
         snapshot = _accepting(server)
         setup = _setup(server, snapshot)
@@ -194,7 +176,6 @@ def test_kind(options, cores, threads, kind, tmp_path):
 
 
 def tree(folder: Path, **descriptors: str) -> Path:
-    """A `/proc` with the descriptors of process 7."""
     fds = folder / "proc" / "7" / "fd"
     fds.mkdir(parents=True)
     for number, target in descriptors.items():

@@ -65,8 +65,7 @@ def forked(number: int, begin: Callable[[], None] = lambda: None) -> Iterator[li
 
 
 @pytest.mark.parametrize("where", ["tcp", "db"])
-def test_a_connection_that_was_opened_before_the_fork(where, tmp_path, monkeypatch):
-    """Every worker has the same socket; the address is that of the other end, a path for a UNIX socket."""
+def test_a_connection_that_was_opened_before_the_fork_is_shared(where, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with listening(where) as port, socket.socket(socket.AF_INET if port else socket.AF_UNIX) as connection:
         connection.connect(("127.0.0.1", int(port)) if port else where)
@@ -76,7 +75,6 @@ def test_a_connection_that_was_opened_before_the_fork(where, tmp_path, monkeypat
 
 
 def test_what_workers_share_rightly():
-    """Listening sockets, pairs and datagrams are no connections; one worker with a connection shares it with none."""
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,

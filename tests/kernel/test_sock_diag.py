@@ -31,7 +31,6 @@ def find(server: socket.socket) -> sock_diag.Listener:
 
 
 def clients(server: socket.socket, count: int) -> list[socket.socket]:
-    """Connect without waiting, so that a full queue does not block the test."""
     connected = []
     for _ in range(count):
         client = socket.socket(server.family, socket.SOCK_STREAM)
@@ -50,7 +49,6 @@ SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
     ids=["not full", "full: one more than its limit", "the limit that the kernel granted"],
 )
 def test_unix_queue(tmp_path, backlog, number, queue, limit):
-    """A UNIX listener has the path of its bind(2), its unaccepted connections and its limit."""
     path = str(tmp_path / "a.sock")
     with listening(path, backlog) as server:
         waiting = clients(server, number)
@@ -65,8 +63,7 @@ def test_unix_queue(tmp_path, backlog, number, queue, limit):
     [(b"\0plain", "@plain"), (b"\0with nul\0", "@with nul"), (b"\0in\0side", "@in\0side"), ("./a.sock", "./a.sock")],
 )
 def test_name(bound, name, tmp_path, monkeypatch):
-    """An abstract name begins with @ and ends before the NUL that uWSGI appends. A relative path stays relative: the
-    kernel does not record the folder."""
+    """An abstract name begins with @ and has no NUL at its end. A relative path stays so: no folder is known."""
     monkeypatch.chdir(tmp_path)
     with listening(bound) as server:
         assert find(server).name == name
@@ -82,7 +79,6 @@ def test_name(bound, name, tmp_path, monkeypatch):
     ],
 )
 def test_tcp_queue(family, host, spelled):
-    """A TCP listener has its address and port, its unaccepted connections and its limit."""
     with listening((host, 0), 37) as server:
         waiting = clients(server, 5)
         wait_until(lambda: find(server).queue == len(waiting), what="the handshakes")
@@ -92,7 +88,6 @@ def test_tcp_queue(family, host, spelled):
 
 
 def test_only_stream_listeners_are_listed(tmp_path):
-    """Sockets that do not listen, and listeners for packets, are left out."""
     with (
         socket.socket(socket.AF_UNIX) as idle,
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as packets,
@@ -105,7 +100,6 @@ def test_only_stream_listeners_are_listed(tmp_path):
 
 
 def test_answer_in_many_parts():
-    """A dump of hundreds of listeners arrives in parts and is complete; with `inodes`, only those are listed."""
     with contextlib.ExitStack() as opened:
         names = [f"\0headroom-{os.getpid()}-{number}-{'x' * 60}" for number in range(400)]
         servers = [opened.enter_context(listening(name, number)) for number, name in enumerate(names)]
@@ -116,8 +110,7 @@ def test_answer_in_many_parts():
         assert [listener.inode for listener in sock_diag.list_listeners("unix", chosen)] in (chosen, chosen[::-1])
 
 
-def test_a_kernel_that_does_not_answer(monkeypatch):
-    """The question fails after a fifth of a second; it does not block the exporter."""
+def test_the_question_to_a_kernel_that_does_not_answer_fails_soon(monkeypatch):
     ours, silent = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     monkeypatch.setattr(socket, "socket", lambda *_: ours)
     errors: list[BaseException] = []
@@ -136,7 +129,6 @@ def test_a_kernel_that_does_not_answer(monkeypatch):
 
 
 def test_interrupted_dump_is_repeated_once(monkeypatch):
-    """A dump that the kernel marks as inconsistent is repeated once, and then accepted."""
     requests = []
     honest = sock_diag.ask
 
@@ -150,7 +142,6 @@ def test_interrupted_dump_is_repeated_once(monkeypatch):
 
 
 def test_interruption_is_seen():
-    """The flag NLM_F_DUMP_INTR of a message is returned with it."""
     header = struct.pack("=IHHII", 20, sock_diag.SOCK_DIAG_BY_FAMILY, sock_diag.NLM_F_DUMP_INTR | 2, 1, 0)
     ((kind, flags, payload),) = sock_diag._messages(header + b"body")
     assert (kind, payload) == (sock_diag.SOCK_DIAG_BY_FAMILY, b"body")
@@ -158,7 +149,6 @@ def test_interruption_is_seen():
 
 
 def test_truncated_answer_is_an_error(monkeypatch):
-    """An answer larger than the buffer is an error, not a shorter list."""
     monkeypatch.setattr(sock_diag, "RECEIVE_BYTES", 24)
     with listening(f"\0headroom-{os.getpid()}"), pytest.raises(OSError, match="cut off"):
         sock_diag.list_listeners("unix")
@@ -166,7 +156,6 @@ def test_truncated_answer_is_an_error(monkeypatch):
 
 @pytest.mark.parametrize("length", [3, 400])
 def test_message_of_impossible_length_is_an_error(length):
-    """A message with a length below its header's, or beyond its datagram, is an error."""
     with pytest.raises(OSError, match="cut off"):
         list(sock_diag._messages(struct.pack("=IHHII", length, 20, 2, 1, 0) + b"body"))
 
@@ -208,7 +197,6 @@ def test_inet_name(host, name):
 
 
 def test_known_listeners_are_asked_for_alone(tmp_path):
-    """The queue and limit of each are those of a dump, in the order of the question; asking again sees changes."""
     with listening(str(tmp_path / "s"), 7) as unix, listening(("127.0.0.1", 0), 9) as tcp:
         known = [find(tcp), find(unix)]
         queues = sock_diag.Queues()
@@ -219,8 +207,7 @@ def test_known_listeners_are_asked_for_alone(tmp_path):
         queues.close()
 
 
-def test_a_listener_that_is_closed_or_another():
-    """There is no answer about a closed listener, nor about another one in its place; the next question is answered."""
+def test_of_a_listener_that_is_closed_or_another_there_is_no_answer():
     queues = sock_diag.Queues()
     with listening(("127.0.0.1", 0), shared=True) as tcp:
         known, address = find(tcp), tcp.getsockname()

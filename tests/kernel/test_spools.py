@@ -38,8 +38,7 @@ def count(*directories: str) -> list[int | None]:
 
 
 def test_tasks_are_counted(tmp_path, monkeypatch):
-    """Tasks of the directory and of its priorities count; other files, and tasks for later, do not. A relative name is
-    below the master's working directory."""
+    """With those of priorities, without other files and tasks for later. Names are below the master's directory."""
     monkeypatch.chdir(tmp_path.parent)
     add_tasks(tmp_path, 3)
     add_tasks(tmp_path / "10", 2)
@@ -52,13 +51,11 @@ def test_tasks_are_counted(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["", "/no/such", "/etc/passwd", "/a\0b", "../" * 2000, "/proc/1/root\n"])
-def test_a_name_that_cannot_be_listed(name):
-    """Nothing is known of it, and nothing is raised."""
+def test_of_a_name_that_cannot_be_listed_nothing_is_known(name):
     assert count(name) == [None]
 
 
 def test_it_is_asked_seldom(tmp_path):
-    """The counts are the same object for ten seconds, unless there are other directories."""
     add_tasks(tmp_path, 1)
     asked, snapshot = Spools(), with_spoolers(str(tmp_path))
     first = asked.read(os.getpid(), snapshot, 0.0)
@@ -80,8 +77,7 @@ class Late(Direct):
         return question(*arguments)
 
 
-def test_a_directory_that_does_not_answer(tmp_path):
-    """Nothing is known of it, and it is not asked again at once; a late answer is waited for."""
+def test_a_directory_that_does_not_answer_is_not_asked_again_at_once(tmp_path):
     (tmp_path / "uwsgi_spoolfile_on_a").touch()
     snapshot = with_spoolers(str(tmp_path))
     late = Spools(Late(NotYetError(), NotYetError()))
@@ -91,7 +87,6 @@ def test_a_directory_that_does_not_answer(tmp_path):
 
 
 def test_bounds(tmp_path, monkeypatch):
-    """A large directory, and a document with many spoolers, cost no more than the bounds."""
     monkeypatch.setattr(spools, "MOST", 10)
     asked: list[str] = []
     monkeypatch.setattr(

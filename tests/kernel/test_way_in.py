@@ -74,10 +74,8 @@ def test_another_socket_at_the_path(path):
         assert (way.state, way.nobody, way.rival) == ("replaced", True, None)
         assert abs(way.since - path.stat().st_ctime) < 1
         path.unlink()
-        program = (
-            "import socket,sys; s=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print(flush=True)"
-        )
-        command = [sys.executable, "-c", f"{program}; c=s.accept()[0]; c.recv(9)", str(path)]
+        program = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); "
+        command = [sys.executable, "-c", f"{program}print(flush=True); c=s.accept()[0]; c.recv(9)", str(path)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
             try:
                 assert other.stdout
@@ -159,7 +157,6 @@ def test_what_keeps_a_user_from_connecting(tmp_path):
 
 @needs_root
 def test_a_path_that_leads_elsewhere_opens_no_directory(tmp_path, monkeypatch):
-    """In mounts of its own, a uWSGI can have its socket at any path, such as one below /root."""
     monkeypatch.setattr(way_in, "_list_users", lambda: [(("nginx", Ids(NOBODY, NOBODY)), 0)])
     tmp_path.chmod(0o700)
     with listen(tmp_path / "a"):
@@ -188,11 +185,8 @@ def test_a_real_nginx():
         Path(folder, "nginx.conf").write_text(NGINX.format(folder, path))
         hidden = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {folder}/s; exec "$@"', "sh"]
         command = ["nginx", "-c", f"{folder}/nginx.conf", "-p", folder]
-        for mode, wrapper, refusing, shown in (
-            (0o600, [], path, "600"),
-            (0o666, [], "", ""),
-            (0o666, hidden, path, ""),
-        ):
+        cases = (0o600, [], path, "600"), (0o666, [], "", ""), (0o666, hidden, path, "")
+        for mode, wrapper, refusing, shown in cases:
             os.chmod(path, mode)
             with running([*wrapper, *command], lambda: accepts(f"{folder}/web"), "nginx"):
                 way_in._list_web_servers.cache_clear()
@@ -206,8 +200,7 @@ def test_a_real_nginx():
 
 
 def test_looks_are_seldom(monkeypatch):
-    """Two looks show whether requests come; further ones have ten seconds between them, and learn which paths were
-    clear. After one without an answer, there is none for minutes."""
+    """Two show whether requests come; then they are ten seconds apart, and minutes after one without an answer."""
     asked = []
 
     def answer(_pid, _sockets, known, came, _reads_files):

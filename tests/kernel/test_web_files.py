@@ -48,7 +48,6 @@ def test_a_line(folder, line, found):
 
 
 def test_which_files_are_read(folder, monkeypatch):
-    """Regular files of any depth and links to them, not those that are not in use, secret, large or no files."""
     line = "uwsgi_pass unix:/run/a.sock;"
     for name in ("sites-available", "sites-enabled", "a/b"):
         (folder / name).mkdir(parents=True)
@@ -72,7 +71,6 @@ def test_which_files_are_read(folder, monkeypatch):
 
 
 def test_the_file_of_a_command_line():
-    """nginx writes how it was started into its command line."""
     given = web_files._GIVEN.match(b"nginx: master process nginx -c /srv/nginx.conf -p /srv")
     assert given
     assert given[1] == b"/srv/nginx.conf"

@@ -81,11 +81,25 @@ class Running(Struct, frozen=True):
 
 
 def accept(listener: socket.socket) -> None:
-    """Takes connections, and never answers, until the listener is closed."""
     kept = []
     with suppress(OSError):
         while True:
             kept.append(listener.accept())
+
+
+def make_host() -> Host:
+    return Host(waits=WaitSetting())
+
+
+@contextmanager
+def serving(
+    *options: str, app: Path | str = WAITING, files: dict[str, str] | None = None
+) -> Iterator[tuple[Uwsgi, int]]:
+    """A uWSGI with a master that serves an application at a port."""
+    port = free_port()
+    words = ["--master", *options, "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app)]
+    with bare(*words, files=files or {}, ready=("127.0.0.1", port)) as server:
+        yield server, port
 
 
 @contextmanager
@@ -150,20 +164,18 @@ def see(host: Host, address: ProcessOfApp | SocketOfApp, wanted: tuple[int, int,
 
 @pytest.mark.parametrize("name", SETUPS)
 def test_threads_are_exact(name):
-    """The threads and the busy ones are exact at rest, half busy, and if all hang from before the first look on; and so
-    is what these wait for."""
+    """At rest, half busy, and if all hang from before the first look on; and so is what they wait for."""
     setup = SETUPS[name]
     with running(setup) as uwsgi:
         for number in (0, setup.threads // 2, setup.threads):
             with stuck(uwsgi.ports, number):
                 wanted = setup.workers, setup.threads, number, float(number)
-                see(Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid), wanted)
+                see(make_host(), ProcessOfApp(uwsgi.pid), wanted)
 
 
 def test_a_reload_and_a_killed_worker_are_seen():
-    """A worker that ends leaves its place to its successor, and a full reload is one."""
     with running(SETUPS["2x4"]) as uwsgi:
-        host, address = Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid)
+        host, address = make_host(), ProcessOfApp(uwsgi.pid)
         wait_until(lambda: seen(host, address)[:2] == (2, 8), what="both workers", pause=0.1)
         before, _ = look(host, address)
         os.kill(before.workers[0].pid, signal.SIGKILL)
@@ -180,19 +192,16 @@ def test_a_reload_and_a_killed_worker_are_seen():
 
 
 def test_paused_workers_are_known():
-    """SIGTSTP to the master pauses all workers, whose threads are then neither busy nor waiting for requests."""
     with running(SETUPS["8x1"]) as uwsgi:
-        host, address = Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid)
+        host, address = make_host(), ProcessOfApp(uwsgi.pid)
         wait_until(lambda: seen(host, address)[0] == 8, what="the workers", pause=0.1)
         for state in ("pause", "idle"):
             os.kill(uwsgi.pid, signal.SIGTSTP)
-            wait_until(
-                lambda state=state: (
-                    {(each.state, each.busy_threads) for each in look(host, address)[0].workers} == {(state, 0)}
-                ),
-                what=state,
-                pause=0.1,
-            )
+
+            def states() -> set[tuple[str, int | None]]:
+                return {(each.state, each.busy_threads) for each in look(host, address)[0].workers}
+
+            wait_until(lambda state=state: states() == {(state, 0)}, what=state, pause=0.1)
 
 
 _HANGS_LATER = """
@@ -207,19 +216,18 @@ def application(environ, start_response):
 
 
 def test_a_router_or_an_emperor_is_not_down():
-    """A uWSGI without workers of its own leads to another one."""
     port = free_port()
     options = ["--master", "--http", f"127.0.0.1:{port}", "--http-to", "127.0.0.1:1"]
     with running(SETUPS["emperor"]) as emperor, bare(*options, ready=("127.0.0.1", port)) as router:
         for pid in (emperor.server.pid, router.pid):
             wait_until(lambda pid=pid: psutil.Process(pid).children(), what="a child")
             with pytest.raises(SourceError, match="a router or an emperor"):
-                look(Host(waits=WaitSetting()), ProcessOfApp(pid))
+                look(make_host(), ProcessOfApp(pid))
 
 
 def test_an_emperor_that_waits_for_readers_of_its_stats():
     """It is no worker without a master. Its options say so, which are not known at the first look."""
-    port, host = free_port(), Host(waits=WaitSetting())
+    port, host = free_port(), make_host()
     options, files = ["--emperor", "{directory}/vassals", "--emperor-stats", f"127.0.0.1:{port}"], {"vassals/none": ""}
     with bare(*options, files=files, ready=("127.0.0.1", port)) as emperor:
         look(host, ProcessOfApp(emperor.pid))
@@ -228,13 +236,9 @@ def test_an_emperor_that_waits_for_readers_of_its_stats():
 
 
 def test_workers_that_hang_at_their_start_are_known():
-    """A worker whose successor loads the application has its process, and what that waits for; a mule is none."""
-    port = free_port()
     options = ["--processes", "2", "--lazy-apps", "--mule", "--touch-workers-reload", "{directory}/reload"]
-    options += ["--http-socket", f"127.0.0.1:{port}", "--wsgi-file", "app.py"]
-    files = {"app.py": _HANGS_LATER, "reload": ""}
-    with bare("--master", *options, files=files, ready=("127.0.0.1", port)) as server:
-        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+    with serving(*options, app="app.py", files={"app.py": _HANGS_LATER, "reload": ""}) as (server, _):
+        host, address = make_host(), ProcessOfApp(server.pid)
         wait_until(lambda: seen(host, address)[:2] == (2, 2), what="both workers", pause=0.1)
         before = {each.pid for each in look(host, address)[0].workers}
         (server.directory / "hang").touch()
@@ -250,12 +254,11 @@ def test_workers_that_hang_at_their_start_are_known():
 
 
 def test_what_only_uwsgi_counts_is_absent():
-    """Figures of a server without stats: the verdict names the backend, no counter of uWSGI's is 0, and there is no
-    series of a worker."""
+    """The verdict names the backend, no counter of uWSGI's is 0, and there is no series of a worker."""
     with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 8):
-        see(Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid), (2, 8, 8, 8.0))
+        see(make_host(), ProcessOfApp(uwsgi.pid), (2, 8, 8, 8.0))
         clock = Clock()
-        watch = Watch("shop", parse_address(f"pid:{uwsgi.pid}"), host=Host(waits=WaitSetting()), clock=clock)
+        watch = Watch("shop", parse_address(f"pid:{uwsgi.pid}"), host=make_host(), clock=clock)
         watch.holds_findings = False
 
         async def sample() -> None:
@@ -281,19 +284,17 @@ def test_what_only_uwsgi_counts_is_absent():
 
 
 def test_an_application_socket_finds_its_uwsgi():
-    """`app:` is the uWSGI whose workers wait on that socket; where nothing listens, the error says so."""
     with running(SETUPS["2x4"]) as uwsgi:
         address = parse_address(f"app:127.0.0.1:{uwsgi.ports[0]}")
-        host = Host(waits=WaitSetting())
+        host = make_host()
         wait_until(lambda: seen(host, address)[:2] == (2, 8), what="both workers", pause=0.1)
         assert look(host, address)[0].pid == uwsgi.pid
     with pytest.raises(SourceError, match="nothing listens"):
-        look(Host(waits=WaitSetting()), address)
+        look(make_host(), address)
 
 
 @pytest.fixture
 def open_path() -> Iterator[Path]:
-    """A directory that other users may enter, unlike pytest's."""
     with TemporaryDirectory() as directory:
         yield Path(directory)
 
@@ -301,8 +302,7 @@ def open_path() -> Iterator[Path]:
 @as_root
 @over_ipv6
 def test_another_user_takes_no_place(open_path):
-    """A uWSGI of another user listens at the same port in IPv6 alone, and on a file of the same path in its own mount
-    namespace: `app:` is the one that clients reach, also if only the other one runs."""
+    """One at the same port in IPv6 alone, or at the same path in other mounts, is not what clients reach."""
     port, path = free_port(), open_path / "run/web"
     path.parent.mkdir()
     for folder in (open_path, path.parent):
@@ -316,7 +316,7 @@ def test_another_user_takes_no_place(open_path):
     places = [parse_address(f"app:127.0.0.1:{port}"), parse_address(f"app:{path}")]
 
     def sees(address: ProcessOfApp | SocketOfApp, pid: int) -> bool:
-        return look(Host(waits=WaitSetting()), address)[0].pid == pid
+        return look(make_host(), address)[0].pid == pid
 
     with ExitStack() as stack:
         server = stack.enter_context(bare("--master", *options, ready=("127.0.0.1", port)))
@@ -325,22 +325,21 @@ def test_another_user_takes_no_place(open_path):
         other = stack.enter_context(subprocess.Popen(command, cwd="/", pass_fds=[taken.fileno()]))
         stack.callback(other.terminate)
         for pid in (server.pid, other.pid):
-            host = Host(waits=WaitSetting())
+            host = make_host()
             wait_until(lambda host=host, pid=pid: seen(host, ProcessOfApp(pid))[0] == 1, what="a worker")
         assert [sees(place, server.pid) for place in places] == [True, True]
         os.kill(server.pid, signal.SIGTERM)
         psutil.Process(server.pid).wait(20)
         with pytest.raises(SourceError, match="nothing listens"):
-            look(Host(waits=WaitSetting()), places[1])
+            look(make_host(), places[1])
 
 
 def test_a_cheap_server_without_a_worker():
-    """The master of a `cheap` uWSGI waits for requests itself: it is up, with its workers in reserve, and the first
-    request starts them."""
+    """The master of a `cheap` uWSGI waits itself: it is up, with workers in reserve, which the first request starts."""
     port = free_port()
     options = ["--master", "--processes", "2", "--threads", "2", "--cheap", "--http-socket", f"127.0.0.1:{port}"]
     with bare(*options, "--wsgi-file", str(WAITING), "--stats", "{directory}/stats") as server:
-        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+        host, address = make_host(), ProcessOfApp(server.pid)
 
         def reserve() -> list[object]:
             with suppress(SourceError):  # it does not listen yet
@@ -354,25 +353,19 @@ def test_a_cheap_server_without_a_worker():
 
 
 @pytest.mark.parametrize("stats", [[], ["--stats", "{directory}/stats"]])
-def test_workers_that_never_wait(tmp_path, stats):
-    """A uWSGI whose workers end while they load the application is down, which is no matter of a wrong address; its
-    master may wait for readers of its stats."""
-    app, port = tmp_path / "app.py", free_port()
-    app.write_text("import os\nos._exit(1)\n")
-    options = ["--master", "--lazy-apps", "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app), *stats]
-    with bare(*options, ready=("127.0.0.1", port)) as server:
+def test_workers_that_never_wait(stats):
+    """If workers end while they load, the server is down. Its master may wait for readers of its stats."""
+    files = {"app.py": "import os\nos._exit(1)\n"}
+    with serving("--lazy-apps", *stats, app="app.py", files=files) as (server, _):
         with pytest.raises(SourceError, match="is a uWSGI of which no worker waits") as error:
-            look(Host(waits=WaitSetting()), ProcessOfApp(server.pid))
+            look(make_host(), ProcessOfApp(server.pid))
         assert error.value.reason == "refused"
 
 
 def test_a_look_leaves_no_trace():
-    """Nobody connects to a uWSGI that is looked at, and its files, log and descriptors are as before: it is stopped
-    meanwhile, so that nothing else changes them."""
-    port = free_port()
-    options = ["--http-socket", "{directory}/web", "--http-socket", f"127.0.0.1:{port}", "--logto", "{directory}/log"]
-    with bare("--master", *options, "--wsgi-file", str(WAITING), ready=("127.0.0.1", port)) as server:
-        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+    """Nobody connects, and files, log and descriptors are as before. uWSGI is stopped, so that nothing else acts."""
+    with serving("--http-socket", "{directory}/web", "--logto", "{directory}/log") as (server, port):
+        host, address = make_host(), ProcessOfApp(server.pid)
         wait_until(lambda: seen(host, address)[0] == 1, what="the worker", pause=0.1)
         pids = [server.pid, *(child.pid for child in psutil.Process(server.pid).children())]
 
@@ -380,13 +373,11 @@ def test_a_look_leaves_no_trace():
             files = {path: os.stat(path) for path in (server.directory, *server.directory.iterdir())}
             times = {path: (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size) for path, stat in files.items()}
             descriptors = [dict(list_descriptors(pid, 1000)) for pid in pids]
-            queues = [
-                each.queue
-                for family in ("unix", "inet")
-                for each in list_listeners(family)
-                if each.name in (str(server.directory / "web"), f"127.0.0.1:{port}")
-            ]
-            return times, descriptors, queues
+            names, listeners = (
+                (str(server.directory / "web"), f"127.0.0.1:{port}"),
+                map(list_listeners, ("unix", "inet")),
+            )
+            return times, descriptors, [each.queue for family in listeners for each in family if each.name in names]
 
         with ExitStack() as stack:
             for pid in pids:
@@ -400,12 +391,11 @@ def test_a_look_leaves_no_trace():
 
 
 def test_an_old_request_over_tcp_has_its_age():
-    """The kernel knows since when a client has sent nothing, also from before the first look."""
     with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 2):
 
         def starts() -> list[float | None]:
             with suppress(SourceError):  # it has no worker yet
-                snapshot, _ = look(Host(waits=WaitSetting()), ProcessOfApp(uwsgi.pid))
+                snapshot, _ = look(make_host(), ProcessOfApp(uwsgi.pid))
                 return [start for worker in snapshot.workers for start in worker.serving.values()]
             return []
 
@@ -414,49 +404,39 @@ def test_an_old_request_over_tcp_has_its_age():
 
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
 def test_clients_that_leave_are_seen(kind):
-    """The kernel knows of each request in service whether its client has closed the connection; of one of TCP that is
-    closed at once, the other way may be open."""
-    port = free_port()
-    options = ["--threads", "4", "--http-socket", "{directory}/web", "--http-socket", f"127.0.0.1:{port}"]
-    with (
-        bare("--master", *options, "--wsgi-file", str(WAITING), ready=("127.0.0.1", port)) as server,
-        ExitStack() as stack,
-    ):
+    """The kernel knows whether a client has closed its connection; over TCP, the other way may still be open."""
+    with serving("--threads", "4", "--http-socket", "{directory}/web") as (server, port), ExitStack() as stack:
         place = ("127.0.0.1", port) if kind == "tcp" else str(server.directory / "web")
         clients = [socket.socket(socket.AF_INET if kind == "tcp" else socket.AF_UNIX) for _ in range(3)]
         for client in clients:
             stack.enter_context(client).connect(place)
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         clients[2].shutdown(socket.SHUT_WR)
-        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+        host, address = make_host(), ProcessOfApp(server.pid)
         wait_until(lambda: seen(host, address)[2] == 3, what="the requests", seconds=20, pause=0.3)
         clients[0].close()
-        wait_until(
-            lambda: look(Host(waits=WaitSetting()), address)[1].clients == (3, 1), what="one to leave", pause=0.1
-        )
+        wait_until(lambda: look(make_host(), address)[1].clients == (3, 1), what="one to leave", pause=0.1)
 
 
 @pytest.mark.skipif(not Path("/proc/self/sched").exists(), reason="this kernel is without CONFIG_SCHED_DEBUG")
 def test_an_old_request_over_a_unix_socket_has_its_age():
-    """The kernel knows since when a thread has not run. The application's own thread, which has slept for longer, is no
-    request."""
+    """The kernel knows since when a thread has not run. The application's own, asleep for longer, is no request."""
     app = (
         "import threading, time\n"
         "def sleep():\n    time.sleep(10000)\n"
         "threading.Thread(target=sleep, daemon=True).start()\n"
         "def application(environ, start_response):\n    sleep()\n"
     )
-    options = ["--master", "--enable-threads", "--lazy-apps", "--threads", "3", "--http-socket", "{directory}/web"]
-    port = free_port()
-    files, options = {"app.py": app}, [*options, "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", "app.py"]
-    with bare(*options, files=files, ready=("127.0.0.1", port)) as server, socket.socket(socket.AF_UNIX) as client:
-        wait_until(lambda: seen(Host(waits=WaitSetting()), ProcessOfApp(server.pid))[1:3] == (3, 0), what="threads")
+    options, files = ["--enable-threads", "--lazy-apps", "--http-socket", "{directory}/web"], {"app.py": app}
+    served = serving(*options, "--threads", "3", app="app.py", files=files)
+    with served as (server, _), socket.socket(socket.AF_UNIX) as client:
+        wait_until(lambda: seen(make_host(), ProcessOfApp(server.pid))[1:3] == (3, 0), what="threads")
         client.connect(str(server.directory / "web"))
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         sent = time.time()
 
         def starts() -> list[float | None]:
-            snapshot, _ = look(Host(waits=WaitSetting()), ProcessOfApp(server.pid))
+            snapshot, _ = look(make_host(), ProcessOfApp(server.pid))
             return [start for worker in snapshot.workers for start in worker.serving.values()]
 
         wait_until(lambda: starts() not in ([], [None]), what="the age of the request", pause=0.1)
@@ -485,28 +465,25 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("pair", [[], ["pair"]])
 def test_another_server_is_no_uwsgi(pair):
-    """A program that waits on a listening socket in an epoll set, as a worker or as the master of a `cheap` uWSGI, is
-    refused unless it is uWSGI, and so is one that has ended."""
     with subprocess.Popen(
         [sys.executable, "-c", _LIKE_A_WORKER, *pair], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         port = other.stdout.readline()
         with pytest.raises(SourceError, match="no uWSGI"):
-            look(Host(waits=WaitSetting()), ProcessOfApp(other.pid))
+            look(make_host(), ProcessOfApp(other.pid))
         with pytest.raises(SourceError, match="no uWSGI"):
-            look(Host(waits=WaitSetting()), parse_address(f"app:127.0.0.1:{port.strip()}"))
+            look(make_host(), parse_address(f"app:127.0.0.1:{port.strip()}"))
         other.kill()
     with pytest.raises(SourceError, match="no process"):
-        look(Host(waits=WaitSetting()), ProcessOfApp(other.pid))
+        look(make_host(), ProcessOfApp(other.pid))
 
 
 @as_root
 def test_what_another_user_may_not_see_is_refused():
-    """Another user gets the reason instead of figures; one who may not trace, as under Yama, has no wait states, but
-    threads, and busy ones by their connections."""
+    """With the reason. Who may not trace, as under Yama, sees threads, and busy ones by their connections."""
     with running(SETUPS["2x4"]) as uwsgi, stuck(uwsgi.ports, 3):
         address = ProcessOfApp(uwsgi.pid)
-        wait_until(lambda: seen(Host(waits=WaitSetting()), address)[2] == 3, what="3 requests", pause=0.2)
+        wait_until(lambda: seen(make_host(), address)[2] == 3, what="3 requests", pause=0.2)
 
         def refused() -> str:
             try:
@@ -537,17 +514,10 @@ def test_what_another_user_may_not_see_is_refused():
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_many_descriptors_do_not_hide_the_threads(tmp_path):
-    """The sets of request threads are found beside thousands of other descriptors, which are not all looked at."""
-    app = tmp_path / "app.py"
-    app.write_text(
-        "KEPT = [open('/dev/null') for _ in range(6000)]\n"
-        "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [b'']\n"
-    )
-    port = free_port()
-    options = ["--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app), "--master", "--threads", "2"]
-    with bare(*options, ready=("127.0.0.1", port)) as server:
-        host = Host(waits=WaitSetting())
+def test_many_descriptors_do_not_hide_the_threads():
+    app = "KEPT = [open('/dev/null') for _ in range(6000)]\ndef application(environ, start_response):\n    return []\n"
+    with serving("--threads", "2", app="app.py", files={"app.py": app}) as (server, _):
+        host = make_host()
         wait_until(lambda: seen(host, ProcessOfApp(server.pid))[:2] == (1, 2), what="the worker", pause=0.1)
 
 
@@ -567,18 +537,17 @@ def application(environ, start_response):
 
 @pytest.mark.parametrize("options", ["--processes 2", "--master --processes 2"])
 def test_a_fork_of_a_worker_is_no_worker(tmp_path, options):
-    """A process that the application forks has the epoll sets of its worker, and counts neither as one nor as busy."""
     app, port = tmp_path / "app.py", free_port()
     app.write_text(_FORKS)
     command = [*options.split(), "--http-socket", f"127.0.0.1:{port}", "--wsgi-file", str(app)]
     with bare(*command, ready=("127.0.0.1", port)) as server:
-        host, address = Host(waits=WaitSetting()), ProcessOfApp(server.pid)
+        host, address = make_host(), ProcessOfApp(server.pid)
         wait_until(lambda: seen(host, address)[:2] == (2, 2), what="both workers", pause=0.1)
         workers = {worker.pid for worker in look(host, address)[0].workers}
         with socket.create_connection(("127.0.0.1", port), 20) as client:
             client.sendall(b"GET / HTTP/1.0\r\n\r\n")
             family = psutil.Process(server.pid)
             wait_until(lambda: {each.pid for each in family.children(recursive=True)} - workers, what="the fork")
-            fresh = Host(waits=WaitSetting())
+            fresh = make_host()
             wait_until(lambda: seen(fresh, address)[:3] == (2, 2, 0), what="two idle workers", pause=0.1)
         assert {worker.pid for worker in look(fresh, address)[0].workers} == workers

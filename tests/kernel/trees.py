@@ -24,7 +24,6 @@ TREES = Path(_FOLDER.name)
 
 
 def write_files(root: Path, files: Mapping[str, str]) -> None:
-    """Writes each text to the file of its name below a folder."""
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -50,7 +49,6 @@ class KernelTree:
         self._write()
 
     def run(self, cpu: int, *, idle: float = 0.0, used: float = 0.0) -> None:
-        """Adds seconds to the times of one CPU."""
         self._idle[cpu] += idle
         self._used[cpu] += used
         self._write()

@@ -141,9 +141,8 @@ def test_reads_share_the_lookup_that_hangs(resolver):
 
     async def read_when_released(port):
         resolver.port = port
-        reading = asyncio.create_task(
-            source.read_document(source.parse_address(f"tcp://{_NAME}:1717"), timeout=5, size_cap=SIZE_CAP)
-        )
+        address = source.parse_address(f"tcp://{_NAME}:1717")
+        reading = asyncio.create_task(source.read_document(address, timeout=5, size_cap=SIZE_CAP))
         for _ in range(10):  # iterations of the event loop, until the read waits for the lookup
             await asyncio.sleep(0)
         resolver.released.set()

@@ -59,7 +59,6 @@ def test_a_document_is_read_completely(where, body):
 
 
 def test_the_process_behind_a_unix_socket_is_known():
-    """Over a UNIX socket the answer has the listener's pid, from the kernel; over TCP, the server's address."""
     with bad_servers.answers("unix", DOCUMENT) as address:
         answer = read(address)
         assert (answer.peer_pid, answer.peer) == (os.getpid(), None)
@@ -69,32 +68,24 @@ def test_the_process_behind_a_unix_socket_is_known():
         assert (answer.peer_pid, answer.peer) == (None, (host, int(port)))
 
 
-@over_ipv6
-def test_ipv6():
-    with _listening(socket.AF_INET6, ("::1", 0)) as listener:
-        port = listener.getsockname()[1]
-        answer = read(f"tcp://[::1]:{port}")
-        assert answer.body == DOCUMENT
-        assert answer.peer == ("::1", port)
-
-
-def test_the_second_address_of_a_name_is_tried():
-    with _listening(socket.AF_INET, ("127.0.0.1", 0)) as listener:
-        assert read(f"localhost:{listener.getsockname()[1]}").body == DOCUMENT
-
-
-@pytest.mark.parametrize("ending", ["", "\0"])
-def test_an_abstract_socket(ending):
-    """An abstract socket is read with and without a NUL byte at the end of its name (uWSGI's names have one)."""
-    name = f"headroom-test-{os.getpid()}-{len(ending)}"
-    with _listening(socket.AF_UNIX, f"\0{name}{ending}"):
-        assert read(f"unix:@{name}").body == DOCUMENT
-
-
-def test_a_relative_path(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("family", "bound", "address"),
+    [
+        pytest.param(socket.AF_INET6, ("::1", 0), "tcp://[::1]:{}", marks=over_ipv6, id="IPv6"),
+        pytest.param(socket.AF_INET, ("127.0.0.1", 0), "localhost:{}", id="the second address of a name"),
+        pytest.param(socket.AF_UNIX, f"\0headroom-{os.getpid()}", f"unix:@headroom-{os.getpid()}", id="abstract"),
+        pytest.param(
+            socket.AF_UNIX, f"\0headroom-{os.getpid()}-\0", f"@headroom-{os.getpid()}-", id="as uWSGI names it"
+        ),
+        pytest.param(socket.AF_UNIX, "stats", "./stats", id="a relative path"),
+    ],
+)
+def test_each_kind_of_address(family, bound, address, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with _listening(socket.AF_UNIX, "stats"):
-        assert read("./stats").body == DOCUMENT
+    with _listening(family, bound) as listener:
+        answer = read(address.format(listener.getsockname()[1]))
+    assert answer.body == DOCUMENT
+    assert family != socket.AF_INET6 or answer.peer[0] == "::1"
 
 
 def test_a_path_that_is_not_utf8(tmp_path):
@@ -104,7 +95,6 @@ def test_a_path_that_is_not_utf8(tmp_path):
 
 
 def test_nothing_is_sent_to_a_raw_server():
-    """No byte is sent to a raw server, since uWSGI resets a connection with unread bytes."""
     for where in ("unix", "tcp"):
         heard = []
 
@@ -121,7 +111,6 @@ def test_nothing_is_sent_to_a_raw_server():
 
 @contextlib.contextmanager
 def _listening(family, address):
-    """A listener at this address that answers one client with the document."""
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.bind(address)
         listener.listen()
@@ -246,14 +235,12 @@ def test_what_stopped_a_process(tmp_path, state, tracer, cgroup, file, text, wor
 
 @both
 def test_a_dripping_server_times_out(where):
-    """Bytes that arrive slowly do not move the deadline."""
     with bad_servers.drips(where, DOCUMENT, interval=0.05) as address:
         assert reason(address, PATIENCE) == "timeout"
 
 
 @both
 def test_an_endless_document_stops_at_the_cap(where):
-    """Past the size cap the read fails, and the error names the option that raises it."""
     with bad_servers.endless(where) as address:
         error = failure(address, size_cap=100_000)
     assert error.reason == "too_large"
@@ -272,8 +259,7 @@ def test_a_reset_after_a_complete_document_is_not_an_error():
     with bad_servers.resets("tcp", DOCUMENT) as address:
         assert read(address).body == DOCUMENT
 
-
-def test_a_reset_before_a_document():
+    # It is one before the document.
     def behave(connection, _ended):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
 
@@ -372,8 +358,7 @@ def test_the_server_sees_its_client_leave(where, scheme, behave):
 @pytest.mark.parametrize("framing", ["until_close", "length"])
 @pytest.mark.parametrize("size", [100, 200_000])
 def test_http_in_each_framing(framing, size):
-    """The document is read byte for byte without its HTTP head, with and without a Content-Length, within the limit of
-    the head or far beyond it."""
+    """Byte for byte, with and without a Content-Length, also far beyond the limit of the head."""
     document = bytes(number % 251 for number in range(size))
     with bad_servers.answers_http("tcp", document, framing=framing) as address:
         answer = read(f"http://{address}/stats")
@@ -390,7 +375,6 @@ def test_http_in_each_framing(framing, size):
     ids=["a proxy's answers before it", "bytes after its length"],
 )
 def test_what_is_around_a_document_is_skipped(answer):
-    """The Content-Length determines the end of the document."""
     with _after_request(answer) as address:
         assert read(f"http://{address}").body == DOCUMENT
 
@@ -444,20 +428,11 @@ SECRET = b"hunter2-in-a-cookie"
         (b"[" + SECRET, "http"),
     ],
 )
-def test_anything_but_an_http_answer_is_refused(answer, expected):
-    """And the message quotes nothing of it."""
+def test_anything_but_an_http_answer_is_refused_and_not_quoted(answer, expected):
     with _after_request(answer) as address:
         error = failure(f"http://{address}")
     assert error.reason == expected
     assert SECRET.decode() not in str(error)
-
-
-def test_http_in_chunks_is_refused():
-    """A chunked answer is refused by its header: uWSGI never sends chunks, and each costs a step of the parser."""
-    with bad_servers.answers_http("tcp", DOCUMENT, framing="chunked") as address:
-        error = failure(f"http://{address}")
-    assert error.reason == "http"
-    assert "Transfer-Encoding" in str(error)
 
 
 def test_http_requests_exclude_chunks():
@@ -471,27 +446,25 @@ def test_http_requests_exclude_chunks():
     with bad_servers.serving("tcp", behave) as address:
         assert read(f"http://{address}/stats").body == DOCUMENT
     assert requests[0].startswith(b"GET /stats HTTP/1.0\r\n")
+    # A chunked answer is refused by its header: uWSGI never sends chunks, and each costs a step of the parser.
+    with bad_servers.answers_http("tcp", DOCUMENT, framing="chunked") as address:
+        error = failure(f"http://{address}")
+    assert error.reason == "http"
+    assert "Transfer-Encoding" in str(error)
 
 
 def test_http_past_the_cap():
     with bad_servers.answers_http("tcp", b"x" * 1_000_000) as address:
         assert reason(f"http://{address}", size_cap=100_000) == "too_large"
-
-
-def test_http_of_a_raw_server():
     with bad_servers.answers("tcp", DOCUMENT) as address:
         error = failure(f"http://{address}")
     assert error.reason == "http"
     assert "tcp://" in str(error)
-
-
-def test_https_of_a_server_without_tls():
     with bad_servers.answers_http("tcp", DOCUMENT) as address:
         assert reason(f"https://{address}", PATIENCE) in ("unreachable", "truncated", "timeout")
 
 
 async def test_a_silent_https_server_does_not_disturb_other_reads():
-    """After TLS handshakes that timed out, the event loop still reads other servers."""
     with bad_servers.accepts_and_never_writes("tcp") as silent, bad_servers.answers("tcp", DOCUMENT) as well:
         for _ in range(3):
             with pytest.raises(SourceError, match="no complete answer"):
@@ -502,8 +475,6 @@ async def test_a_silent_https_server_does_not_disturb_other_reads():
 
 @contextlib.contextmanager
 def _after_request(answer):
-    """A server that reads a request and answers with these bytes."""
-
     def behave(connection, _ended):
         request = b""
         while b"\r\n\r\n" not in request:
@@ -516,7 +487,6 @@ def _after_request(answer):
 
 @pytest.mark.integration
 def test_real_uwsgi_over_http_and_raw():
-    """Real uWSGI is read raw and with --stats-http; the wrong scheme is recognised and does not hold up the server."""
     raw, web = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
     with uwsgi("--stats", raw, stats=False):
         wait_until(lambda: _reads(raw), what="the raw server")
@@ -538,7 +508,6 @@ def _reads(address):
 
 @pytest.mark.integration
 def test_real_uwsgi_abstract_and_long_documents():
-    """Real uWSGI is read from an abstract socket, and a document larger than a UNIX socket's buffer completely."""
     name = f"headroom-{os.getpid()}"
     with uwsgi("--stats", f"@{name}", "--processes", "2", "--threads", "600", stats=False):
         wait_until(lambda: _reads(f"@{name}"), what="the abstract socket")

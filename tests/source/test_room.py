@@ -52,7 +52,6 @@ async def read(address, share, timeout=30.0):
 
 
 async def until(condition):
-    """Wait for what no event says."""
     for _ in range(3000):
         if condition():
             return
@@ -61,8 +60,7 @@ async def until(condition):
 
 
 async def test_a_fast_server_takes_the_room_of_slow_ones():
-    """Servers that hold the room lose it to one that is known to send fast, and begin again. One that loses it again
-    and again is down, and the reason says what to do."""
+    """These begin again; one that loses it again and again is down, and the reason says what to do."""
     room = Room(4_000_000)
     async with listening(2, 2_000_000) as (slow, _, _), listening(1, 3_000_000) as (fast, go_on, _):
         shares = [Share(room) for _ in slow]
@@ -113,7 +111,6 @@ async def test_an_unknown_document_waits_for_room_and_is_read_again():
 
 
 async def test_a_small_document_needs_no_room():
-    """Without any room left, a document of the usual size is received."""
     room = Room(1_000)
     assert room.take(Share(room), 1_000)
     share = Share(room)
@@ -144,8 +141,7 @@ def test_who_loses_its_room():
 
 @pytest.mark.parametrize("seconds", [0.5, 2.0, 5.0, 20.0])
 def test_equals_do_not_take_the_room_in_turns(seconds):
-    """Three servers send the largest document of the default cap as slowly as a busy machine makes them, and there is
-    room for two: all are read before a read has failed for having lost its room three times."""
+    """Of three slow servers there is room for two: all are read before one has lost its room three times."""
     hands = MovableClock()
     room = Room(monotonic=hands.clock.monotonic)
     waiting, reading, losses = [Share(room) for _ in range(3)], [], []
@@ -169,7 +165,6 @@ def test_equals_do_not_take_the_room_in_turns(seconds):
 
 
 async def test_a_document_larger_than_all_room_takes_all():
-    """An operator may allow documents that are larger."""
     room = Room(1_000_000)
     async with listening(1, len(LARGE)) as (addresses, go_on, _):
         go_on.set()
@@ -178,5 +173,4 @@ async def test_a_document_larger_than_all_room_takes_all():
 
 
 def test_two_of_the_largest_documents_have_room():
-    """One alone would wait for the other."""
     assert MOST_BYTES >= 2 * 6_000_000

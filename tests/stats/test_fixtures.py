@@ -1,6 +1,7 @@
 """Every document captured from real uWSGI is decoded, and shows the case for which it was captured."""
 
 import json
+from itertools import count
 from operator import attrgetter
 
 import msgspec
@@ -23,7 +24,6 @@ def server(name):
 
 
 def everything_in(value):
-    """Every string of a snapshot, keys included, however deep."""
     keys = set()
     rest = [msgspec.to_builtins(value)]
     while rest:
@@ -47,7 +47,6 @@ def test_every_document_decodes_to_its_kind(name):
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_workers_are_numbered_by_their_place(name):
-    """Workers are numbered 1 to N in the order of the document, whatever ids uWSGI wrote."""
     workers = server(name).workers
     assert [worker.worker_id for worker in workers] == list(range(1, len(workers) + 1))
     assert {worker.state for worker in workers} <= set(STATES)
@@ -55,7 +54,6 @@ def test_workers_are_numbered_by_their_place(name):
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_threads_add_up(name):
-    """A worker has at most as many busy threads as threads; without a process, none are busy or available."""
     for worker in server(name).workers:
         if worker.threads is not None:
             assert worker.busy_threads is not None
@@ -100,19 +98,14 @@ def test_workers_in_every_state(name):
     ] == WORKERS[name]
 
 
+APPS = [("", 0, 0), ("/shop", 3, 0), ("/api", 2, 2)]
+CACHES = [("sessions", 1, 1, 1, 100), ("pages", 0, 0, 0, 10)]
+CUSTOM = [(0, 3), (1, -12), (1, 2**63 - 1)]
+QUEUES = [("/run/uwsgi/app", None, None), ("127.0.0.1:58737", 4, 5)]
+NODES = [("/run/uwsgi/1/app", 3, 708), ("/run/uwsgi/2/app", 3, 708)]
 FIGURES = [
-    (
-        "apps_two_mountpoints",
-        lambda of: of.workers[1].apps,
-        "mountpoint requests exceptions",
-        [("", 0, 0), ("/shop", 3, 0), ("/api", 2, 2)],
-    ),
-    (
-        "caches",
-        lambda of: of.caches,
-        "name hits misses items max_items",
-        [("sessions", 1, 1, 1, 100), ("pages", 0, 0, 0, 10)],
-    ),
+    ("apps_two_mountpoints", lambda of: of.workers[1].apps, "mountpoint requests exceptions", APPS),
+    ("caches", lambda of: of.caches, "name hits misses items max_items", CACHES),
     # Slots in cheaper's reserve, all with id 0 in the document.
     ("cheaper_never_spawned", lambda of: of.workers[2:], "threads last_spawn respawns", [(2, None, 0)] * 4),
     # The negative numbers of a cron's schedule.
@@ -129,26 +122,16 @@ FIGURES = [
         "metrics",
         lambda of: [of.custom_metrics[name] for name in ("orders.placed", "balance", "huge")],
         "kind value",
-        [(0, 3), (1, -12), (1, 2**63 - 1)],
+        CUSTOM,
     ),
     # Resident memory is known with memory-report, and None, not 0, without it.
     ("memory_report", lambda of: of.workers[:1], "resident_bytes", [12140544]),
     ("minified", lambda of: of.workers[:1], "resident_bytes", [None]),
     ("no_cores", lambda of: of.workers, "threads static_requests request_starts", [(None, None, ())] * 2),
     # For a UNIX socket, uWSGI's meaningless 0 of 0 is unknown.
-    (
-        "queue_filled",
-        lambda of: of.sockets,
-        "name queue limit",
-        [("/run/uwsgi/app", None, None), ("127.0.0.1:58737", 4, 5)],
-    ),
+    ("queue_filled", lambda of: of.sockets, "name queue limit", QUEUES),
     ("router_http_subscriptions", lambda of: of.subscriptions, "key hits", [("demo.test", 6)]),
-    (
-        "router_http_subscriptions",
-        lambda of: of.subscriptions[0].nodes,
-        "name requests rx",
-        [("/run/uwsgi/1/app", 3, 708), ("/run/uwsgi/2/app", 3, 708)],
-    ),
+    ("router_http_subscriptions", lambda of: of.subscriptions[0].nodes, "name requests rx", NODES),
     ("spoolers", lambda of: of.spoolers, "directory running", [("/srv/demo/mail", 1), ("/srv/demo/reports", 0)]),
     # Files that uWSGI serves itself are counted as requests, too.
     ("static_served", lambda of: of.workers, "requests static_requests running_time", [(8, 5, 0.060655)]),
@@ -181,8 +164,7 @@ def test_other_figures():
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_requests_and_errors_are_those_of_the_cores(name):
-    """They are the sum over the worker's cores. If uWSGI omits these, requests are the worker's own field, and errors
-    are unknown."""
+    """If uWSGI omits these, requests are the worker's own field, and errors are unknown."""
     text = document(name).decode("utf-8", "replace")
     raw = json.loads("".join(character if character >= " " else " " for character in text), strict=False)["workers"]
     for worker, written in zip(server(name).workers, raw, strict=True):
@@ -193,7 +175,6 @@ def test_requests_and_errors_are_those_of_the_cores(name):
 
 
 def test_a_socket_configured_twice_is_one():
-    """uWSGI lists it twice."""
     assert document("sockets_twice").count(b'"name":"twice.sock"') == 2
     assert [socket.name for socket in server("sockets_twice").sockets].count("twice.sock") == 1
 
@@ -202,10 +183,7 @@ def test_minified_is_the_same_document():
     body = document("minified")
     assert b"\n" not in body
     assert stats.decode(body) == stats.decode(json.dumps(json.loads(body), indent="\t").encode())
-
-
-def test_a_trailing_comma_is_repaired():
-    """A router's document is decoded in spite of its trailing comma, which is not valid JSON."""
+    # A trailing comma is repaired.
     body = document("router_both_invalid_json")
     with pytest.raises(json.JSONDecodeError):
         json.loads(body)
@@ -214,7 +192,6 @@ def test_a_trailing_comma_is_repaired():
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_requests_do_not_blind(name):
-    """Requests in service are counted, whatever bytes the clients sent."""
     (worker,) = server(name).workers
     assert worker.threads == 8
     assert worker.busy_threads == (3 if name == "hostile_everything" else 1)
@@ -259,52 +236,44 @@ def worker_of(body, *, routes=True):
 
 
 def shape_of(variables):
-    """The shape of the request in the second thread."""
     worker = worker_of(with_variables(variables))
     assert worker.serving.keys() == worker.shapes.keys() == {1}
     return worker.shapes[1]
 
 
-def test_the_method_and_the_path_make_the_shape():
-    """They may be anywhere among the variables."""
-    assert shape_of(listed("QUERY_STRING=a=1", "REQUEST_METHOD=POST", "HTTP_HOST=x", "PATH_INFO=/export")) == EXPORT
-    assert shape_of(listed("PATH_INFO=/export", "REQUEST_METHOD=POST")) == EXPORT
-    assert shape_of(listed("REQUEST_METHOD=POST", "PATH_INFO=")) == Shape("POST", ())
-
-
-def test_the_uri_counts_only_without_a_path():
-    """It counts up to the question mark, however long the query is."""
-    uri = f"REQUEST_URI=/export?q={SECRET * 1000}"
-    assert shape_of(listed("REQUEST_METHOD=POST", uri)) == EXPORT
-    assert shape_of(listed("REQUEST_METHOD=POST", uri, "PATH_INFO=/login")) == Shape("POST", ("login",))
-    assert shape_of(listed("REQUEST_METHOD=POST", uri, "PATH_INFO=/a@b")) == OTHER
-
-
-def test_the_first_of_a_name_counts():
-    """So a later variable of the same name changes nothing."""
-    assert shape_of(listed("REQUEST_METHOD=POST", "PATH_INFO=/export", "PATH_INFO=/x", "REQUEST_METHOD=GET")) == EXPORT
+POST, PATH, URI = "REQUEST_METHOD=POST", "PATH_INFO=/export", f"REQUEST_URI=/export?q={SECRET * 1000}"
+# A client chooses the text of headers, and uWSGI escapes its quotation marks.
+HEADERS = [
+    *('HTTP_X="PATH_INFO=/faked"', 'HTTP_X=","PATH_INFO=/faked","', '"PATH_INFO=/faked', "HTTP_PATH_INFO=/faked"),
+    *('HTTP_X=\\"PATH_INFO=/faked\\', "HTTP_X=PATH_INFO=/faked", 'HTTP_X=\n"PATH_INFO=/faked'),
+]
 
 
 @pytest.mark.parametrize(
-    "header",
+    ("variables", "shape"),
     [
-        'HTTP_X="PATH_INFO=/faked"',
-        'HTTP_X=","PATH_INFO=/faked","',
-        '"PATH_INFO=/faked',
-        'HTTP_X=\\"PATH_INFO=/faked\\',
-        "HTTP_PATH_INFO=/faked",
-        "HTTP_X=PATH_INFO=/faked",
-        'HTTP_X=\n"PATH_INFO=/faked',
+        (listed("QUERY_STRING=a=1", POST, "HTTP_HOST=x", PATH), EXPORT),
+        (listed(PATH, POST), EXPORT),
+        (listed(POST, "PATH_INFO="), Shape("POST", ())),
+        # The URI counts only without a path, up to the question mark, however long the query is.
+        (listed(POST, URI), EXPORT),
+        (listed(POST, URI, "PATH_INFO=/login"), Shape("POST", ("login",))),
+        (listed(POST, URI, "PATH_INFO=/a@b"), OTHER),
+        (listed(POST, PATH, "PATH_INFO=/x", "REQUEST_METHOD=GET"), EXPORT),  # the first of a name counts
+        *((listed(header, POST, PATH), EXPORT) for header in HEADERS),
+        (listed('X="PATH_INFO=' * 5000, POST, PATH), OTHER),  # a client that sends thousands gains nothing
+        # A request whose method or path is missing or unusual has no route, and the document is decoded.
+        *((each, OTHER) for each in (b"[]", b'[""]', b"null", b"7", b'"PATH_INFO=/x"', b"[[[[1]]]]")),
+        (listed(POST), OTHER),
+        (listed(PATH), OTHER),
+        (listed("REQUEST_METHOD=post", PATH), OTHER),
+        (listed(POST, "PATH_INFO=/" + "a" * LONGEST_PATH), OTHER),
+        *((listed(POST, f"PATH_INFO=/a{end}"), OTHER) for end in ('"b', "\u00e9", "\tb")),
     ],
+    ids=count(),
 )
-def test_a_header_cannot_pass_for_a_variable(header):
-    """A client chooses the text of headers, and uWSGI escapes its quotation marks."""
-    assert shape_of(listed(header, "REQUEST_METHOD=POST", "PATH_INFO=/export")) == EXPORT
-
-
-def test_many_look_alikes_make_a_request_other():
-    """A client that sends thousands gains nothing."""
-    assert shape_of(listed('X="PATH_INFO=' * 5000, "REQUEST_METHOD=POST", "PATH_INFO=/export")) == OTHER
+def test_the_method_and_the_path_make_the_shape(variables, shape):
+    assert shape_of(variables) == shape
 
 
 def test_the_paths_of_one_document_are_bounded():
@@ -313,29 +282,6 @@ def test_the_paths_of_one_document_are_bounded():
     worker = worker_of(b'{"workers":[{"pid":8,"accepting":1,"status":"busy","cores":[%b]}]}' % b",".join(cores))
     shapes = list(worker.shapes.values())
     assert [shape == OTHER for shape in shapes] == [False] * 2 * MOST_PATHS + [True] * 2 * MOST_PATHS
-
-
-@pytest.mark.parametrize(
-    "variables",
-    [
-        b"[]",
-        b'[""]',
-        b"null",
-        b"7",
-        b'"PATH_INFO=/x"',
-        b"[[[[1]]]]",
-        listed("REQUEST_METHOD=POST"),
-        listed("PATH_INFO=/export"),
-        listed("REQUEST_METHOD=post", "PATH_INFO=/export"),
-        listed("REQUEST_METHOD=POST", "PATH_INFO=/" + "a" * LONGEST_PATH),
-        listed("REQUEST_METHOD=POST", 'PATH_INFO=/a"b'),
-        listed("REQUEST_METHOD=POST", "PATH_INFO=/a\u00e9"),
-        listed("REQUEST_METHOD=POST", "PATH_INFO=/a\tb"),
-    ],
-)
-def test_anything_else_is_other(variables):
-    """A request whose method or path is missing or unusual has no route, and the document is decoded."""
-    assert shape_of(variables) == OTHER
 
 
 @pytest.mark.parametrize("junk", [b"\xff\xfe\x80", b"\x01\x02\x1f", b"\\u0041\\t\\\\", b"\xed\xa0\x80\x01"])
@@ -348,14 +294,14 @@ def test_raw_bytes_of_clients_do_no_harm(junk):
 
 
 def test_idle_threads_have_no_shape():
-    worker = worker_of(with_variables(listed("REQUEST_METHOD=POST", "PATH_INFO=/export"), busy=0))
+    worker = worker_of(with_variables(listed(POST, PATH), busy=0))
     assert (worker.serving, worker.shapes) == ({}, {})
 
 
 def test_off_no_variable_is_decoded(monkeypatch):
     """Without routes, the types that are decoded have no field for variables, and the other decoder is not used."""
     monkeypatch.setattr(decoder, "_route_decoder", None)
-    body = with_variables(listed("REQUEST_METHOD=POST", "PATH_INFO=/export", f"HTTP_COOKIE={SECRET}"))
+    body = with_variables(listed(POST, PATH, f"HTTP_COOKIE={SECRET}"))
     assert worker_of(body, routes=False).shapes == {}
     parts = (RawDocument, RawWorker, Core, RequestInfo)
     fields = {field for part in parts for field in part.__struct_encode_fields__}
@@ -366,12 +312,7 @@ def test_off_no_variable_is_decoded(monkeypatch):
 
 def test_on_only_the_shape_is_left():
     """Nothing else of the request is in the snapshot, nor in the error of a document that is refused."""
-    variables = listed(
-        "REQUEST_METHOD=POST",
-        f"PATH_INFO=/reset/{SECRET}{SECRET}{SECRET}",
-        f"HTTP_COOKIE={SECRET}",
-        "REMOTE_ADDR=1.2.3.4",
-    )
+    variables = listed(POST, f"PATH_INFO=/reset/{SECRET * 3}", f"HTTP_COOKIE={SECRET}", "REMOTE_ADDR=1.2.3.4")
     body = with_variables(variables)
     snapshot = stats.decode(body, Templates())
     assert "reset" in repr(snapshot)

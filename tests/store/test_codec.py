@@ -26,23 +26,11 @@ SLO = Slo(1.0, 0.99)
 
 
 def full_record(slo: Slo | None = SLO) -> Record:
-    """A record in which everything is known."""
+    known = {"static_requests": 3, "running_time": 12.3456, "busy_seconds": 12.5, "up_seconds": 60.0, "respawns": 1}
+    known |= {"lost": 0, "resident_bytes": 123_456_789, "resident_growth": -4096, "interpreter_lock_seconds": 0.0}
     workers = [
-        WorkerWindow(
-            worker_id=number,
-            requests=number * 1000,
-            static_requests=3,
-            running_time=12.3456,
-            busy_seconds=12.5,
-            up_seconds=60.0,
-            cpu_seconds=None if number == 2 else 3.25,
-            respawns=1,
-            lost=0,
-            resident_bytes=123_456_789,
-            resident_growth=-4096,
-            interpreter_lock_seconds=0.0,
-        )
-        for number in (1, 2)
+        WorkerWindow(worker_id=number, requests=number * 1000, cpu_seconds=cpu, **known)
+        for number, cpu in ((1, 3.25), (2, None))
     ]
     window = windows.window(
         60.0, *workers, cpu=(1.5, 0.25, None), waits={"cpu": 0.5, "sleep": 3.0}, backends={"db": 1.0}, socket=2.5
@@ -73,7 +61,6 @@ def test_a_record_survives(slo):
 
 
 def parts_of(record: Record) -> list[Any]:
-    """What a record's bytes contain."""
     return msgspec.msgpack.decode(zlib.decompress(encode_record(record)))
 
 
@@ -96,37 +83,26 @@ def test_a_record_of_another_program():
 
 
 def test_unknown_is_not_zero():
-    """What is unknown is None again."""
     record = Record(60.0, windows.window(60.0, windows.worker(1, 5, each=None, up=60.0)))
     again = decode_record(encode_record(record))
     assert again == record
 
 
-def test_a_minute_of_eight_workers_is_small():
-    """Most bytes of what the documentation names are for figures that differ."""
+def test_names_of_a_record_are_bounded():
+    routes = RouteWindow(60.0, {f"GET /{number}": float(number) for number in range(1000)})
+    again = decode_record(encode_record(replace(full_record(), routes=routes)))
+    assert sorted(again.routes.seconds.values()) == list(range(1000 - MOST_NAMES, 1000))
+    # A minute of eight workers is small: most bytes of what the documentation names are for figures that differ.
     record = full_record()
     window = replace(record.window, workers=record.window.workers * 4)
     assert len(encode_record(replace(record, window=window))) < 300
 
 
-def test_names_of_a_record_are_bounded():
-    """Those with the most seconds are kept."""
-    routes = RouteWindow(60.0, {f"GET /{number}": float(number) for number in range(1000)})
-    again = decode_record(encode_record(replace(full_record(), routes=routes)))
-    assert sorted(again.routes.seconds.values()) == list(range(1000 - MOST_NAMES, 1000))
-
-
 def test_damaged_bytes_are_refused():
     """Cut, followed by others, or no bytes at all; a bit that changed leaves the record as it is, or is noticed."""
     data = encode_record(full_record())
-    for each in (
-        *(data[:end] for end in range(len(data))),
-        data * 2,
-        data + b"x",
-        zlib.compress(bytes(10**8)),
-        None,
-        "x",
-    ):
+    cut = [data[:end] for end in range(len(data))]
+    for each in (*cut, data * 2, data + b"x", zlib.compress(bytes(10**8)), None, "x"):
         with pytest.raises(HistoryFileError):
             decode_record(each)
     for place in range(8 * len(data)):
@@ -157,7 +133,6 @@ HOLDERS = {"a.sock": (1,), "b.sock": (2, 3)}
 @pytest.mark.parametrize("holders", [None, HOLDERS])
 @pytest.mark.parametrize("limit", [None, "loop_held"])
 def test_levels_of_a_record(holders, limit):
-    """The workers of each socket, and another limit."""
     record = full_record()
     levels = replace(record.levels, socket_holders=holders, limited_by=limit)
     assert decode_record(encode_record(replace(record, levels=levels))).levels == levels
@@ -165,10 +140,9 @@ def test_levels_of_a_record(holders, limit):
 
 def test_sums_and_last_levels():
     """Counts and times add up; threads and memory are those at the end."""
-    first, second = full_record(), full_record()
-    second = replace(
-        second, until=120.0, levels=replace(second.levels, cpus=8.0), window=replace(second.window, configured=16)
-    )
+    first = full_record()
+    levels, window = replace(first.levels, cpus=8.0), replace(first.window, configured=16)
+    second = replace(first, until=120.0, levels=levels, window=window)
     merged = merge_records([first, second])
     assert merged.until == 120.0
     assert merged.levels.cpus == 8.0
@@ -192,10 +166,7 @@ def test_what_is_known_of_a_part():
     assert merged.window.waits.observed_seconds == 60.0
     assert merged.window.workers[0].busy_seconds is None
     assert merged.window.workers[0].requests == 20
-
-
-def test_a_minute_without_the_use_by_others():
-    """A quarter of an hour has the use of CPUs in the minutes in which all of it was known."""
+    # A quarter of an hour has the use of CPUs in the minutes in which all of it was known.
     known = Record(60.0, windows.window(60.0, cpu=(1.0, 2.0, 0.5)))
     unknown = Record(120.0, windows.window(60.0, cpu=(1.5, 2.5, None)))
     assert merge_records([known, unknown]).window.cpu == known.window.cpu
@@ -205,26 +176,21 @@ def test_a_minute_without_the_use_by_others():
 
 def test_workers_and_sockets_that_come_and_go():
     """A worker of one part has its own work; a socket of one part is not known for the whole time."""
-    merged = merge_records(
-        [
-            Record(60.0, windows.window(60.0, windows.worker(1, 10, up=60.0), old=5.0)),
-            Record(120.0, windows.window(60.0, windows.worker(1, 10, up=60.0), windows.worker(2, 7, up=60.0), new=1.0)),
-        ]
-    )
+    one, two = windows.worker(1, 10, up=60.0), windows.worker(2, 7, up=60.0)
+    first, second = windows.window(60.0, one, old=5.0), windows.window(60.0, one, two, new=1.0)
+    merged = merge_records([Record(60.0, first), Record(120.0, second)])
     assert [(worker.worker_id, worker.requests) for worker in merged.window.workers] == [(1, 20), (2, 7)]
     assert merged.window.queue_seconds == {}
 
 
-def test_an_objective_that_changed():
-    """Requests move to the bins of the last part, and none is lost."""
+def test_an_objective_that_changed_loses_no_request():
     merged = merge_records([full_record(None), full_record(Slo(0.7, 0.9))])
     assert sum(merged.response_times.counts) == pytest.approx(227.5)
     assert 0.7 in merged.response_times.bins.edges
 
 
 def test_one_by_one():
-    """Records that are merged as they come are the same as together, and few are kept. There is none without parts, and
-    one part is itself."""
+    """Records that are merged as they come are the same as together, and few are kept."""
     records = [replace(full_record(), until=60.0 * number) for number in range(1, 201)]
     merge = RunningMerge()
     for record in records:
@@ -237,7 +203,6 @@ def test_one_by_one():
 
 
 def unpack(name: str, path: Path) -> bytes:
-    """Write a file as the program of that time did; its bytes."""
     with tarfile.open(Path(__file__).with_name("earlier_versions.tar.gz")) as files:
         content = files.extractfile(f"{name}.sqlite").read()
     path.write_bytes(content)

@@ -29,7 +29,6 @@ DAYS = 4 / 24
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """A file of four hours."""
     path = tmp_path_factory.mktemp("whole") / "history.sqlite"
     stored_days.write(path, "shop", END, DAYS)
     with closing(sqlite3.connect(path)) as database:
@@ -39,7 +38,6 @@ def whole(tmp_path_factory):
 
 @pytest.fixture
 def path(tmp_path, whole):
-    """A file of four hours for a test to damage."""
     path = tmp_path / "history.sqlite"
     path.write_bytes(whole)
     return path
@@ -56,7 +54,6 @@ def read_everything(path: Path) -> tuple[int, int]:
 
 
 def read_as_users_do(path: Path) -> None:
-    """The page's chart and the report. Raises HeadroomError."""
     build_stored_history(path, "shop", 60.0, END - DAYS * DAY, END, END)
     load_history_files([path], lambda _end: TimeRange(END - 4 * 3600.0, END, "UTC"))
 
@@ -83,7 +80,6 @@ def damage_cells(path: Path, dice: random.Random) -> int:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_damaged_cells_cost_themselves_only(path, seed):
-    """All other records are read, and the page and the report are made."""
     records, damaged = read_everything(path)
     assert damaged == 0
     lost = damage_cells(path, random.Random(seed))
@@ -112,7 +108,6 @@ COLUMNS = {
 
 
 def list_values(column: str, old: object, dice: random.Random) -> list[object]:
-    """What a column with this value may have after damage."""
     values = list(ANY)
     if not isinstance(old, bytes):
         return values
@@ -156,8 +151,7 @@ def _set_schema(database: sqlite3.Connection, table: str, sql: str) -> None:
 
 @pytest.mark.parametrize(("table", "column"), [(table, each) for table, (_, some) in COLUMNS.items() for each in some])
 def test_any_value_in_any_column(path, table, column):
-    """All other rows are read, the page, the journal and the report are made or refused with a sentence, and a writer
-    goes on, also in a full file."""
+    """All other rows are read, page, journal and report are made or refused with a sentence, and a writer goes on."""
     with closing(sqlite3.connect(path)) as database:
         other = [(number, f"other {number}") for number in range(2, 2 + len(ANY))]
         database.executemany("INSERT INTO servers VALUES (?, ?)", other)
@@ -183,7 +177,6 @@ def test_any_value_in_any_column(path, table, column):
 
 
 def test_no_more_rows_are_read_than_a_tier_has(path, monkeypatch):
-    """An index that is damaged may return rows without end."""
     monkeypatch.setattr(file_module, "_MOST_ROWS", 50)
     with HistoryFile(path, END) as file:
         assert len(list(file.records("shop", 0, 1e12, 60))) == 50
@@ -247,9 +240,7 @@ def test_a_page_of_the_journal_after_a_damaged_event(tmp_path):
     """The next page begins where this one ends, so an event with another time would hide all in between."""
     path = tmp_path / "history.sqlite"
     database = opened(path)
-    events = [
-        Event(id=number, time=NOON + number, since=NOON + number, kind="reload", title="x") for number in range(1, 10)
-    ]
+    events = [Event(id=at, time=NOON + at, since=NOON + at, kind="reload", title="x") for at in range(1, 10)]
     database.write([Minute("shop", NOON // 60, None, events)], NOON + 60)
     damaged = msgspec.to_builtins(events[5]) | {"time": 1.0}
     database._connection.execute("UPDATE events SET data = ? WHERE time = ?", (json.dumps(damaged), events[5].time))
@@ -290,7 +281,6 @@ def test_an_impossible_schema_is_damage(path, change):
 
 
 def test_a_pipe_in_the_place_of_a_file(tmp_path):
-    """A reader does not wait for somebody to write to it."""
     os.mkfifo(tmp_path / "history.sqlite")
     with pytest.raises(HistoryFileError, match="not an ordinary file"):
         HistoryFile(tmp_path / "history.sqlite", END)
@@ -298,7 +288,6 @@ def test_a_pipe_in_the_place_of_a_file(tmp_path):
 
 @pytest.mark.parametrize("read", [read_everything, read_as_users_do])
 def test_damaged_pages_are_a_sentence(tmp_path, whole, read):
-    """Whatever bytes of the file are wrong, reading it ends with figures or with HeadroomError; so does writing."""
     path = tmp_path / "history.sqlite"
     for seed in range(5):
         dice = random.Random(seed)

@@ -57,7 +57,6 @@ def test_only_a_regular_file_is_used(make, tmp_path):
     [b"", b"\n\n", b"shop\n", b"x shop\n", b"-1 shop\n", b"1e9 shop\n", b"9" * 400 + b" shop\n", b"\xff \xff\n"],
 )
 def test_a_damaged_line_costs_itself_only(tmp_path, content):
-    """The other lines count."""
     retired_path(tmp_path / "history").write_bytes(content + b"\n7 blog\n")
     assert read_retired(tmp_path / "history") == {"blog": 7.0}
 
@@ -90,7 +89,6 @@ def test_a_full_disk_is_said_and_costs_one_line(tmp_path, monkeypatch):
 
 
 def test_a_line_break_is_no_part_of_a_name(tmp_path):
-    """It would retire another server as well."""
     with pytest.raises(HistoryFileError):
         retire(tmp_path / "history", "shop\n1 blog", 1.0)
 
@@ -112,7 +110,6 @@ def run_for(names, path, *, force=False):
 
 
 def test_a_server_of_the_history_is_retired(written):
-    """It needs no --force."""
     assert run_for(["shop"], written) == 0
     assert set(read_retired(written)) == {"shop"}
 

@@ -32,7 +32,6 @@ def soon(monkeypatch):
 
 @pytest.fixture
 def begin():
-    """Begins writers, and closes them at the end."""
     writers: list[HistoryWriter] = []
 
     def start(path: Path) -> HistoryWriter:
@@ -46,14 +45,12 @@ def begin():
 
 
 def put(writer: HistoryWriter, number: int) -> None:
-    """Has a minute written."""
     before = writer.written
     writer.put(minute(number))
     wait_until(lambda: writer.written > before, what=f"minute {number}")
 
 
 def test_everything_that_was_put_is_written_at_the_end(path, begin):
-    """`close` waits for what is still in memory."""
     writer = begin(path)
     for number in range(1, 31):
         writer.put(minute(number))
@@ -65,7 +62,6 @@ def test_everything_that_was_put_is_written_at_the_end(path, begin):
 
 
 def test_two_exporters_on_one_file(path, begin):
-    """The second says so and writes nothing; when the first has ended, it writes what it has kept."""
     first = begin(path)
     put(first, 1)
     second = begin(path)
@@ -79,7 +75,6 @@ def test_two_exporters_on_one_file(path, begin):
 
 
 def test_a_history_that_was_deleted(path, begin):
-    """The new one has a single writer all the same."""
     first = begin(path)
     put(first, 1)
     for each in path.parent.glob(f"{path.name}*"):
@@ -150,10 +145,7 @@ def test_a_file_that_cannot_be_used(path, begin, prepare, says, caplog, monkeypa
             path.rename(path.with_name("old"))
         wait_until(lambda: writer.written == 1, what="a new file")
     assert requests(path, 60) == [(1, 10)]
-    assert [record.message for record in caplog.records] == [
-        "the history is not written",
-        "the history is written again",
-    ]
+    assert caplog.messages == ["the history is not written", "the history is written again"]
 
 
 def test_a_missing_directory(path, begin):
@@ -190,7 +182,6 @@ def test_a_full_disk(path, begin, monkeypatch):
 
 
 def test_a_file_that_is_moved_away(path, begin):
-    """Writing goes on in a new file."""
     writer = begin(path)
     put(writer, 1)
     path.rename(path.with_name("old"))
@@ -200,8 +191,7 @@ def test_a_file_that_is_moved_away(path, begin):
     assert writer.since == {"shop": NOON + 120}
 
 
-def test_a_record_that_cannot_be_stored(path, begin):
-    """It is dropped and counted, and others are written."""
+def test_a_record_that_cannot_be_stored_is_dropped_and_counted(path, begin):
     bad = minute(1)
     force_setattr(bad.record.window, "seconds", float("nan"))
     writer = begin(path)
@@ -213,7 +203,6 @@ def test_a_record_that_cannot_be_stored(path, begin):
 
 
 def test_a_reader_beside_a_writer(path, begin):
-    """A reader sees what was written before it began to read, and holds up no write."""
     writer = begin(path)
     for number in range(1, 301):
         writer.put(minute(number))
@@ -235,7 +224,6 @@ def test_only_its_user_and_group_can_open_it(path, begin):
 
 @pytest.mark.integration
 def test_charts_go_on_after_a_restart(tmp_path):
-    """What an earlier exporter has written is in the charts; SIGTERM writes the minute that has not ended."""
     path = tmp_path / "history.sqlite"
     now = time.time()
     database = opened(path)
@@ -295,7 +283,6 @@ def test_an_exporter_beside_a_file_that_cannot_be_used(tmp_path):
 
 @pytest.mark.integration
 def test_without_a_file(tmp_path):
-    """The last hour is all there is, and nothing is written."""
     with uwsgi("--processes", "2") as server, exporter("--stats", f"shop={server.stats}") as running:
         assert json.loads(running.get("/api/v2/servers/shop")[1])["kept_history"] is None
         status, body = running.get("/api/v2/servers/shop/history?seconds=7200")

@@ -14,8 +14,7 @@ CPUS, CLIENTS = 2.0, 16
 
 @dataclass
 class Application:
-    """cpu, waiting: seconds of a request. base, each: bytes of the master and of a process. noise: of a run, and drift:
-    of all runs of a round, as relative standard deviations. broken: settings of which all requests fail."""
+    """cpu, waiting: seconds of a request. base, each: bytes. noise, drift: relative deviations, of runs and rounds."""
 
     cpu: float = 0.03
     waiting: float = 0.1

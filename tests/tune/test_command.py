@@ -24,6 +24,7 @@ from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.errors import ConfigError, HeadroomError
 from uwsgi_headroom.tune import command, search
 from uwsgi_headroom.tune.command import Runs
+from uwsgi_headroom.tune.ini import Ini
 from uwsgi_headroom.tune.load import Load
 from uwsgi_headroom.tune.request import TuneRequest
 from uwsgi_headroom.tune.search import Run
@@ -59,13 +60,12 @@ def server(monkeypatch):
     application = Application(cpu=0.0005, waiting=0.05)
     monkeypatch.setattr(Runs, "measure", lambda _, setting: application.measure(setting))
     monkeypatch.setattr(Runs, "ask_alone", lambda _, setting: application.alone(setting))
-    monkeypatch.setattr(
-        command,
-        "make_task",
-        lambda ini, memory, load: search.Task(
-            present=ini.present, clients=load.clients, cpus=2.0, memory=memory or 1e12, fewest=ini.cheaper + 1
-        ),
-    )
+
+    def make_task(ini: Ini, memory: float | None, load: Load) -> search.Task:
+        limits = {"cpus": 2.0, "memory": memory or 1e12, "fewest": ini.cheaper + 1}
+        return search.Task(present=ini.present, clients=load.clients, **limits)
+
+    monkeypatch.setattr(command, "make_task", make_task)
     return application
 
 
@@ -91,7 +91,6 @@ def test_a_recommendation(place, server, capsys):
 
 
 def test_nothing_to_change(place, server, capsys):
-    """There is no file to apply then."""
     (place / "shop.ini").write_text(INI.replace("threads = 1", "threads = 8"))
     assert command.run(request()) == 0
     assert "Keep 2x8: of 6 settings, none is better beyond the noise." in capsys.readouterr().out
@@ -135,9 +134,7 @@ def test_what_else_takes_cpu(place, server, clients, others, capsys):
     assert ("Other programs used 0.5 CPUs meanwhile. Run tune again" in said) == (others > 0.3)
 
 
-def test_an_interrupt(place, server, monkeypatch, capsys):
-    """There is no recommendation then, and no file."""
-
+def test_after_an_interrupt_there_is_no_recommendation_and_no_file(place, server, monkeypatch, capsys):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -148,7 +145,6 @@ def test_an_interrupt(place, server, monkeypatch, capsys):
 
 
 def test_a_diff_that_cannot_be_written(place, server):
-    """The message is the kernel's, and the diff is in it."""
     with pytest.raises(HeadroomError, match=r"no/a\.diff cannot be written: No such file or directory") as caught:
         command.run(request(output="no/a.diff"))
     assert "+threads = 8" in caught.value.details
@@ -165,8 +161,7 @@ def test_a_diff_that_cannot_be_written(place, server):
         ({"yes": False}, "give --yes to start without a question"),
     ],
 )
-def test_options_that_cannot_be(place, server, options, message, monkeypatch):
-    """Nothing is run, and the message says what is wrong."""
+def test_nothing_is_run_with_options_that_cannot_be(place, server, options, message, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     with pytest.raises(ConfigError, match=re.escape(message)):
         command.run(request(**options))
@@ -174,8 +169,7 @@ def test_options_that_cannot_be(place, server, options, message, monkeypatch):
 
 
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("\n", 1), ("", 1)])
-def test_a_question_on_a_terminal(place, server, answer, status, monkeypatch):
-    """Only yes starts."""
+def test_only_yes_to_the_question_on_a_terminal_starts(place, server, answer, status, monkeypatch):
     terminal = io.StringIO(answer)
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stdin", terminal)
@@ -184,7 +178,6 @@ def test_a_question_on_a_terminal(place, server, answer, status, monkeypatch):
 
 
 def test_no_uwsgi(place, server, monkeypatch):
-    """The message says how to give one."""
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "executable", str(place / "python"))
     (place / "uwsgi").unlink()
@@ -201,7 +194,6 @@ def test_no_uwsgi(place, server, monkeypatch):
     ],
 )
 def test_wrong_flags(arguments, message, capsys):
-    """The usage is that of tune, and the exit status 2."""
     assert cli.main(["tune", "--ini", "a.ini", *arguments]) == 2
     assert message in capsys.readouterr().err
 

@@ -36,6 +36,26 @@ def answering(answer: bytes, seen: list[bytes] | None = None) -> Serve:
     return serve
 
 
+def asked(serve: Serve, path: str = "/", **options: float) -> int | str:
+    """What one request of this server gives."""
+
+    async def run() -> int | str:
+        async with serving(serve) as address:
+            return await ask(address, path, **options)
+
+    return asyncio.run(run())
+
+
+def loaded(serve: Serve, begin=lambda: None, check=lambda: None, **load) -> Tally:
+    """What a load of this server gives."""
+
+    async def run() -> Tally:
+        async with serving(serve) as address:
+            return await measure(Load(**load), address, begin, check)
+
+    return asyncio.run(run())
+
+
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
@@ -48,29 +68,22 @@ def answering(answer: bytes, seen: list[bytes] | None = None) -> Serve:
     ],
 )
 def test_a_request_has_a_status_or_a_reason(answer, expected):
-    """On a connection of its own."""
     seen: list[bytes] = []
-
-    async def run() -> int | str:
-        async with serving(answering(answer, seen)) as address:
-            return await ask(address, "/a?b")
-
-    assert asyncio.run(run()) == expected
+    assert asked(answering(answer, seen), "/a?b") == expected
     assert seen == [b"GET /a?b HTTP/1.0\r\nHost: localhost\r\n\r\n"]
 
 
-def test_a_client_that_leaves():
-    """Its patience ends before the answer comes."""
+async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers nothing until the client has left; from Python 3.12 on, a server waits for its connections."""
+    with contextlib.suppress(asyncio.CancelledError):
+        await reader.read()
+    writer.close()
 
-    async def never(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()  # the client has left
-        writer.close()
 
-    async def run() -> int | str:
-        async with serving(never) as address:
-            return await ask(address, "/", patience=0.05)
-
-    assert asyncio.run(run()) == "timeout"
+def test_a_server_that_does_not_answer():
+    """A client's patience ends. All requests without an answer are failures, although nothing happened."""
+    assert asked(hang, patience=0.05) == "timeout"
+    assert loaded(hang, clients=4, warm_up=0.1, seconds=0.2).errors == {"no answer": 4}
 
 
 def test_a_server_that_takes_no_connection(tmp_path):
@@ -87,13 +100,8 @@ def test_a_closed_loop():
     """So many clients request the paths in turn; only the measured time counts."""
     seen: list[bytes] = []
     begun: list[int] = []
-
-    async def run() -> Tally:
-        async with serving(answering(OK, seen)) as address:
-            load = Load(paths=("/a", "/b?c"), clients=3, warm_up=0.1, seconds=0.3)
-            return await measure(load, address, lambda: begun.append(len(seen)), lambda: None)
-
-    tally = asyncio.run(run())
+    load = {"paths": ("/a", "/b?c"), "clients": 3, "warm_up": 0.1, "seconds": 0.3}
+    tally = loaded(answering(OK, seen), lambda: begun.append(len(seen)), **load)
     paths = [request.split()[1] for request in seen]
     assert {paths.count(b"/a"), paths.count(b"/b?c")} <= {len(paths) // 2, (len(paths) + 1) // 2}
     assert begun[0] > 0
@@ -104,37 +112,14 @@ def test_a_closed_loop():
     assert tally.percentile(0.5) <= tally.percentile(0.99) <= 1.02 * tally.longest
 
 
-def test_failures_are_counted_by_kind():
-    """And are not repeated without a pause."""
-
-    async def run() -> Tally:
-        async with serving(answering(b"HTTP/1.1 500 Error\r\n\r\n")) as address:
-            return await measure(Load(clients=2, warm_up=0.0, seconds=0.3), address, lambda: None, lambda: None)
-
-    tally = asyncio.run(run())
+def test_failures_are_counted_by_kind_and_not_repeated_without_a_pause():
+    tally = loaded(answering(b"HTTP/1.1 500 Error\r\n\r\n"), clients=2, warm_up=0.0, seconds=0.3)
     assert (tally.answered, tally.failed_part) == (0, 1.0)
     assert set(tally.errors) == {"status 500"}
     assert tally.errors.total() <= 2 * 0.3 / 0.05 + 2
 
 
-def test_requests_without_an_answer_for_the_whole_time():
-    """They are failures, although nothing happened."""
-
-    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            await reader.read()  # until the client has left: from Python 3.12 on, a server waits for its connections
-        writer.close()
-
-    async def run() -> Tally:
-        async with serving(hang) as address:
-            return await measure(Load(clients=4, warm_up=0.1, seconds=0.2), address, lambda: None, lambda: None)
-
-    assert asyncio.run(run()).errors == {"no answer": 4}
-
-
 def test_a_check_ends_the_load():
-    """At once, with its error, and without clients that go on."""
-
     async def run() -> None:
         async with serving(answering(OK)) as address:
 
@@ -150,15 +135,11 @@ def test_a_check_ends_the_load():
 
 
 def test_redirects_and_errors_below_500_are_answers():
-    """They are counted by status as well."""
     tally = Tally(seconds=2.0)
     assert [tally.add(0.1, status) for status in (200, 302, 404, 404, 500)] == [True, True, True, True, False]
     assert (tally.answered, tally.throughput, tally.failed_part) == (4, 2.0, 0.2)
     assert tally.unsuccessful == {302: 1, 404: 2}
-
-
-def test_percentiles_are_those_of_the_times():
-    """To 1 %."""
+    # Percentiles are those of the times, to 1 %.
     tally = Tally()
     for number in range(1, 1001):
         tally.add(number / 1000, 200)

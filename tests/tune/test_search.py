@@ -7,22 +7,12 @@ from tests.tune.simulated import CLIENTS, CPUS, Application, task
 from uwsgi_headroom.analysis.sizing import Model
 from uwsgi_headroom.analysis.what_if.measured import Setting
 from uwsgi_headroom.errors import HeadroomError
-from uwsgi_headroom.tune import search as search_module
-from uwsgi_headroom.tune.search import (
-    MOST_PROPOSED,
-    MOST_RUNS,
-    Result,
-    Task,
-    Trials,
-    make_model,
-    predict,
-    propose,
-    search,
-)
+from uwsgi_headroom.tune import search
+from uwsgi_headroom.tune.search import MOST_PROPOSED, MOST_RUNS, Result, Task, Trials, make_model, predict, propose
 
 
 def run(application: Application, asked: Task) -> Result:
-    return search(asked, application.measure, application.alone)
+    return search.search(asked, application.measure, application.alone)
 
 
 CPU_BOUND, WAITING = {"cpu": 0.03, "waiting": 0.0}, {"cpu": 0.0005, "waiting": 0.05}
@@ -46,14 +36,12 @@ def test_a_better_setting_is_found(application, present):
 
 @pytest.mark.parametrize(("application", "present"), [(CPU_BOUND, (2, 1)), (WAITING, (2, 8)), (WAITING, (4, 4))])
 def test_a_setting_that_is_right_is_kept(application, present):
-    """Also if others are as good."""
     result = run(Application(**application), task(*present))
     assert result.chosen is None
     assert result.sentences[0].startswith(f"Keep {present[0]}x{present[1]}: of ")
 
 
 def test_noise_alone_changes_nothing():
-    """At 2 % a run and 10 % a round, at most one of twenty right settings is changed."""
     servers = [Application(**CPU_BOUND, noise=0.02, drift=0.1, seed=seed) for seed in range(100)]
     assert sum(run(server, task(2, 1)).chosen is not None for server in servers) <= 5
 
@@ -73,21 +61,20 @@ def test_luck_does_not_come_back():
     server = Application(**CPU_BOUND)
     lucky = Setting(2, 2)
 
-    def measure(setting: Setting) -> search_module.Run:
+    def measure(setting: Setting) -> search.Run:
         measured = server.measure(setting)
         factor = 1.3 if setting == lucky and server.ran.count(lucky) <= 2 else 1.0
         measured.tally.answered = round(measured.tally.answered * factor)
         return measured
 
-    result = search(task(2, 1), measure, server.alone)
+    result = search.search(task(2, 1), measure, server.alone)
     assert lucky in result.evidence.runs
     assert result.chosen is None
     assert f"{lucky} seemed to be, and was not in the last round." in result.sentences
 
 
 def test_settings_take_turns():
-    """Two rounds of all, each beginning with the present setting, then one of the present one and the best: never more
-    than the plan says, and never more than five proposals."""
+    """Two rounds of at most five proposals, each begun with the present setting; then that one and the best."""
     server = Application()
     result = run(server, task(1, 16))
     others = list(result.evidence.runs)[1:]
@@ -95,14 +82,6 @@ def test_settings_take_turns():
     round_ = [Setting(1, 16), *others]
     assert server.ran == [*round_, *round_, Setting(1, 16), result.chosen]
     assert len(server.ran) <= MOST_RUNS
-
-
-def test_fewer_processes_are_worth_a_change_that_saves_memory():
-    """Of settings that are as good: only with clearly less memory."""
-    lean = run(Application(**WAITING, each=100e6), task(16, 1))
-    assert 2 <= lean.chosen.processes <= 12
-    assert "of memory instead of 1.6 GB" in lean.sentences[0]
-    assert run(Application(**WAITING, base=1e9, each=1e6), task(16, 1)).chosen is None
 
 
 def test_a_memory_limit():
@@ -114,10 +93,14 @@ def test_a_memory_limit():
     result = run(Application(**CPU_BOUND, each=100e6), task(8, 1, memory=500e6))
     assert result.chosen.processes <= 4
     assert "8x1 is beyond the limits: it took 810 MB of memory, and 500 MB are allowed." in result.sentences
+    # Of settings that are as good, fewer processes are worth a change only with clearly less memory.
+    lean = run(Application(**WAITING, each=100e6), task(16, 1))
+    assert 2 <= lean.chosen.processes <= 12
+    assert "of memory instead of 1.6 GB" in lean.sentences[0]
+    assert run(Application(**WAITING, base=1e9, each=1e6), task(16, 1)).chosen is None
 
 
 def test_settings_that_fail_are_out():
-    """They are not run again, and the next one is taken."""
     broken = (Setting(2, 8), Setting(16, 1))
     server = Application(**WAITING, broken=broken)
     result = run(server, task(2, 1))
@@ -129,15 +112,11 @@ def test_settings_that_fail_are_out():
 
 
 def test_a_present_setting_that_fails_is_refused():
-    """There is nothing to compare."""
     server = Application(broken=(Setting(2, 1),))
     with pytest.raises(HeadroomError, match=r"100 % of the requests failed \(status 500: 90\): check the paths"):
         run(server, task(2, 1))
     assert server.ran == [Setting(2, 1)]
-
-
-def test_a_busy_machine_is_refused():
-    """After the first run: no comparison would hold."""
+    # So is a busy machine, after the first run: no comparison would hold.
     with pytest.raises(HeadroomError, match=r"too busy: other programs used 1\.5 of 2 CPUs; run tune again while"):
         run(Application(others=1.5), task(2, 1))
     assert run(Application(others=0.3), task(2, 1)).evidence.runs
@@ -148,23 +127,21 @@ def test_a_machine_that_becomes_busy_is_refused(last):
     """A server takes CPU from other programs by its number of threads, which says nothing of a quiet machine."""
     server = Application(**WAITING)
 
-    def measure(setting: Setting) -> search_module.Run:
+    def measure(setting: Setting) -> search.Run:
         measured = server.measure(setting)
         return replace(measured, other_cpu=1.5 if server.ran.count(Setting(2, 1)) >= last else 0.0)
 
     with pytest.raises(HeadroomError, match="the machine is too busy"):
-        search(task(2, 1), measure, server.alone)
+        search.search(task(2, 1), measure, server.alone)
 
 
 def test_cheaper_needs_more_processes_than_it_keeps():
-    """uWSGI would not start with fewer."""
     proposed = propose(task(4, 1, fewest=3), Model(0.03, 0.1, CPUS), 10_000_000)
     assert proposed
     assert min(setting.processes for setting in proposed) >= 3
 
 
 def test_a_single_process_is_named_as_a_risk():
-    """Where memory permits no other."""
     server = Application(**WAITING, each=400e6, base=0.0)
     result = run(server, task(1, 1, memory=700e6))
     assert result.chosen.processes == 1
@@ -172,8 +149,7 @@ def test_a_single_process_is_named_as_a_risk():
 
 
 def test_the_model_is_that_of_the_runs():
-    """CPU time from the load, waiting from one client alone; the clients take their part of the CPUs. Its error on the
-    present setting is said."""
+    """CPU time from the load, waiting from one client; clients take their part. Its error is said."""
     server = Application()
     first = server.measure(Setting(4, 4))
     model = make_model(first, server.alone(Setting(4, 4)), CPUS)
@@ -186,10 +162,9 @@ def test_the_model_is_that_of_the_runs():
 
 
 def test_equal_settings_are_rarely_called_different():
-    """At the usual noise, in at most one of ten comparisons of three rounds."""
     first, second, wrong = Setting(2, 1), Setting(2, 2), 0
     for seed in range(300):
-        server = Application(**CPU_BOUND, noise=search_module.USUAL / 2**0.5, seed=seed)
+        server = Application(**CPU_BOUND, noise=search.USUAL / 2**0.5, seed=seed)
         runs = {setting: {number: server.measure(setting) for number in range(3)} for setting in (first, second)}
         found = Trials(task(2, 1), runs).compare(second, first)
         wrong += found.ratio > found.noise

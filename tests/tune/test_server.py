@@ -67,7 +67,6 @@ def test_a_port_that_is_taken(place):
 
 @pytest.mark.integration
 def test_an_application_that_does_not_import(place):
-    """The traceback is in the error."""
     (place / "broken.py").write_text("import nothing_there\n")
     words = (*UWSGI[:-1], f"--wsgi-file={place / 'broken.py'}")
     with running("2x2", words, place) as found, pytest.raises(RunError) as caught:
@@ -84,7 +83,6 @@ def test_an_application_that_does_not_import(place):
     ],
 )
 def test_an_application_that_fails(place, body, message, monkeypatch):
-    """Its first answers may be errors, for a while."""
     monkeypatch.setattr(server, "FAILING_SECONDS", 0.1)
     (place / "app.py").write_text(f"def application(environ, start):\n    {body}\n")
     words = (*UWSGI[:-1], f"--wsgi-file={place / 'app.py'}")
@@ -94,7 +92,6 @@ def test_an_application_that_fails(place, body, message, monkeypatch):
 
 @pytest.mark.integration
 def test_a_server_that_is_killed(place):
-    """Its end is seen, and the workers that it leaves are ended."""
     before = children()
     with running("2x2", UWSGI, place) as found:
         found.wait_until_ready("/")
@@ -107,7 +104,6 @@ def test_a_server_that_is_killed(place):
 
 @pytest.mark.integration
 def test_other_children_stay(place):
-    """Those that were there before are not of the server."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         with running("2x2", UWSGI, place) as found:
             found.wait_until_ready("/")
@@ -117,8 +113,7 @@ def test_other_children_stay(place):
 
 
 @pytest.mark.integration
-def test_a_program_that_does_not_exist(place):
-    """Is an error, not a traceback."""
+def test_a_program_that_does_not_exist_is_an_error(place):
     with (
         pytest.raises(RunError, match=r"/nonexistent/server cannot be started: No such file"),
         running("x", ["/nonexistent/server"], place),
@@ -204,8 +199,7 @@ def test_signals_are_passed_on(tmp_path, number):
 
 
 @pytest.mark.parametrize("victims", ["started", "guard", "runner", "group"])
-def test_sigkill_leaves_nothing(tmp_path, victims):
-    """Of any one of the three, or of the whole process group."""
+def test_sigkill_of_any_process_leaves_nothing(tmp_path, victims):
     with guarded(tmp_path) as running:
         if victims == "group":
             os.killpg(running.process.pid, signal.SIGKILL)
@@ -217,14 +211,10 @@ def test_sigkill_leaves_nothing(tmp_path, victims):
 
 
 def test_a_crash_is_a_failure(tmp_path):
-    """The status is that of the signal, as a shell has it."""
     with guarded(tmp_path, "os.abort()") as running:
         assert running.process.wait(60) == 128 + signal.SIGABRT
         assert running.is_gone()
-
-
-def test_a_signal_in_a_finalizer_is_not_lost(tmp_path):
-    """Python drops what a finalizer raises, as when a connection is closed while a signal arrives."""
+    # Python drops what a finalizer raises, as when a connection is closed while a signal arrives.
     finalized = "type('', (), {'__del__': lambda _: [os.kill(os.getpid(), 15), *map(str, range(9999))]})()"
     with guarded(tmp_path, f"{finalized}; time.sleep(9)") as running:
         assert running.process.wait(60) == 7

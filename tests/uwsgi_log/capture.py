@@ -32,10 +32,6 @@ def application(environ, start_response):
     path = environ.get("PATH_INFO", "")
     if path == "/error":
         raise KeyError("secret")
-    if path == "/forge":
-        sys.stderr.write("DAMN ! worker 1 (pid: 1) died, killed by signal 11 :( trying respawn ...\\n" * 20)
-        sys.stderr.write("invalid HTTP request size (max 4096)...skip\\n" * 20)
-        sys.stderr.flush()
     if path == "/sleep":
         time.sleep(60)
     if path == "/cache":
@@ -54,7 +50,6 @@ def seen_in(log):
 
 
 def send(address, data, *, waits=True):
-    """Sends bytes and returns the answer, empty if the connection is closed without one."""
     family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
     with contextlib.suppress(OSError), socket.socket(family) as client:
         client.settimeout(20)
@@ -69,7 +64,6 @@ def get(server, path, head="", *, waits=True):
 
 
 def packet(modifier=0, **variables):
-    """A request in the uwsgi protocol."""
     body = b"".join(struct.pack("<H", len(text)) + text.encode() for pair in variables.items() for text in pair)
     return struct.pack("<BHB", modifier, len(body), 0) + body
 
@@ -112,7 +106,6 @@ def _known_lines(text):
 
 
 def provoke(folder):
-    """The logs of uWSGIs to which all of this happens."""
     app, broken, touched, ini = (folder / name for name in ("shop.py", "broken.py", "touched", "uwsgi.ini"))
     app.write_text(APP)
     broken.write_text("import os\nimport missing_module\n")
@@ -134,9 +127,8 @@ def provoke(folder):
         _await(server.log, "resumed", lambda: os.kill(server.pid, signal.SIGTSTP), pause=1.5)
         _await(server.log, "master_reloaded", lambda: os.kill(server.pid, signal.SIGHUP), pause=3.0)
         yield _end(server)
-    with bare(
-        "--master", "--wsgi-file", str(broken), "--socket", "{directory}/a", "--stats", "{directory}/stats"
-    ) as it:
+    places = ("--socket", "{directory}/a", "--stats", "{directory}/stats")
+    with bare("--master", "--wsgi-file", str(broken), *places) as it:
         send(str(it.directory / "a"), packet(REQUEST_METHOD="GET"))
         yield _end(it)
     http = ("--http-socket", "127.0.0.1:0")
@@ -204,7 +196,6 @@ def _await(log, code, act=lambda: None, pause=0.5):
 
 
 def _end(server):
-    """Stops a uWSGI, and returns its log."""
     os.kill(server.pid, signal.SIGINT)
     with contextlib.suppress(subprocess.TimeoutExpired):
         server.process.wait(SECONDS)
@@ -212,7 +203,6 @@ def _end(server):
 
 
 def _run(*options):
-    """The log of a uWSGI that ends by itself, or is ended."""
     command = [uwsgi_binary(), *options]
     try:
         done = subprocess.run(command, capture_output=True, timeout=8, check=False, env={**os.environ, "LC_ALL": "C"})

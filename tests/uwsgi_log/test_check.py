@@ -25,7 +25,6 @@ def app(tmp_path):
 
 @contextlib.contextmanager
 def repeated(*acts, pause=0.05):
-    """Does these things again and again until the block ends."""
     stop = threading.Event()
 
     def work():
@@ -43,7 +42,6 @@ def repeated(*acts, pause=0.05):
 
 
 def end_first(server, number):
-    """Sends a signal to the first worker, if there is one."""
     with contextlib.suppress(ProcessLookupError, IndexError):
         os.kill(worker_pids(server)[0], number)
 
@@ -57,7 +55,6 @@ def broken(folder, *options):
 
 
 def check(server, *options, seconds=8):
-    """The document of a check, which finds the log by itself."""
     ran = run("check", server.stats, "--seconds", str(seconds), "--format", "json", *options)
     assert not ran.stderr, ran.stderr
     return json.loads(ran.stdout)
@@ -94,7 +91,6 @@ def test_errors_of_uwsgi_itself_are_proven(tmp_path):
 
 @pytest.mark.slow
 def test_the_signal_that_ends_workers_is_named(app):
-    """Workers that crash: by which signal, in the first sentence."""
     with (
         serving(app, "--processes", "4") as server,
         repeated(lambda: get(server, "/")),
@@ -120,8 +116,7 @@ def test_the_line_of_an_exception_is_named(app):
     assert "secret" not in json.dumps(document)
 
 
-def test_uploads_that_uwsgi_ends_are_no_clients_that_left(app):
-    """Whose bodies come too slowly for `socket-timeout`."""
+def test_uploads_too_slow_for_socket_timeout_are_no_clients_that_left(app):
     head = b"POST / HTTP/1.0\r\nContent-Length: 100\r\n\r\n"
     app.write_text(
         "def application(environ, start_response):\n    environ['wsgi.input'].read()\n"
@@ -138,7 +133,6 @@ def test_uploads_that_uwsgi_ends_are_no_clients_that_left(app):
 
 
 def test_a_failed_import_is_named(tmp_path):
-    """The exception of a failed start, with its file and line, once a reload has repeated it."""
     (tmp_path / "broken.py").write_text("import os\nimport missing_module\n")
     with broken(tmp_path, "--lazy-apps") as server, repeated(lambda: end_first(server, signal.SIGKILL), pause=2):
         document = check(server)
@@ -148,7 +142,6 @@ def test_a_failed_import_is_named(tmp_path):
 
 
 def test_the_way_to_read_the_log_is_printed(app):
-    """A verdict that would need the log and may not read it prints the flag that does, and so does `discover`."""
     with serving(app, "--processes", "2") as server, repeated(lambda: end_first(server, signal.SIGKILL), pause=1.0):
         ran = run("check", server.stats, "--seconds", "6", "--all", "--no-log")
         found = run("discover").stdout
@@ -164,7 +157,6 @@ def test_the_path_of_a_log_may_be_relative(app):
 
 
 def test_the_exporter_counts_messages(app):
-    """Messages that were seen have a counter, and events in the journal."""
     with serving(app) as server, exporter("--stats", f"shop={server.stats}", "--log", f"shop={server.log}") as web:
         wait_until(lambda: 'uwsgi_log_up{server="shop"} 1' in web.get()[1])
         assert "uwsgi_log_messages_total{" not in web.get()[1]
@@ -175,7 +167,6 @@ def test_the_exporter_counts_messages(app):
 
 
 def test_without_a_log_nothing_is_read_or_exported(app):
-    """It is off unless it is configured: no metric, and the file is not open."""
     with serving(app) as server, exporter("--stats", f"shop={server.stats}") as web:
         wait_until(lambda: 'uwsgi_up{server="shop"' in web.get()[1])
         metrics = web.get()[1]
@@ -188,7 +179,6 @@ def test_without_a_log_nothing_is_read_or_exported(app):
     [(("--log", "other=/tmp/x"), "no server is named 'other'"), (("--log", "shop"), "write NAME=PATH")],
 )
 def test_a_log_of_no_server_is_refused(app, options, words):
-    """A mistake in a name is no log that is silently not read."""
     with serving(app) as server:
         ran = run("check", f"shop={server.stats}", "--seconds", "2", *options)
     assert ran.returncode == 3

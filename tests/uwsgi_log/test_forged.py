@@ -41,8 +41,7 @@ FORGED = {
 
 @pytest.mark.parametrize("logs_requests", [True, False])
 def test_what_users_type_is_not_critical(logs_requests, tmp_path):
-    """A search text with lines of uWSGI's, sent 20 times a second to an application that answers at once. The user
-    knows the PIDs and the number of calls."""
+    """Lines of uWSGI's as search text, 20 times a second, by one who knows the PIDs and the number of calls."""
     (tmp_path / "shop.py").write_text(PRINTS)
     options = ("--processes", "2", *(() if logs_requests else ("--disable-logging",)))
     with serving(tmp_path / "shop.py", *options) as server:
@@ -67,6 +66,5 @@ def test_what_users_type_is_not_critical(logs_requests, tmp_path):
 
 
 def calls(server):
-    """How often the application of the first worker was called."""
     snapshot = decode(server.document())
     return snapshot.workers[0].apps[0].requests or 0

@@ -52,8 +52,7 @@ class StandIn:
         return int(text) if text.endswith("\n") else 0
 
     def runs(self):
-        """Whether it is there, and follows the file. One that has ended has no command line, although it may not be
-        waited for yet."""
+        """Whether it follows the file. One that has ended has no command line, even before it is waited for."""
         try:
             return self.pid() > 0 and Path(f"/proc/{self.pid()}/cmdline").read_bytes().startswith(b"tail\0")
         except FileNotFoundError:
@@ -73,7 +72,6 @@ def stand_in(tmp_path, monkeypatch):
 
 
 def with_journal(folder, monkeypatch):
-    """A journal that is there, in place of this machine's."""
     file = folder / "journal" / "machine" / "system.journal"
     file.parent.mkdir(parents=True)
     file.touch()
@@ -107,7 +105,6 @@ def started(journal, stand_in, now=0.0):
 
 
 def test_the_lines_of_the_unit_are_read(stand_in, journal):
-    """From now on, and of this unit's processes alone; a line without an end waits for it."""
     stand_in.write(b"old\n")
     following = started(journal, stand_in)
     assert journal.trouble is None
@@ -131,8 +128,7 @@ def test_what_is_not_read_waits(stand_in, journal):
     assert found == 50_000
 
 
-def test_a_child_that_ends_is_started_again(stand_in, journal):
-    """After a pause; meanwhile the log counts as not read."""
+def test_a_child_that_ends_is_started_again_after_a_pause(stand_in, journal):
     now, pauses = 0.0, []
     for _ in range(2):
         started(journal, stand_in, now)
@@ -180,7 +176,6 @@ def test_the_child_ends_with_its_reader(stand_in):
 
 
 def test_why_it_cannot_be_read(stand_in, tmp_path, monkeypatch):
-    """No journal, and no `journalctl`: nothing is started, and the reason is known."""
     monkeypatch.setattr(module, "_FILES", (f"{tmp_path}/nowhere/*/system.journal",))
     log = UwsgiLog("journal:shop.service")
     log.read(0.0, ALL, float("inf"))
@@ -194,7 +189,6 @@ def test_why_it_cannot_be_read(stand_in, tmp_path, monkeypatch):
 
 @as_root
 def test_a_user_without_the_right_is_named_the_group(monkeypatch):
-    """`journalctl` itself follows a journal that it may not read without a word."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         file = with_journal(Path(folder), monkeypatch)
@@ -249,7 +243,6 @@ def unit(name, folder):
 
 
 def followers(name):
-    """The command lines of processes that follow this unit."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):

@@ -10,8 +10,7 @@ from uwsgi_headroom.uwsgi_log.scan import Found
 
 
 class Watched:
-    """A simulated server whose readings and lines are compared. Its first worker's application was called 100 times.
-    logs_requests: whether its options say that each request has a line."""
+    """A simulated server; worker 1 has 100 calls of its application. logs_requests: each request has a line."""
 
     def __init__(self, *, logs_requests=True):
         self.setup = replace(UNKNOWN, options=Options(logs_requests=logs_requests))
@@ -30,8 +29,7 @@ class Watched:
 
 
 def served(requests, calls, *, static=0, routed=0, respawns=False, logs_requests=True):
-    """One whose first worker has served more requests. calls: of its application; static, routed: requests without;
-    respawns: then it is another process."""
+    """The first worker has served more. calls: of its application; static, routed: without; respawns: others."""
     watched = Watched(logs_requests=logs_requests)
     watched.server.serve(1, requests)
     first = watched.server[1]
@@ -44,8 +42,7 @@ def served(requests, calls, *, static=0, routed=0, respawns=False, logs_requests
 
 
 def test_a_process_that_is_gone_is_a_proof():
-    """The line names the process of a worker that is no longer there; another process proves nothing. It may be seen to
-    be gone after its line was read, also before uWSGI's master has noticed. Some messages have no proof."""
+    """Of a line that names it, read before or after its end. Some messages have no proof."""
     watched = Watched()
     pid, alive = watched.server[2].pid, watched.server[1].pid
     line = LogLine(0.5, Found("worker_died", worker=2, pid=pid), 1)
@@ -63,7 +60,6 @@ def test_a_process_that_is_gone_is_a_proof():
 
 
 def test_one_growth_of_a_counter_proves_one_line():
-    """A forged line more than the counter has grown is not proven, however often it is asked about."""
     watched = Watched()
     seen = Found("harakiri", worker=1, pid=watched.server[1].pid)
     watched.server[1].harakiris += 1
@@ -72,24 +68,33 @@ def test_one_growth_of_a_counter_proves_one_line():
     assert watched.count(1.0, seen, 5) == 1
     watched.note(2.0)
     assert watched.count(2.0, seen, 4) == 0
+    # A reload is no growth.
+    watched = Watched()
+    watched.server[1].harakiris = 7
+    watched.note(1.0)
+    watched.server.reload(2.0)
+    watched.note(2.0)
+    watched.proofs._facts.popleft()
+    assert watched.count(2.0, Found("harakiri", worker=1)) == 0
 
 
 @pytest.mark.parametrize(
-    ("calls", "respawns", "proven"), [(90, False, 10), (94, False, 6), (100, False, 0), (90, True, 0), (None, False, 0)]
+    ("calls", "without", "proven"),
+    [
+        (90, {}, 10),
+        (94, {}, 6),
+        (100, {}, 0),
+        (90, {"respawns": True}, 0),  # calls of a new process begin at 0
+        (None, {}, 0),  # those of PHP are not counted
+        (80, {"static": 15, "routed": 5}, 0),  # a client that gets files, or that a rule of routing answers
+    ],
 )
 @pytest.mark.parametrize("code", ["body_too_large", "modifier_unavailable", "empty_request"])
-def test_requests_that_call_no_application_are_a_proof(calls, respawns, proven, code):
-    """uWSGI counts a request that it refuses, and its application counts none: among others, too. A new process counts
-    its calls from 0 on, and those of PHP are not counted."""
-    watched = served(100, calls, respawns=respawns)
+def test_requests_that_call_no_application_are_a_proof(calls, without, proven, code):
+    """uWSGI counts a refused request, and its application none."""
+    watched = served(100, calls, **without)
     assert watched.count(1.0, Found(code), 10) == proven
     assert watched.count(1.0, Found("bad_packet"), 10) == 0, "one request without a call proves one line"
-
-
-def test_files_and_routes_are_answered_without_a_call():
-    """A client that gets files, or that a rule of routing answers, proves no line that it makes up."""
-    watched = served(100, 80, static=15, routed=5)
-    assert watched.count(1.0, Found("modifier_unavailable", limit=5), 10) == 0
 
 
 def test_requests_in_service_are_no_requests_without_a_call():
@@ -106,7 +111,6 @@ def test_requests_in_service_are_no_requests_without_a_call():
 
 
 def failed(watched, calls, size=90, application=0, requests=0):
-    """The line of a request with status 500 of the first worker."""
     return Found("status_5xx", pid=watched.server[1].pid, request=(application, calls, requests, size))
 
 
@@ -118,18 +122,16 @@ def test_the_line_of_a_request_has_the_numbers_of_its_worker():
     assert watched.count(1.0, failed(watched, 110)._replace(pid=watched.server[2].pid)) == 0
     assert watched.count(1.0, failed(watched, 110, application=7)) == 0
     assert watched.count(1.0, Found("status_5xx", pid=watched.server[1].pid)) == 0
-
-
-def test_a_request_without_a_call_has_the_number_of_all_requests():
-    """uWSGI counts no calls of PHP. Its own counter of all requests may be a little behind."""
+    watched = served(20, 20, logs_requests=False)  # a client that knows these numbers makes up any line
+    assert watched.count(1.0, failed(watched, 110)) == 0
+    # uWSGI counts no calls of PHP. Its own counter of all requests may be a little behind.
     watched = served(20, None)
     numbers = (98, 99, 110, 120, 121)
     assert [watched.count(1.0, failed(watched, -1, 9, -1, number)) for number in numbers] == [0, 1, 1, 1, 0]
 
 
 def test_lines_of_requests_are_no_more_than_requests():
-    """A forged line is one too many where uWSGI logs each request, and where it logs none, users know no numbers. Nor
-    do they have more bytes than were sent: 20 responses of 100 bytes are not 3 of 900."""
+    """A forged line is one too many, or has wrong numbers, or more bytes than were sent."""
     watched = served(20, 20)
     assert watched.count(1.0, failed(watched, 110), 30) == 20
     assert watched.count(1.0, failed(watched, 111)) == 0
@@ -141,12 +143,6 @@ def test_lines_of_requests_are_no_more_than_requests():
     assert watched.count(1.0, failed(watched, 110, size=3000)) == 0
 
 
-def test_a_line_proves_nothing_where_requests_may_have_none():
-    """With `disable-logging`, a client that knows a PID and the calls of its application makes up any number."""
-    watched = served(20, 20, logs_requests=False)
-    assert watched.count(1.0, failed(watched, 110)) == 0
-
-
 @pytest.mark.parametrize(("code", "counter"), [("body_not_buffered", "read_errors"), ("body_timeout", "exceptions")])
 def test_a_request_that_uwsgi_ends_itself_is_counted(code, counter):
     """A body that it cannot buffer is a read error; one that comes too slowly raises an exception."""
@@ -156,28 +152,19 @@ def test_a_request_that_uwsgi_ends_itself_is_counted(code, counter):
     assert watched.count(1.0, Found(code), 5) == 2
 
 
-def test_a_reload_is_no_growth():
-    """A full reload sets uWSGI's counters to 0."""
-    watched = Watched()
-    watched.server[1].harakiris = 7
-    watched.note(1.0)
-    watched.server.reload(2.0)
-    watched.note(2.0)
-    watched.proofs._facts.popleft()
-    assert watched.count(2.0, Found("harakiri", worker=1)) == 0
-
-
 def test_lines_that_come_without_readings_are_bounded():
-    """A server that is down may write for days."""
-    watched = Watched()
+    watched, log = Watched(), Log()
     for turn in range(5000):
         watched.proofs.note_requests(float(turn), 7)
+        log.hear(1.0, Found("killed_by_signal", pid=turn, signal=11))
     assert len(watched.proofs._used["requests"]) <= 1000
+    assert len(log._pending) <= 2000
+    log.note(log.server.read(7.0))
+    assert len(log._pending) == 0
+    assert len(log._bins["killed_by_signal"]) == 1
 
 
 class Log(UwsgiLog):
-    """The log of a simulated server, without a file; `events` are those that it added."""
-
     def __init__(self):
         super().__init__("/nonexistent")
         self.server = Server()
@@ -191,12 +178,10 @@ class Log(UwsgiLog):
 
 
 def test_a_window_has_its_messages():
-    """A window has the counts, the workers and the signals of its messages, and how many are proven."""
     log = Log()
     pid = log.server[2].pid
-    log.hear(
-        1.0, Found("killed_by_signal", worker=2, pid=pid, signal=11), Found("killed_by_signal", worker=1, signal=9)
-    )
+    killed = Found("killed_by_signal", worker=2, pid=pid, signal=11)
+    log.hear(1.0, killed, Found("killed_by_signal", worker=1, signal=9))
     log.server.respawn(2, 2.0)
     log.note(log.server.read(2.0))
     log.hear(100.0, Found("head_too_large", limit=4096))
@@ -208,7 +193,6 @@ def test_a_window_has_its_messages():
 
 
 def test_events_name_the_worker_and_the_process():
-    """An event has the worker and the PID; a worker that does not exist is not named."""
     log = Log()
     log.hear(1.0, Found("killed_by_signal", worker=2, pid=4711, signal=11))
     log.hear(1.0, Found("killed_by_signal", worker=77, pid=1, signal=11))
@@ -216,10 +200,7 @@ def test_events_name_the_worker_and_the_process():
         ("uWSGI's log: worker 2 was killed by signal 11 (SIGSEGV).", "Process 4711.", (2,), 1),
         ("uWSGI's log: a worker was killed by signal 11 (SIGSEGV).", "Process 1.", (), 1),
     ]
-
-
-def test_a_log_full_of_different_messages_makes_few_events():
-    """The application cannot displace all other events of the journal."""
+    # The application cannot displace all other events of the journal.
     log = Log()
     for limit in range(1000):
         log.hear(1.0, Found("processes_limited", limit=limit))
@@ -227,18 +208,7 @@ def test_a_log_full_of_different_messages_makes_few_events():
     assert log.totals.messages == {"processes_limited": 1000}
 
 
-def test_pending_lines_are_bounded():
-    log = Log()
-    for pid in range(5000):
-        log.hear(1.0, Found("killed_by_signal", pid=pid, signal=11))
-    assert len(log._pending) <= 2000
-    log.note(log.server.read(7.0))
-    assert len(log._pending) == 0
-    assert len(log._bins["killed_by_signal"]) == 1
-
-
 def test_an_application_that_is_missing_is_a_proof():
-    """A worker that accepts requests without an application proves the message about it."""
     log = Log()
     reading = log.server.read(1.0)
     assert all(not worker.apps for worker in reading.snapshot.workers)

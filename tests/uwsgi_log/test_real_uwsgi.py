@@ -15,11 +15,6 @@ from uwsgi_headroom.uwsgi_log.scan import Found, Scanner
 pytestmark = pytest.mark.integration
 
 
-def wait_for(log, *codes, seconds=20.0):
-    """Waits until a log has all of these messages."""
-    wait_until(lambda: set(codes) <= seen_in(log), seconds, f"{codes} in {log.read_text()[-3000:]}")
-
-
 @pytest.fixture
 def app(tmp_path):
     path = tmp_path / "shop.py"
@@ -37,8 +32,7 @@ directory_missing failed_in_worker need_app_ends no_master
 
 
 def test_what_happens_to_a_real_uwsgi_is_in_its_log(tmp_path):
-    """Requests that are refused, clients that leave, workers that end, reloads, pauses, full queues, and starts that
-    fail: each with its message. That of a failed import names the exception, and the file and line that raised it."""
+    """Each with its message; that of a failed import has the exception, and the file and line that raised it."""
     found = Counter[Found]()
     for text in provoke(tmp_path):
         found.update(Scanner().scan(text))
@@ -61,20 +55,17 @@ def test_the_place_of_an_exception(app):
         wait_until(lambda: any("KeyError at " in each and "shop.py:8" in each for each in places()), what="the place")
 
 
-def test_a_brutal_reload(app):
-    """SIGTERM without `die-on-term` reloads brutally."""
-    options = ["--master", "--wsgi-file", str(app), "--http-socket", "127.0.0.1:0", "--stats", "{directory}/stats"]
-    directory = app.parent
-    log = directory / "log"
+def test_sigterm_without_die_on_term_reloads_brutally(app):
+    log, stats = app.with_name("log"), str(app.with_name("stats"))
+    options = ("--master", "--wsgi-file", str(app), "--http-socket", "127.0.0.1:0", "--stats", stats)
     with log.open("wb") as file:
-        command = [uwsgi_binary(), *(option.replace("{directory}", str(directory)) for option in options)]
-        process = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
+        process = subprocess.Popen([uwsgi_binary(), *options], stdout=file, stderr=file, start_new_session=True)
     try:
-        wait_for(log, "started", "worker_spawned")
+        wait_until(lambda: {"started", "worker_spawned"} <= seen_in(log), what="its start")
         # Until it accepts requests, a worker misses the signal of its master.
-        wait_until(lambda: b'"accepting":1' in send(str(directory / "stats"), b""))
+        wait_until(lambda: b'"accepting":1' in send(stats, b""))
         process.terminate()
-        wait_for(log, "brutal_reload", "master_reloaded")
+        wait_until(lambda: {"brutal_reload", "master_reloaded"} <= seen_in(log), what="its reload")
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -3,13 +3,13 @@
 import re
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.uwsgi_log.capture import read_captured
-from tests.uwsgi_log.samples import DATE, SAMPLES
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE, HEAD, MESSAGES, advise, describe, index
 from uwsgi_headroom.uwsgi_log.scan import LONGEST_LINE, Found, Scanner, count_requests
 
@@ -17,6 +17,18 @@ REQUEST = (
     "[pid: 4711|app: 0|req: 1/2] 10.0.0.7 () {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /?key=1 => "
     "generated 3 bytes in 5 msecs (HTTP/1.1 200) 2 headers in 64 bytes (1 switches on core 0)"
 )
+
+
+DATE = "Wed Nov 25 18:54:16 2026 - "
+"""Before all lines with `log-date`, and before some without."""
+
+SAMPLES: dict[str, tuple[str, ...]] = {}
+for _line in re.sub(
+    r"^#.*\n", "", Path(__file__).with_name("samples.txt").read_text(), flags=re.MULTILINE
+).splitlines():
+    _code, _, _text = _line.partition(": ")
+    _text = _text.replace("<date>", DATE).replace("<space>", " ").replace("\\n", "\n")
+    SAMPLES[_code] = (*SAMPLES.get(_code, ()), _text)
 
 
 def scan(*lines):
@@ -32,7 +44,6 @@ def codes(*lines):
 
 @pytest.mark.parametrize("text", [pytest.param(text, id=version) for version, text in read_captured().items()])
 def test_lines_of_each_version_are_recognized(text):
-    """Each line of a real uWSGI is one known message, and most of those that can be provoked are there."""
     lines = text.splitlines()
     assert [sum(codes(line).values()) for line in lines] == [1] * len(lines)
     assert len(codes(*lines)) == len(lines) >= 35
@@ -52,7 +63,6 @@ def test_a_size_that_is_letters(size, code):
 
 
 def test_there_are_samples_of_every_message():
-    """Each known message has a line of its own in the samples, at least one for each pattern."""
     assert list(SAMPLES) == [message.code for message in MESSAGES]
     assert len(MESSAGES) >= 40
     for message in MESSAGES:
@@ -68,37 +78,27 @@ UNDATED = ("traceback", "status_5xx")
 @pytest.mark.parametrize("code", SAMPLES)
 @pytest.mark.parametrize("date", ["", DATE, "2026-11-25 18:54:16 - ", "[25/Nov/2026:18:54:16 +0000] - "])
 def test_each_sample_is_found(code, date):
-    """A message is found without a date, with uWSGI's, and with one of an own format, among lines of requests."""
     for sample in SAMPLES[code]:
         lines = [date + line.removeprefix(DATE) for line in sample.split("\n")]
         if code in UNDATED and date:
             lines = sample.split("\n")
         assert codes(date + REQUEST, *lines, date + REQUEST) == {code: 1}, sample
-    numbers = {
-        "killed_by_signal": Found(code, worker=2, pid=4711, signal=11),
-        "head_too_large": Found(code, limit=4096),
-    }
+    numbers = {"killed_by_signal": {"worker": 2, "pid": 4711, "signal": 11}, "head_too_large": {"limit": 4096}}
     if code in numbers:
-        assert numbers[code] in scan(SAMPLES[code][0])
-
-
-def test_the_lines_of_requests_are_no_messages():
-    """What the application and requests write is neither kept nor counted."""
-    assert not scan(REQUEST, "", "hello", "worker 3 says hello", "DAMN it", "[WARN", "x" * 100_000)
+        assert Found(code, **numbers[code]) in scan(SAMPLES[code][0])
 
 
 def test_only_the_end_of_a_request_is_its_status():
-    """A URL or a name may look like the end of a line with status 500, and an application may write one."""
     end = "(HTTP/1.1 500) 2 headers in 64 bytes (1 switches on core 0)"
     forged = [REQUEST.replace("/?key=1", f"/{end}"), REQUEST.replace("()", end), f"hello {end}", f"{end} [pid: 1", end]
     assert not scan(*forged, REQUEST)
     assert codes(*forged, REQUEST.replace("1.1 200", "1.1 500"), REQUEST) == {"status_5xx": 1}
     assert not scan(*[REQUEST.replace("1.1 200", f"1.1 {status}") for status in ("404", "50", "5000", "600")])
+    assert not scan(REQUEST, "", "hello", "worker 3 says hello", "DAMN it", "[WARN", "x" * 100_000)
 
 
 def test_the_line_of_a_request_has_its_numbers():
-    """Its process, its application (-1 if uWSGI called none), the counters and the bytes of the response. All such
-    lines are counted, wherever a block begins."""
+    """Process, application (-1 if none was called), counters, and bytes of the response; all such lines are counted."""
     failed = REQUEST.replace("1.1 200", "1.1 500")
     refused = failed.replace("app: 0|req: 1/2", "app: -1|req: -1/2")
     lines = "".join(f"{line}\n" for line in (refused, failed, REQUEST, refused)).encode()
@@ -118,24 +118,17 @@ FAILED = (
 
 
 def test_a_failed_start_has_its_exception_and_place():
-    """From a traceback come the type of the exception, and the last two parts of the last file with its line; neither
-    if it is not plain."""
+    """The type, and the last two parts of the last file with its line; neither if it is not plain."""
     frame = f'  File "/srv/{SECRET} x/{SECRET}?.py", line 1, in f'
     assert scan(FAILED[0], frame, f"{SECRET} {SECRET}: x") == {Found("traceback"): 1}
     place = "ModuleNotFoundError at shop/wsgi.py:12"
     assert scan(*FAILED) == {Found("traceback", place=place): 1, Found("application_not_loaded", place=place): 1}
-
-
-def test_a_traceback_goes_on_in_the_next_block():
+    # A traceback goes on in the next block, and ends where lines were left out.
     for cut in range(1, len(FAILED)):
         scanner, seen = Scanner(), Counter[Found]()
         for part in (FAILED[:cut], FAILED[cut:]):
             seen += scanner.scan("".join(f"{line}\n" for line in part).encode())
         assert seen == scan(*FAILED)
-
-
-def test_a_traceback_ends_where_lines_were_left_out():
-    """The place of one exception is not given to another's."""
     scanner = Scanner()
     scanner.scan("".join(f"{line}\n" for line in FAILED[:3]).encode())
     scanner.forget()
@@ -150,18 +143,8 @@ def test_the_user_of_an_access_log_begins_no_message():
 
 
 SECRET = "Zx9Qw7Vb3"
-_WORDS = st.sampled_from(
-    [
-        SECRET,
-        f"/?token={SECRET}",
-        f"Cookie: {SECRET}",
-        f"10.{SECRET}.0.7",
-        f'"{SECRET}"',
-        f"\0{SECRET}",
-        f"{SECRET}\x1b[2J",
-        " - ",
-    ]
-)
+_SECRETS = ("{}", "/?token={}", "Cookie: {}", "10.{}.0.7", '"{}"', "\0{}", "{}\x1b[2J", " - ")
+_WORDS = st.sampled_from([each.format(SECRET) for each in _SECRETS])
 
 
 @st.composite
@@ -176,8 +159,7 @@ def _hostile_lines(draw):
 
 @given(st.lists(_hostile_lines(), max_size=20))
 def test_nothing_but_known_words_comes_out(lines):
-    """Whatever is put into known messages, only words of the table, numbers, and an exception's type, file and line
-    come out. The names of an exception and of its file are the application's own, and plain."""
+    """Only words of the table, numbers, and an exception's type, file and line, which are plain."""
     place = re.compile(r"[A-Za-z_][\w.]{0,100}( E[A-Z0-9]+)?( at ([\w.-]{1,60}/)?[\w.-]{1,60}:\d{1,7})?", re.ASCII)
     for seen in Scanner().scan(b"\n".join(lines) + b"\n"):
         assert seen.code in BY_CODE
@@ -200,7 +182,6 @@ def test_patterns_begin_with_plain_bytes():
 
 @pytest.mark.parametrize("code", SAMPLES)
 def test_patterns_take_linear_time(code):
-    """A long hostile line takes no longer than reading it: only its beginning is looked at."""
     for sample in SAMPLES[code]:
         head = sample.removeprefix(DATE)
         for cut in range(HEAD, len(head), 7):
@@ -211,7 +192,6 @@ def test_patterns_take_linear_time(code):
 
 
 def test_words_are_sentences():
-    """Each message says something, and every one with a finding of its own has a harm and an advice."""
     for message in MESSAGES:
         assert message.says, message.code
         assert not message.says.endswith("."), message.code

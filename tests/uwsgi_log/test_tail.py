@@ -24,8 +24,6 @@ ALL = 1 << 30
 
 
 class Read:
-    """A tail and a clock that moves by half a second at each look."""
-
     def __init__(self, path):
         self.tail = Tail(str(path))
         self.now = 0.0
@@ -48,7 +46,6 @@ def read(path):
 
 @pytest.fixture
 def follow(path, read):
-    """One that has seen the log when it was empty."""
     path.touch()
     read()
     return read
@@ -60,8 +57,7 @@ def append(path, text):
 
 
 def test_it_begins_at_the_end(path, read):
-    """What was there before is not read, nor the rest of a line that had begun. Lines are whole, and a look reads no
-    more than it may."""
+    """What was there, or had begun, is not read. Lines are whole, and a look reads no more than it may."""
     path.write_bytes(b"old\nhalf a li")
     assert read() == b""
     append(path, b"ne\nnew\nhalf")
@@ -71,7 +67,6 @@ def test_it_begins_at_the_end(path, read):
 
 
 def test_a_file_that_appears_later_is_all_new(path, read):
-    """A log that was missing is read from its beginning."""
     assert read() == b""
     assert read.tail.trouble == "there is no file of that name"
     path.write_bytes(b"first\n")
@@ -97,7 +92,6 @@ def test_a_renamed_file_is_read_to_its_end(path, follow):
 
 
 def test_a_file_that_gets_its_name_back_is_not_read_twice(path, follow):
-    """A rotation that is taken back doubles nothing."""
     append(path, b"1\n")
     follow()
     old = path.rename(path.with_suffix(".log.1"))
@@ -109,7 +103,6 @@ def test_a_file_that_gets_its_name_back_is_not_read_twice(path, follow):
 
 
 def test_a_truncated_file_is_read_from_its_beginning(path, follow):
-    """Its size tells, and where it has grown again, the bytes before the place that was read last."""
     append(path, b"first\nsecond\n")
     follow()
     path.write_bytes(b"3\n")
@@ -119,7 +112,6 @@ def test_a_truncated_file_is_read_from_its_beginning(path, follow):
 
 
 def test_a_copied_and_truncated_file_is_read_on(path, follow):
-    """Of what `copytruncate` copies, nothing is read twice; lines between the last look and the truncation are lost."""
     append(path, b"1\nhalf")
     assert follow() == b"1\n"
     append(path, b" a line\n")
@@ -144,7 +136,6 @@ def test_a_hole_after_a_truncation_is_no_text(path, read):
 
 
 def test_a_deleted_file_is_read_while_it_grows(path, follow):
-    """It is closed a minute after it has last grown; the next file is read from its beginning."""
     with path.open("ab", buffering=0) as writer:
         path.unlink()
         writer.write(b"1\n")
@@ -173,7 +164,6 @@ def test_a_long_line_is_left_out(path, follow):
 
 
 def test_a_log_that_grows_too_fast_is_read_in_part(path, follow):
-    """The oldest bytes are skipped, and counted; the first line after the gap is whole."""
     line = b"x" * 99 + b"\n"
     with path.open("ab") as file:
         for _ in range(200):
@@ -210,7 +200,6 @@ def test_nothing_but_a_regular_file_is_opened(path, read, make, trouble):
 
 
 def test_a_link_is_followed(path, read):
-    """A log may be a link that a rotation points to another file."""
     path.with_name("a").write_bytes(b"old\n")
     path.with_name("b").write_bytes(b"1\n")
     path.symlink_to("a")
@@ -224,7 +213,10 @@ def test_a_link_is_followed(path, read):
 def test_a_file_that_becomes_readable_is_read():
     """Without the right to read it, a log is not read. With one, it is read from its end at that moment."""
 
-    def read_as_it_becomes_readable():
+    def read_as_another_user():
+        os.setgroups([])
+        os.setegid(65534)
+        os.seteuid(65534)
         read = Read(path)
         found = [read(), read.tail.trouble]
         for change in (lambda: path.chmod(0o644), lambda: append(path, b"new\n")):
@@ -240,14 +232,8 @@ def test_a_file_that_becomes_readable_is_read():
         path.write_bytes(b"old\n")
         path.chmod(0)
 
-        def as_another_user():
-            os.setgroups([])
-            os.setegid(65534)
-            os.seteuid(65534)
-            return read_as_it_becomes_readable()
-
         no_right = "the user that runs uwsgi-headroom has no right to read it"
-        assert in_child(as_another_user) == [b"", no_right, b"", None, b"new\n", None]
+        assert in_child(read_as_another_user) == [b"", no_right, b"", None, b"new\n", None]
 
 
 @contextlib.contextmanager
@@ -256,8 +242,7 @@ def following(tail):
     found, stop, looked = bytearray(), threading.Event(), threading.Event()
 
     def look():
-        for block in tail.read(time.monotonic(), ALL):
-            found.extend(block or b"")
+        found.extend(b"".join(block or b"" for block in tail.read(time.monotonic(), ALL)))
         looked.set()
 
     def follow():
@@ -276,7 +261,6 @@ def following(tail):
 
 
 def test_a_hundred_rotations_in_a_second_break_nothing(path, read):
-    """What is between two looks may be lost; the last file is read, and few are open."""
     before = len(os.listdir("/proc/self/fd"))
     path.touch()
     for number in range(100):

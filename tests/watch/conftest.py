@@ -8,8 +8,7 @@ import pytest
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Runs the test if it is a coroutine, for five minutes at most. With `LEAVES_NO_TASK` in its module, all that it
-    started must have ended then."""
+    """Runs a coroutine for five minutes at most; with `LEAVES_NO_TASK` in its module, its tasks must have ended."""
     test = pyfuncitem.obj
     if not inspect.iscoroutinefunction(test):
         return None

@@ -14,7 +14,6 @@ from uwsgi_headroom.watch.fleet import Fleet
 
 @contextlib.asynccontextmanager
 async def sampling(fleet: Fleet) -> AsyncIterator[None]:
-    """Runs a fleet until the block ends, and closes it."""
     task = asyncio.create_task(fleet.run())
     try:
         yield
@@ -24,7 +23,6 @@ async def sampling(fleet: Fleet) -> AsyncIterator[None]:
 
 
 async def until(is_met: Callable[[], object], seconds: float = 60) -> None:
-    """Waits until this holds, for so long at most."""
     end = time.monotonic() + seconds
     while not is_met():
         assert time.monotonic() < end
@@ -47,5 +45,4 @@ class Written(Struct):
         pass
 
     def of(self, server: str) -> list[tuple[int, Any]]:
-        """The minutes of a server that have a record, with it."""
         return [(each.minute, each.record) for each in self.minutes if each.server == server and each.record]

@@ -20,7 +20,6 @@ NAMES = ["shop", "api"]
 
 @pytest.fixture(scope="module")
 def addresses():
-    """Two servers that answer."""
     with (
         bad_servers.answers("unix", document("minified")) as first,
         bad_servers.answers("unix", document("threads_4x8_busy")) as second,
@@ -35,7 +34,6 @@ def make_reader(address: str) -> Reader:
 
 
 async def works(reader: Reader) -> None:
-    """The reader reads, pauses, resumes, and closes."""
     assert isinstance(await reader.read(), Reading)
     await reader.pause()
     reader.resume()
@@ -43,9 +41,7 @@ async def works(reader: Reader) -> None:
     await reader.close()
 
 
-def test_a_read_in_flight(addresses):
-    """If a read is cancelled, it starts again for callers that wait."""
-
+def test_a_read_in_flight_that_is_cancelled_starts_again(addresses):
     async def scenario(place: int) -> bool:
         reader = make_reader(addresses[0])
         with cancelling(Reader._read, place) as cancellation:
@@ -57,9 +53,7 @@ def test_a_read_in_flight(addresses):
 
 
 @pytest.mark.parametrize("end", [Reader.pause, Reader.close])
-def test_a_pause_at_any_moment(addresses, end):
-    """After a pause or close at any turn of the event loop, the reader works again."""
-
+def test_a_reader_works_again_after_a_pause_at_any_moment(addresses, end):
     async def scenario(place: int) -> bool:
         reader = make_reader(addresses[0])
         reading = asyncio.create_task(reader.read())
@@ -77,9 +71,7 @@ def test_a_pause_at_any_moment(addresses, end):
 
 
 @pytest.mark.parametrize("function", [Reader.read, Reader.pause, Reader.close])
-def test_callers_that_wait_for_a_reader(addresses, function):
-    """Callers that wait for a read, a pause or a close may be cancelled."""
-
+def test_callers_that_wait_for_a_reader_may_be_cancelled(addresses, function):
     async def scenario(place: int) -> bool:
         reader = make_reader(addresses[0])
         under_way = asyncio.create_task(reader.read())
@@ -99,7 +91,6 @@ def test_callers_that_wait_for_a_reader(addresses, function):
 
 
 async def fleet_works(fleet: Fleet, names: list[str]) -> None:
-    """The fleet samples and observes every server, and closes."""
     fleet.resume()
     before = {watch: watch.integrals.totals.samples for watch in fleet.watches()}
     async with sampling(fleet):
@@ -113,9 +104,7 @@ def make_fleet(addresses: list[str]) -> Fleet:
 
 
 @pytest.mark.parametrize("function", [Fleet.run, supervise, Reader._read])
-def test_the_sampling_of_a_fleet(addresses, function):
-    """If the sampling of all servers, of one server, or one read is cancelled, all servers are still sampled."""
-
+def test_a_fleet_still_samples_after_any_part_of_it_is_cancelled(addresses, function):
     async def scenario(place: int) -> bool:
         fleet = make_fleet(addresses)
         with cancelling(function, place) as cancellation:
@@ -131,9 +120,7 @@ def test_the_sampling_of_a_fleet(addresses, function):
 
 
 @pytest.mark.parametrize("function", [Fleet.observe, Fleet.pause])
-def test_callers_that_wait_for_a_fleet(addresses, function):
-    """If a scrape or a pause is cancelled, the fleet still works."""
-
+def test_callers_that_wait_for_a_fleet_may_be_cancelled(addresses, function):
     async def scenario(place: int) -> bool:
         fleet = make_fleet(addresses)
         running = asyncio.create_task(fleet.run())

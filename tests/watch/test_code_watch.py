@@ -17,7 +17,6 @@ SIGHT = CodeSight(1, 7, Line("work", "/srv/shop.py", 3), "cpu", "", 1.0)
 
 
 def watched(setting: CodeSetting) -> Watch:
-    """The watch of a server that was read just now."""
     watch = Watch("shop", Unix("/run/shop.stats"), code=setting)
     reading = Server().read(time.monotonic())
     watch.reader.outcome = watch.reading = reading
@@ -74,17 +73,11 @@ def test_an_error_is_logged_once(monkeypatch, caplog):
     with caplog.at_level("INFO"):
         watch = asyncio.run(watch_until_seen())
     assert not outcomes
-    assert [record.message for record in caplog.records] == [
-        "internal error",
-        "the code is not visible",
-        "the code is not visible",
-    ]
+    assert caplog.messages == ["internal error", *["the code is not visible"] * 2]
     assert watch.state == "up"
 
 
 def test_a_server_that_is_down_is_not_looked_at(monkeypatch):
-    """Its processes may be others by now."""
-
     async def look(*_: object) -> CodeLook:
         raise AssertionError
 
@@ -96,7 +89,6 @@ def test_a_server_that_is_down_is_not_looked_at(monkeypatch):
 
 
 async def test_it_is_turned_on_and_off():
-    """Nothing of before is left after a reload that changes it; the same setting changes nothing."""
     watch = watched(CodeSetting())
     sampling = asyncio.create_task(watch.sample())
     await asyncio.sleep(0)

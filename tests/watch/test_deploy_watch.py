@@ -29,8 +29,7 @@ def _no_writer_stays():
 
 
 class Deployed:
-    """A server with 12 requests a second that take 0.1 s on average, and the exporter of it, which may come and go.
-    before: the seconds until now; path: the history file, if there is one."""
+    """12 requests of 0.1 s a second, and an exporter that comes and goes. before: seconds until now; path: history."""
 
     def __init__(self, before: int = 660, rate: int = 3, path: Path | None = None) -> None:
         self.server, self.random, self.now = Server(4, 8), Random(1), 0.0
@@ -38,7 +37,6 @@ class Deployed:
         self.start().run(before)
 
     def start(self) -> Deployed:
-        """Starts an exporter: it reads the server, then its file."""
         writer = HistoryWriter(self.path, 10**9, lambda: EPOCH + self.now) if self.path else None
         WRITERS.extend([writer] if writer else [])
         self.scripted = ScriptedWatch(writer=writer)
@@ -79,12 +77,10 @@ class Deployed:
         return self.scripted.document().deploy
 
     def titles(self, kind: str) -> list[str]:
-        """Of the events of this kind in the journal."""
         return [event.title for event in self.scripted.watch.recorder.journal.since(0) if event.kind == kind]
 
 
 def test_a_slower_version_is_found_within_minutes():
-    """The document, the journal and the metric say what became worse, and by how much."""
     deployed = Deployed().reload().run(200, each=0.15)
     deploy = deployed.deploy
     assert deploy.status == "worse"
@@ -100,7 +96,6 @@ def test_a_slower_version_is_found_within_minutes():
 
 
 def test_the_start_stands_apart_and_the_same_version_is_no_change():
-    """For a minute after a reload requests take five times as long, while caches fill: that is none of the change."""
     deploy = Deployed().reload().run(55, each=0.5).run(420).deploy
     assert deploy.status == "same"
     assert 0 < deploy.bound <= 0.2
@@ -108,7 +103,6 @@ def test_the_start_stands_apart_and_the_same_version_is_no_change():
 
 
 def test_too_early_names_the_requests_that_are_needed():
-    """Soon after a reload it says how many requests there are, and how many it takes."""
     deploy = Deployed().reload().run(130).deploy
     assert deploy.status == "early"
     assert 400 < deploy.needed < 2500
@@ -116,21 +110,18 @@ def test_too_early_names_the_requests_that_are_needed():
 
 
 def test_another_number_of_workers_is_compared_as_well():
-    """The hour of charts begins anew with other workers; what was before the reload is still known."""
     deploy = Deployed().reload(processes=6).run(200, each=0.15).deploy
     assert deploy.status == "worse"
     assert deploy.before.requests > 6000
 
 
 def test_one_worker_that_is_replaced_is_no_deploy():
-    """A worker's crash or recycling starts nothing."""
     deployed = Deployed(before=30)
     deployed.server.respawn(1, deployed.now)
     assert deployed.run(30).deploy is None
 
 
 def test_workers_replaced_one_after_another_are_one_deploy():
-    """The time in which old and new workers serve is neither before the deploy nor after it."""
     deployed = Deployed()
     for worker_id in (1, 2, 3, 4):
         deployed.server.respawn(worker_id, deployed.now)
@@ -181,7 +172,6 @@ def test_the_code_of_both_sides():
     [(60, 3, "of the 10 min before this time are known"), (620, 0, "there were only 0 requests before this time")],
 )
 def test_without_a_before_nothing_is_said(before, rate, reason):
-    """An exporter that began a minute before, and a server that was idle, have nothing to compare with."""
     deployed = Deployed(before, rate).reload()
     deployed.rate = 3
     deploy = deployed.run(200, each=0.3).deploy
@@ -191,7 +181,6 @@ def test_without_a_before_nothing_is_said(before, rate, reason):
 
 
 def test_a_doubled_load_is_not_compared():
-    """With a load that is another one, times say nothing about the version."""
     deployed = Deployed().reload()
     deployed.rate = 7
     deploy = deployed.run(200, each=0.15).deploy
@@ -200,7 +189,6 @@ def test_a_doubled_load_is_not_compared():
 
 
 def test_after_an_hour_the_last_verdict_stays_and_its_batches_are_gone():
-    """It is judged for an hour; a day later it is no metric any more."""
     deployed = Deployed().reload().run(200, each=0.15)
     watch = deployed.scripted.watch
     latest = watch.deploys.latest

@@ -27,10 +27,11 @@ from uwsgi_headroom.watch.globbed import GLOB_SECONDS, GONE_SECONDS, GlobbedServ
 from uwsgi_headroom.watch.observation import Observation
 from uwsgi_headroom.watch.watch import Watch
 
+DOCUMENT = document("minified")
+
 
 @contextlib.contextmanager
 def listening(path: Path) -> Iterator[None]:
-    """A socket at this path that is removed when the block ends."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
@@ -39,13 +40,11 @@ def listening(path: Path) -> Iterator[None]:
 
 
 def names(fleet: Fleet) -> list[str]:
-    """The names of the servers after the globs are expanded."""
     fleet.refresh()
     return [watch.name for watch in fleet.watches()]
 
 
 async def sampled(fleet: Fleet) -> list[Observation]:
-    """The observations after one read of every server."""
     await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
     return await fleet.observe()
 
@@ -60,16 +59,12 @@ def test_named_servers_in_their_order():
     fleet = globbing("b=/run/b", "a=tcp://localhost:1")
     assert names(fleet) == ["b", "a"]
     assert fleet.watches()[0] is fleet.watches()[0]
-
-
-def test_servers_share_one_reading_of_the_machine():
-    """The machine's CPU time is read once for all servers."""
+    # They share one reading of the machine.
     machines = {id(watch.reader._host._cpu._machine) for watch in globbing("b=/run/b", "a=tcp://localhost:1").watches()}
     assert len(machines) == 1
 
 
 async def test_a_server_without_answers_keeps_its_settings(monkeypatch):
-    """The watch by the kernel, while the stats are silent, judges by the server's own settings, and is supervised."""
     fleet = Fleet([replace(make_server("/run/b", name="b"), stuck_seconds=90.0)])
     (watch,) = fleet.watches()
     monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
@@ -90,7 +85,6 @@ def test_sockets_found_are_named_after_their_files(tmp_path):
 
 
 def test_a_refresh_finds_new_sockets(tmp_path):
-    """A new socket becomes a server at the next refresh, and existing readers stay."""
     fleet = globbing(f"{tmp_path}/*.stats")
     assert names(fleet) == []
     with listening(tmp_path / "shop.stats"):
@@ -103,7 +97,6 @@ def test_a_refresh_finds_new_sockets(tmp_path):
 
 
 async def test_sampling_finds_new_sockets(tmp_path, monkeypatch):
-    """While the fleet samples, a new socket becomes a server without a call, also after a fault, which is counted."""
     monkeypatch.setattr(module, "GLOB_SECONDS", 0.01)
     monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
     fleet = globbing(f"{tmp_path}/*.stats")
@@ -120,7 +113,6 @@ async def test_sampling_finds_new_sockets(tmp_path, monkeypatch):
 
 
 async def test_a_paused_fleet_finds_no_socket(tmp_path, monkeypatch):
-    """A socket that appears during a pause is found after the pause, because it would be read at once."""
     monkeypatch.setattr(module, "GLOB_SECONDS", 0.001)
     fleet = globbing(f"{tmp_path}/*.stats")
     with listening(tmp_path / "shop.stats"):
@@ -134,9 +126,7 @@ async def test_a_paused_fleet_finds_no_socket(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("call", ["pause", "resume", "close"])
 async def test_pausing_looks_nothing_up(tmp_path, call):
-    """Pausing, resuming or closing a fleet reads no directory."""
     fleet = globbing(f"{tmp_path}/*.stats")
-
     with listening(tmp_path / "shop.stats"):
         done = getattr(fleet, call)()
         if done is not None:
@@ -162,7 +152,6 @@ def test_a_socket_that_is_gone_is_down_and_then_forgotten(tmp_path):
 
 
 def test_a_socket_that_returns_is_the_server_it_was(tmp_path):
-    """A server that restarts keeps its reader and its name."""
     hands = MovableClock()
     fleet = globbing(f"{tmp_path}/*.stats", hands=hands)
     with listening(tmp_path / "shop.stats"):
@@ -180,8 +169,7 @@ def test_a_socket_that_returns_is_the_server_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("first", ["a", "b"])
-def test_two_sockets_of_one_file_name(tmp_path, first):
-    """Each is named after its directory and file, whichever starts first, restarts or is gone."""
+def test_two_sockets_of_one_file_name_are_named_after_their_directories(tmp_path, first):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
     second = "ab".replace(first, "")
@@ -200,14 +188,23 @@ def test_two_sockets_of_one_file_name(tmp_path, first):
             assert names(late) == ["a/shop", "b/shop"]
 
 
-def test_a_name_that_the_configuration_gave_is_taken(tmp_path):
-    """A socket does not get the name of a configured server."""
-    with listening(tmp_path / "shop.stats"):
-        assert names(globbing(f"{tmp_path}/*.stats", "shop=tcp://localhost:1")) == ["shop", f"{tmp_path}/shop.stats"]
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        # A socket does not get the name of a configured server, and one that is configured is not found again.
+        (["{}/*.stats", "shop=tcp://localhost:1"], ["shop", "api", "{}/shop.stats"]),
+        (["{}/*.stats", "store={}/shop.stats"], ["store", "api"]),
+        (["{}/*.stats", "{}/shop.st*"], ["api.stats", "shop.stats"]),  # two globs that find one socket have one server
+    ],
+)
+def test_names_of_sockets_that_are_found(tmp_path, arguments, expected):
+    with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
+        assert names(globbing(*(each.format(tmp_path) for each in arguments))) == [
+            each.format(tmp_path) for each in expected
+        ]
 
 
 def test_a_path_that_the_configuration_gave_as_a_name_is_taken(tmp_path):
-    """A configured name is kept even if it is the path of another socket."""
     path = f"{tmp_path}/shop.stats"
     with listening(Path(path)):
         named = [make_server("tcp://localhost:1", name=path), make_server("tcp://localhost:2", name="shop")]
@@ -215,20 +212,7 @@ def test_a_path_that_the_configuration_gave_as_a_name_is_taken(tmp_path):
         assert names(fleet) == [path, "shop", f"{path}#2"]
 
 
-def test_a_configured_socket_is_not_found_again(tmp_path):
-    with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
-        fleet = globbing(f"{tmp_path}/*.stats", f"store={tmp_path}/shop.stats")
-        assert names(fleet) == ["store", "api"]
-
-
-def test_two_globs_that_find_one_socket(tmp_path):
-    """They are one server."""
-    with listening(tmp_path / "shop.stats"):
-        assert names(globbing(f"{tmp_path}/*.stats", f"{tmp_path}/shop*")) == ["shop.stats"]
-
-
 def test_names_that_are_not_utf8_stay_different(tmp_path):
-    """Two names that look the same in a metric do not become one server."""
     paths = [Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf" + end + b".stats")) for end in (b"\xe9", b"\xe8")]
     with listening(paths[0]), listening(paths[1]):
         written = [name.encode("utf-8", "replace") for name in names(globbing(f"{tmp_path}/*.stats"))]
@@ -236,10 +220,9 @@ def test_names_that_are_not_utf8_stay_different(tmp_path):
 
 
 def test_one_that_is_silent_costs_the_others_nothing():
-    """Every server is read on its own timer; a scrape does not wait for servers that were read before."""
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(bad_servers.accepts_and_never_writes("unix")) for _ in range(5)]
-        well = stack.enter_context(bad_servers.answers("unix", document("minified")))
+        well = stack.enter_context(bad_servers.answers("unix", DOCUMENT))
         servers = [make_server(address, name=f"silent{place}", timeout=0.5) for place, address in enumerate(silent)]
         observations = asyncio.run(sampled(Fleet([*servers, make_server(well, name="well")])))
     assert [observation.name for observation in observations] == [f"silent{place}" for place in range(5)] + ["well"]
@@ -247,13 +230,12 @@ def test_one_that_is_silent_costs_the_others_nothing():
 
 
 async def test_observing_reads_nothing():
-    """For any number of scrapes, the server has only the connections of its sampling."""
     clients = 0
 
     def behave(connection: socket.socket, _ended: object) -> None:
         nonlocal clients
         clients += 1
-        connection.sendall(document("minified"))
+        connection.sendall(DOCUMENT)
 
     with bad_servers.serving("unix", behave) as address:
         fleet = Fleet([make_server(address)])
@@ -264,12 +246,8 @@ async def test_observing_reads_nothing():
         assert clients == 1
 
 
-async def test_a_server_that_was_never_read():
-    """A scrape waits for such a server for a limited time, then reports it as down and the others as usual."""
-    with (
-        bad_servers.accepts_and_never_writes("unix") as silent,
-        bad_servers.answers("unix", document("minified")) as well,
-    ):
+async def test_a_scrape_waits_for_a_server_that_was_never_read_and_not_for_long():
+    with bad_servers.accepts_and_never_writes("unix") as silent, bad_servers.answers("unix", DOCUMENT) as well:
         fleet = Fleet([make_server(silent, name="silent"), make_server(well, name="well")])
         async with sampling(fleet):
             await fleet.wait_for_first(fleet.watches(), 0.3)
@@ -278,9 +256,8 @@ async def test_a_server_that_was_never_read():
 
 
 async def test_sampling_that_fails_begins_again(monkeypatch):
-    """A failure in the sampling of one server is counted and sampling restarts; other servers are not affected."""
     monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
-    with bad_servers.answers("unix", document("minified")) as address:
+    with bad_servers.answers("unix", DOCUMENT) as address:
         fleet = Fleet([make_server(address, name="shop"), make_server(address, name="api")])
         shop = fleet.watches()[0]
         pause, ends = shop.pace.pause, fleet.restarts

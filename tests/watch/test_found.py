@@ -37,8 +37,6 @@ class Machine:
         return [watch.name for watch in self.found.watches()]
 
     def read(self):
-        """Read every server, so that it is up."""
-
         async def read_all():
             for watch in self.found.watches():
                 await watch.reader.read()
@@ -46,7 +44,6 @@ class Machine:
         asyncio.run(read_all())
 
     def fail(self):
-        """Read every server again, whose document is gone."""
         for watch in self.found.watches():
             watch.reader.address = File("/nowhere")
         self.read()
@@ -56,31 +53,23 @@ class Machine:
 
 
 def master(number=1, user="www-data", name="shop", **facts):
-    """A uWSGI that runs, unless its PID is another one."""
     place = ProcessOfApp(NOT_YET + number)
     facts = {"pid": os.getpid(), "address": place, "configuration": f"/etc/{name}.ini", **facts}
     return FoundMaster(user=user, **facts)
 
 
 def test_nobody_takes_the_name_of_another_user():
-    """A name ends with the user, also that of the first; equal names of one user get a number. A hostile name of a file
-    is none."""
+    """A name ends with the user; equal names of one user get a number. A hostile name of a file is none."""
     machine = Machine(Watch("wiki@www-data", Unix("/run/wiki")))
-    names = machine.take(
-        master(1, "mallory"),
-        master(2),
-        master(3),
-        master(4, name="wiki"),
-        master(5, name="shop@www-data"),
-        master(6, name="a\x1b[2J\udc80"),
-        master(7, name="x" * 300),
-    )
+    others = [
+        master(at, name=name) for at, name in enumerate(("wiki", "shop@www-data", "a\x1b[2J\udc80", "x" * 300), 4)
+    ]
+    names = machine.take(master(1, "mallory"), master(2), master(3), *others)
     assert names[:4] == ["shop@mallory", "shop@www-data", "shop-2@www-data", "wiki-2@www-data"]
     assert names[4:] == ["etc@www-data", "etc-2@www-data", f"{'x' * 64}@www-data"]
 
 
 def test_nobody_takes_the_place_of_another_user():
-    """A user has so many places; a server of a unit comes before all others that are found with it."""
     machine = Machine()
     many = [master(at, "mallory", f"m{at}") for at in range(1000)]
     names = machine.take(*many, master(2000), master(2001, "mallory", "unit", enabled_unit="unit.service"))
@@ -119,7 +108,6 @@ def test_what_is_not_watched_is_said_with_what_to_do(found, connects, reason):
 
 @pytest.mark.parametrize("unit", ["", "shop.service"])
 def test_only_a_server_of_a_unit_stays_as_down(unit):
-    """Another one is forgotten, and not tried again for a while."""
     machine = Machine()
     shop = master(enabled_unit=unit)
     machine.take(shop)
@@ -139,7 +127,6 @@ def test_only_a_server_of_a_unit_stays_as_down(unit):
 
 
 def test_one_that_was_never_up_is_forgotten_even_in_a_unit():
-    """It is no uWSGI that can be watched."""
     machine = Machine()
     machine.take(master(enabled_unit="shop.service"))
     machine.fail()
@@ -150,7 +137,6 @@ def test_one_that_was_never_up_is_forgotten_even_in_a_unit():
 
 @pytest.mark.parametrize("pid", [NOT_YET, os.getpid()], ids=["ended", "runs"])
 def test_a_successor_takes_the_name_of_one_that_has_ended(pid):
-    """Not that of one whose process still runs."""
     machine = Machine()
     machine.take(master(pid=pid))
     machine.read()
@@ -244,7 +230,5 @@ print("done")
 @as_root
 @pytest.mark.parametrize("scene", [WATCHED, NOT_WATCHED, FORGED], ids=["watched", "not watched", "forged"])
 def test_a_machine(scene):
-    """With `--discover`, each is watched, by its stats or the kernel; one that ends has no metrics, and one that is
-    configured is down. Without it, or without the rights, it is listed with the reason. What looks like a uWSGI is not
-    shown, and delays nothing."""
+    """With `--discover`, each is watched until it ends. Without it, or rights, it is listed with the reason."""
     assert python_in("--pid --mount-proc", BEGIN + scene).split()[-1] == "done"

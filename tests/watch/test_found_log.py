@@ -48,7 +48,6 @@ async def test_it_begins_at_its_end(writer, before):
 
 
 async def test_one_of_ten_gigabytes_is_read_at_once(writer):
-    """Only its end is."""
     writer.truncate(10 << 30)
     began = time.process_time()
     assert await read(found(writer.name), lambda: writer.write(b"\n" + ENDED)) == 1
@@ -91,8 +90,7 @@ async def test_what_uwsgi_has_not_opened_is_not_read(writer, tmp_path, flags):
         os.close(place)
 
 
-async def test_no_regular_file_is_opened(tmp_path):
-    """A FIFO would lose what its reader reads."""
+async def test_what_is_no_regular_file_is_not_opened(tmp_path):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     for path in (fifo, "/dev/null"):
@@ -102,7 +100,6 @@ async def test_no_regular_file_is_opened(tmp_path):
 
 
 def test_one_that_hangs_is_given_up(monkeypatch, writer):
-    """The process that reads it is ended; no thread of this one waits for it."""
     monkeypatch.setattr("uwsgi_headroom.watch.log_reader.read_found", hang)
     watched = found(writer.name)
     assert asyncio.run(read(watched)) == 0

@@ -28,20 +28,8 @@ from uwsgi_headroom.store.record import DAY, Record
 from uwsgi_headroom.store.retired import read_retired, retire
 from uwsgi_headroom.watch import fleet as fleet_module
 from uwsgi_headroom.watch import globbed
-from uwsgi_headroom.watch import globbed as module
 from uwsgi_headroom.watch.fleet import Fleet
-from uwsgi_headroom.watch.globbed import (
-    ENDED_SECONDS,
-    FORGET_SECONDS,
-    GLOB_SECONDS,
-    LONG_ENOUGH,
-    NO_MEMORY,
-    PAST_SECONDS,
-    SAY_SECONDS,
-    Remembered,
-    ends_after,
-    remember,
-)
+from uwsgi_headroom.watch.globbed import FORGET_SECONDS, GLOB_SECONDS, LONG_ENOUGH, Remembered, ends_after, remember
 from uwsgi_headroom.watch.observation import PatternServers
 
 LONG = {"shop": 3600.0}
@@ -58,7 +46,6 @@ def folder(monkeypatch):
 
 
 def leave_socket(path: Path) -> None:
-    """A socket file at which nobody listens any more."""
     path.parent.mkdir(exist_ok=True)
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))
@@ -85,19 +72,19 @@ def answering_once(path: Path) -> Iterator[None]:
 class Globs(Fleet):
     """The fleet of one pattern, and its clock."""
 
-    def __init__(self, pattern: object, memory: Remembered = NO_MEMORY, most: int = 400, **more: object) -> None:
+    def __init__(
+        self, pattern: object, memory: Remembered = globbed.NO_MEMORY, most: int = 400, **more: object
+    ) -> None:
         self.hands = MovableClock()
         entry = ServerConfig("", None, str(pattern), **more)
         super().__init__([entry], Settings(max_servers=most), self.hands.clock, memory=memory)
 
     def turn(self, seconds: float = GLOB_SECONDS) -> list[str]:
-        """Reads every server, moves the clock, and expands the globs; returns the names."""
         asyncio.run(read_all(self))
         self.hands.move(seconds)
         return self.refreshed()
 
     def refreshed(self) -> list[str]:
-        """The names after the globs are expanded."""
         self.refresh()
         return [watch.name for watch in self.watches()]
 
@@ -110,13 +97,16 @@ async def read_all(fleet: Fleet) -> None:
     await asyncio.gather(*(watch.reader.read() for watch in fleet.watches()))
 
 
+def retiring(history: Path, up_seconds: dict[str, float]) -> Remembered:
+    return Remembered(up_seconds, lambda: read_retired(history, LATER))
+
+
 def count(fleet: Fleet) -> PatternServers:
     (servers,) = fleet.health.patterns
     return servers
 
 
 def test_links_to_a_socket_are_no_other_servers(tmp_path):
-    """A uWSGI is read once, by the path that is watched already, else by its own, however many links lead to it."""
     run = tmp_path / "run"
     run.mkdir()
     leave_socket(tmp_path / "else.stats")
@@ -131,7 +121,7 @@ def test_links_to_a_socket_are_no_other_servers(tmp_path):
 
 
 def test_a_server_that_was_up_for_an_hour_is_not_forgotten(folder, monkeypatch):
-    monkeypatch.setattr(module, "LONG_ENOUGH", 8 * GLOB_SECONDS)
+    monkeypatch.setattr(globbed, "LONG_ENOUGH", 8 * GLOB_SECONDS)
     fleet = Globs(folder / "*" / "stats")
     with bad_servers.answers("unix", document("minified")) as shop:
         fleet.refresh()
@@ -143,13 +133,11 @@ def test_a_server_that_was_up_for_an_hour_is_not_forgotten(folder, monkeypatch):
             assert sorted(fleet.turn()) == sorted([Path(shop).parent.name, Path(blog).parent.name])
     for _ in range(3):
         fleet.turn(FORGET_SECONDS)
-    assert [watch.name for watch in fleet.watches()] == [Path(shop).parent.name]
-    assert [watch.state for watch in fleet.watches()] == ["down"]
+    assert [(watch.name, watch.state) for watch in fleet.watches()] == [(Path(shop).parent.name, "down")]
     assert count(fleet) == PatternServers(str(folder / "*" / "stats"), found=0, expected=1, missing=1)
 
 
 def test_a_suspended_exporter_has_not_seen_the_server_up(folder):
-    """Hours between two turns count as one turn."""
     fleet = Globs(folder / "*" / "stats")
     with bad_servers.answers("unix", document("minified")):
         fleet.refresh()
@@ -167,8 +155,8 @@ def test_a_server_of_the_past_is_down_from_the_start(tmp_path):
     assert count(fleet).missing == 1
 
 
-def test_names_of_the_configuration_are_expected(tmp_path):
-    """A server that `expect` names is there and down until it comes; it is the same server then."""
+def test_what_the_configuration_expects(tmp_path):
+    """A name is there and down until its server comes, which is the same one then; a number only says how many."""
     fleet = Globs(tmp_path / "*.stats", expect_names=("shop",))
     assert fleet.turn() == ["shop"]
     with listening(tmp_path / "shop.stats"), listening(tmp_path / "blog.stats"):
@@ -176,48 +164,33 @@ def test_names_of_the_configuration_are_expected(tmp_path):
         assert fleet.refreshed() == ["blog", "shop"]
         assert fleet.watches()[1] is before[0]
         assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=2, expected=1)
-
-
-def test_an_expected_number(tmp_path):
-    """A number says how many there should be, though not which."""
-    fleet = Globs(tmp_path / "*.stats", expect_number=3)
-    with listening(tmp_path / "shop.stats"):
+        fleet = Globs(tmp_path / "*.stats", expect_number=3)
         fleet.refresh()
-    assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=1, expected=3)
+    assert count(fleet) == PatternServers(str(tmp_path / "*.stats"), found=2, expected=3)
 
 
 def test_retiring_ends_the_expectation(tmp_path):
-    """A server that is down is gone within a turn; it is back when it answers."""
-    history = tmp_path / "history.sqlite"
-    leave_socket(tmp_path / "run" / "shop.stats")
-    fleet = Globs(tmp_path / "run" / "*.stats", Remembered(LONG, lambda: read_retired(history, LATER)))
+    """The socket that it left behind is no server for an exporter that starts later either."""
+    history, path = tmp_path / "history.sqlite", tmp_path / "run" / "shop.stats"
+    leave_socket(path)
+    fleet = Globs(tmp_path / "run" / "*.stats", retiring(history, LONG))
     assert fleet.turn() == ["shop"]
+    retire(history, "shop", os.stat(path).st_mtime + 10)
+    assert Globs(tmp_path / "run" / "*.stats", retiring(history, {})).refreshed() == []
     retire(history, "shop", 1.0)
     assert fleet.turn() == []
     assert fleet.turn() == []
     assert count(fleet) == PatternServers(str(tmp_path / "run" / "*.stats"))
-    (tmp_path / "run" / "shop.stats").unlink()
+    path.unlink()
     fleet.refresh()
-    with listening(tmp_path / "run" / "shop.stats"):
+    with listening(path):
         assert fleet.refreshed() == ["shop"]
         assert count(fleet).expected == 0
 
 
-def test_a_socket_left_by_a_retired_server_is_no_server(tmp_path):
-    """An exporter that starts later does not take it for one that is down."""
-    history = tmp_path / "history.sqlite"
-    leave_socket(tmp_path / "run" / "shop.stats")
-    retire(history, "shop", os.stat(tmp_path / "run" / "shop.stats").st_mtime + 10)
-    fleet = Globs(tmp_path / "run" / "*.stats", Remembered({}, lambda: read_retired(history, LATER)))
-    fleet.refresh()
-    assert fleet.watches() == []
-
-
 def test_what_the_configuration_expects_cannot_be_retired(tmp_path, caplog):
-    """The log says where the name is to be removed."""
     history = tmp_path / "history.sqlite"
-    memory = Remembered({}, lambda: read_retired(history, LATER))
-    fleet = Globs(tmp_path / "*.stats", memory, expect_names=("shop",))
+    fleet = Globs(tmp_path / "*.stats", retiring(history, {}), expect_names=("shop",))
     fleet.refresh()
     retire(history, "shop", 1.0)
     assert fleet.turn() == ["shop"]
@@ -225,11 +198,10 @@ def test_what_the_configuration_expects_cannot_be_retired(tmp_path, caplog):
 
 
 def test_a_retired_server_that_runs_stays(folder):
-    """It is up, so it is watched; only its hour begins again."""
     history = folder / "history.sqlite"
     with bad_servers.answers("unix", document("minified")) as address:
         name = Path(address).parent.name
-        fleet = Globs(folder / "*" / "stats", Remembered({name: 3600.0}, lambda: read_retired(history, LATER)))
+        fleet = Globs(folder / "*" / "stats", retiring(history, {name: 3600.0}))
         fleet.refresh()
         fleet.turn()
         assert count(fleet).expected == 1
@@ -239,7 +211,6 @@ def test_a_retired_server_that_runs_stays(folder):
 
 
 def test_there_are_at_most_so_many(tmp_path, caplog):
-    """Sockets beyond the bound are counted, and the log says so once, and once when all are watched again."""
     fleet = Globs(tmp_path / "*.stats", most=3)
     for number in range(5):
         leave_socket(tmp_path / f"{number}.stats")
@@ -254,7 +225,6 @@ def test_there_are_at_most_so_many(tmp_path, caplog):
 
 
 def test_a_socket_that_answers_takes_the_place_of_one_that_never_did(folder):
-    """Stale sockets crowd out no server; a server that answered keeps its place."""
     fleet = Globs(folder / "*" / "stats", most=2)
     with bad_servers.answers("unix", document("minified")) as first:
         fleet.refresh()
@@ -275,7 +245,6 @@ def test_a_socket_that_answers_takes_the_place_of_one_that_never_did(folder):
 
 
 def test_sockets_on_which_somebody_listens_come_first(folder):
-    """Sockets that were left behind a moment ago crowd out no older server."""
     fleet = Globs(folder / "*" / "stats", most=1)
     with bad_servers.answers("unix", document("minified")) as address:
         os.utime(address, (1e9, 1e9))
@@ -287,7 +256,6 @@ def test_sockets_on_which_somebody_listens_come_first(folder):
 
 async def test_sampling_tries_the_sockets_without_a_place(folder, monkeypatch):
     monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
-
     leave_socket(folder / "0" / "stats")
     fleet = Globs(folder / "*" / "stats", most=1)
     fleet.refresh()
@@ -298,8 +266,7 @@ async def test_sampling_tries_the_sockets_without_a_place(folder, monkeypatch):
 
 
 def test_a_flood_of_new_sockets_starves_none_that_waits(folder, monkeypatch):
-    """A server that came in the middle of it gets its place, also where the kernel does not say who listens."""
-    monkeypatch.setattr(module, "_list_listening", set)
+    monkeypatch.setattr(globbed, "_list_listening", set)
     fleet = Globs(folder / "*" / "stats", most=1)
 
     def flood(number: int) -> None:
@@ -338,7 +305,6 @@ def test_a_server_that_has_not_answered_for_long_gives_up_its_place(folder):
 
 
 def test_an_expected_server_comes_before_sockets_that_never_answered(tmp_path):
-    """At the bound, a server of the past or of the configuration has a place in any case."""
     for number in range(5):
         leave_socket(tmp_path / f"{number}.stats")
     fleet = Globs(tmp_path / "*.stats", Remembered(LONG), most=2, expect_names=("blog",))
@@ -346,8 +312,7 @@ def test_an_expected_server_comes_before_sockets_that_never_answered(tmp_path):
 
 
 async def test_the_trial_of_sockets_ends_with_the_fleet(folder, monkeypatch):
-    """No connection is open after a pause, in which the exporter may be stopped, nor after the end."""
-    monkeypatch.setattr(module, "_list_listening", set)  # the silent server has no place, although it listens
+    monkeypatch.setattr(globbed, "_list_listening", set)  # the silent server has no place, although it listens
     with bad_servers.accepts_and_never_writes("unix") as address:
         os.utime(address, (1e9, 1e9))
         fleet = Globs(folder / "*" / "stats", most=1)
@@ -365,7 +330,7 @@ async def test_the_trial_of_sockets_ends_with_the_fleet(folder, monkeypatch):
 def test_a_pattern_without_a_socket_is_said(tmp_path, caplog):
     """At the start, once an hour, and when a socket comes."""
     fleet = Globs(tmp_path / "*.stats")
-    for seconds in (0.0, GLOB_SECONDS, SAY_SECONDS):
+    for seconds in (0.0, GLOB_SECONDS, globbed.SAY_SECONDS):
         fleet.turn(seconds)
     assert caplog.text.count("no socket matches the pattern") == 2
     with listening(tmp_path / "shop.stats"), caplog.at_level("INFO"):
@@ -375,7 +340,6 @@ def test_a_pattern_without_a_socket_is_said(tmp_path, caplog):
 
 
 def test_a_reload_keeps_what_is_expected(tmp_path):
-    """Another configuration with the same pattern neither forgets an expected server nor adds it twice."""
     fleet = Globs(tmp_path / "*.stats", Remembered(LONG))
     assert fleet.turn() == ["shop"]
     before = fleet.watches()
@@ -387,7 +351,6 @@ def test_a_reload_keeps_what_is_expected(tmp_path):
 
 
 def test_two_entries_of_one_pattern_are_counted_once(tmp_path):
-    """A metric has one series for each pattern."""
     fleet = Fleet([make_server(f"{tmp_path}/*.stats")] * 2, clock=MovableClock().clock)
     with listening(tmp_path / "shop.stats"):
         fleet.refresh()
@@ -400,7 +363,6 @@ UNTIL = 1.75e9 // DAY * DAY
 
 @pytest.fixture(scope="module")
 def history(tmp_path_factory):
-    """The history of a server that ran for two days."""
     path = tmp_path_factory.mktemp("history") / "history.sqlite"
     stored_days.write(path, "shop", UNTIL, days=2, minutes=15)
     return path
@@ -408,18 +370,20 @@ def history(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("now", "seconds"),
-    [(UNTIL, LONG_ENOUGH), (UNTIL + PAST_SECONDS - LONG_ENOUGH - 1800, LONG_ENOUGH), (UNTIL + PAST_SECONDS, 0.0)],
+    [
+        (UNTIL, LONG_ENOUGH),
+        (UNTIL + globbed.PAST_SECONDS - LONG_ENOUGH - 1800, LONG_ENOUGH),
+        (UNTIL + globbed.PAST_SECONDS, 0.0),
+    ],
     ids=["now", "nearly a week ago", "a week ago"],
 )
 def test_a_week_of_history_counts(history, now, seconds):
-    """A server that was up for an hour within the week is known to have been."""
     assert remember(history, now).up_seconds.get("shop", 0.0) >= seconds
     if not seconds:
         assert remember(history, now).up_seconds == {}
 
 
 def test_what_was_before_a_retirement_does_not_count(tmp_path):
-    """A retired server is expected again after an hour of its own."""
     path = tmp_path / "history.sqlite"
     stored_days.write(path, "shop", UNTIL, days=2, minutes=15)
     retire(path, "shop", UNTIL - 1800)
@@ -436,21 +400,18 @@ def test_a_file_that_cannot_be_read_knows_nothing(tmp_path, content, caplog):
         path.write_bytes(content)
     assert remember(path, UNTIL).up_seconds == {}
     assert ("servers of the past are not known" in caplog.text) == bool(content)
+    assert remember(Path("/nowhere") / ("y" * 5000), UNTIL).up_seconds == {}  # a folder that may not be entered
 
 
 def test_an_emperor_that_lists_a_vassal_has_not_ended_it():
     watch = Fleet([make_server("/nowhere/stats")]).watches()[0]
     assert ends_after((watch, ListedVassal(name="shop.ini")), "") is None
-    running, tried, ended = (
-        ListedVassal(name="shop.ini", pid=7, on_demand="shop.sock"),
-        Blacklisted(name="shop.ini", attempt=3),
-        Blacklisted(name="shop.ini"),
-    )
+    running = ListedVassal(name="shop.ini", pid=7, on_demand="shop.sock")
     for vassals, throttled, after in [
-        ((), (), ENDED_SECONDS),
+        ((), (), globbed.ENDED_SECONDS),
         ((running,), (), None),
-        ((), (tried,), None),
-        ((), (ended,), ENDED_SECONDS),
+        ((), (Blacklisted(name="shop.ini", attempt=3),), None),
+        ((), (Blacklisted(name="shop.ini"),), globbed.ENDED_SECONDS),
         ((ListedVassal(name="shop.ini", pid=-1, on_demand="shop.sock"),), (), 0.0),
         ((ListedVassal(name="shop.ini", pid=-1),), (), None),
     ]:
@@ -460,12 +421,11 @@ def test_an_emperor_that_lists_a_vassal_has_not_ended_it():
 
 
 def test_a_configuration_that_is_gone_has_ended_its_vassal(tmp_path):
-    """Only if the directory of the file is there: otherwise the exporter may just not see it."""
     file = tmp_path / "shop.ini"
     file.touch()
     assert ends_after(None, str(file)) is None
     file.unlink()
-    assert ends_after(None, str(file)) == ENDED_SECONDS
+    assert ends_after(None, str(file)) == globbed.ENDED_SECONDS
     assert ends_after(None, str(tmp_path / "elsewhere" / "shop.ini")) is None
     assert ends_after(None, "") is None
 
@@ -506,15 +466,8 @@ RESTING = "[uwsgi]\nmaster = true\nwsgi-file = {app}\nstats = rest.stats\ncheap 
 async def test_a_vassal_that_rests_is_not_down(monkeypatch):
     """Its Emperor starts it with the next request: it is left out meanwhile, and is watched again."""
     monkeypatch.setattr("uwsgi_headroom.watch.fleet.GLOB_SECONDS", 0.2)
-    options = (
-        "--emperor",
-        "vassals",
-        "--emperor-stats",
-        "{directory}/stats",
-        "--emperor-on-demand-extension",
-        ".socket",
-    )
-    with real_uwsgi.bare(*options, files={"vassals/empty": ""}) as server:
+    options = ("--emperor", "vassals", "--emperor-stats", "{directory}/stats", "--emperor-on-demand-extension")
+    with real_uwsgi.bare(*options, ".socket", files={"vassals/empty": ""}) as server:
         vassals = server.directory / "vassals"
         (vassals / "rest.ini.socket").write_text(server.socket)
         (vassals / "rest.ini").write_text(RESTING.format(app=real_uwsgi.APP))
@@ -525,13 +478,7 @@ async def test_a_vassal_that_rests_is_not_down(monkeypatch):
                 await until(lambda: [watch.name for watch in fleet.watches()] == ["emperor"])
 
 
-def test_a_path_that_cannot_be_looked_at_is_an_empty_history():
-    """The exporter starts with a history in a folder that it may not enter, or with a name that is too long."""
-    assert remember(Path("/nowhere") / ("y" * 5000), UNTIL).up_seconds == {}
-
-
 def test_a_server_that_cannot_be_read_costs_itself_only(tmp_path, monkeypatch):
-    """The others of the file are expected all the same."""
     path, read = tmp_path / "history.sqlite", HistoryFile.records
     for server in ("blog", "shop"):
         stored_days.write(path, server, UNTIL, days=0.25, minutes=15)

@@ -55,7 +55,6 @@ def test_every_five_seconds(judged_at):
 
 
 def test_a_sample_is_not_judged(judged_at):
-    """Samples alone bring no judgement: that is for the task beside them."""
     watch, server = Watch("shop", Unix("/run/shop.stats")), Server()
     for second in range(30):
         watch._record(float(second), server.read(float(second)))
@@ -64,7 +63,6 @@ def test_a_sample_is_not_judged(judged_at):
 
 
 def test_what_was_judged_or_is_down_is_not_judged(judged_at, monkeypatch):
-    """Without a new reading there is nothing to watch, nor while the server is down."""
     monkeypatch.setattr(judging, "JUDGE_SECONDS", 2.0)
     watch = ScriptedWatch().seconds(Server(), 12)
     assert judged_at == [10.0, 12.0]
@@ -84,7 +82,6 @@ def test_a_judgement_that_takes_long_is_followed_by_a_long_pause(judged_at):
 
 
 def test_an_error_in_it_loses_no_sample(monkeypatch, judged_at):
-    """The error is a fault of this server, once in the log; samples go on, and so does judging."""
     watch, server = ScriptedWatch(), Server()
     with monkeypatch.context() as broken:
         broken.setattr(judging, "collect_findings", lambda _figures: 1 / 0)
@@ -97,8 +94,6 @@ def test_an_error_in_it_loses_no_sample(monkeypatch, judged_at):
 
 
 async def test_its_task_lives_with_the_sampler():
-    """It begins with sampling and ends with it."""
-
     def judging() -> list[asyncio.Task[object]]:
         return [task for task in asyncio.all_tasks() if task.get_name() == "judge shop"]
 
@@ -134,15 +129,11 @@ def with_backend(seconds: int, *, saturated: bool = True) -> ScriptedWatch:
 
 
 def test_a_saturated_backend_is_known_after_a_minute_and_a_half():
-    """Each slice is taken once, and four times of low and of high load are enough."""
+    """Each slice is taken once, and four times of low and of high load are enough; of one with room nothing is said."""
     watch = with_backend(90)
     found = watch.watch.backends.slices.find_saturation(ALL)
     assert (round(found.low), round(found.high)) == (FEW[0], MANY[0])
     assert watch.watch.figures(watch.watch.reading, (60.0,))[0].saturation == found
-
-
-def test_one_with_room_is_not():
-    """With the same load and a constant time, nothing is said; nor after half a minute."""
     assert with_backend(90, saturated=False).watch.backends.slices.find_saturation(ALL) is None
     assert with_backend(30).watch.backends.slices.find_saturation(ALL) is None
 
@@ -163,27 +154,21 @@ def beside_others(minutes: int, cost: float) -> ScriptedWatch:
 
 
 def test_proxy_is_found_after_some_minutes():
-    """There is no judgement before enough slices; then document and headroom show that others follow."""
     assert beside_others(LEAST_SLICES, cost=0.02).watch.other_programs.others_follow is None
     watch = beside_others(LEAST_SLICES + 2, cost=0.02)
     assert watch.watch.other_programs.others_follow is True
     document = watch.document(60.0)
     cpu = document.cpu
-    assert cpu.others > 0
-    assert cpu.others_follow is True
+    assert (cpu.others > 0, cpu.others_follow) == (True, True)
     factor = (cpu.own + cpu.others + cpu.idle) / (cpu.own + cpu.others)
     assert abs(document.headroom.by_limit["cpu"] - factor) < 1e-9
     assert watch.history().headroom.cpu[-1] is not None
 
 
 def test_job_that_runs_anyway_does_not_follow():
-    """The load is the same, and another program uses half a CPU all the time."""
-    assert beside_others(LEAST_SLICES + 2, cost=0.0).watch.other_programs.others_follow is False
-
-
-def test_slices_are_taken_once():
-    """Each slice of the history counts once, for any number of calls; an hour of slices is kept."""
+    """Another program uses half a CPU all the time. An hour of slices is kept, each once, however often it is asked."""
     watch = beside_others(LEAST_SLICES + 2, cost=0.0).watch
+    assert watch.other_programs.others_follow is False
     again = OtherPrograms()
     again.update(watch.history)
     again.update(watch.history)
@@ -206,7 +191,6 @@ BINS = Bins((SLO.threshold,))
 
 
 def add(history: BatchHistory, at: float, requests: int, slow: int) -> None:
-    """Adds a batch of 5 s that ends at `at`."""
     counts = [0.0] * len(BINS)
     counts[BINS.find(0.1)], counts[BINS.find(3.0)] = float(requests - slow), float(slow)
     history.add(at, 5.0, 0.2, requests, 0, Division(counts, [0.0] * len(BINS)), Misses(requests, slow))
@@ -233,7 +217,6 @@ def test_without_data_it_is_not_judged():
 
 
 def test_windows_end_with_the_last_batch():
-    """The last five minutes and the last hour are judged, as soon as another batch has ended."""
     history = BatchHistory(BINS)
     watch = ObjectiveWatch(SLO, history)
     for place in range(1, 721):
@@ -243,10 +226,7 @@ def test_windows_end_with_the_last_batch():
     assert [burn.rate for burn in figures.windows] == [pytest.approx(10), pytest.approx(10 / 12)]
     add(history, 4605.0, 10, 10)
     assert [burn.slow for burn in judge(watch).windows] == [69, 70]
-
-
-def test_the_wait_of_the_window_changes_nothing():
-    """The count of each batch has the wait of its own time."""
+    # The wait of the window changes nothing: the count of each batch has the wait of its own time.
     history = BatchHistory(BINS)
     add(history, 10.0, 500, 0)
     watch = ObjectiveWatch(SLO, history)
@@ -283,7 +263,6 @@ LOCKED, SLEEPS = (collect_findings(figures_of({state: 8.0}, queued=30.0)) for st
 
 
 def seen(findings: list[Finding], at: float = 100.0) -> Hold:
-    """A hold that has seen these findings twice, the second time at this time."""
     hold = Hold()
     look(hold, findings, at - 5.0)
     look(hold, findings, at)
@@ -304,7 +283,6 @@ def test_a_finding_begins_when_two_looks_agree():
 
 
 def test_what_people_see_takes_no_part():
-    """A request for the page changes nothing, however often it is asked for; of a part of a window it shows all."""
     hold = Hold()
     for at in (100.0, 101.0, 102.0):
         assert hold.show(LOCKED, at, EPOCH, is_whole=True) == []
@@ -323,10 +301,7 @@ def test_a_finding_stays_for_as_long_as_its_window():
     assert hold.since("application_lock") == EPOCH + 95.0
     assert look(hold, [], 100.0 + HOLD_SECONDS) == []
     assert hold.since("application_lock") is None
-
-
-def test_the_order_of_what_is_seen_now_is_kept():
-    """Holding changes nothing about findings that are all seen now."""
+    # The order of what is seen now is kept.
     for findings in (LOCKED, SLEEPS, collect_findings(figures_of(None, queued=5.0, refused=0.2))):
         assert look(seen(findings), findings, 105.0) == findings
 
@@ -348,10 +323,7 @@ def test_the_deeper_cause_stays():
     titles = {look(hold, each, 5.0 * place)[0].title for place, each in enumerate([LOCKED, SLEEPS, SLEEPS, LOCKED] * 5)}
     assert titles == {LOCKED[0].title}
     assert LOCKED[0].title != SLEEPS[0].title
-
-
-def test_a_graver_finding_is_shown_at_once():
-    """What is worse, or deeper, replaces what is held; a lesser one follows when that was not seen for long."""
+    # A graver one is shown at once, and a lesser one when that was not seen for long.
     hold = seen(SLEEPS)
     assert look(hold, LOCKED, 105.0)[0] == LOCKED[0]
     for at in range(110, 165, 5):
@@ -360,7 +332,6 @@ def test_a_graver_finding_is_shown_at_once():
 
 
 def test_nothing_is_held_from_a_part_of_a_window():
-    """As after an outage: what was before it is over."""
     hold = seen(LOCKED)
     assert look(hold, [], 105.0, is_whole=False) == []
     assert look(hold, [], 110.0) == []
@@ -401,8 +372,7 @@ def test_what_alerts_say_is_fixed():
 
 @pytest.mark.parametrize(("cause", "harm", "expected"), [(300, 75, 75), (300, 0, 5), (60, 0, 60), (300, 600, 300)])
 def test_a_harm_does_not_wait_for_its_cause(cause, harm, expected):
-    """A page comes as soon as the harm alone would be one, unless the row of the cause has a time of its own. The harm
-    counts from where it is critical, also before its cause was seen."""
+    """A page comes as soon as the harm alone would be one, unless the row of the cause has a time of its own."""
     refused = replace(PAGED.found(n=4), code="clients_refused", kind=replace(PAGED, page_after=harm))
     known = replace(CAUSE.found(n=8), kind=replace(CAUSE, page_after=cause), harms=(refused,))
     mild = replace(known, harms=(replace(refused, severity="warning"),))
@@ -441,25 +411,18 @@ def test_alerts_know_five_problems():
     findings = [PAGED.found(n=1), *many, replace(PAGED.found(n=1), code="note", severity="info")]
     hold = seen(findings)
     look(hold, findings, 155.0)
-    assert [(held.named.severity, page) for held, page in hold.alerts(160.0)] == [
-        ("critical", True),
-        *[("warning", False)] * 4,
-    ]
+    known = [(held.named.severity, page) for held, page in hold.alerts(160.0)]
+    assert known == [("critical", True), *[("warning", False)] * 4]
 
 
 def test_no_code_stands_twice_and_the_worst_is_first():
-    """Whatever is held beside whatever is seen."""
     chance = random.Random(33)
     hold = Hold()
     states: list[State] = ["lock", "sleep", "client", "backend", "cpu", "cpu_wait", "unknown"]
     for place in range(200):
         waits: dict[State, float] = {state: chance.uniform(0.0, 4.0) for state in chance.sample(states, 3)}
-        figures = figures_of(
-            chance.choice([waits, None]),
-            queued=chance.choice([0.0, 0.5, 5.0, 40.0]),
-            refused=chance.choice([0.0, 0.2]),
-        )
-        now = collect_findings(figures)
+        queued, refused = chance.choice([0.0, 0.5, 5.0, 40.0]), chance.choice([0.0, 0.2])
+        now = collect_findings(figures_of(chance.choice([waits, None]), queued=queued, refused=refused))
         look(hold, now, 7.0 * place)
         found = look(hold, now, 7.0 * place + 1)
         codes = [code for each in found for code in (each.code, *[harm.code for harm in each.harms])]
@@ -495,8 +458,6 @@ def test_since_the_reload(monkeypatch):
     assert "It began within a minute of the reload at " in evidence(200, fails_before=False)
     assert "It began" not in evidence(200, fails_before=True)
     assert "It began" not in evidence(30, fails_before=False)
-    later = evidence(200, fails_before=False, fails_after=180)
-    assert re.search(
-        r" It began 3 min( \d+ s)? after the reload at \d\d:\d\d: if that was a deploy, roll back first", later
-    )
+    began = r" It began 3 min( \d+ s)? after the reload at \d\d:\d\d: if that was a deploy, roll back first"
+    assert re.search(began, evidence(200, fails_before=False, fails_after=180))
     assert "It began" not in evidence(200, fails_before=False, fails_after=400)

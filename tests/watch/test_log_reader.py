@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import cast
 
+import pytest
+
 from tests.support.clock import MovableClock
 from tests.support.real_uwsgi import wait_until
 from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
@@ -19,8 +21,6 @@ KNOWN = b"DAMN ! worker 1 (pid: %d) died, killed by signal 11 :( trying respawn 
 
 
 class Watched:
-    """A watch of nothing but a log."""
-
     def __init__(self, log: UwsgiLog) -> None:
         self.log: UwsgiLog | None = log
         self.batches: list[LogBatch] = []
@@ -37,6 +37,15 @@ def reader_of(watches: Sequence[Watched], clock: MovableClock) -> LogReader:
     return LogReader(lambda: cast("list[Watch]", list(watches)), clock.clock.monotonic)
 
 
+@pytest.fixture
+def one(tmp_path):
+    """The path of a log, a watch of it, its reader, and the clock of that."""
+    path, clock = tmp_path / "shop.log", MovableClock()
+    path.touch()
+    watched = Watched(UwsgiLog(str(path)))
+    return path, watched, reader_of([watched], clock), clock
+
+
 async def turns(reader: LogReader, clock: MovableClock, number: int, seconds: float = 0.5) -> None:
     for _ in range(number):
         await reader.turn()
@@ -44,7 +53,6 @@ async def turns(reader: LogReader, clock: MovableClock, number: int, seconds: fl
 
 
 def test_every_log_is_read(tmp_path):
-    """Two hundred servers with a log each: all lines come, and a turn takes a small part of its time."""
     paths = [tmp_path / f"{number}.log" for number in range(200)]
     for path in paths:
         path.touch()
@@ -60,12 +68,9 @@ def test_every_log_is_read(tmp_path):
     assert all(watch.lines == 51 for watch in watches)
 
 
-def test_a_log_that_grows_by_200_megabytes_a_second(tmp_path):
+def test_a_log_that_grows_by_200_megabytes_a_second(one):
     """It is read in part; the event loop goes on meanwhile, and the CPU time stays within its share."""
-    path, clock = tmp_path / "shop.log", MovableClock()
-    path.touch()
-    watched = Watched(UwsgiLog(str(path)))
-    reader = reader_of([watched], clock)
+    path, watched, reader, clock = one
     gaps: list[float] = []
 
     async def measure() -> None:
@@ -100,16 +105,11 @@ def test_a_log_that_grows_by_200_megabytes_a_second(tmp_path):
     assert sorted(gaps)[len(gaps) // 2] < 0.5
 
 
-async def test_the_share_of_the_cpu_is_kept(tmp_path, monkeypatch):
-    """A log of nothing but known messages costs more than its share: what is above is left, and then skipped."""
+async def test_the_share_of_the_cpu_is_kept(one, monkeypatch):
     share = 1e-5  # less than a block takes on any machine
     monkeypatch.setattr(log_reader, "MOST_CPU", share)
-    path, clock = tmp_path / "shop.log", MovableClock()
-    path.touch()
-    watched = Watched(UwsgiLog(str(path)))
-    reader = reader_of([watched], clock)
+    path, watched, reader, clock = one
     without_time: list[bool] = []
-
     await reader.turn()
     for number in range(20):
         with path.open("ab") as file:
@@ -125,7 +125,6 @@ async def test_the_share_of_the_cpu_is_kept(tmp_path, monkeypatch):
 
 
 async def test_a_hung_file_keeps_no_other_waiting(tmp_path, monkeypatch):
-    """The thread that waits for it is left alone; the log is read again once the file answers."""
     monkeypatch.setattr(log_reader, "PATIENCE_SECONDS", 0.2)
     answers = threading.Event()
 
@@ -152,7 +151,6 @@ async def test_a_hung_file_keeps_no_other_waiting(tmp_path, monkeypatch):
 
 
 def test_without_logs_there_is_no_thread():
-    """Nothing runs for servers whose log is not configured."""
     clock = MovableClock()
     before = threading.active_count()
     asyncio.run(turns(reader_of([], clock), clock, 3))

@@ -21,8 +21,6 @@ def busy(server: Server) -> None:
 
 
 class Watched(ScriptedWatch):
-    """A busy server that is watched for so many seconds, and what was written."""
-
     def __init__(self, seconds: int = 0, writer: Written | None = None, slo: Slo | None = None) -> None:
         self.writer = writer or Written()
         super().__init__(writer=self.writer, slo=slo)
@@ -41,17 +39,13 @@ class Watched(ScriptedWatch):
 def test_minutes_end_with_the_clock():
     """A record ends with the first sample of the next minute; the first one is shorter."""
     records = Watched(170).records
-    assert [minute for minute, _ in records] == [1, 2, 3]
-    assert [record.window.seconds for _, record in records] == [40.0, 60.0, 60.0]
-    assert [record.until - EPOCH for _, record in records] == [40.0, 100.0, 160.0]
+    expected = [(1, 40.0, 40.0), (2, 60.0, 100.0), (3, 60.0, 160.0)]
+    assert [(minute, record.window.seconds, record.until - EPOCH) for minute, record in records] == expected
     _, record = records[1]
     assert [worker.requests for worker in record.window.workers] == [180, 60]
     assert [worker.busy_seconds for worker in record.window.workers] == [120.0, 60.0]
     assert record.levels.cpus == 4
-
-
-def test_the_last_minute_of_a_watch():
-    """The rest is written once when the exporter ends, and belongs to the minute that has not ended."""
+    # The rest is written once when the exporter ends, and belongs to the minute that has not ended.
     watch = Watched(50)
     watch.watch.finish_minute()
     watch.watch.finish_minute()
@@ -76,8 +70,7 @@ def test_all_minutes_together_are_the_totals():
     assert merged.levels.slo == Slo(0.25, 0.9)
 
 
-def test_a_minute_in_which_the_server_goes_down():
-    """What was seen before an outage belongs to its own minute."""
+def test_what_was_seen_before_an_outage_belongs_to_its_own_minute():
     watch = Watched(50)
     for second in range(1, 200):
         watch.read(ReadError("refused", "nothing listens"), at=50.0 + second)
@@ -86,8 +79,7 @@ def test_a_minute_in_which_the_server_goes_down():
     assert [record.window.observed_seconds for _, record in records] == pytest.approx([40.0, 10.0, 0.0, 0.0], abs=0.6)
 
 
-def test_another_number_of_workers():
-    """After a reload to fewer workers, records begin anew: rows of other workers cannot be compared."""
+def test_records_begin_anew_with_another_number_of_workers():
     watch, smaller = Watched(70), Server(1, 4)
     watch.seconds(smaller, 90, lambda _: smaller.serve(1, 1, each=0.1))
     records = watch.records
@@ -95,8 +87,7 @@ def test_another_number_of_workers():
     assert records[-1][1].window.workers[0].requests <= 90
 
 
-def test_a_clock_that_is_set_back():
-    """A minute never ends before it began, and no time is lost."""
+def test_no_time_is_lost_if_the_clock_is_set_back():
     watch = Watched(110)
     object.__setattr__(watch.clock, "epoch", lambda: EPOCH + watch.now - 3600)
     watch.go_on(120)
@@ -108,7 +99,6 @@ def test_a_clock_that_is_set_back():
 
 
 def test_events_go_with_the_next_minute():
-    """Each event is written once, with its server."""
     watch = Watched(50)
     watch.server.reload(at=50.5)
     watch.go_on(130)
@@ -121,7 +111,6 @@ def test_events_go_with_the_next_minute():
 
 
 def test_a_server_that_was_never_read_costs_nothing(monkeypatch):
-    """Its events are written, and the journal is searched once a minute, not at each attempt."""
     watch = Watched()
     cutter, cuts = watch.watch._minutes, list[float]()
     cut = cutter._cut
@@ -135,8 +124,6 @@ def test_a_server_that_was_never_read_costs_nothing(monkeypatch):
 
 
 def test_a_failing_writer_loses_no_sample():
-    """An error while a minute is cut is logged, and sampling goes on."""
-
     class Failing(Written):
         def put(self, minute: Minute) -> None:
             raise RuntimeError("a bug")

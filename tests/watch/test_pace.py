@@ -16,21 +16,8 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.host import Host
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import File
-from uwsgi_headroom.watch.pace import (
-    BUDGET,
-    COSTLY,
-    GAP_SECONDS,
-    JITTER,
-    LONGEST_INTERVAL,
-    MOST_CPU,
-    PERIOD_SECONDS,
-    REMEMBERED_SECONDS,
-    RETRY_SECONDS,
-    CpuBudget,
-    LoopLag,
-    Pace,
-    sample,
-)
+from uwsgi_headroom.watch import pace as module
+from uwsgi_headroom.watch.pace import BUDGET, COSTLY, JITTER, LONGEST_INTERVAL, CpuBudget, LoopLag, Pace, sample
 from uwsgi_headroom.watch.reader import Reader
 
 DOWN = ReadError("timeout", "no answer")
@@ -38,17 +25,14 @@ GONE = ReadError("refused", "connection refused")
 
 
 def read(seconds: float, at: float = 0.0) -> Reading:
-    """A reading whose transfer took this long."""
     return Server(processes=1).read(at, read_seconds=seconds)
 
 
 def middle() -> float:
-    """A chance that has no effect."""
     return 0.5
 
 
 def pace_after(*transfers: float) -> Pace:
-    """The pace of a server after reads whose transfers took so long."""
     pace = Pace(5, middle)
     for seconds in transfers:
         pace.pause(read(seconds))
@@ -63,7 +47,6 @@ class TestJitter:
             assert pause + 0.001 == pytest.approx(interval)
 
     def test_mean_is_the_wanted_interval(self):
-        """Jitter makes sampling neither slower nor faster."""
         pace = Pace(5, random.Random(1).random)
         intervals = [pace.pause(read(0.001)) + 0.001 for _ in range(5000)]
         assert mean(intervals) == pytest.approx(0.2, rel=0.005)
@@ -71,13 +54,11 @@ class TestJitter:
         assert max(intervals) <= 0.2 * (1 + JITTER)
 
     def test_is_not_the_same_for_every_server(self):
-        """By default, two servers do not stay in step."""
         first, second = Pace(), Pace()
         assert [first.pause(read(0.0)) for _ in range(5)] != [second.pause(read(0.0)) for _ in range(5)]
 
     @pytest.mark.parametrize("rate", [0.5, 1, 5, 10])
     def test_rate_is_a_setting(self, rate):
-        """The rate is so many samples a second."""
         assert Pace(rate, middle).pause(read(0.0)) == pytest.approx(1 / rate)
 
 
@@ -98,7 +79,6 @@ class TestBudget:
         assert pace.pause(read(transfers[-1])) == pytest.approx(max(interval - transfers[-1], transfers[-1]))
 
     def test_slow_transfers_now_and_then_do_not_stretch_it(self):
-        """The median of the last reads counts."""
         assert pace_after(*[0.001] * 20, *[1.0] * 3).interval == pytest.approx(0.2)
 
     def test_waiting_for_the_master_does_not_stretch_it(self):
@@ -111,7 +91,6 @@ class TestBudget:
 
     @pytest.mark.parametrize("slow", [0.03, 1.0])
     def test_recovers_within_half_a_minute_of_quick_reads(self, slow):
-        """However slow reads were, and for how long, 30 s of quick reads restore the pace, even with long pauses."""
         pace, now = Pace(5, lambda: 1.0), 0.0
         while now < 300.0:
             now += pace.pause(read(slow, now)) + slow
@@ -122,7 +101,6 @@ class TestBudget:
         assert now - quick <= 30
 
     def test_a_server_is_left_alone_after_a_slow_read(self):
-        """The next read does not follow at once, and no later than usual."""
         pace = Pace(5, middle)
         assert pace.pause(read(0.15)) == pytest.approx(0.15)
         assert pace.pause(Server(processes=1).read(0.0, read_seconds=3.0, transfer_seconds=0.0)) >= 0.2
@@ -130,8 +108,7 @@ class TestBudget:
 
 class TestFailures:
     def test_back_off(self):
-        """Attempts at a server that cannot be read follow after 1, 2, 4 and then every 5 seconds, for years. A timeout
-        is no duration of a read; one good read restores the interval, and the next failure starts with a second."""
+        """After 1, 2, 4 and then every 5 s, for years. A timeout is no duration; one good read restores it."""
         pace = Pace(5, middle)
         assert [pace.pause(DOWN) for _ in range(7)] == [1, 2, 4, 5, 5, 5, 5]
         assert {pace.pause(DOWN) for _ in range(5000)} == {5}
@@ -161,11 +138,9 @@ class TestFailures:
 class TestLongestStep:
     @pytest.mark.parametrize(("seconds", "step"), [(0.001, 3.0), (0.015, 4.5), (0.02, 5.0), (0.1, 5.0)])
     def test_three_intervals_from_three_seconds_to_five(self, seconds, step):
-        """Samples further apart than this count as a gap."""
         assert pace_after(*[seconds] * 20).longest_step == pytest.approx(step)
 
     def test_covers_the_longest_pause(self):
-        """No pause of the pace itself becomes a gap, at any rate and read time."""
         for rate in (0.25, 1, 5, 10):
             for seconds in (0.0, 0.004, 0.02, 0.1):
                 pace = Pace(rate, lambda: 1.0)
@@ -188,36 +163,33 @@ class Script:
 
 
 class Hasty(Pace):
-    """A pace that records the outcomes it receives, without pausing."""
-
     def __init__(self) -> None:
         super().__init__()
         self.outcomes: list[Reading | ReadError] = []
 
     def pause(self, outcome: Reading | ReadError) -> float:
+        super().pause(outcome)
         self.outcomes.append(outcome)
         return 0.0
 
 
 def test_loop_goes_on_after_failures():
-    """Every outcome determines the next pause, and no failure ends the loop."""
     outcomes = (read(0.001), DOWN, DOWN, read(0.002))
     pace = Hasty()
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(sample(Script(*outcomes), pace, LoopLag(time.monotonic)))
-    assert tuple(pace.outcomes) == outcomes
+    assert pace.outcomes == [*outcomes]
 
 
 def test_empty_stats_are_read_again_soon():
     """However often: uWSGI answers in a gap between two requests that it cannot parse."""
     pace = Pace()
     pauses = [pace.pause(BlindError(7)) for _ in range(100)]
-    assert max(pauses) <= GAP_SECONDS * (1 + JITTER)
+    assert max(pauses) <= module.GAP_SECONDS * (1 + JITTER)
     assert len(set(pauses)) > 1
 
 
 async def test_loop_ends_when_cancelled_in_a_pause():
-    """A cancelled loop ends at once, without waiting for the pause."""
     task = asyncio.create_task(sample(Script(read(0.001)), Pace(0.25), LoopLag(time.monotonic)))
     await asyncio.sleep(0)
     task.cancel()
@@ -226,16 +198,9 @@ async def test_loop_ends_when_cancelled_in_a_pause():
 
 
 def test_a_budget_that_cannot_be_kept_is_logged_once(caplog):
-    """If even an interval of four seconds exceeds the budget, one line is logged."""
     caplog.set_level(logging.INFO)
-
-    class Slow(Pace):
-        def pause(self, outcome: Reading | ReadError) -> float:
-            super().pause(outcome)
-            return 0.0
-
     with pytest.raises(asyncio.CancelledError):
-        asyncio.run(sample(Script(*[read(1.0)] * 5), Slow(), LoopLag(time.monotonic)))
+        asyncio.run(sample(Script(*[read(1.0)] * 5), Hasty(), LoopLag(time.monotonic)))
     (record,) = caplog.records
     assert record.fields == {"server": "shop", "duty": "0.250", "interval": "4"}
 
@@ -270,51 +235,43 @@ def test_cpu_time_stretches_the_interval(servers, cost, interval):
 
 
 def test_many_servers_yield_evenly(caplog):
-    """1,000 servers are all sampled at one lower rate, at which they take the budget; the log says so once."""
     hands = MovableClock()
     budget = CpuBudget(hands.clock.monotonic)
     with caplog.at_level(logging.INFO):
         paces = sample_for(budget, hands, 1000, 0.001)
-        assert [pace.interval for pace in paces] == pytest.approx([1.0 / MOST_CPU] * 1000, rel=0.05)
+        assert [pace.interval for pace in paces] == pytest.approx([1.0 / module.MOST_CPU] * 1000, rel=0.05)
         assert caplog.messages == ["sampling servers less often, to limit its CPU time"]
         hands.move(10 * COSTLY[1])
         assert {pace.interval for pace in sample_for(budget, hands, 10, 0.001)} == {1.0}
         assert caplog.messages[1:] == ["sampling all servers as often as configured again"]
 
 
-def test_a_sample_that_costs_much_slows_down_its_own_server():
-    """120 servers whose samples take 20 ms share the budget; one whose samples take 1 ms keeps its rate."""
-    hands = MovableClock()
-    budget = CpuBudget(hands.clock.monotonic)
-    costly = [Pace(5.0, middle, budget) for _ in range(120)]
-    cheap = Pace(5.0, middle, budget)
+def take_turns(budget: CpuBudget, hands: MovableClock, costs: list[float], outcome: Reading | ReadError) -> list[Pace]:
+    """Servers that want five samples a second, which cost so many CPU seconds each, after three of them."""
+    paces = [Pace(5.0, middle, budget) for _ in costs]
     for _ in range(3):
-        for pace in [*costly, cheap]:
-            pace.note_cpu(0.001 if pace is cheap else 0.02)
-            pace.pause(read(0.001))
-        hands.move(PERIOD_SECONDS)
+        for pace, cost in zip(paces, costs, strict=True):
+            pace.note_cpu(cost)
+            pace.pause(outcome)
+        hands.move(module.PERIOD_SECONDS)
+    return paces
+
+
+def test_a_sample_that_costs_much_slows_down_its_own_server():
+    hands = MovableClock()
+    costs = [*[0.02] * 120, 0.001]
+    *costly, cheap = take_turns(CpuBudget(hands.clock.monotonic), hands, costs, read(0.001))
     assert cheap.interval == 0.2
     assert [pace.interval for pace in costly] == pytest.approx([costly[0].interval] * 120)
-    assert sum(0.02 / pace.interval for pace in costly) + 0.001 / 0.2 == pytest.approx(MOST_CPU)
-
-
-def test_a_failed_read_counts_too():
-    """Documents that are refused after they were decoded take CPU time all the same."""
+    assert sum(0.02 / pace.interval for pace in costly) + 0.001 / 0.2 == pytest.approx(module.MOST_CPU)
+    # A failed read counts too: documents that are refused after they were decoded take CPU time all the same.
     hands = MovableClock()
-    budget = CpuBudget(hands.clock.monotonic)
-    paces = [Pace(5.0, middle, budget) for _ in range(400)]
-    pauses = []
-    for _ in range(3):
-        for pace in paces:
-            pace.note_cpu(0.02)
-            pauses.append(pace.pause(DOWN))
-        hands.move(PERIOD_SECONDS)
-    assert RETRY_SECONDS[1] < pauses[-1] <= COSTLY[1]
+    *_, last = take_turns(CpuBudget(hands.clock.monotonic), hands, [0.02] * 400, DOWN)
+    last.note_cpu(0.02)
+    assert module.RETRY_SECONDS[1] < last.pause(DOWN) <= COSTLY[1]
 
 
 class SlowHost(Host):
-    """Its reader process takes five seconds for each reading."""
-
     spent = 0.0
 
     def read_facts(self, *_: object) -> HostFacts:
@@ -323,7 +280,6 @@ class SlowHost(Host):
 
 
 def test_what_the_reader_process_takes_counts(tmp_path):
-    """A server whose processes make each answer late is read less often."""
     (tmp_path / "stats").write_bytes(document("minified"))
     costs: list[float] = []
     reader = Reader("one", File(str(tmp_path / "stats")), host=SlowHost(), on_cpu=costs.append)
@@ -340,17 +296,16 @@ def test_the_largest_lag_counts():
     for seconds in (0.01, 0.5, 0.02):
         lag.note(seconds)
     assert lag.largest == 0.5
-    hands.move(REMEMBERED_SECONDS)
+    hands.move(module.REMEMBERED_SECONDS)
     lag.note(0.1)
     assert lag.largest == 0.5
-    hands.move(REMEMBERED_SECONDS)
+    hands.move(module.REMEMBERED_SECONDS)
     assert lag.largest == 0.1
-    hands.move(10 * REMEMBERED_SECONDS)
+    hands.move(10 * module.REMEMBERED_SECONDS)
     assert lag.largest == 0
 
 
-async def test_a_loop_that_is_blocked():
-    """A sleep that ends too late has a lag of the difference."""
+async def test_a_sleep_that_ends_too_late_has_a_lag():
     lag = LoopLag(time.monotonic)
     sleeping = asyncio.create_task(lag.sleep(0.01))
     await asyncio.sleep(0)
@@ -360,7 +315,6 @@ async def test_a_loop_that_is_blocked():
 
 
 async def test_the_lag_is_without_the_sleep_itself():
-    """Only the time beyond the requested sleep is a lag."""
     hands = MovableClock()
     lag = LoopLag(hands.clock.monotonic)
     sleeping = asyncio.create_task(lag.sleep(0.01))

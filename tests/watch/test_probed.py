@@ -21,11 +21,9 @@ from uwsgi_headroom.watch.watch import Watch
 
 
 def make_fleet(*patterns: str, named: str = "", clock: MovableClock | None = None) -> tuple[Fleet, ProbedServers]:
-    fleet = Fleet(
-        [make_server(named, name="shop")] if named else [],
-        clock=clock.clock if clock else None,
-        probe=ProbeConfig(tuple(parse_pattern(pattern, "test") for pattern in patterns)),
-    )
+    servers = [make_server(named, name="shop")] if named else []
+    probe = ProbeConfig(tuple(parse_pattern(pattern, "test") for pattern in patterns))
+    fleet = Fleet(servers, clock=clock.clock if clock else None, probe=probe)
     assert fleet.probed
     return fleet, fleet.probed
 
@@ -39,7 +37,6 @@ def expect(watch: Watch | None) -> Watch:
 
 
 async def test_a_configured_server_is_watched_once():
-    """By its name or by its address, in any form: the watch is the one that exists."""
     fleet, probed = make_fleet("/run/uwsgi/*.stats", named="/run/uwsgi/shop.stats")
     watches = fleet.watches()
     for target in ("shop", "/run/uwsgi/shop.stats", "unix:///run/uwsgi/shop.stats"):
@@ -52,7 +49,6 @@ async def test_a_configured_server_is_watched_once():
 
 
 def test_a_configured_address_that_no_pattern_allows():
-    """Only its name is a target: addresses are for patterns."""
     fleet, probed = make_fleet(named="/run/uwsgi/shop.stats")
     assert probed.find("/run/uwsgi/shop.stats", fleet.watches()) is None
 
@@ -68,7 +64,6 @@ async def test_a_server_that_the_configuration_gets_later():
 
 
 async def test_its_name_is_its_address():
-    """The label `server` of a target that only probes watch, whichever form the request had."""
     fleet, probed = make_fleet("127.0.0.*:1", "http://127.0.0.*:1", "/nowhere/*")
     for target, name in {
         "tcp://127.0.0.1:1": "127.0.0.1:1",
@@ -82,7 +77,6 @@ async def test_its_name_is_its_address():
 
 
 async def test_forgotten_after_a_while_without_probes():
-    """The one that is probed stays, the other ends, and begins anew with the next probe."""
     clock = MovableClock()
     fleet, probed = make_fleet("127.0.0.*:1", clock=clock)
     first, second = (expect(probed.find(f"127.0.0.{number}:1", [])) for number in (1, 2))
@@ -96,9 +90,7 @@ async def test_forgotten_after_a_while_without_probes():
 
 
 async def test_the_fleet_forgets_without_any_probe(monkeypatch):
-    """Sampling ends although nobody asks any more."""
     monkeypatch.setattr(module, "FORGET_SECONDS", 0.0)
-
     fleet, probed = make_fleet("127.0.0.*:1")
     expect(probed.find("127.0.0.1:1", []))
     async with sampling(fleet):
@@ -124,7 +116,6 @@ async def test_five_hundred_targets_in_a_minute():
 
 
 async def test_its_figures_are_sampled(monkeypatch):
-    """At the pace of every server; not among the fleet's servers, and without a history file."""
     with bad_servers.answers("unix", document("minified")) as address:
         fleet, probed = make_fleet(f"{Path(address).parent}/*")
         watch = expect(probed.find(address, fleet.watches()))
@@ -158,7 +149,6 @@ async def test_no_probe_writes_to_the_history(tmp_path):
 
 
 async def test_pause_and_resume():
-    """A suspended exporter begins no connection; afterwards it goes on."""
     with bad_servers.answers("unix", document("minified")) as address:
         fleet, probed = make_fleet(f"{Path(address).parent}/*", "127.0.0.1:1")
         async with sampling(fleet):
@@ -173,8 +163,7 @@ async def test_pause_and_resume():
             assert isinstance(watch.reader.outcome, Reading)
 
 
-async def test_the_end_of_the_exporter():
-    """A read in flight ends at once, with its connection; no probe begins another."""
+async def test_at_the_end_of_the_exporter_a_read_in_flight_ends_at_once():
     with bad_servers.accepts_and_never_writes("unix") as address:
         fleet, probed = make_fleet(f"{Path(address).parent}/*")
         async with sampling(fleet):

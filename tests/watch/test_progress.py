@@ -34,7 +34,6 @@ class Turns:
         self.count += 1
 
     def turn(self, *attempted: Watch, seconds: float = GLOB_SECONDS) -> bool:
-        """Ends a turn after these seconds, in which these servers were read; whether the turn was completed."""
         before = self.count
         self.hands.move(seconds)
         for watch in attempted:
@@ -43,7 +42,6 @@ class Turns:
         return self.count > before
 
     def turns_until_still(self, *attempted: Watch) -> float:
-        """Seconds of completed turns, until one is not."""
         began = self.hands.clock.monotonic()
         while self.turn(*attempted):
             assert self.hands.clock.monotonic() - began < 1000, "no turn stands still"
@@ -51,13 +49,11 @@ class Turns:
 
 
 def test_no_server_is_no_standstill():
-    """Without servers, each turn is completed."""
     turns = Turns()
     assert [turns.turn() for _ in range(100)] == [True] * 100
 
 
-def test_one_sampler_that_stands_still(caplog):
-    """Turns stop after the longest time that it may take, and the log names its server, until it goes on."""
+def test_one_sampler_that_stands_still_stops_turns_and_is_named(caplog):
     turns = Turns("well", "stuck")
     well, stuck = turns.watches
     assert turns.turn(well, stuck)
@@ -69,7 +65,6 @@ def test_one_sampler_that_stands_still(caplog):
 
 
 def test_a_long_timeout_is_no_standstill():
-    """A read may take as long as its server's timeout, and the pause after it."""
     turns = Turns("slow")
     (slow,) = turns.watches
     slow.reader.timeout = 60.0
@@ -93,7 +88,6 @@ def test_a_restart_of_a_sampler_is_no_standstill():
 
 
 def test_a_process_that_was_stopped_is_no_standstill():
-    """Time in which the process itself did not run does not count against its samplers; time before does."""
     turns = Turns("shop")
     (shop,) = turns.watches
     assert turns.turn(shop)
@@ -102,7 +96,6 @@ def test_a_process_that_was_stopped_is_no_standstill():
 
 
 def test_a_server_that_is_no_longer_watched_is_forgotten():
-    """A server without a sampler does not hold up turns."""
     turns = Turns("gone", "well")
     gone, well = turns.watches
     assert turns.turn(gone, well)
@@ -114,7 +107,6 @@ def test_a_server_that_is_no_longer_watched_is_forgotten():
 
 @pytest.mark.parametrize("what", ["silent", "answering", "refusing", "none"])
 def test_a_fleet_completes_turns(monkeypatch, what):
-    """With servers that never answer, with others, and without any."""
     monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
     counts: list[int] = []
 
@@ -136,7 +128,6 @@ def test_a_fleet_completes_turns(monkeypatch, what):
 
 
 async def test_a_fleet_whose_sampler_hangs_completes_no_turn(monkeypatch):
-    """A read that ignores its timeout ends the turns, although the event loop runs."""
     monkeypatch.setattr(fleet_module, "GLOB_SECONDS", 0.01)
     hands = MovableClock()
     counts: list[int] = []
@@ -145,7 +136,6 @@ async def test_a_fleet_whose_sampler_hangs_completes_no_turn(monkeypatch):
         await asyncio.Event().wait()
 
     monkeypatch.setattr("uwsgi_headroom.source.read_document", hangs)
-
     servers = [make_server("/nowhere", name="shop")]
     fleet = Fleet(servers, clock=hands.clock, on_turn=lambda watches: counts.append(len(watches)))
     async with sampling(fleet):
@@ -158,15 +148,9 @@ async def test_a_fleet_whose_sampler_hangs_completes_no_turn(monkeypatch):
         assert len(counts) == before
 
 
-@pytest.fixture
-def hasty(monkeypatch):
-    monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
-
-
-@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("fault", [ZeroDivisionError("broken"), None])
-async def test_work_that_ends_begins_again(fault, caplog):
-    """A task restarts whether it failed or returned."""
+async def test_work_that_ends_begins_again(fault, caplog, monkeypatch):
+    monkeypatch.setattr(tasks, "RESTART_SECONDS", (0.001, 0.002))
     caplog.set_level(logging.INFO)
     restarts: Counter[str] = Counter()
     begun = 0

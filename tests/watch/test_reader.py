@@ -71,34 +71,27 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def test_documents_between_the_kernels_facts(tmp_path):
-    """Readings in between are partial: they have the document of now and the facts of the last whole one. Where a
-    worker is another process, the reading is whole: what was lost with the last one is seen for a moment only."""
+    """They have the facts of the last whole reading. Where a worker is another process, the reading is whole."""
     hands = MovableClock()
-    outcomes: list[Reading] = []
-
-    def take(_at: float, outcome: Reading | ReadError) -> None:
-        assert isinstance(outcome, Reading)
-        outcomes.append(outcome)
-
     path = tmp_path / "stats.json"
     path.write_bytes(DOCUMENT)
-    reader = Reader("shop", File(str(path)), clock=hands.clock, on_outcome=take)
+    reader = Reader("shop", File(str(path)), clock=hands.clock)
     reader.facts_every = 0.14
+    outcomes: list[Reading] = []
     for _ in range(9):
-        await reader.read()
+        outcomes.append(await reader.read())
         hands.move(0.05)
     other = json.loads(DOCUMENT)
     other["workers"][0]["pid"] += 1
     for body in (DOCUMENT, json.dumps(other).encode()):
         path.write_bytes(body)
-        await reader.read()
+        outcomes.append(await reader.read())
         hands.move(0.01)
     assert [outcome.partial for outcome in outcomes] == [False, True, True] * 3 + [False, False]
     assert outcomes[1].host is outcomes[2].host is outcomes[0].host
 
 
 async def test_twenty_readers_are_one_connection():
-    """Twenty simultaneous callers get one reading through one connection."""
     with counted(answering=False) as server:
         reader = Reader("shop", Unix(server.address))
         asking = [asyncio.create_task(reader.read()) for _ in range(20)]
@@ -113,7 +106,6 @@ async def test_twenty_readers_are_one_connection():
 
 
 def test_a_reading_says_when_it_was_taken():
-    """A reading has the time of both clocks at which its document was complete, and the document's size."""
     hands = MovableClock()
     with counted() as server:
         outcome = asyncio.run(Reader("shop", Unix(server.address), clock=hands.clock).read())
@@ -122,7 +114,6 @@ def test_a_reading_says_when_it_was_taken():
 
 
 async def test_the_same_document_is_decoded_once():
-    """Two readings of an idle server share the decoded document; a document that differs by a byte is decoded again."""
     with counted() as server:
         reader = Reader("shop", Unix(server.address))
         outcomes = []
@@ -150,7 +141,6 @@ def growing_by_less_than(megabytes: int) -> Iterator[None]:
 
 
 async def test_no_document_is_kept():
-    """A read's bytes, which contain variables of requests, are freed; the next document is compared by hash."""
     with counted() as server:
         server.answer = DOCUMENT + b" " * 2**20
         with growing_by_less_than(1):
@@ -161,8 +151,6 @@ async def test_no_document_is_kept():
 
 @pytest.mark.parametrize(("size_cap", "reason"), [(2**19, "too_large"), (2**21, "not_json"), (2**22, "timeout")])
 async def test_a_failed_read_holds_nothing(size_cap, reason):
-    """The bytes that a failed read received are freed with it, those of a part before its deadline as well."""
-
     def behave(connection: socket.socket, ended: threading.Event) -> None:
         connection.sendall(b"?" * 2**20)
         if reason == "timeout":
@@ -176,7 +164,6 @@ async def test_a_failed_read_holds_nothing(size_cap, reason):
 
 
 async def test_a_waiter_that_is_gone_does_not_end_the_read():
-    """If one caller is cancelled, the read continues for the others."""
     with counted(answering=False) as server:
         reader = Reader("shop", Unix(server.address))
         gone, stays = asyncio.create_task(reader.read()), asyncio.create_task(reader.read())
@@ -188,7 +175,6 @@ async def test_a_waiter_that_is_gone_does_not_end_the_read():
 
 
 async def test_the_readers_own_timeout_is_a_failure():
-    """A server that never answers fails at the reader's deadline, counted once for all callers."""
     with counted(answering=False) as server:
         reader = Reader("shop", Unix(server.address), timeout=0.1)
         outcomes = await asyncio.gather(*[reader.read() for _ in range(5)])
@@ -200,7 +186,6 @@ async def test_the_readers_own_timeout_is_a_failure():
 
 
 async def test_a_change_is_logged_once(caplog):
-    """The first reading, a failure, another failure and the recovery are logged; nothing in between."""
     caplog.set_level(logging.INFO)
     hands = MovableClock()
     with counted() as server:
@@ -217,7 +202,6 @@ async def test_a_change_is_logged_once(caplog):
 
 
 async def test_why_there_are_no_process_facts_is_logged_once(caplog):
-    """The reason for missing process facts is logged at the first reading only."""
     caplog.set_level(logging.INFO)
     hands = MovableClock()
     with counted() as server:
@@ -230,7 +214,6 @@ async def test_why_there_are_no_process_facts_is_logged_once(caplog):
 
 
 def test_nothing_of_a_document_is_logged(caplog):
-    """The log line about an unreadable document contains no part of the document."""
     caplog.set_level(logging.DEBUG)
     with counted() as server:
         server.answer = b'{"workers":[{"cores":[{"vars":["HTTP_COOKIE=hunter2"],"requests":"hunter2"}]}]}'
@@ -242,17 +225,14 @@ def test_nothing_of_a_document_is_logged(caplog):
 
 @pytest.mark.parametrize("place", ["the clock", "what takes outcomes"])
 async def test_a_fault_of_our_own_is_contained(caplog, place):
-    """It is that server's failure, logged once, with its traceback but without its message."""
     words = "hunter2"
 
     def broken(*_arguments: object) -> float:
         raise ZeroDivisionError(words)
 
     with counted() as server:
-        if place == "the clock":
-            reader = Reader("shop", Unix(server.address), clock=Clock(epoch=broken))
-        else:
-            reader = Reader("shop", Unix(server.address), on_outcome=broken)
+        faulty = {"clock": Clock(epoch=broken)} if place == "the clock" else {"on_outcome": broken}
+        reader = Reader("shop", Unix(server.address), **faulty)
         for _ in range(2):
             outcome = await reader.read()
             assert outcome.reason == "internal"
@@ -279,7 +259,6 @@ async def test_closing_closes_the_connection():
 
 
 async def test_closing_what_does_nothing():
-    """A reader that never read, or has finished, closes at once, more than once, and then reads nothing."""
     reader = Reader("shop", parse_address("/nowhere"))
     await reader.close()
     outcome = await reader.read()
@@ -291,7 +270,6 @@ async def test_closing_what_does_nothing():
 
 
 async def test_a_pause_lets_go_of_the_server():
-    """A pause ends the read in flight and its connection; callers keep waiting, and get a reading after it."""
     with counted(answering=False) as silent:
         reader = Reader("shop", Unix(silent.address), timeout=30)
         waiting = asyncio.create_task(reader.read())
@@ -308,7 +286,6 @@ async def test_a_pause_lets_go_of_the_server():
 
 
 def read_in_turn(path: Path, bodies: list[str], reads: int, seconds: float) -> None:
-    """Read a file whose contents alternate, so many times and so many seconds apart."""
     hands = MovableClock()
     reader = Reader("shop", File(str(path)), clock=hands.clock)
 
@@ -337,7 +314,6 @@ def test_what_changes_with_every_read(bodies, tmp_path, caplog):
 
 
 def test_what_was_left_out_is_counted(tmp_path, caplog):
-    """The next line reports how many were left out before it."""
     caplog.set_level(logging.INFO)
     read_in_turn(tmp_path / "stats.json", ["x", "{}"], reads=20, seconds=5.0)
     left_out = [record.fields.get("left_out") for record in caplog.records]
@@ -347,14 +323,12 @@ def test_what_was_left_out_is_counted(tmp_path, caplog):
 
 
 def test_slow_changes_are_all_written(tmp_path, caplog):
-    """A change every half minute is always logged."""
     caplog.set_level(logging.INFO)
     read_in_turn(tmp_path / "stats.json", ["x", "{}"], reads=40, seconds=30.0)
     assert len(caplog.records) == 40
 
 
 def busy(path: str, **keys: object) -> bytes:
-    """A document with one thread in service, and one that is idle."""
     variables = ["REQUEST_METHOD=POST", f"PATH_INFO={path}", ""]
     cores = [{"in_request": 1, "vars": variables, "req_info": {"request_start": 1_795_250_000}}, {"in_request": 0}]
     worker = {"id": 1, "pid": 8, "accepting": 1, "status": "busy", "respawn_count": 1, "cores": cores, **keys}
@@ -362,14 +336,11 @@ def busy(path: str, **keys: object) -> bytes:
 
 
 class Watched:
-    """A watch of a file with routes on."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.watch = Watch("shop", File(str(path)), routes=RouteNamer(Templates()))
 
     def read(self, body: bytes) -> dict[int, str] | None:
-        """The routes of the first worker in a reading of this document."""
         self.path.write_bytes(body)
         reading = asyncio.run(self.watch.reader.read())
         return reading.routes.of_worker(1) if reading.routes else None
@@ -387,7 +358,6 @@ def test_an_unchanged_document_counts_as_a_sample(watched):
 
 
 def test_routes_survive_a_reload(watched):
-    """Names stay, and no counter falls."""
     for running_time in range(4):
         watched.read(busy("/export", running_time=running_time, last_spawn=5))
     totals = watched.watch.integrals.totals
@@ -407,7 +377,6 @@ def test_a_request_without_variables_is_other(watched):
 
 
 def test_stats_without_cores_have_no_routes(watched):
-    """Busy threads are unknown then, and so are their routes."""
     for _ in range(3):
         assert watched.read(document("no_cores")) is None
     assert watched.watch.integrals.totals.routes is None
@@ -415,7 +384,6 @@ def test_stats_without_cores_have_no_routes(watched):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_captured_document_can_be_read(name):
-    """Each busy thread has a route, whatever the version and the kind of server; other figures do not change."""
     body = document(name)
     on, off = stats.decode(body, Templates()), stats.decode(body)
     routes = RouteNamer(Templates()).find_routes(on, 0.0)
@@ -464,7 +432,6 @@ def test_a_master_that_is_stopped_after_it_was_read():
 
 
 def admitted(places: WorkerPlaces, numbers: dict[str, int]) -> set[str]:
-    """The servers that have places once each has been read twice."""
     for _ in range(2):
         found = set(numbers)
         for server, number in numbers.items():
@@ -475,20 +442,24 @@ def admitted(places: WorkerPlaces, numbers: dict[str, int]) -> set[str]:
     return found
 
 
-def test_the_smallest_servers_have_places_first():
-    """Large servers find no place, in whatever order they are read; of equal ones, the first has."""
-    large = {f"large{number}": 60 for number in range(5)}
-    assert admitted(WorkerPlaces(10), {**large, "small": 4, "middle": 30}) == {"large0", "small", "middle"}
+USUAL = {str(number): WORKERS_PER_SERVER for number in range(10)}
+LARGE = {f"large{number}": 60 for number in range(5)}
 
 
-def test_few_workers_always_have_places():
-    """As many servers as may be watched, with the usual number of workers."""
-    usual = {str(number): WORKERS_PER_SERVER for number in range(10)}
-    assert admitted(WorkerPlaces(10), {"large": 1000, **usual}) == usual.keys()
+@pytest.mark.parametrize(
+    ("numbers", "found"),
+    [
+        # In whatever order they are read; of equal ones, the first has a place.
+        ({**LARGE, "small": 4, "middle": 30}, {"large0", "small", "middle"}),
+        # As many servers as may be watched, with the usual number of workers.
+        ({"large": 1000, **USUAL}, USUAL.keys()),
+    ],
+)
+def test_the_smallest_servers_have_places_first(numbers, found):
+    assert admitted(WorkerPlaces(10), numbers) == found
 
 
 def test_servers_that_are_gone_leave_their_places():
-    """A server that found no place has one at its next read."""
     places = WorkerPlaces(10)
     assert admitted(places, {"first": 80, "second": 80}) == {"first"}
     places.keep({"second"})

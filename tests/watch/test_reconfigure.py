@@ -20,6 +20,8 @@ from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.watch import Watch
 
+DOCUMENT = document("minified")
+
 
 def reconfigured(
     before: Sequence[ServerConfig],
@@ -27,8 +29,6 @@ def reconfigured(
     old: Settings = DEFAULT_SETTINGS,
     new: Settings = DEFAULT_SETTINGS,
 ) -> tuple[dict[str, Watch], dict[str, Watch], tuple[int, int]]:
-    """The watches by name before and after a change, and how many were added and removed."""
-
     async def change() -> tuple[dict[str, Watch], dict[str, Watch], tuple[int, int]]:
         fleet = Fleet(before, old)
         fleet.refresh()
@@ -40,7 +40,6 @@ def reconfigured(
 
 
 def test_only_what_changed_is_replaced():
-    """Servers are added, removed and replaced; those whose name and address stay are the same, in the new order."""
     shop, api, blog = (make_server(f"/run/{name}", name=name) for name in ("shop", "api", "blog"))
     moved = make_server("/run/elsewhere", name="api")
     first, then, counts = reconfigured([shop, api, blog], [moved, make_server("/run/new", name="new"), shop])
@@ -51,17 +50,7 @@ def test_only_what_changed_is_replaced():
     assert counts == (2, 2)
 
 
-def test_another_line_of_the_file_is_no_change():
-    """An entry that moves to another line, with its objective, keeps its server."""
-    entry = structs.replace(make_server("/run/shop", name="shop"), where="x.yml:2", slo=Slo(1.0, 0.99, "x.yml:3"))
-    moved = structs.replace(entry, where="x.yml:9", slo=Slo(1.0, 0.99, "x.yml:10"))
-    first, then, counts = reconfigured([entry], [moved])
-    assert then["shop"] is first["shop"]
-    assert counts == (0, 0)
-
-
 def test_limits_change_in_place():
-    """A server keeps its history when its timeout, its size limit, and the age of stuck requests change."""
     first, then, counts = reconfigured(
         [make_server("/run/shop", name="shop", timeout=5.0)],
         [make_server("/run/shop", name="shop", timeout=9.0, size_cap=5000)],
@@ -71,10 +60,15 @@ def test_limits_change_in_place():
     assert then["shop"].stuck_seconds == 300.0
     assert (then["shop"].reader.timeout, then["shop"].reader.size_cap) == (9.0, 5000)
     assert counts == (0, 0)
+    # Another line of the file is no change.
+    entry = structs.replace(make_server("/run/shop", name="shop"), where="x.yml:2", slo=Slo(1.0, 0.99, "x.yml:3"))
+    moved = structs.replace(entry, where="x.yml:9", slo=Slo(1.0, 0.99, "x.yml:10"))
+    first, then, counts = reconfigured([entry], [moved])
+    assert then["shop"] is first["shop"]
+    assert counts == (0, 0)
 
 
 def test_an_objective_changes_its_servers():
-    """A changed default objective replaces the servers that have none of their own."""
     own = structs.replace(make_server("/run/own", name="own"), slo=Slo(2.0, 0.9))
     servers = [own, make_server("/run/shop", name="shop")]
     first, then, counts = reconfigured(servers, servers, new=replace(DEFAULT_SETTINGS, slo=Slo(1.0, 0.99)))
@@ -83,19 +77,14 @@ def test_an_objective_changes_its_servers():
     assert counts == (1, 1)
 
 
-def test_windows_change_and_other_settings_stay():
-    async def change() -> Settings:
-        fleet = Fleet([], DEFAULT_SETTINGS)
-        await fleet.reconfigure(
-            [], replace(DEFAULT_SETTINGS, windows=(30.0,), cpu_residency=True, samples_per_second=1.0)
-        )
-        return fleet.settings
-
-    assert asyncio.run(change()) == replace(DEFAULT_SETTINGS, windows=(30.0,))
+async def test_windows_change_and_other_settings_stay():
+    fleet = Fleet([], DEFAULT_SETTINGS)
+    changed = replace(DEFAULT_SETTINGS, windows=(30.0,), cpu_residency=True, samples_per_second=1.0)
+    await fleet.reconfigure([], changed)
+    assert fleet.settings == replace(DEFAULT_SETTINGS, windows=(30.0,))
 
 
-def test_globs(tmp_path):
-    """Sockets that are still found keep their servers, unless their names change."""
+def test_sockets_that_are_still_found_keep_their_servers_unless_their_names_change(tmp_path):
     with listening(tmp_path / "shop.stats"), listening(tmp_path / "api.stats"):
         every, shops = make_server(f"{tmp_path}/*.stats"), make_server(f"{tmp_path}/s*.stats", timeout=7.0)
         first, then, counts = reconfigured([every], [shops])
@@ -109,7 +98,6 @@ def test_globs(tmp_path):
 
 
 def test_a_socket_becomes_named_and_back(tmp_path):
-    """A globbed server that is configured under its own name stays the same server; under another name it does not."""
     with listening(tmp_path / "shop.stats"):
         glob, named = make_server(f"{tmp_path}/*.stats"), make_server(f"{tmp_path}/shop.stats", name="shop")
         for before, after in ([glob], [glob, named]), ([glob, named], [glob]):
@@ -121,9 +109,7 @@ def test_a_socket_becomes_named_and_back(tmp_path):
 
 
 async def test_a_lost_socket_is_still_reported(tmp_path):
-    """A globbed server that is down at the time of a change stays, if its glob does."""
     glob, more = make_server(f"{tmp_path}/*.stats"), make_server("/run/api", name="api")
-
     fleet = Fleet([glob])
     with listening(tmp_path / "shop.stats"):
         fleet.refresh()
@@ -135,7 +121,6 @@ async def test_a_lost_socket_is_still_reported(tmp_path):
 
 
 async def test_a_master_never_has_two_connections():
-    """A server that gets another name is read under the new one only after the read under the old one has ended."""
     open_now = most = 0
 
     def behave(connection: socket.socket, _ended: object) -> None:
@@ -160,13 +145,8 @@ async def test_a_master_never_has_two_connections():
 
 
 async def test_sampling_follows_at_once():
-    """An added server is read, a removed one no longer, its part of the minute is written, and others go on."""
     written = Written()
-
-    with (
-        bad_servers.answers("unix", document("minified")) as shop,
-        bad_servers.answers("unix", document("minified")) as api,
-    ):
+    with bad_servers.answers("unix", DOCUMENT) as shop, bad_servers.answers("unix", DOCUMENT) as api:
         kept, gone = make_server(shop, name="shop"), make_server(shop, name="gone")
         fleet = Fleet([kept, gone], clock=Clock(), writer=written)
 
@@ -190,8 +170,7 @@ async def test_sampling_follows_at_once():
 
 
 async def test_a_change_during_a_pause_reads_nothing():
-    """An added server is read after the pause."""
-    with bad_servers.answers("unix", document("minified")) as address:
+    with bad_servers.answers("unix", DOCUMENT) as address:
         fleet = Fleet([])
         async with sampling(fleet):
             await fleet.pause()
@@ -205,10 +184,8 @@ async def test_a_change_during_a_pause_reads_nothing():
 
 @pytest.mark.parametrize("again", [False, True])
 async def test_a_change_that_is_cancelled_loses_no_minute(again):
-    """If the exporter ends during a change, the removed servers' minutes are written, once."""
     written = Written()
-
-    with bad_servers.answers("unix", document("minified")) as address:
+    with bad_servers.answers("unix", DOCUMENT) as address:
         fleet = Fleet([make_server(address, name="shop")], writer=written)
         (shop,) = fleet.watches()
         for _ in range(2):

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.support.real_uwsgi import uwsgi
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server, emperor
+from tests.watch.sampling import until
 from uwsgi_headroom import stats
 from uwsgi_headroom.analysis.findings import Finding, queue
 from uwsgi_headroom.errors import ReadError, SourceError
@@ -28,7 +29,6 @@ TIMEOUT = ReadError("timeout", "no complete answer within 5 s")
 
 
 def events(watch):
-    """All events except the start, oldest first."""
     first, *rest = reversed(watch.watch.recorder.journal.latest(100))
     assert first.kind == "exporter_started"
     return rest
@@ -39,8 +39,6 @@ def kinds(watch):
 
 
 class TestDown:
-    """When a server that cannot be read counts as down, and when it is up again."""
-
     def test_refused(self):
         """A server that refuses connections is down immediately, with one event, and up with the first answer."""
         server = Server()
@@ -68,7 +66,6 @@ class TestDown:
         assert kinds(watch.seconds(Server(), 1)) == ["server_down", "server_up"]
 
     def test_a_gap_is_not_an_outage(self):
-        """If the exporter was stopped, for example, there are no samples, but the server was not down."""
         server = Server()
         watch = ScriptedWatch().seconds(server, 5)
         watch.read(server.read(17.0))
@@ -81,8 +78,6 @@ class TestDown:
 
 
 class TestConfiguration:
-    """Changes in a server's configuration."""
-
     def reading(self, at, options=None, **snapshot):
         reading = Server(born=at - 1.0).read(at)
         changed = replace(reading.snapshot, **snapshot)
@@ -98,7 +93,6 @@ class TestConfiguration:
         return changed[0].title if changed else ""
 
     def test_version_and_sockets(self):
-        """Changes in the stats document itself are reported."""
         sockets = (stats.server.AppSocket("127.0.0.1:80", None, None),)
         assert (
             self.title(self.reading(1.0), self.reading(2.0, version="2.0.32", sockets=sockets))
@@ -106,7 +100,6 @@ class TestConfiguration:
         )
 
     def test_workers_and_threads(self):
-        """A master's number of workers changes with a restart."""
         watch = ScriptedWatch().read(Server(threads=8).read(1.0)).read(Server(processes=2, threads=16).read(2.0))
         watch.read(Server(processes=2, threads=8).read(3.0))
         titles = [event.title for event in events(watch) if event.kind == "configuration_changed"]
@@ -137,13 +130,10 @@ class TestConfiguration:
 
 
 def codes(finding):
-    """The codes of a finding and of the harms that it explains."""
     return {finding.code, *(harm.code for harm in finding.harms)}
 
 
 class TestVerdicts:
-    """Changes of the verdict, and the start of findings."""
-
     def overloaded(self, seconds):
         server = Server(processes=1, threads=1)
         watch = ScriptedWatch().seconds(server, 30, lambda _: server.serve(1, 1, each=0.1))
@@ -187,9 +177,8 @@ class TestVerdicts:
         finding = Finding("queue_wait", "critical", "It waits.", "Much.", queue.LONG_WAIT)
         seen = []
         for time, found in enumerate([False, True, True, False, False], start=10):
-            verdicts.judge(
-                float(time), "critical" if found else "ok", "So it is.", [finding] if found else [], time - 5
-            )
+            status = "critical" if found else "ok"
+            verdicts.judge(float(time), status, "So it is.", [finding] if found else [], time - 5)
             seen.append(verdicts.current)
         slow = Verdict("critical", "queue_wait", 6.0, "queue_wait")
         assert seen == [NO_VERDICT, slow, slow, Verdict("ok", None, 13.0), Verdict("ok", None, 13.0)]
@@ -197,8 +186,7 @@ class TestVerdicts:
         verdicts.judge(19.0, "ok", "So it is.", [], None)
         assert verdicts.current == Verdict("ok", None, 19.0)
 
-    def test_since(self):
-        """A finding reports its start until it ends."""
+    def test_a_finding_reports_its_start_until_it_ends(self):
         watch, server = self.overloaded(60)
         finding = next(each for each in watch.document().findings if "queue_wait" in codes(each))
         assert finding.since is not None
@@ -209,7 +197,6 @@ class TestVerdicts:
         assert all(each.since is None for each in watch.document().findings)
 
     def test_a_finding_names_its_event(self):
-        """A finding has the latest event of those that it counts."""
         server = Server()
         watch = ScriptedWatch().seconds(server, 15)
         server.busy(2, 0, 0, 0)
@@ -232,27 +219,18 @@ def test_a_fault_in_the_journal_does_not_stop_sampling(monkeypatch):
     assert watch.watch.state == "up"
 
 
-async def _kill_a_worker(running):
-    """Watch a server until its journal has the end of a worker that is killed here."""
-    watch = Watch("shop", Unix(running.stats))
-    sampling = asyncio.create_task(watch.sample())
-    try:
-        async with asyncio.timeout(60):
-            while not (watch.reading and watch.reading.host.processes):  # noqa: ASYNC110 - the watch has no event
-                await asyncio.sleep(0.05)
-            os.kill(next(iter(watch.reading.host.processes)), signal.SIGKILL)
-            while not watch.recorder.journal.latest_of("worker_ended"):  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-    finally:
-        sampling.cancel()
-        await watch.reader.close()
-    return watch
-
-
-def test_a_real_worker_is_killed():
-    """The journal has its end, without an explanation, and no event of the other worker."""
+async def test_a_real_worker_is_killed():
     with uwsgi("--processes", "2", "--threads", "2") as running:
-        journal = asyncio.run(_kill_a_worker(running)).recorder.journal
+        watch = Watch("shop", Unix(running.stats))
+        sampling = asyncio.create_task(watch.sample())
+        try:
+            await until(lambda: watch.reading and watch.reading.host.processes)
+            os.kill(next(iter(watch.reading.host.processes)), signal.SIGKILL)
+            await until(lambda: watch.recorder.journal.latest_of("worker_ended"))
+        finally:
+            sampling.cancel()
+            await watch.reader.close()
+    journal = watch.recorder.journal
     ended = journal.latest_of("worker_ended")
     assert (len(ended.workers), ended.cause, ended.count) == (1, "unknown", 1)
     assert ended.evidence.startswith("It ")
@@ -261,8 +239,6 @@ def test_a_real_worker_is_killed():
 
 
 class Watched:
-    """A server that is watched, and the worker events in its journal."""
-
     def __init__(self, options=None, **server):
         self.server = Server(**server)
         self.options = options
@@ -270,7 +246,6 @@ class Watched:
         self.pass_by(2.0)
 
     def pass_by(self, seconds=0.5):
-        """Let this much time pass, with two samples per second."""
         for _ in range(round(seconds * 2)):
             self.watch.read(self.reading(self.watch.now + 0.5))
 
@@ -282,12 +257,10 @@ class Watched:
         reading = self.server.read(at)
         if self.options is None:
             return reading
-        kind = "threads"
-        setup = Setup(self.options, None, kind, None, None)
+        setup = Setup(self.options, None, "threads", None, None)
         return replace(reading, host=replace(reading.host, setup=setup))
 
     def events(self, *kinds):
-        """The events of these kinds, oldest first."""
         latest = self.watch.watch.recorder.journal.latest(100)
         return [event for event in reversed(latest) if event.kind in kinds]
 
@@ -327,10 +300,16 @@ def test_an_end_that_uwsgi_never_notices():
     (end,) = watched.events("worker_ended")
     assert end.count == 1
     assert len(watched.events("worker_started")) == 1
+    # Respawns between two samples are counted.
+    watched = Watched()
+    for _ in range(3):
+        watched.respawn(1)
+    (end,) = watched.events("worker_ended")
+    assert end.count == 3
+    assert watched.watch.watch.recorder.journal.counts["worker_ended"] == 3
 
 
 def test_harakiri_is_found_although_uwsgi_counts_it_later():
-    """A harakiri is recognised even if the process ends before `harakiri_count` grows."""
     watched = Watched(Options(harakiri=30))
     watched.server.kill(1)
     watched.pass_by(1.0)
@@ -341,18 +320,7 @@ def test_harakiri_is_found_although_uwsgi_counts_it_later():
     assert end.evidence == "A request took longer than `harakiri` (30 s)."
 
 
-def test_respawns_between_two_samples_are_counted():
-    """A worker may crash faster than it is sampled."""
-    watched = Watched()
-    for _ in range(3):
-        watched.respawn(1)
-    (end,) = watched.events("worker_ended")
-    assert end.count == 3
-    assert watched.watch.watch.recorder.journal.counts["worker_ended"] == 3
-
-
-def test_cheaper():
-    """A worker that cheaper mode spawns or ends is not a worker's end."""
+def test_a_worker_that_cheaper_mode_ends_is_no_worker_end():
     watched = Watched(processes=4, spawned=2)
     watched.respawn(3)
     watched.server.cheap(2)
@@ -397,10 +365,10 @@ class TestReload:
 
     def test_a_crash_loop_is_not_a_reload(self):
         watched = Watched()
-        for turn in range(6):
+        for _ in range(6):
             for worker in (1, 2, 3, 4):
                 watched.respawn(worker, 2.0)
-            assert len(watched.events("reload")) == 1, turn
+            assert len(watched.events("reload")) == 1
 
     def test_with_requests_in_service(self):
         """Workers that end with requests in service were killed, not reloaded."""
@@ -483,18 +451,9 @@ def test_causes(options, kills, served, age, resident, cause):
     server.serve(1, 3)
     now = server.read(2.0).snapshot.workers[0]
     ended = EndedProcess(then.last_spawn + age, then, resident, NO_KILLS)
+    assert f"served {served:,} request" in find_cause(ended, replace(now, requests=served), None, None)[1]
     found, evidence = find_cause(ended, now, options, kills)
     assert found == cause
     assert evidence.endswith(".")
     if cause in ("unknown", "max_requests"):
         assert f"served {served:,} request" in evidence  # requests of the successor are not the process's own
-
-
-def test_a_process_that_served_nothing_more():
-    """No request is added to those at the last sample."""
-    server = Server(processes=1)
-    server.serve(1, 5)
-    then = server.read(1.0).snapshot.workers[0]
-    server.respawn(1, 2.0)
-    _, evidence = find_cause(EndedProcess(EPOCH, then), server.read(2.0).snapshot.workers[0], None, None)
-    assert "served 5 requests" in evidence

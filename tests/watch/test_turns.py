@@ -10,19 +10,12 @@ import pytest
 
 from tests.support.clock import MovableClock
 from tests.watch.sampling import until
-from uwsgi_headroom.watch.turns import (
-    LONGEST_SECONDS,
-    SHORTEST_SECONDS,
-    GivenUpError,
-    ThreadTurns,
-    Turns,
-    run_in_thread,
-)
+from uwsgi_headroom.watch import turns as module
+from uwsgi_headroom.watch.turns import GivenUpError, ThreadTurns, Turns, run_in_thread
 
 
 def share_of(hands: MovableClock, step: float, others: float) -> tuple[float, float]:
-    """The share of the time that a computation of steps of this length (seconds) gets beside others that use so many
-    seconds of each turn, and the longest time without a turn for them."""
+    """The share of a computation in steps (seconds) beside others that use so much of a turn; their longest wait."""
     used = longest = waited = 0.0
 
     async def other() -> None:
@@ -49,7 +42,6 @@ def share_of(hands: MovableClock, step: float, others: float) -> tuple[float, fl
 
 @pytest.mark.parametrize("others", [0.02, 0.05])
 def test_half_of_the_time_beside_much_work(others):
-    """However much the others have to do, the computation takes twice its own time at most."""
     share, longest = share_of(MovableClock(), 0.001, others)
     assert share == pytest.approx(0.5, abs=0.03)
     assert longest <= others + 0.0011
@@ -57,13 +49,12 @@ def test_half_of_the_time_beside_much_work(others):
 
 def test_others_wait_for_a_short_turn():
     """Others that have little to do wait for the shortest turn; no turn is longer than the longest."""
-    assert share_of(MovableClock(), 0.001, 0.0001)[1] <= SHORTEST_SECONDS + 0.0011
-    assert share_of(MovableClock(), 0.001, 10.0)[1] <= LONGEST_SECONDS + 0.0011
+    assert share_of(MovableClock(), 0.001, 0.0001)[1] <= module.SHORTEST_SECONDS + 0.0011
+    assert share_of(MovableClock(), 0.001, 10.0)[1] <= module.LONGEST_SECONDS + 0.0011
 
 
 async def test_a_cancelled_thread_has_ended_when_its_task_ends():
-    """So what takes turns never runs beside what was cancelled before it, even if that cannot pause. A thread that has
-    not begun does nothing."""
+    """So nothing runs beside what was cancelled before it, even if that cannot pause."""
     running, most, calls = 0, 0, 0
     lock = threading.Lock()
 
@@ -87,8 +78,8 @@ async def test_a_cancelled_thread_has_ended_when_its_task_ends():
 
 
 async def test_a_cancelled_thread_ends_at_its_next_pause():
-    """Its work is given up."""
-    begun, ended = threading.Event(), threading.Event()
+    """asyncio reports no exception of it: nobody waits for its result."""
+    begun, ended, reported = threading.Event(), threading.Event(), list[dict[str, Any]]()
 
     def work(turns: ThreadTurns) -> None:
         begun.set()
@@ -100,28 +91,12 @@ async def test_a_cancelled_thread_ends_at_its_next_pause():
             ended.set()
             raise
 
-    task = asyncio.create_task(run_in_thread(work))
-    await asyncio.to_thread(begun.wait, 10)
-    task.cancel()
-    await asyncio.wait_for(asyncio.wait({task}), 60)
-    assert ended.is_set()
-
-
-async def test_work_that_is_given_up_is_no_error_in_the_log():
-    """asyncio reports no exception of a thread whose task was cancelled: nobody waits for its result."""
-    begun, reported = threading.Event(), list[dict[str, Any]]()
-
-    def work(turns: ThreadTurns) -> None:
-        begun.set()
-        while True:
-            time.sleep(0.001)
-            turns.pause_if_due()
-
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: reported.append(context))
     task = asyncio.create_task(run_in_thread(work))
     await asyncio.to_thread(begun.wait, 10)
     task.cancel()
     await asyncio.wait_for(asyncio.wait({task}), 60)
+    assert ended.is_set()
     del task
     gc.collect()  # asyncio reports an exception when nothing refers to its task any more
     assert reported == []

@@ -27,15 +27,11 @@ def watch_of(*outcomes: Reading | tuple[float, ReadError]) -> Watch:
 
 
 def test_windows_begin_with_the_second_row():
-    """There are no figures after the first reading, and those of every window after the second one, a second later."""
     server = Server()
     first, second = server.read(10.0), server.read(11.0)
     assert watch_of(first).figures(first, (60, 300)) == []
     assert [figures.window.asked for figures in watch_of(first, second).figures(second, (60, 300))] == [60, 300]
-
-
-def test_failure_is_a_gap():
-    """A failed read goes into the totals as a gap and makes no row."""
+    # A failure is a gap, and makes no row.
     server = Server()
     watch = watch_of(server.read(10.0), (10.5, ReadError("timeout", "no answer")), server.read(11.0))
     assert watch.integrals.totals.gap_seconds == 1.0
@@ -45,19 +41,16 @@ def test_failure_is_a_gap():
 @pytest.mark.parametrize("other", [emperor, router])
 class TestOtherDocuments:
     def test_have_no_figures(self, other):
-        """An emperor or a router has no figures, however long it is watched."""
         watch = watch_of(*(other(float(at)) for at in range(10)))
         assert watch.figures(other(10.0), (60,)) == []
         assert watch.integrals.totals.samples == 0
 
     def test_in_the_place_of_a_server(self, other):
-        """An address that changes from a server to an emperor has no figures, even with a history."""
         server = Server()
         watch = watch_of(*(server.read(float(at)) for at in range(5)), other(5.0), other(6.0))
         assert watch.figures(other(6.0), (60,)) == []
 
     def test_before_a_server(self, other):
-        """A server that takes over the address starts with its first reading."""
         server = Server()
         watch = watch_of(other(0.0), other(5.0), server.read(10.0), server.read(11.0))
         (figures,) = watch.figures(server.read(11.0), (60,))
@@ -65,7 +58,6 @@ class TestOtherDocuments:
 
 
 def test_long_step_is_by_the_pace():
-    """If the budget has stretched the interval, samples that far apart are no gap; beyond five seconds they are."""
     server = Server()
     watch = watch_of(server.read(0.0))
     for _ in range(20):
@@ -94,8 +86,6 @@ async def test_reader_feeds_it():
 
 
 class TestState:
-    """The state of a server, as in the metric `uwsgi_up`, the page, the API and top."""
-
     def watch(self) -> tuple[Watch, MovableClock]:
         hands = MovableClock()
         return Watch("shop", Unix("/run/shop.stats"), clock=hands.clock), hands
@@ -105,7 +95,6 @@ class TestState:
         watch.reader.outcome = outcome
 
     def test_before_the_first_read(self):
-        """A server that was never read is not up, without a reason."""
         watch, _ = self.watch()
         assert (watch.state, watch.error) == ("stale", None)
 
@@ -124,7 +113,6 @@ class TestState:
 
     @pytest.mark.parametrize("reason", ["refused", "not_found"])
     def test_gone_is_down_at_once(self, reason):
-        """If nothing listens there, the server is down at once."""
         watch, _ = self.watch()
         self.outcome(watch, Server().read(1000.0), 1000.0)
         self.outcome(watch, ReadError(reason, "gone"), 1000.2)
@@ -134,7 +122,6 @@ class TestState:
         assert watch.state == "up"
 
     def test_a_slow_pace_is_no_failure(self):
-        """If samples are 4 s apart, three of them may be missing."""
         watch, hands = self.watch()
         reading = Server().read(1000.0, read_seconds=1.0)
         self.outcome(watch, reading, 1000.0)
@@ -146,7 +133,6 @@ class TestState:
         assert watch.state == "stale"
 
     def test_a_fault_of_ours_is_that_servers_failure(self, monkeypatch):
-        """Figures that cannot be computed make only this server's observation a failure."""
         watch, _ = self.watch()
         self.outcome(watch, Server().read(1000.0), 1000.0)
 
@@ -201,17 +187,13 @@ def test_the_rate_is_that_since_the_outage(seconds):
 
 
 def test_an_outage_before_the_window_is_none_of_it():
-    """A minute later the last minute is one as any other, and the last five minutes still have it."""
     restarted = Restarted(up=70)
     short, long = restarted.figures(60.0), restarted.figures(300.0)
     assert short.outage is None
     assert short.window.seconds == pytest.approx(60, abs=0.51)  # of the nearest row
     assert long.outage
     assert long.window.seconds == pytest.approx(69.5)
-
-
-def test_right_after_an_outage_nothing_is_known():
-    """No figures come of one sample, and none of the time before."""
+    # Right after an outage nothing is known.
     restarted = Restarted(up=0)
     restarted.scripted.read(of_master(restarted.server.read(restarted.scripted.now + 0.5), 900))
     watch = restarted.scripted.watch
@@ -241,8 +223,7 @@ def test_a_rest_is_no_outage():
     assert restarted.figures().outage.seconds == pytest.approx(20.5, abs=0.51)  # the one before
 
 
-def test_the_last_of_two_outages():
-    """It is the one that counts."""
+def test_the_last_of_two_outages_counts():
     restarted = Restarted()
     for _ in range(6):
         restarted.scripted.read(ReadError("not_found", "gone"), restarted.scripted.now + 0.5)
@@ -252,8 +233,7 @@ def test_the_last_of_two_outages():
     assert restarted.figures().window.seconds == pytest.approx(4.5)
 
 
-def test_a_wall_clock_that_is_set():
-    """The length is that of the monotonic clock."""
+def test_the_length_of_an_outage_is_that_of_the_monotonic_clock():
     restarted = Restarted(up=0)
     reading = of_master(restarted.server.read(restarted.scripted.now + 0.5), 900)
     restarted.scripted.read(replace(reading, time=reading.time - 7200))

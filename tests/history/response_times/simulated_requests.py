@@ -41,8 +41,7 @@ class Load(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What was recorded, and the true response times, ascending: in total, and in a window after the estimate has
-    settled. before: the totals at the start of the window."""
+    """What was recorded, and the true times, ascending: in total, and in a window. before: totals at its start."""
 
     totals: ResponseTimeTotals
     all_times: list[float]
@@ -51,7 +50,6 @@ class Outcome(Struct, frozen=True):
     times: list[float]
 
     def percentile(self, share):
-        """The true percentile: the least response time that this share of the requests does not exceed."""
         return self.times[max(0, -int(-share * len(self.times) // 1) - 1)]
 
     def increase(self, bound):
@@ -77,8 +75,7 @@ class Occupation(NamedTuple):
 
 
 class Thread:
-    """A thread with one occupation after the other. deaths: when its worker's processes end and their successors
-    begin, ascending."""
+    """One occupation after the other. deaths: when its worker's processes end and their successors begin, ascending."""
 
     def __init__(self, load, seconds, chance, deaths):
         at = -5 * chance.random()
@@ -123,8 +120,6 @@ class Thread:
 
 
 class Process:
-    """A worker and the times at which its processes end."""
-
     def __init__(self, number, load, seconds, chance):
         self.number, self.deaths = number, []
         at = 0.0
@@ -134,7 +129,6 @@ class Process:
         self._generation = self._counted_before = 0
 
     def sample(self, at):
-        """What uWSGI says of the worker."""
         starts = {place: start for place, thread in enumerate(self.threads) if (start := thread.go_to(at)) is not None}
         counts = tuple([thread.counted for thread in self.threads])
         generation = sum(until <= at for _, until in self.deaths)
@@ -147,20 +141,13 @@ class Process:
                 for each in thread.occupations[: thread.place + 1]
             )
             self._generation, self._counted_before = generation, sum(counts) - late
-        return worker(
-            counts,
-            starts,
-            running_time=sum(thread.spent for thread in self.threads),
-            static=sum(thread.static for thread in self.threads),
-            pid=100 * self.number + generation,
-            since_spawn=sum(counts) - self._counted_before,
-            worker_id=self.number,
-        )
+        spent, static = (sum(getattr(thread, name) for thread in self.threads) for name in ("spent", "static"))
+        process = {"pid": 100 * self.number + generation, "since_spawn": sum(counts) - self._counted_before}
+        return worker(counts, starts, running_time=spent, static=static, worker_id=self.number, **process)
 
 
 def simulate(load, seed, *, settle=15.0, seconds=75.0, rate=5.0):
-    """Samples a load `rate` times a second, at intervals with a jitter of a fifth, as `watch.pace` does. The window
-    begins with the end of the first batch after `settle` seconds."""
+    """Samples a load `rate` times a second, with a jitter of a fifth. The window begins after `settle` seconds."""
     chance = random.Random(seed)
     workers = [Process(number, load, seconds, chance) for number in range(1, load.workers + 1)]
     silences = [silence for each in workers for silence in each.deaths]
@@ -170,11 +157,8 @@ def simulate(load, seed, *, settle=15.0, seconds=75.0, rate=5.0):
     at = before = 0.0
     while at < seconds:
         sample = tuple(each.sample(at) for each in workers)
-        completed = Completed(
-            sum((each.requests or 0) - (each.static_requests or 0) for each in sample),
-            sum(each.running_time or 0.0 for each in sample),
-            0,
-        )
+        requests = sum((each.requests or 0) - (each.static_requests or 0) for each in sample)
+        completed = Completed(requests, sum(each.running_time or 0.0 for each in sample), 0)
         joined = at > 0 and at - before <= max(3.0, 3 / rate)
         recorder.add(reading(at, NOTHING, HostFacts()), sample, completed, joined=joined)
         if at in (0.0, recorder.history.ended) and recorder.totals:
@@ -192,7 +176,6 @@ def simulate(load, seed, *, settle=15.0, seconds=75.0, rate=5.0):
 
 
 def _times(threads, start, until):
-    """The response times of the requests from these numbers on, until those, ascending."""
     return sorted(
         seconds
         for thread, first, last in zip(threads, start, until, strict=True)
@@ -201,8 +184,7 @@ def _times(threads, start, until):
 
 
 def worker(counts, serving, *, running_time=None, static=0, pid=7, since_spawn=0, worker_id=1):
-    """A worker in a sample. counts: completed requests of each thread; serving: by busy thread, the start of its
-    request."""
+    """A worker in a sample. counts: completed requests of each thread; serving: by busy thread, the request's start."""
     done = sum(counts)
     slot = Slot(len(counts), pid, "busy" if serving else "idle", len(serving), done, static, running_time)
     slot.respawns, slot.before_spawn, slot.last_spawn = 1, done - since_spawn, EPOCH

@@ -45,9 +45,7 @@ LOADS = {
 
 @pytest.mark.parametrize("name", LOADS)
 def test_estimates_are_true(name):
-    """On average over runs, a percentile of at least two sampling intervals is within 10 % of the truth, one of at
-    least one within 30 %, and a share slower than two intervals within 10 % or half a percentage point. 19 of 20
-    intervals of percentiles contain the truth."""
+    """Over runs, percentiles of two intervals within 10 %, of one within 30 %; 19 of 20 intervals contain the truth."""
     outcomes = [simulate(LOADS[name], seed) for seed in SEEDS]
     contained = intervals = 0
     for share in (0.5, 0.9, 0.95, 0.99):
@@ -89,14 +87,12 @@ JUMPS = {
 
 
 def quantile(share, outcome):
-    """What PromQL makes of the histogram's growth."""
     counts = [outcome.increase(bound) for bound in BUCKET_BOUNDS]
     return histogram_quantile(share, BUCKET_BOUNDS, counts, outcome.totals.requests - outcome.before.requests)
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_what_promql_makes_of_the_histogram(name):
-    """On average over runs, each percentile of at least two sampling intervals is within 10 % of the truth."""
+def test_percentiles_by_promql_are_true(name):
     outcomes = [simulate(SMOOTH[name], seed) for seed in SEEDS]
     compared = 0
     for share in (0.5, 0.95, 0.99):
@@ -122,7 +118,6 @@ def test_what_promql_makes_of_a_jump(name):
 
 @pytest.mark.parametrize("name", LOADS)
 def test_count_and_sum_are_exact(name):
-    """The number of requests and the sum of their response times are true; the bins contain all requests."""
     outcome = simulate(LOADS[name], 7, settle=1.0, seconds=12.0)
     assert outcome.totals.requests == len(outcome.all_times)
     assert outcome.totals.seconds == pytest.approx(sum(outcome.all_times))
@@ -131,7 +126,6 @@ def test_count_and_sum_are_exact(name):
 
 
 def test_most_are_exact_at_low_load():
-    """A request that its worker completed alone is exact: percentiles are within a bin of the truth."""
     outcome = simulate(Load(lognormal(0.1, 1.0), idle=30.0), 1, seconds=200.0)
     figures = compute_percentiles(outcome.window)
     assert figures
@@ -140,8 +134,7 @@ def test_most_are_exact_at_low_load():
 
 
 @pytest.mark.parametrize("rate", [0.25, 1.0, 20.0])
-def test_other_sampling_rates(rate):
-    """Long response times are found at any rate of samples, if they are beyond two intervals."""
+def test_long_response_times_are_found_at_any_rate_of_samples(rate):
     outcome = simulate(
         Load(lognormal(30.0, 0.5), idle=5.0), 3, settle=60.0, seconds=400.0 if rate < 1 else 150.0, rate=rate
     )
@@ -157,7 +150,6 @@ _NEAR = 1.06
 
 @st.composite
 def draws(choose):
-    """Response times of one kind, or of two."""
     mean, sigma = 10 ** choose(st.floats(-3, 0.7)), choose(st.sampled_from((0.0, 0.3, 1.0, 1.5)))
     rare, longer = choose(st.sampled_from((0.0, 0.02, 0.2))), 10 ** choose(st.floats(-1, 1.0))
 
@@ -168,25 +160,15 @@ def draws(choose):
     return draw
 
 
-loads = st.builds(
-    Load,
-    draws(),
-    idle=st.sampled_from((0.02, 0.4, 5.0)),
-    workers=st.sampled_from((1, 4)),
-    threads=st.sampled_from((1, 8)),
-    silent=st.sampled_from((0.0, 0.02, 0.3)),
-    static=st.sampled_from((0.0, 0.02, 0.3)),
-    held=st.sampled_from((0.3, 2.0, 20.0)),
-    deaths=st.sampled_from((0.0, 0.02, 0.3)),
-    respawn=st.sampled_from((0.1, 1.5, 3.0)),
-    logged=st.sampled_from((0.0, 0.005, 0.5)),
-)
+DRAWN = {"idle": (0.02, 0.4, 5.0), "workers": (1, 4), "threads": (1, 8), "held": (0.3, 2.0, 20.0)}
+DRAWN |= {"respawn": (0.1, 1.5, 3.0), "logged": (0.0, 0.005, 0.5)}
+DRAWN |= dict.fromkeys(("silent", "static", "deaths"), (0.0, 0.02, 0.3))
+loads = st.builds(Load, draws(), **{name: st.sampled_from(values) for name, values in DRAWN.items()})
 
 
 @given(load=loads, seed=st.integers(0, 10), rate=st.sampled_from((1.0, 5.0, 20.0)))
 @settings(max_examples=25, derandomize=True)
 def test_no_percentile_that_the_mean_makes_impossible(load, seed, rate):
-    """What is no faster than a percentile took no longer than all; the estimate gives uWSGI's sum."""
     outcome = simulate(load, seed, settle=5.0, seconds=30.0, rate=rate)
     _judge_percentiles(outcome)
     _judge_sums(outcome)

@@ -11,13 +11,7 @@ from msgspec import Struct, field
 from tests.support.windows import by_share
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.history.response_times.bins import Bins
-from uwsgi_headroom.history.response_times.queue_waits import (
-    MOST_FOLLOWED,
-    BatchWaits,
-    Left,
-    QueueFollower,
-    count_all,
-)
+from uwsgi_headroom.history.response_times.queue_waits import MOST_FOLLOWED, BatchWaits, Left, QueueFollower, count_all
 from uwsgi_headroom.history.response_times.totals import BatchHistory
 from uwsgi_headroom.record import Backlog, Waiting
 
@@ -59,8 +53,7 @@ def look(queue, at, kind):
 
 
 def follow(queue, kind, seconds, calm=False):
-    """Yields the time of each sample, the requests that have left since the one before, and how many were accepted by
-    then. calm: beside another socket, whose workers accept as many and at which nothing waits."""
+    """Yields the time of each sample, who left, and how many were accepted. calm: beside one without a queue."""
     chance, follower, at, before = random.Random(1), QueueFollower(), 0.0, 0
     while at < seconds:
         step = INTERVAL * chance.uniform(0.8, 1.2)
@@ -79,7 +72,6 @@ def mean_wait(left, accepted):
 
 
 def true_waits(queue, at):
-    """Of the requests that were accepted by then, ascending."""
     return sorted(wait for wait, taken in zip(queue.waits, queue.taken, strict=True) if taken <= at)
 
 
@@ -116,7 +108,6 @@ def test_percentiles_of_simulated_queues(kind, threads, load, serve):
 
 
 def test_requests_of_mapped_sockets_are_apart():
-    """What the workers of a calm socket accept has left no other queue."""
     queue = simulate(2, 0.97, lambda _: 0.1, 60.0, seed=5)
     samples = list(follow(queue, "unix", 60.0, calm=True))
     left, (at, _, accepted) = [each for _, left, _ in samples for each in left], samples[-1]
@@ -127,8 +118,6 @@ def test_requests_of_mapped_sockets_are_apart():
 
 
 class Sampled:
-    """A queue of one socket that is sampled twice a second."""
-
     def __init__(self):
         self.follower = QueueFollower()
         self.at = 0.0
@@ -140,13 +129,11 @@ class Sampled:
 
     @property
     def oldest(self):
-        """Of a queue that is followed; 0 if it is empty."""
         return self.follower.oldest().get("s")
 
 
 def test_the_oldest_request():
-    """Over TCP its age is the kernel's, and data that come later make it no younger. A UNIX client's age begins between
-    the samples that saw it first and did not. An empty queue has none."""
+    """Over TCP its age is the kernel's. A UNIX client's begins between two samples. An empty queue has none."""
     tcp, unix = Sampled(), Sampled()
     tcp.sample(2, (7, 3.0), (8, 0.1))
     assert tcp.oldest == 3.0
@@ -176,8 +163,7 @@ def test_a_queue_that_was_there_before():
 
 
 def test_lists_that_are_not_complete():
-    """While only the length is known, as many have left as uWSGI accepted; who stays keeps the age, also when the list
-    is complete again. A part of the list raises the age of the oldest, if the kernel knows it."""
+    """While only the length is known, as many left as uWSGI accepted; who stays keeps the age."""
     sampled = Sampled()
     sampled.sample(0)
     sampled.sample(3, (7, None), (8, None), (9, None))
@@ -186,10 +172,7 @@ def test_lists_that_are_not_complete():
     assert sampled.oldest == pytest.approx(1.25)
     sampled.sample(900, (8, 60.0))
     assert sampled.oldest == 60.0
-
-
-def test_clients_that_give_up_and_uncounted_requests():
-    """What uWSGI did not count has left if the list lacks it, and a queue that shrinks lost at least so many."""
+    # What uWSGI did not count has left if the list lacks it, and a queue that shrinks lost at least so many.
     sampled = Sampled()
     sampled.sample(3, (7, None), (8, None), (9, None))
     assert len(sampled.sample(1, (9, None))) == 2
@@ -197,7 +180,6 @@ def test_clients_that_give_up_and_uncounted_requests():
 
 
 def test_no_queue_is_too_long():
-    """uWSGI's document may have any numbers: such a queue is not followed, and takes no memory."""
     sampled = Sampled()
     assert sampled.sample(2**60, accepted=2**60) == []
     assert sampled.oldest is None
@@ -206,9 +188,7 @@ def test_no_queue_is_too_long():
 
 
 def test_requests_that_nobody_saw_waiting():
-    """They did not wait noticeably: of a hundred requests that left, two waited for three seconds, and the median is
-    below what samples show. Without any that waited there is nothing to say; those of which nothing is known do not
-    count."""
+    """They count as not having waited; those of which nothing is known do not count."""
     history = BatchHistory(BINS)
     assert count_all(history, 0.0, 10.0, 100) is None
     add_batch(history, 5.0, [Left(None, 20.0)], 20)
@@ -232,8 +212,7 @@ def test_requests_that_nobody_saw_waiting():
     )
 )
 @example([(1, [], 0, 0.0), (5, [(1, None)] * 4 + [(1, 2.0)], 0, 0.0), (1, [], 0, 0.0)])
-def test_any_samples(samples):
-    """Whatever the samples say, no wait is negative, and the queue is as long as it was read."""
+def test_no_wait_is_negative_whatever_the_samples_say(samples):
     sampled = Sampled()
     for length, connections, accepted, step in samples:
         left = sampled.sample(length, *connections, accepted=accepted, step=step)

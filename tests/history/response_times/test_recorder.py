@@ -34,7 +34,6 @@ class Recorded:
         self.sample()
 
     def sample(self, steps=1, pause=STEP, each=0):
-        """Samples, with so many requests of 100 ms completed before each."""
         for _ in range(steps):
             self.at += pause
             if each:
@@ -58,17 +57,13 @@ class Recorded:
 
 
 def test_a_batch_ends_within_five_seconds():
-    """Totals change at the end of a batch, all together; they are 0 at first."""
     recorded = Recorded().serve(10).sample(18)
     assert (recorded.totals.requests, recorded.totals.seconds) == (0, 0.0)
     recorded.sample(3)
     assert recorded.totals.requests == 10
     assert recorded.totals.seconds == pytest.approx(1.0)
     assert recorded.totals.count_up_to(3600.0) == 10
-
-
-def test_slow_sampling():
-    """With four seconds between samples, a batch has two of them."""
+    # With four seconds between samples, a batch has two of them.
     recorded = Recorded()
     recorded.integrals.add(recorded.server.read(4.0), longest_step=5.0)
     recorded.serve(3)
@@ -105,8 +100,7 @@ def test_partial_samples_show_shorter_times():
     assert by_share(beside)[0.5].seconds == pytest.approx(0.1, rel=0.2)
 
 
-def test_partial_samples_that_follow_no_other():
-    """After a failed read or a reload, a partial sample adds nothing."""
+def test_partial_samples_that_follow_no_other_add_nothing():
     recorded = Recorded().serve(8).sample(4)
     before = copy_totals(recorded.integrals.totals)
     recorded.integrals.miss(recorded.at + 0.01)
@@ -120,7 +114,6 @@ def test_partial_samples_that_follow_no_other():
 
 
 def test_requests_of_a_gap_are_counted():
-    """They have no sightings, but a number and a sum; the gap is no interval between samples."""
     recorded = Recorded().serve(8).sample(24).serve(5).sample(1, pause=60.0).sample(24)
     assert recorded.totals.requests == 13
     assert recorded.totals.seconds == pytest.approx(1.3)
@@ -129,7 +122,6 @@ def test_requests_of_a_gap_are_counted():
 
 
 def test_counters_go_on_after_a_reload():
-    """A full reload resets uWSGI's counters, but not these; so does one to fewer workers, or to more."""
     recorded = Recorded(Server(4, 4)).serve(7, worker_id=4).sample(24)
     expected = 7
     for processes in (4, 2, 3):
@@ -142,7 +134,6 @@ def test_counters_go_on_after_a_reload():
 
 
 def test_lost_requests_are_counted_apart():
-    """A killed worker has lost those in service; a later reload to fewer workers takes none back."""
     recorded = Recorded()
     recorded.server.busy(0, 2)
     recorded.sample(4)
@@ -168,10 +159,6 @@ def test_static_requests_are_left_out():
     assert recorded.totals.requests == 5
 
 
-def test_without_cores_nothing_is_known():
-    assert Recorded(Server(cores=False)).serve(9).sample(24).integrals.totals.response_times is None
-
-
 def test_a_document_without_workers():
     """While uWSGI starts, it lists none: totals stay."""
     recorded = Recorded().serve(9).sample(24)
@@ -182,11 +169,12 @@ def test_a_document_without_workers():
     recorded.server.slots = kept
     recorded.sample(24).serve(3).sample(24)
     assert recorded.totals.requests >= 12
+    # Without cores nothing is known.
+    assert Recorded(Server(cores=False)).serve(9).sample(24).integrals.totals.response_times is None
 
 
 def hostile(seed):
-    """Yields readings of a server that writes whatever it likes: counts that jump and shrink, thread lists that
-    change their length, more static requests than requests, times that go backwards, other workers."""
+    """Yields readings of a server that writes whatever it likes: counts, threads, times and workers that jump."""
     chance, at, snapshot = random.Random(seed), 100.0, Server().read(0.0).snapshot
     numbers = (0, 1, 5, 1000, 2**31, 2**60)
     for _ in range(60):
@@ -197,16 +185,9 @@ def hostile(seed):
             counts = tuple(chance.choice(numbers) for _ in range(threads))
             starts = (None, 0, 1, 1_700_000_090, 2**62)
             serving = {thread: chance.choice(starts) for thread in range(chance.randint(0, threads))}
-            made = worker(
-                counts,
-                serving,
-                running_time=chance.choice((None, 0.0, 0.3, 1e3, 1e12)),
-                static=chance.choice(numbers),
-                pid=chance.choice((7, 7, 7, 8, None)),
-                since_spawn=chance.choice(numbers),
-                worker_id=number + 1,
-            )
-            workers.append(made)
+            figures = {"running_time": chance.choice((None, 0.0, 0.3, 1e3, 1e12)), "static": chance.choice(numbers)}
+            process = {"pid": chance.choice((7, 7, 7, 8, None)), "since_spawn": chance.choice(numbers)}
+            workers.append(worker(counts, serving, worker_id=number + 1, **figures, **process))
         yield reading(at, replace(snapshot, workers=tuple(workers)), HostFacts(off="test"))
 
 
@@ -214,7 +195,6 @@ def hostile(seed):
 @example(seed=116)
 @settings(max_examples=12, derandomize=True)
 def test_totals_never_decrease(seed):
-    """Each bound's number grows with time and with the bound, up to that of all requests; all are finite."""
     integrals = Integrals((0.75,), 0.75)
     bounds = sorted({*BUCKET_BOUNDS, 0.75})
     before = ()
@@ -297,7 +277,6 @@ def division(*seconds, number=1.0):
 
 
 def filled(batches, *seconds):
-    """Batches of 5 s with a request of each length, and a lost one in every tenth."""
     history = BatchHistory(BINS)
     for place in range(1, batches + 1):
         lost, slow = int(place % 10 == 0), sum(each > 1.0 for each in seconds)
@@ -307,7 +286,6 @@ def filled(batches, *seconds):
 
 
 def test_a_window_has_the_batches_that_ended_in_it():
-    """Not that which ended at its start, but that which ends at its end."""
     window = filled(10, 0.1, 2.0, 2.0).window(10.0, 25.0)
     assert (window.requests, window.interval) == (9, pytest.approx(0.2))
     assert window.counts[BINS.find(2.0)] == 6
@@ -315,7 +293,6 @@ def test_a_window_has_the_batches_that_ended_in_it():
 
 
 def test_no_batches_no_window():
-    """Before the first batch, and in times without one, there is no window."""
     assert BatchHistory(BINS).window(0.0, 9e9) is None
     assert BatchHistory(BINS).slow_requests(0.0, 9e9) is None
     assert BatchHistory(BINS).ended == float("-inf")
@@ -323,9 +300,6 @@ def test_no_batches_no_window():
     assert history.ended == 15.0
     assert history.window(15.0, 99.0) is None
     assert history.window(9.0, 1.0) is None
-
-
-def test_batches_without_requests():
     history = BatchHistory(BINS)
     history.add(5.0, 5.0, 0.2, 0, 1, Division((), ()), Misses(1, 0.0, 0.0, 1))
     window, slow = history.window(0.0, 5.0), history.slow_requests(0.0, 5.0)
@@ -334,14 +308,10 @@ def test_batches_without_requests():
     assert slow == (5.0, 0, 0, 1, 0, 0)
 
 
-def test_slow_requests():
-    """Requests that took as long as the bound are not slower."""
+def test_requests_that_took_as_long_as_the_bound_are_not_slower():
     assert filled(20, 0.99, 1.0, 1.2, 9.0).slow_requests(0.0, 50.0) == (50.0, 40, 20.0, 1, 0, 0)
     assert filled(20, 0.99, 1.0).slow_requests(0.0, 100.0) == (100.0, 40, 0.0, 2, 0, 0)
-
-
-def test_a_slow_request_that_is_lost_later_is_lost():
-    """The count has it once, as slow, from when it was in service beyond the threshold."""
+    # The count has one that is lost later once, as slow, from when it was in service beyond the threshold.
     history = BatchHistory(BINS)
     history.add(5.0, 5.0, 0.2, 0, 0, Division((), ()), Misses(3, 3.0))
     history.add(10.0, 5.0, 0.2, 0, 2, Division((), ()), Misses())
@@ -349,7 +319,6 @@ def test_a_slow_request_that_is_lost_later_is_lost():
 
 
 def test_an_hour_is_kept():
-    """Older batches are forgotten; a minute more at most is kept."""
     history = filled(2000, 0.1)
     window = history.window(0.0, 10_000.0)
     assert 3600 / 5 <= window.requests <= 3660 / 5
@@ -380,8 +349,6 @@ def counts(**by_time):
 
 
 class Counted(MissCounter):
-    """A counter of what misses a second."""
-
     def __init__(self):
         super().__init__(1.0, MISS_BINS)
 
@@ -421,44 +388,34 @@ def test_in_service_beyond_the_threshold_has_missed():
 
 
 def test_overdue_and_then_lost_is_one_miss():
-    """A worker that is killed with requests beyond the threshold loses those that have missed already."""
     counted = Counted()
     counted.batch(10, overdue=4)
     assert counted.batch(10, lost=6) == Misses(12, 0, 0, 2)
     assert counted.total == Misses(26, 4, 0, 2)
-
-
-def test_what_was_no_request_is_owed():
-    """A client that sent nothing is in service and never counted: the next miss is that one."""
+    # A client that sent nothing is in service and never counted: the next miss is that one.
     counted = Counted()
     counted.batch(10, overdue=2)
     assert counted.batch(10) == Misses(10)
     assert counted.batch(10, 3) == Misses(11, 1)
     assert counted.total == Misses(33, 3)
-
-
-def test_a_reload_leaves_no_debt():
-    """Requests that end with a reload have missed, and those after it count."""
+    # A reload leaves no debt.
     counted = Counted()
     counted.batch(10, overdue=2)
     assert counted.batch(10, joined=False) == Misses(10)
     assert counted.batch(10, 3) == Misses(13, 3)
 
 
+TEN_TO_ONE = (*[True] * 9, False)
+
+
 def test_it_never_decreases():
-    """Whatever comes, each number grows, and no more requests have missed than count."""
     chance = random.Random(7)
     counted, before = Counted(), Misses()
     for _ in range(3000):
-        counted.batch(
-            chance.choice((0, 0, 1, 40)),
-            chance.choice((0, 0, 1, 9)),
-            lost=chance.choice((0, 0, 0, 2, 8)),
-            refused=chance.choice((0, 0, 500)),
-            waits=[(chance.choice((0.0, 0.95, 1e9)), 0.25), (chance.choice((0.0, 0.5)), 0.75)],
-            overdue=chance.choice((0, 0, 1, 8, 64)),
-            joined=chance.random() < 0.9,
-        )
+        batch = {"lost": (0, 0, 0, 2, 8), "refused": (0, 0, 500), "overdue": (0, 0, 1, 8, 64), "joined": TEN_TO_ONE}
+        waits = [(chance.choice((0.0, 0.95, 1e9)), 0.25), (chance.choice((0.0, 0.5)), 0.75)]
+        drawn = {name: chance.choice(values) for name, values in batch.items()}
+        counted.batch(chance.choice((0, 0, 1, 40)), chance.choice((0, 0, 1, 9)), waits=waits, **drawn)
         now = counted.total
         assert all(later >= earlier for earlier, later in zip(before, now, strict=True))
         assert now.missed <= now.requests + 1e-6

@@ -37,7 +37,7 @@ def groups():
 
 
 def removed(group: Path) -> bool:
-    """Whether a cgroup could be removed: a process stays in it until its parent has noticed its end."""
+    """Whether a cgroup could be removed: not before the parent of its last process has noticed the end."""
     with contextlib.suppress(OSError):
         group.rmdir()
     return not group.exists()
@@ -74,7 +74,6 @@ def test_the_servers_quota(groups):
 
 
 def test_a_container_sees_its_own_cgroup_only(groups):
-    """The limit of a neighbour is unknown, with the reason: not that of the exporter, and not none."""
     server, exporter = groups
     (exporter / "cpu.cfs_quota_us").write_text("70000")
     mount = f"umount -l {CPU}; mount -t cgroup -o cpu none {CPU};"

@@ -57,8 +57,7 @@ def with_silent_files(directory: Path) -> Iterator[int]:
             process.kill()
 
 
-def test_files_that_never_answer(tmp_path):
-    """A file system that does not answer costs its server the facts, and nobody else anything."""
+def test_files_that_never_answer_cost_others_nothing(tmp_path):
     child = Aside()
     silent, other = Questions(aside=child), Questions(aside=child)
 
@@ -118,7 +117,6 @@ ctypes.CDLL(None).unshare(0x40000000); print("moved", flush=True); time.sleep(60
 
 
 def test_too_many_children(monkeypatch):
-    """Of a master with any number of children, only the first are read."""
     monkeypatch.setattr("uwsgi_headroom.kernel.processes.MOST_CHILDREN", 2)
     with family(4) as processes:
         here = WorkersHere(processes.master, 2)
@@ -126,8 +124,7 @@ def test_too_many_children(monkeypatch):
         assert [worker.pid for worker in found.workers if worker.pid] == list(processes.workers[:2])
 
 
-def test_a_server_that_ends_at_any_moment():
-    """It leaves no descriptor, no thread and no foreign namespace behind; what is read belongs to the container."""
+def test_a_server_that_ends_at_any_moment_leaves_nothing():
     OUR_MOUNTS.read()  # it stays open, for all servers
     procfs.KEPT.close()  # a limited number of files stays open
     chance, host = random.Random(1), Host()

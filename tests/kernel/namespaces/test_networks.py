@@ -28,7 +28,6 @@ IN_A_NETWORK = "unshare --net --pid --fork --kill-child"
 
 @pytest.fixture(scope="module")
 def there(tmp_path_factory):
-    """A uWSGI in another network namespace, with its pid here."""
     with contained(tmp_path_factory.mktemp("there"), "--listen", "20") as (server, master):
         yield server, master
 
@@ -71,7 +70,6 @@ def test_without_privileges(there):
 
 @pytest.mark.integration
 def test_nothing_stays_behind(there):
-    """No thread stays in the other namespace, no descriptor keeps it alive, and no socket is left open."""
     server, master = there
     OUR_MOUNTS.read()  # it stays open, for all servers
     ours, threads, descriptors = read_namespace("net"), threading.active_count(), len(os.listdir("/proc/self/fd"))
@@ -102,14 +100,9 @@ def test_equal_addresses():
         assert backlog == Backlog(None, None, f"uWSGI's master has no listening socket named {name}")
 
 
-def test_errors_of_the_question():
-    """An error of the question is raised in the thread that asked."""
+def test_errors_of_the_question_are_raised_where_it_was_asked():
     with family(0, IN_A_NETWORK) as processes, pytest.raises(ZeroDivisionError):
         ask_in_network_of(processes.master, lambda: 1 // 0)
-
-
-def test_a_process_that_is_gone():
-    """A process that has ended has no network to ask."""
     with pytest.raises(OSError, match="not visible"):
         ask_in_network_of(2**22 + 1, os.getpid)
 
@@ -120,17 +113,11 @@ def test_without_the_right_to_enter():
         drop = "setpriv --bounding-set -sys_admin --inh-caps -sys_admin"
         code = (
             "from uwsgi_headroom.kernel.namespaces import ask_in_network_of\n"
-            f"try: ask_in_network_of({processes.master}, int)\n"
-            "except OSError as error: print(error)"
+            f"try: ask_in_network_of({processes.master}, int)\nexcept OSError as error: print(error)"
         )
-        out = subprocess.run(
-            [*drop.split(), "python3", "-c", code],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(__import__("sys").path)},
-            stdout=subprocess.PIPE,
-            text=True,
-            check=True,
-        ).stdout
-        assert out.strip() == WHO_MAY_ASK
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(__import__("sys").path)}
+        command = [*drop.split(), "python3", "-c", code]
+        assert subprocess.check_output(command, env=environment, text=True).strip() == WHO_MAY_ASK
 
 
 @pytest.mark.usefixtures("patient")
@@ -157,9 +144,7 @@ def _ask_for(inode: int, master: int) -> tuple[str | None, Peer | None]:
     return peers.learn([inode], elsewhere=master), peers.get(inode)
 
 
-def test_an_exporter_that_is_root_in_its_own_user_namespace():
-    """As root of a user namespace that owns the network (as after `podman unshare`), the exporter may enter it."""
-
+def test_an_exporter_that_is_root_in_its_own_user_namespace_may_enter():
     def ask() -> tuple[bool, bool]:
         code = """
 import os, subprocess, time

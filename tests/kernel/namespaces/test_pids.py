@@ -60,7 +60,6 @@ def test_depth(levels):
 
 
 def test_as_a_user_without_privileges():
-    """It takes no privilege to see CPU time and memory of the processes of a container."""
     with family() as processes:
         snapshot = processes.document()
         facts = as_nobody(lambda: replace(Host().read_facts(snapshot, processes.answer), waits=None))
@@ -91,7 +90,6 @@ def test_a_document_that_lies_about_its_own_pid():
 
 
 def test_a_child_in_a_deeper_namespace_is_no_worker():
-    """A child of the master in a namespace of its own may have any number there: it is no worker."""
     with family(workers=1, before="unshare --pid --fork sleep 60 & sleep 0.2;") as processes:
 
         def depths() -> list[int]:
@@ -152,8 +150,7 @@ def test_the_end_of_a_container():
     wait_until(lambda: not prover.still_holds(), what="the end")
 
 
-def test_a_worker_that_is_replaced():
-    """The next process of a worker is found at the next reading, not only when slow facts are read."""
+def test_a_worker_that_is_replaced_is_found_at_the_next_reading():
     hands = MovableClock()
     host = Host(clock=hands.clock.monotonic)
     with family(workers=2) as processes:

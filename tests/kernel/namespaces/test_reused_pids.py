@@ -24,7 +24,6 @@ OWN_PIDS = "--pid --mount-proc" if os.geteuid() == 0 else "--user --map-root-use
 
 @pytest.fixture(scope="module", autouse=True)
 def own_pids():
-    """Skips the tests where this user may not create PID namespaces."""
     tried = subprocess.run(
         ["unshare", *OWN_PIDS.split(), "--fork", "test", "-w", LAST_PID], capture_output=True, text=True, check=False
     )
@@ -33,7 +32,6 @@ def own_pids():
 
 
 def run_in_own_pids(story: Callable[[], None]) -> None:
-    """Runs a function of this module there; fails if it does."""
     name = story.__name__
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from {__name__} import {name}; {name}(); print('done')"
     assert python_in(OWN_PIDS, code) == "done"
@@ -48,8 +46,7 @@ def end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def test_pid_reused_by_an_unrelated_process():
-    """A worker's pid that now belongs to an unrelated process is not read."""
+def test_a_pid_reused_by_an_unrelated_process_is_not_read():
     run_in_own_pids(unrelated)
 
 

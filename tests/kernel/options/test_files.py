@@ -26,28 +26,24 @@ def test_names(name, files):
 
 @pytest.mark.parametrize("target", ["/etc/app.ini", "../etc/app.ini", "../../../../etc/app.ini"])
 def test_links_stay_within_the_root_directory(target, files, tmp_path):
-    """A link is resolved within the process's root directory."""
     (tmp_path / "root/srv/link.ini").symlink_to(target)
     assert files.read("link.ini") == "inside"
 
 
 def test_a_link_to_the_outside_finds_nothing(files, tmp_path):
-    """A file of this machine cannot be read through a link in a container."""
     for number, target in enumerate((str(tmp_path / "outside"), "../../outside", "/../outside")):
         (tmp_path / f"root/srv/{number}.ini").symlink_to(target)
         with pytest.raises(OSError, match="No such file"):
             files.read(f"{number}.ini")
 
 
-def test_a_loop_of_links(files, tmp_path):
-    """A loop of links ends in an error."""
+def test_a_loop_of_links_ends_in_an_error(files, tmp_path):
     (tmp_path / "root/srv/link.ini").symlink_to("link.ini")
     with pytest.raises(OSError, match="too many symbolic links"):
         files.read("link.ini")
 
 
-def test_not_a_regular_file(files, tmp_path):
-    """A FIFO does not block the read, and a directory is refused."""
+def test_a_fifo_or_a_directory_is_refused(files, tmp_path):
     os.mkfifo(tmp_path / "root/srv/fifo.ini")
     for name in ("fifo.ini", "/etc"):
         with pytest.raises(OSError, match="not a regular file"):
@@ -55,13 +51,11 @@ def test_not_a_regular_file(files, tmp_path):
 
 
 def test_an_impossible_name(files):
-    """A NUL in a name raises ValueError."""
     with pytest.raises(ValueError, match="null"):
         files.read("a\0b")
 
 
-def test_a_directory_that_is_replaced_by_a_link(files, tmp_path):
-    """A directory that becomes a link to the outside, at any moment of a read, does not lead there."""
+def test_a_directory_that_becomes_a_link_at_any_moment_leads_nowhere(files, tmp_path):
     inside, kept, outside = tmp_path / "root/etc", tmp_path / "root/kept", tmp_path / "app.ini"
     outside.write_text("outside")
     ended = threading.Event()

@@ -35,10 +35,9 @@ from uwsgi_headroom.record import Options
         ("--if-env X --master-fifo f --endif", {"can_reload_workers": False}),
         # Each request has a line, unless an option, known or not, may keep it out or change its form.
         ("--master --logger file:/var/log/a.log --log-5xx", {"logs_requests": True}),
-        *(
-            (f"--master {each}", {"logs_requests": False})
-            for each in ("-ML", "--disable-logging", "--req-logger file:/a")
-        ),
+        ("--master -ML", {"logs_requests": False}),
+        ("--master --disable-logging", {"logs_requests": False}),
+        ("--master --req-logger file:/a", {"logs_requests": False}),
         ("--logformat %(uri)", {"logs_requests": False}),
         ("--route-uri '^/a donotlog:'", {"logs_requests": False}),
         ("--if-env X --processes 9 --endif", {"logs_requests": False}),
@@ -144,8 +143,7 @@ FILES = {
     ],
 )
 def test_files_in_files(words, known, tmp_path):
-    """`ini` and `include` insert the file's options, a file without an option comes after the command line and
-    `inherit` after that; `:section` refers to the file read last."""
+    """`ini` and `include` insert a file's options; a file without an option follows the words, then `inherit`."""
     options = options_of(tmp_path, *words.split(), files=FILES)
     assert set_in(options) == known
     assert options.complete
@@ -184,8 +182,7 @@ def test_placeholders_and_conditions_in_a_file(tmp_path):
 
 
 @pytest.mark.parametrize("end", ["end", "endif", "end-if", "endfor", "end-for"])
-def test_the_end_of_a_condition(end, tmp_path):
-    """Each of these ends all conditions and loops."""
+def test_these_end_all_conditions_and_loops(end, tmp_path):
     text = f"[uwsgi]\nif-env = A\nfor = 1 2\nthreads = 3\n{end} =\nprocesses = 4\n"
     assert set_in(options_of(tmp_path, "app.ini", files={"/srv/app.ini": text})) == {"processes": 4}
 
@@ -216,8 +213,7 @@ def test_a_name_is_that_of_another_file_elsewhere(name, option, known, tmp_path)
     ],
 )
 def test_the_programs_name(words, known, tmp_path):
-    """The wheel's uWSGI is a Python script; nothing is known of an overwritten command line, nor of a process that has
-    ended."""
+    """The wheel's uWSGI is a Python script; an overwritten command line, or a process that has ended, shows nothing."""
     assert read_options(PID, proc=tmp_path) == Options()
     options = read_options(PID, proc=make_tree(tmp_path, *words))
     assert set_in(options) == (known or {})
@@ -234,7 +230,6 @@ def test_a_file_changed_after_the_start_of_a_worker(tmp_path):
 
 
 def test_files_are_bounded(tmp_path):
-    """A file that includes itself twice is read at most ten times and five levels deep, and its options are unknown."""
     text = "[uwsgi]\nprocesses = 2\nini = app.ini\nini = app.ini\n"
     options = options_of(tmp_path, "--ini", "app.ini", files={"/srv/app.ini": text})
     assert set_in(options) == {}
@@ -242,9 +237,7 @@ def test_files_are_bounded(tmp_path):
     chain = {f"/srv/{n}.ini": f"[uwsgi]\nthreads = {n}\ninclude = {n + 1}.ini\n" for n in range(MOST_FILES)}
     assert MOST_DEPTH < MOST_FILES
     assert options_of(tmp_path / "chain", "--ini", "0.ini", files=chain) == Options(configuration_files=("0.ini",))
-
-
-def test_a_large_file_is_not_read(tmp_path):
+    # A large file is not read.
     text = "[uwsgi]\nharakiri = 30\n"
     fits = text + ";" * (MOST_BYTES - len(text))
     assert options_of(tmp_path / "fits", "--ini", "app.ini", files={"/srv/app.ini": fits}).harakiri == 30
@@ -281,7 +274,6 @@ def test_any_options(tmp_path):
 
 
 def test_only_relevant_options_are_kept(tmp_path):
-    """The result has no value of any other option."""
     text = "[uwsgi]\nenv = PASSWORD=hunter2\nharakiri = 3 hunter2\nhttp-socket = hunter2\nset = x=hunter2\n"
     options = options_of(tmp_path, "app.ini", "--pyargv", "hunter2", files={"/srv/app.ini": text})
     assert options.harakiri == 3

@@ -108,7 +108,6 @@ def test_another_users_files_are_hidden(server):
 
 
 def test_overwritten_command_line():
-    """auto-procname overwrites the command line, so the options are unknown."""
     app = ["--wsgi-file", str(real_uwsgi.APP), "--http-socket", "web", "--stats", "stats"]
     with real_uwsgi.bare("--master", "--auto-procname", "-p2", *app) as running:
         # A signal that arrives before a worker accepts is lost.

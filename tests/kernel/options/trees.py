@@ -24,10 +24,8 @@ def make_tree(where: Path, *words: str, files: Mapping[str, str] | None = None) 
 
 
 def options_of(where: Path, *words: str, files: Mapping[str, str] | None = None) -> Options:
-    """The options of a uWSGI with these words after the program's name on the command line."""
     return read_options(PID, proc=make_tree(where, "/usr/bin/uwsgi", *words, files=files))
 
 
 def set_in(options: Options) -> dict[str, object]:
-    """The options known to be set, by field."""
     return {name: getattr(options, name) for name in options.source}

@@ -39,18 +39,14 @@ def find_python(minor: int) -> str | None:
 
 
 class Planted(Struct, frozen=True):
-    """The running program."""
-
     process: subprocess.Popen[str]
     children: list[int] = field(default_factory=list)
 
     def fork(self) -> int:
-        """Let it start a child; returns its pid."""
         self.children.append(self.ask("fork")["child"])
         return self.children[-1]
 
     def ask(self, request: str = "") -> Any:
-        """What it answers."""
         self.process.stdin.write(f"{request}\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
@@ -75,7 +71,6 @@ class Planted(Struct, frozen=True):
 
 @contextlib.contextmanager
 def planted_stacks(python: str) -> Iterator[Planted]:
-    """Runs the program until the block ends."""
     process = subprocess.Popen(
         [python, "-X", "utf8", str(PROGRAM)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
     )

@@ -93,7 +93,6 @@ def _question(name: str, version: Version) -> str | None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_table_is_that_of_the_headers(version):
-    """The committed offsets are those that the C compiler finds."""
     path = find_python(version[1])
     headers = path and Path(
         subprocess.run([path, "-c", _HEADERS], capture_output=True, text=True, check=True).stdout.strip()

@@ -16,10 +16,7 @@ import pytest
 from tests.kernel.contained import started
 from tests.kernel.stacks.pythons import MINORS, PROGRAM, find_python, planted_stacks
 from tests.support.real_uwsgi import wait_until
-from uwsgi_headroom.kernel.stacks.layout import (
-    NoRuntimeError,
-    find_runtime,
-)
+from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, find_runtime
 from uwsgi_headroom.kernel.stacks.looks import Choice, choose_frame, is_application
 from uwsgi_headroom.kernel.stacks.reader import (
     LONGEST_NAME,
@@ -84,8 +81,7 @@ def test_stacks_of_a_process(minor):
 
 
 @pytest.mark.integration
-def test_a_process_without_python():
-    """A program without CPython is refused, with the reason."""
+def test_a_process_without_python_is_refused():
     with started(sleep := shutil.which("sleep") or "sleep", "60") as process:
         wait_until(
             lambda: Path(f"/proc/{process.pid}/exe").resolve().name == Path(sleep).resolve().name, what="sleep to start"
@@ -106,17 +102,10 @@ def running(program: str) -> Iterator[tuple[int, StackReader]]:
 
 
 @pytest.mark.integration
-def test_threads_that_come_and_go():
-    """A new thread may have the `pthread_t` of one that has just ended: that makes no further interpreter."""
+def test_threads_that_come_and_go_make_no_further_interpreter():
     program = (
-        "import _thread, time\n"
-        "def ends(): time.sleep(0)\n"
-        "def main():\n"
-        "    print(flush=True)\n"
-        "    while True:\n"
-        "        _thread.start_new_thread(ends, ())\n"
-        "        time.sleep(0)\n"
-        "main()\n"
+        "import _thread, time\ndef ends(): time.sleep(0)\ndef main():\n    print(flush=True)\n"
+        "    while True:\n        _thread.start_new_thread(ends, ())\n        time.sleep(0)\nmain()\n"
     )
     with running(program) as (pid, reader):
         seen: set[str] = set()
@@ -129,14 +118,9 @@ def test_threads_that_come_and_go():
 
 
 @pytest.mark.integration
-def test_a_name_of_100_kilobytes():
-    """A name that no function has is not read, and its stack counts as torn."""
+def test_a_name_of_100_kilobytes_is_not_read():
     program = (
-        "import time, types\n"
-        "def f():\n"
-        "    print(flush=True)\n"
-        "    time.sleep(3600)\n"
-        "code = f.__code__\n"
+        "import time, types\ndef f():\n    print(flush=True)\n    time.sleep(3600)\ncode = f.__code__\n"
         "names = {name: 'x' * 100_000 for name in ('co_name', 'co_qualname') if hasattr(code, name)}\n"
         "types.FunctionType(code.replace(**names), globals())()\n"
     )
@@ -147,8 +131,7 @@ def test_a_name_of_100_kilobytes():
 
 
 class Image:
-    """The memory of a process as it was read once, page by page; and what a hostile or a changing process makes of it:
-    reads that fail, bytes that change, pointers that lead elsewhere or in a circle."""
+    """Memory that was read once, page by page, and what a hostile or changing process makes of it."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -246,37 +229,30 @@ def frame(file: str, function: str = "function") -> Frame:
     return Frame(CodeObject(function, file, 1, 0), 0)
 
 
-@pytest.mark.parametrize(
-    ("file", "is_own"),
-    [
-        ("/srv/shop/orders.py", True),
-        ("orders.py", True),
-        ("/srv/lib/orders.py", True),
-        ("/srv/shop/python3.11.py", True),
-        ("/srv/shop/.venv/lib/python3.11/site-packages/django/db.py", False),
-        ("/usr/lib/python3/dist-packages/flask/app.py", False),
-        ("/usr/lib/python3.11/threading.py", False),
-        ("/usr/lib64/python3.9/json/decoder.py", False),
-        ("lib/python3.12/site-packages/x.py", False),
-        ("<frozen importlib._bootstrap>", False),
-        ("<string>", False),
-    ],
-)
-def test_files_of_the_application(file, is_own):
+OWN_FILES = "/srv/shop/orders.py orders.py /srv/lib/orders.py /srv/shop/python3.11.py"
+OTHER_FILES = """
+/srv/shop/.venv/lib/python3.11/site-packages/django/db.py /usr/lib/python3/dist-packages/flask/app.py <string>
+/usr/lib/python3.11/threading.py /usr/lib64/python3.9/json/decoder.py lib/python3.12/site-packages/x.py
+"""
+
+
+@pytest.mark.parametrize("file", [*OWN_FILES.split(), *OTHER_FILES.split(), "<frozen importlib._bootstrap>"])
+def test_files_of_the_application(file):
     """Files of the standard library and of installed packages, and code without a file, are no application's."""
-    assert is_application(file) == is_own
+    assert is_application(file) == (file in OWN_FILES.split())
+
+
+PACKAGES = "/v/lib/python3.11/site-packages"
 
 
 def test_the_first_frame_of_the_application():
     """The application's function that was called last counts, with the library's function that it has called."""
     orders, view = frame("/srv/shop/orders.py", "query_orders"), frame("/srv/shop/views.py", "view")
-    stack = [
+    reads, executes = (
         frame("/usr/lib/python3.11/socket.py", "readinto"),
-        frame("/v/lib/python3.11/site-packages/psycopg2/extras.py", "execute"),
-        orders,
-        frame("/v/lib/python3.11/site-packages/flask/app.py", "dispatch"),
-        view,
-    ]
+        frame(f"{PACKAGES}/psycopg2/extras.py", "execute"),
+    )
+    stack = [reads, executes, orders, frame(f"{PACKAGES}/flask/app.py", "dispatch"), view]
     assert choose_frame(stack) == Choice(orders, "psycopg2 execute")
     assert choose_frame([frame("/usr/lib/python3.11/queue.py", "get"), view]) == Choice(view, "queue get")
     assert choose_frame(stack[2:]) == Choice(orders, "")
@@ -327,8 +303,7 @@ def test_lines_of_the_standard_library(minor):
     assert compared > 2000
 
 
-def test_tables_of_any_bytes():
-    """Any bytes give a line, and not before the first one there is."""
+def test_tables_of_any_bytes_give_a_line():
     chance = random.Random(1)
     for _ in range(3000):
         table = chance.randbytes(chance.randrange(60))

@@ -54,8 +54,7 @@ FUNCTIONS: Mapping[str, State] = {
 
 
 class Use(Struct, frozen=True):
-    """A function. truth, seen: its part in the time of all functions, by the application's own record and by looks.
-    states: parts of the looks at it."""
+    """A function. truth, seen: its part of all time, by the application and by looks. states: parts of the looks."""
 
     name: str
     truth: float
@@ -72,22 +71,19 @@ class Watched:
         self.read()
 
     def read(self) -> None:
-        """Read the server's document, and facts about its processes."""
         snapshot = stats.decode(self._server.document())
         assert isinstance(snapshot, Snapshot)
         self.snapshot = snapshot
         self._facts = self._host.read_facts(snapshot, Answer(b"", peer_pid=self._pid))
 
     def look(self) -> CodeWindow:
-        """Look once; returns all that was counted so far."""
         found = self._looks.look(self.snapshot, self._facts)
         self._history.add(time.monotonic(), found, 0.0)
         return self._history.of(0.0, time.monotonic())
 
 
 def measure(kept: int, pause: float) -> tuple[list[Use], CodeWindow]:
-    """Look at a busy server until so many looks at busy threads were kept; returns the use of each of FUNCTIONS, and
-    all that was counted. pause: mean seconds between two looks at the server."""
+    """The use of each of FUNCTIONS, and all counts, after that many looks. pause: mean seconds between two looks."""
     with busy_server(processes=2, threads=4, clients=6) as (server, record):
         watched, use, before = Watched(server), CodeWindow(), read_record(record)
         due = time.monotonic()
@@ -132,8 +128,6 @@ class _Backend(socketserver.ThreadingTCPServer):
 
 
 class _AnswerLate(socketserver.BaseRequestHandler):
-    """Answers after as many seconds as the application asks for."""
-
     def handle(self) -> None:
         asked = self.request.recv(8)
         time.sleep(struct.unpack("<d", asked)[0] if asked else 0.0)
@@ -142,7 +136,6 @@ class _AnswerLate(socketserver.BaseRequestHandler):
 
 
 def read_record(path: Path) -> dict[str, float]:
-    """The seconds that all threads have spent in each function so far."""
     content = path.read_bytes()
     numbers = struct.unpack(f"<{len(content) // 8}d", content)
     return {function: sum(numbers[place :: len(FUNCTIONS)]) for place, function in enumerate(FUNCTIONS)}
@@ -162,7 +155,6 @@ def _compare(spent: Mapping[str, float], use: CodeWindow) -> Iterator[Use]:
 
 
 def test_shares_of_functions_are_true():
-    """The share of each of ten functions is the application's own, and each is mostly in its state."""
     compared, use = measure(kept=1500, pause=0.03)
     assert max(abs(function.truth - function.seen) for function in compared) < 0.06, (compared, use)
     assert use.unread < 0.02 * use.threads, use
@@ -182,13 +174,8 @@ def test_several_applications(tmp_path, options):
     """In interpreters of their own the reason says what helps; in a single one, each application has its line."""
     for name in ("first", "second"):
         (tmp_path / f"{name}.py").write_text(
-            "import time\n"
-            f"def {name}():\n"
-            "    time.sleep(0.05)\n"
-            "def application(environ, start_response):\n"
-            f"    {name}()\n"
-            "    start_response('200 OK', [])\n"
-            "    return [b'']\n"
+            f"import time\ndef {name}():\n    time.sleep(0.05)\ndef application(environ, start_response):\n"
+            f"    {name}()\n    start_response('200 OK', [])\n    return [b'']\n"
         )
     mounts = [f"--mount=/{name}={tmp_path}/{name}.py" for name in ("first", "second")]
     with (
@@ -240,8 +227,7 @@ def test_reloads():
 
 
 def sees_others(watched: Watched, before: set[int | None]) -> bool:
-    """Look by the document of a moment ago, whose workers may end now, then by the latest one; whether threads of none
-    but other workers were seen in it."""
+    """Looks by a document whose workers may end now; whether only other workers' threads were seen in the next one."""
     threads = watched.look().threads
     with contextlib.suppress(OSError, AssertionError):  # none, or half a document
         watched.read()

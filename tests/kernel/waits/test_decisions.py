@@ -13,8 +13,6 @@ POSTGRES, REDIS, LISTENING = Peer("backend", "a:5432"), Peer("backend", "b:6379"
 
 
 class SlowPeers(Peers):
-    """Peers that become known only when the test lists them."""
-
     def __init__(self) -> None:
         super().__init__()
         self.all: dict[int, Peer] = {}
@@ -38,8 +36,6 @@ def parts(of: Decisions, wait: Wait) -> dict[str, float]:
 
 
 class AskedPeers(SlowPeers):
-    """Peers of which some have not answered yet."""
-
     def __init__(self, *unanswered: Peer, doubtful: tuple[Peer, ...] = ()) -> None:
         super().__init__()
         self.unanswered, self.doubtful = list(unanswered), list(doubtful)
@@ -63,8 +59,7 @@ class AskedPeers(SlowPeers):
     ],
 )
 def test_threads_that_hide_for_what_they_poll(known, threads, found):
-    """They are divided among the connections without an answer; a rest is one of both. A socket that is not known yet,
-    as of a new client, changes nothing, and a connection for which another thread waits in the open is left out."""
+    """They are divided among the connections without an answer, except one for which a thread waits in the open."""
     known.all = {1: POSTGRES, 2: REDIS, 3: Peer("client"), 4: REDIS}
     of = Decisions(known)
     hidden = Wait(None, (1, 2, 3, 4, 99), gap=thread_wait.GAP_POLL, call="poll")
@@ -95,7 +90,6 @@ def learnt(peers: SlowPeers, *young: Peer, call: str = "descriptor") -> Decision
 
 
 def test_undecided_waits_are_divided_like_the_decided_ones(peers):
-    """Three of four young sockets were for one backend, so three quarters of the next are."""
     made = learnt(peers, POSTGRES, POSTGRES, POSTGRES, REDIS)
     peers.may_list = False
     made.learn([on(900)], tuple)
@@ -104,7 +98,6 @@ def test_undecided_waits_are_divided_like_the_decided_ones(peers):
 
 
 def test_known_sockets_are_decided_alone(peers):
-    """The proportions are for sockets that are not known only. The first list, of sockets of any age, has none."""
     assert parts(learnt(peers), on(900)) == {"unknown": 1.0}
     made = learnt(peers, REDIS, REDIS)
     assert parts(made, on(1)) == {"a:5432": 1.0}
@@ -112,8 +105,7 @@ def test_known_sockets_are_decided_alone(peers):
 
 
 def test_threads_are_looked_at_again_until_a_young_socket_is_decided(peers):
-    """On a busy machine a connection has ended by the time of the list. While nothing is known of young sockets, those
-    that threads wait for by then are in the list as well; later, for nothing that hides, and for no epoll set, none."""
+    """A connection may have ended by the time of the list: threads are looked at again, unless they hide."""
     made = learnt(peers)
     asked: list[Wait] = []
 
@@ -134,14 +126,12 @@ def test_threads_are_looked_at_again_until_a_young_socket_is_decided(peers):
 
 
 def test_idle_epoll_sets_are_no_proportion(peers):
-    """uWSGI's own sets in a worker that has just started do not make the application's sets idle."""
     made = learnt(peers, LISTENING, LISTENING, POSTGRES, call="epoll")
     assert parts(made, on(900, "epoll")) == {"a:5432": 1.0}
 
 
 def test_what_is_remembered_is_bounded(peers):
-    """A thousand different backends are forgotten in turn, and parts always add up to one thread; so are ever new
-    locks."""
+    """Of a thousand backends or locks, old ones are forgotten; parts always add up to one thread."""
     locks = IdleLocks()
     for number in range(3000):
         locks.learn({("futex", number): 1}, others=0, busy=0, presumed_idle=False)
@@ -177,7 +167,6 @@ def test_what_the_document_teaches_of_a_lock(samples, presumed, is_idle):
 
 
 def test_two_locks_are_told_apart():
-    """One lock holds idle threads, another busy ones, whose numbers vary."""
     user = ("futex", 0x8F00)
     for numbers, lock, is_idle in (((1, 3, 2, 4, 1, 2), LOCK, True), ((4, 5, 4, 5), user, False)):
         locks = IdleLocks()

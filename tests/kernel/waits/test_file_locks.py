@@ -20,8 +20,6 @@ PIDS = (700, 701)
 
 
 class Kernel:
-    """The kernel's list, which a test sets."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.text: bytes | None = b""
         self.reads = 0
@@ -46,8 +44,7 @@ def kernel(monkeypatch):
     return Kernel(monkeypatch)
 
 
-def test_only_what_the_workers_wait_for():
-    """The locks of other programs do not matter."""
+def test_locks_of_other_programs_do_not_matter():
     assert parse_locks(WAITED + OTHERS, (), frozenset(PIDS)) == {FILE: (True, 1, (700, 701), 700)}
     assert parse_locks(HELD + OTHERS, (), frozenset(PIDS)) == {}
     assert parse_locks(HELD, (FILE,), frozenset(PIDS)) == {FILE: (True, 0, (700,), None)}
@@ -60,14 +57,12 @@ ODD = (b"", b"\n\n", b"1: ->\n", b"-> -> ->\n" * 50, b"1: FLOCK A W x y z 0\n", 
 
 
 @pytest.mark.parametrize("text", [*ODD, b"\xff" * 900])
-def test_lines_of_another_form(text):
-    """They are left out."""
+def test_lines_of_another_form_are_left_out(text):
     assert parse_locks(text, (FILE,), frozenset(PIDS)) == {}
 
 
 def test_a_lock_of_a_file(kernel):
-    """Once a worker was seen to wait, and to go on, each sample knows if anyone holds the lock. Where it can be seen
-    that no thread waits, the list is not read."""
+    """Once a worker has waited and gone on, each sample knows if it is held. It is read only if a thread may wait."""
     assert [kernel.look(WAITED) for _ in range(20)] == [None] * 20
     assert kernel.reads == 0
     assert kernel.look(WAITED, is_waiting=True) is None
@@ -77,8 +72,7 @@ def test_a_lock_of_a_file(kernel):
     assert kernel.locks.rest() == LockUse(waited=False, held=False)
 
 
-def test_without_the_right_to_see_threads(kernel):
-    """The list is read once a second; once a worker is in it, at each sample."""
+def test_without_the_right_to_see_threads_the_list_is_read_once_a_second(kernel):
     assert [kernel.look(b"", is_seen=False) for _ in range(50)] == [None] * 50
     assert kernel.reads in range(9, 12)
     for _ in range(10):
@@ -94,16 +88,14 @@ def test_a_lock_that_is_never_released(kernel):
     assert kernel.locks.find_holder() is None
 
 
-def test_a_list_that_is_too_long(kernel):
-    """It is not read again for a minute."""
+def test_a_list_that_is_too_long_is_not_read_again_for_a_minute(kernel):
     assert kernel.look(None, is_waiting=True) is None
     for _ in range(250):
         kernel.look(None, is_waiting=True)
     assert kernel.reads == 1
 
 
-def test_the_kernels_own_list(tmp_path):
-    """A process that waits for a lock is in it."""
+def test_a_process_that_waits_is_in_the_kernels_own_list(tmp_path):
     path = tmp_path / "lock"
     with path.open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

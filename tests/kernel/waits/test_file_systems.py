@@ -13,8 +13,6 @@ MOUNTS = [("NFS", "/srv"), ("FUSE", "/srv/media"), ("NFS", "/home")]
 
 
 class Asks:
-    """Answers for the child process: with these mounts, or not yet."""
-
     def __init__(self, mounts: list[tuple[str, str]] | None) -> None:
         self.mounts = mounts
 

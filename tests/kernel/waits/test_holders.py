@@ -39,8 +39,7 @@ def test_who_holds_it(samples, found):
 
 
 def test_a_lock_that_changes_hands_all_the_time_is_held_by_requests():
-    """Each thread of a sample may be the holder: of eight, none is in a third of the samples. A request at work in one
-    worker holds nothing that those of another one wait for."""
+    """Of eight threads, none holds it in a third of the samples. A worker's request holds nothing of another worker."""
     holders, chance = Holders(), random.Random(1)
     for _ in range(500):
         seen = sum(chance.random() < 1 / 8 for _ in range(8))
@@ -81,7 +80,6 @@ def test_where_the_holder_waits(backends, found):
     ],
 )
 def test_threads_that_do_not_queue_wait_for_no_lock(places, found):
-    """Each waits at an address of its own, as in a condition variable, while another request is at work."""
     holders = Holders()
     for _ in range(200):
         holders.note({1: places}, {1}, 0)
@@ -89,8 +87,7 @@ def test_threads_that_do_not_queue_wait_for_no_lock(places, found):
 
 
 def sizes(samples: list[tuple[int, int]], *, same: bool = False) -> dict[int, int]:
-    """The sizes after samples of worker 1: threads that wait for a backend, and for a lock. same: always the same
-    threads, not the next ones in each sample."""
+    """After samples of threads that wait for a backend, and for a lock. same: the same threads, not the next ones."""
     pools = Pools()
     for place, (backend, lock) in enumerate(samples):
         pools.note(
@@ -118,22 +115,17 @@ def test_a_fixed_number_that_works(samples, found):
     assert sizes(samples) == found
 
 
-def test_threads_that_wait_at_one_address_wait_for_a_lock():
-    """Where the holder of a lock sleeps, and one more request that has had it, their number is as steady as a pool's;
-    those that wait for a pool wait at addresses of their own."""
+def test_requests_beside_a_lock_are_no_pool():
+    """How many wait for a lock, and how many for a backend, is chance; threads that never change are stuck."""
+    assert sizes([(2, 5)] * 20, same=True) == {}
+    chance = random.Random(1)
+    assert sizes([(sum(chance.random() < 0.4 for _ in range(8)), 3) for _ in range(200)]) == {}
+    # Beside a lock's sleeping holder, their number is as steady as a pool's, whose waiters have addresses of their own.
     for places, found in (([0x70, 0x70, 0x70], {}), ([0x70, 0x80, None, None], {1: 2})):
         pools = Pools()
         for place in range(20):
             pools.note({1: {place % 8, (place + 1) % 8}}, {1: places})
         assert pools.sizes() == found
-
-
-def test_requests_beside_a_lock_are_no_pool():
-    """If some requests wait for a lock and others for a backend, how many of each is chance; and threads that never
-    change are stuck at a backend."""
-    assert sizes([(2, 5)] * 20, same=True) == {}
-    chance = random.Random(1)
-    assert sizes([(sum(chance.random() < 0.4 for _ in range(8)), 3) for _ in range(200)]) == {}
 
 
 def test_a_pool_that_was_changed_and_a_worker_that_is_gone():
@@ -152,7 +144,6 @@ MASTER, MULE = 99, 200
 
 @pytest.fixture
 def snapshot(monkeypatch):
-    """Of two workers, 101 and 102."""
     monkeypatch.setattr(holders, "list_children", lambda pid: [101, 102, MULE] if pid == MASTER else [])
     return Server(processes=2).read(1.0).snapshot
 
@@ -170,7 +161,6 @@ def snapshot(monkeypatch):
     ],
 )
 def test_who_holds_a_lock_of_uwsgi(snapshot, pids, found):
-    """The process that holds it in most of the samples in which requests wait, unless it is a worker."""
     locks = UwsgiLocks()
     for pid in pids:
         locks.note({"user 0": pid, "user 1": 0, "signal": MULE, "thunder": 101})
@@ -178,8 +168,7 @@ def test_who_holds_a_lock_of_uwsgi(snapshot, pids, found):
 
 
 def test_another_of_its_locks(snapshot):
-    """uWSGI has as many as the option `locks` says. Other locks of uWSGI are none of `uwsgi.lock()`, and a document
-    without a list names none."""
+    """There are as many as `locks` says. Others are none of `uwsgi.lock()`; a document without a list names none."""
     locks, none = UwsgiLocks(), UwsgiLocks()
     for _ in range(30):
         locks.note({"user 0": 0, "user 3": MULE, "user x": MULE})

@@ -19,8 +19,7 @@ Value = tuple[int, int]
 
 
 class Worker:
-    """A made-up worker of eight threads that is sampled five times a second. memory: what is at which address; answers:
-    whether it can be read."""
+    """A made-up worker of eight threads. memory: what is at which address; answers: whether it can be read."""
 
     def __init__(self, *, is_read: bool = True) -> None:
         self.memory: dict[int, Value] = {}
@@ -30,7 +29,6 @@ class Worker:
         self.locks = WorkerLocks(is_read=is_read)
 
     def look(self, *waiting: tuple[int, set[int]], step: float = 0.2, are_all: bool = True) -> LockUse | None:
-        """One sample, in which these threads wait at these addresses."""
         self.now += step
         self.locks.remember(dict(waiting), self.now)
         addresses = self.locks.addresses
@@ -45,8 +43,7 @@ def worker():
 
 
 def test_two_threads_that_wait_at_once(worker):
-    """Two threads at one address, of which one goes on: from then on it is known if the lock is held. Before a thread
-    waits, no memory is read: most servers never show a lock."""
+    """Once one of them goes on, it is known if the lock is held. Before a thread waits, no memory is read."""
     assert [worker.look() for _ in range(10)] == [None] * 10
     assert not any(worker.reads)
     worker.memory[LOCK] = (0, 2)
@@ -68,8 +65,7 @@ def test_one_waiter_at_a_time(worker):
 
 
 def test_a_condition_is_no_lock(worker):
-    """Each thread that waits for a condition has a semaphore of its own, freed when it goes on. Several wait at one
-    address of a condition variable of the C library, but it does not count them where a semaphore does."""
+    """Each waiting thread has a semaphore of its own. A condition variable of the C library counts no waiters."""
     other = Worker()
     other.memory[LOCK] = (0, 0)
     assert [other.look((LOCK, {turn % 8, (turn + 1) % 8})) for turn in range(50)] == [None] * 50
@@ -81,7 +77,6 @@ def test_a_condition_is_no_lock(worker):
 
 @pytest.mark.parametrize("value", [None, (2, 0), (0xFFFFFFFF, 0), (1, 1 << 20), (0, 0xFFFFFFFF)])
 def test_what_is_no_semaphore_is_forgotten(worker, value):
-    """Memory that is unmapped or has another content says nothing, and is not read again."""
     worker.memory[LOCK] = (0, 2)
     worker.look((LOCK, {1, 2}))
     worker.memory = {} if value is None else {LOCK: value}
@@ -92,15 +87,13 @@ def test_what_is_no_semaphore_is_forgotten(worker, value):
 
 
 def test_a_lock_that_is_always_held_does_not_count(worker):
-    """A thread sleeps with the lock and others queue for it: no request passes it, so it has no limit."""
     worker.memory[LOCK] = (0, 3)
     for turn in range(300):
         assert worker.look((LOCK, {1, 2, 3} if turn > 5 else {1, 2})) is None
 
 
 def test_a_lock_that_gets_stuck(worker):
-    """It counts for half a minute longer, and again once a thread goes on. At rest it is free without a look, and is
-    forgotten after ten minutes without a waiter."""
+    """It counts for half a minute more, and once a thread goes on; ten minutes after a waiter it is forgotten."""
     worker.memory[LOCK] = (0, 2)
     worker.look((LOCK, {1, 2}))
     assert worker.look((LOCK, {2, 3}))
@@ -111,8 +104,7 @@ def test_a_lock_that_gets_stuck(worker):
     assert worker.locks.rest(worker.now + 700.0) is None
 
 
-def test_thousands_of_addresses(worker):
-    """A few addresses are remembered, whatever is shown; a lock that counts keeps its place."""
+def test_of_thousands_of_addresses_a_few_are_remembered(worker):
     worker.memory[LOCK] = (0, 2)
     worker.look((LOCK, {1, 2}))
     for turn in range(600):
@@ -123,8 +115,7 @@ def test_thousands_of_addresses(worker):
         assert len(worker.reads[-1]) <= 8
 
 
-def test_the_lock_that_is_used_most(worker):
-    """Of two locks, the one that is held most of the time is that of the worker."""
+def test_of_two_locks_the_one_that_is_held_most_counts(worker):
     worker.memory = {LOCK: (0, 2), OTHER: (0, 2)}
     worker.look((LOCK, {1, 2}), (OTHER, {3, 4}))
     worker.memory = {LOCK: FREE, OTHER: (0, 0)}
@@ -150,8 +141,7 @@ def test_without_consent():
     assert worker.locks.rest(worker.now) == LockUse(waited=False, held=None)
 
 
-def test_random_and_hostile_values(worker):
-    """Whatever a worker shows and has in its memory, a look raises nothing and reads eight addresses at most."""
+def test_random_and_hostile_values_raise_nothing(worker):
     chance = random.Random(3)
     for _ in range(1000):
         addresses = [chance.choice([8 * chance.randrange(40), 2**64 - 8, 0, LOCK]) for _ in range(chance.randrange(6))]

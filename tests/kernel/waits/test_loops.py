@@ -22,9 +22,7 @@ pytestmark = of_x86_64
 
 
 class Watched:
-    """Workers with coroutines that are sampled five times a second. calls: what their threads are blocked in, by pid;
-    the first has 101. switches: how often a thread has given up its CPU; cpu: CPUs that it uses; looked: the pids that
-    were looked at."""
+    """Workers with coroutines, five samples a second. calls, switches, cpu: of threads; looked: pids looked at."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.hands = MovableClock()
@@ -51,8 +49,7 @@ class Watched:
         return line_of(self.calls.get(pid, EVENTS))
 
     def look(self, times: int = 1, switches: int = 0, requests: int = 0) -> dict[int, LoopUse]:
-        """The last of so many samples; between two of them, a thread that runs gives up its CPU so often, and worker 1
-        completes so many requests."""
+        """The last of so many samples; between two, a thread that runs gives up its CPU so often."""
         for _ in range(times):
             self.hands.move(0.2)
             self.switches += switches
@@ -119,7 +116,6 @@ def test_calls_that_compute_and_block(watched):
 
 
 def test_a_worker_without_requests_is_not_held(watched):
-    """A loop whose worker serves nothing holds up nobody."""
     watched.calls[101] = SLEEPS
     watched.look(5)
     watched.server.busy(0, 5)
@@ -127,7 +123,6 @@ def test_a_worker_without_requests_is_not_held(watched):
 
 
 def test_a_connection_with_a_timeout(watched, monkeypatch):
-    """Python waits for it in poll(2): the array says for which server."""
     monkeypatch.setattr(descriptors.procfs, "read_line", lambda _: line_of(call))
     with polling(array_is_read=True) as (call, server):
         watched.serve(1)
@@ -138,8 +133,7 @@ def test_a_connection_with_a_timeout(watched, monkeypatch):
         assert watched.look(3)[1].hold == Blocker("backend", address)
 
 
-def test_many_workers_in_turn(watched, monkeypatch):
-    """With more loops than the time allows, those that were not looked at for longest are next."""
+def test_many_workers_are_looked_at_in_turn(watched, monkeypatch):
     watched.serve(64)
 
     def look(pid: int, _: int) -> bytes:

@@ -36,8 +36,7 @@ PLACE = ctypes.addressof(BYTES)
 
 @pytest.mark.parametrize("address", [0, 8, 2**63, 2**64 - 8])
 def test_addresses_without_memory(address):
-    """Several pieces are read at once, in their order. One that the process does not have is left out, and those behind
-    it are read all the same."""
+    """Pieces are read at once, in their order. One that is not there is left out, and those behind it are read."""
     assert read_pieces(PID, [(PLACE, 4), (PLACE + 8, 2)]) == [b"0123", b"89"]
     assert read_pieces(PID, []) == []
     assert read_pieces(PID, [(PLACE, 2), (address, 8), (PLACE + 2, 2)])[:2] == [b"01", None]
@@ -46,9 +45,7 @@ def test_addresses_without_memory(address):
 
 
 @as_root
-def test_without_the_right():
-    """It is refused."""
-
+def test_without_the_right_it_is_refused():
     def ask() -> bool:
         try:
             read_pieces(PID, [(PLACE, 2)])
@@ -76,11 +73,8 @@ def test_a_filter_of_system_calls(monkeypatch):
 
 def test_entries_of_an_array():
     """Negative descriptors do not count; a connection is waited for by writing alone."""
-    entries = [(3, 1, 0), (-1, 1, 0), (4, 4, 0), (5, 5, 0), (6, 0xFFFC, 0)]
-    array = b"".join(
-        struct.pack("=ihH", descriptor, events - 0x10000 if events > 0x7FFF else events, back)
-        for descriptor, events, back in entries
-    )
+    entries = [(3, 1), (-1, 1), (4, 4), (5, 5), (6, 0xFFFC)]
+    array = b"".join(struct.pack("=iHH", descriptor, events, 0) for descriptor, events in entries)
     polled = [Polled(3, False), Polled(4, True), Polled(5, False), Polled(6, True)]
     assert decode_polled(array, 5) == (polled, None)
     assert decode_polled(array + struct.pack("=qq", 4, 20_000_000), 5) == (polled, 4020)
@@ -128,8 +122,7 @@ def test_regions_of_a_map():
 
 
 def test_memory_of_allocators_right_behind_a_file():
-    """Of the memory right behind a program, what its file says is zero-initialized data. Thread stacks, and the memory
-    of allocators that the kernel has joined to it, are heap; so is all behind a file that is no program."""
+    """Only what the program's file says is zero-initialized data; the rest, and all behind other files, is heap."""
     segments = read_elf(uwsgi_binary(), ()).segments
     last = max(segments, key=lambda each: each.address)
     start = 0x7F2000000000
@@ -151,7 +144,6 @@ def test_memory_of_allocators_right_behind_a_file():
 
 
 def test_symbols_are_located_by_the_segment_that_is_mapped():
-    """A symbol's address is that of the file, moved by where its first mapped segment lies."""
     elf = Elf(True, (Segment(0x100000, 0x1000, 0x300000, 0x1000),), {"_PyRuntime": (0x300100, 0x50)})
     mappings = [mapping for mapping in parse_mappings(TEXT) if mapping.path == LIBRARY]
     assert list(memory._locate(elf, mappings)) == [(0x7F1000100100, 0x7F1000100150, "python")]
@@ -159,7 +151,6 @@ def test_symbols_are_located_by_the_segment_that_is_mapped():
 
 
 def test_extension_modules_do_not_hide_the_interpreter():
-    """Hundreds of modules called `*.cpython-311-*.so` lie before libpython, and are not searched; pyuwsgi is."""
     lines = [
         f"7e00000{number:02x}000-7e00000{number:02x}fff r--p 0 0:0 1 /lib/_m{number}.cpython-311.so"
         for number in range(99)
@@ -179,7 +170,6 @@ HOSTILE = (b"", b"/", b"zz-7f00 rw-p 0 0:0 1 /x", b"7f00 rw-p 0 0:0 1 /x", b"- -
     "line", [*HOSTILE, b"7f00-7f01 rw-p 0 0:0 1 /a\x0b7f00\xe2\x80\xa8\xff\x85b", b"1" * 5000 + b"-1 rw-p 0 0:0 1 /x"]
 )
 def test_hostile_lines_do_no_harm(line):
-    """A line of another form is left out; the other lines are read."""
     assert LIBRARY in {mapping.path for mapping in parse_mappings(line + b"\n" + TEXT)}
 
 
@@ -193,8 +183,7 @@ def test_own_map():
     assert memory.region(id(object())) == "heap"
 
 
-def test_a_library_that_may_not_be_read(monkeypatch):
-    """Nothing is known of it: the symbols of the file before it are not taken for its own."""
+def test_of_a_library_that_may_not_be_read_nothing_is_known(monkeypatch):
     located, read = [], memory.read_elf
 
     def refuse(path, names):
@@ -210,7 +199,6 @@ def test_a_library_that_may_not_be_read(monkeypatch):
 
 
 def test_large_map_is_not_read_but_leaves_the_word_size(monkeypatch):
-    """Of a process with too many mappings it is only known that it is a 64-bit one: its locks are unknown."""
     monkeypatch.setattr(memory, "_MOST_MAP_BYTES", 1000)
     known = read_memory_map(os.getpid())
     assert known.is_64_bit
@@ -262,8 +250,7 @@ PLACES = {name: STRINGS.index(name.encode() + b"\0") for name in ("uwsgi", "_PyR
 
 
 def tiny(*, string_size: int | None = None, symbol_size: int | None = None, headers: int = 3, link: int = 1) -> bytes:
-    """An ELF file with one segment, a table of names and three symbols: `uwsgi`, `_PyRuntime` and one that is only
-    imported."""
+    """An ELF file with one segment and three symbols: `uwsgi`, `_PyRuntime` and one that is only imported."""
     symbols = b"".join(
         struct.pack("<IBBHQQ", PLACES[name], 0x11, 0, section, value, size)
         for name, section, value, size in (
@@ -302,7 +289,6 @@ def path(tmp_path):
 
 
 def test_uwsgi_exports_its_global():
-    """The symbol that identifies uWSGI's own mutex is in the real program."""
     found = read_elf(uwsgi_binary(), NAMES)
     assert found.is_64_bit
     assert found.symbols["uwsgi"][1] > 5000
@@ -310,7 +296,6 @@ def test_uwsgi_exports_its_global():
 
 
 def test_tiny_file(path):
-    """Segments and symbols are read, and the file is closed; an imported symbol is none of the file's."""
     before = len(os.listdir("/proc/self/fd"))
     found = read(path, tiny())
     assert found == Elf(
@@ -321,7 +306,6 @@ def test_tiny_file(path):
 
 
 def test_every_truncation_is_refused(path):
-    """A file cut off anywhere is an error of two kinds, never a crash, and is closed."""
     whole, before = tiny(), len(os.listdir("/proc/self/fd"))
     for length in range(len(whole)):
         with pytest.raises(ValueError, match=r"."):
@@ -331,7 +315,6 @@ def test_every_truncation_is_refused(path):
 
 @pytest.mark.parametrize("size", [2**63, 2**64 - 1, 1 << 21])
 def test_tables_larger_than_any_are_not_read(path, size):
-    """The sizes in the file are bounded before anything is allocated."""
     for content in (tiny(string_size=size), tiny(symbol_size=size)):
         with pytest.raises(ValueError, match="too large"):
             read(path, content)
@@ -356,14 +339,12 @@ def test_other_machines_and_other_files(path):
             read(path, content)
 
 
-def test_a_hundred_thousand_candidate_names(path, monkeypatch):
-    """A table that is full of one name costs no more than its first places."""
+def test_of_a_hundred_thousand_candidate_names_the_first_are_read(path, monkeypatch):
     monkeypatch.setattr(memory, "_MOST_NAMES", 3)
     assert list(memory._find_name(b"uwsgi\0" * 100_000, "uwsgi")) == [0, 6, 12]
 
 
 def test_only_regular_files_are_opened(tmp_path):
-    """A FIFO would block, and opening a device can change its state: neither is opened, nor through a link."""
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     link = tmp_path / "link"

@@ -45,7 +45,6 @@ def peers_of(*sockets: socket.socket) -> list[Peer | None]:
 def connected(
     opened: ExitStack, family: int, bound: object, to: object = None
 ) -> tuple[socket.socket, socket.socket, socket.socket]:
-    """A listening socket, one connected to it and the accepted one."""
     server = opened.enter_context(listening(bound))
     near_family = socket.AF_INET if to else family
     near = opened.enter_context(socket.socket(near_family))
@@ -54,7 +53,6 @@ def connected(
 
 
 def test_tcp(opened):
-    """An accepted socket has a client; a connected one has a backend, which has an address."""
     server, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     address = f"127.0.0.1:{server.getsockname()[1]}"
     assert peers_of(server, near, accepted) == [Peer("listening"), Peer("backend", address), Peer("client")]
@@ -179,15 +177,13 @@ def test_a_lost_connection(opened):
 
 @pytest.mark.parametrize("abstract", [False, True])
 def test_unix(opened, tmp_path, abstract):
-    """The address of a UNIX backend is the path it was bound to, or its abstract name."""
     name = f"@headroom-test-{os.getpid()}" if abstract else str(tmp_path / "db")
     ends = connected(opened, socket.AF_UNIX, name.replace("@", "\0"))
     assert peers_of(*ends) == [Peer("listening", name), Peer("backend", name), Peer("client", name)]
 
 
 @pytest.mark.parametrize(("setting", "kind"), [("_RESOLVERS", "dns"), ("_LOGS", "log")])
-def test_services_on_unix_sockets(opened, tmp_path, monkeypatch, setting, kind):
-    """A local name server or log is no backend."""
+def test_a_local_name_server_or_log_is_no_backend(opened, tmp_path, monkeypatch, setting, kind):
     monkeypatch.setattr(peers, setting, (f"{tmp_path}/",))
     _, near, _ = connected(opened, socket.AF_UNIX, str(tmp_path / "service"))
     assert peers_of(near) == [Peer(kind, str(tmp_path / "service"))]
@@ -204,8 +200,7 @@ def test_unix_socket_that_the_kernel_named(opened, tmp_path):
     assert peers_of(near) == [Peer("backend", str(tmp_path / "bus"))]
 
 
-def test_unix_socket_that_is_still_connecting(opened, tmp_path):
-    """A socket that connects is not taken for a pair, and its backend is found as soon as it is accepted."""
+def test_a_unix_socket_that_is_still_connecting_is_no_pair(opened, tmp_path):
     server = opened.enter_context(listening(str(tmp_path / "db"), 0))
     first, second = (opened.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(2))
     first.connect(str(tmp_path / "db"))
@@ -234,7 +229,6 @@ def test_pairs_and_other_inodes(opened):
 
 
 def test_lists_are_rare(opened, monkeypatch):
-    """All TCP sockets are listed for a new one only, and not within 500 times what a list took."""
     lists: list[object] = []
     real = peers._list_inet
     monkeypatch.setattr(peers, "_list_inet", lambda inodes: lists.append(inodes) or real(inodes))
@@ -256,7 +250,6 @@ def test_lists_are_rare(opened, monkeypatch):
 
 
 def test_a_list_is_searched_for_other_sockets_too(opened):
-    """They are found only if a list is made anyway."""
     _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     known = Peers()
     known.learn([], lambda: [inode(accepted)])
@@ -266,7 +259,6 @@ def test_a_list_is_searched_for_other_sockets_too(opened):
 
 
 def test_few_sockets_are_asked_for_at_once(monkeypatch):
-    """Of a thousand unknown sockets, a few are asked for at a time, and none that is no UNIX socket again."""
     asked: list[int] = []
     monkeypatch.setattr(peers, "_ask_unix", asked.append)
     monkeypatch.setattr(peers, "_list_inet", lambda _: {})
@@ -277,14 +269,12 @@ def test_few_sockets_are_asked_for_at_once(monkeypatch):
 
 
 def test_a_list_without_its_listeners_decides_nothing(opened, monkeypatch):
-    """If the time ends before all listening sockets are known, no client is taken for a backend."""
     monkeypatch.setattr(peers, "MOST_SECONDS", -1.0)
     _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     assert peers_of(near, accepted) == [None, None]
 
 
 def test_all_lists_end_together(monkeypatch):
-    """The six lists share the time that one reading may take."""
     ends: list[float] = []
 
     def ask(_: bytes, *, seconds: float = math.inf, **__: object) -> tuple[list[bytes], bool]:
@@ -300,8 +290,6 @@ def test_all_lists_end_together(monkeypatch):
 
 @pytest.fixture
 def refused(monkeypatch):
-    """The kernel does not answer over netlink."""
-
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EPERM, "no")
 
@@ -309,8 +297,7 @@ def refused(monkeypatch):
 
 
 @pytest.mark.usefixtures("refused")
-def test_netlink_is_refused():
-    """If a socket stays unknown, the reason says what to allow."""
+def test_if_netlink_is_refused_the_reason_says_what_to_allow():
     assert re.search("denies the exporter netlink", Peers().learn([1]) or "")
 
 
@@ -338,8 +325,7 @@ def test_unix_sockets_of_the_tables(opened, tmp_path, abstract):
 
 
 @pytest.mark.usefixtures("refused")
-def test_a_name_that_looks_like_a_row(opened, tmp_path, monkeypatch):
-    """A socket whose name has a line break cannot make another one look like a listening one."""
+def test_a_name_that_looks_like_a_row_makes_no_listener(opened, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     near, _ = (opened.enter_context(each) for each in socket.socketpair())
     forger = opened.enter_context(socket.socket(socket.AF_UNIX))
@@ -352,7 +338,6 @@ def test_a_name_that_looks_like_a_row(opened, tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("refused")
 def test_tables_that_take_too_long_decide_nothing(opened, monkeypatch):
-    """If the time ends within a table, no client is taken for a backend, and no name for a socket's."""
     _, near, accepted = connected(opened, socket.AF_INET, ("127.0.0.1", 0))
     left, _ = (opened.enter_context(each) for each in socket.socketpair())
     monkeypatch.setattr(peers, "MOST_SECONDS", -1.0)
@@ -362,8 +347,7 @@ def test_tables_that_take_too_long_decide_nothing(opened, monkeypatch):
 
 @pytest.mark.parametrize("is_refused", [False, True])
 def test_the_first_lists_have_no_pause(request, monkeypatch, is_refused):
-    """At the start no socket is known, so the first three lists may follow each other; the fourth has to wait. Ten more
-    need not while nothing is known of young sockets. Tables, and a kernel that refuses, cost no more."""
+    """The first three may follow each other, and ten more while no young socket is known. Tables cost no more."""
     if is_refused:
         request.getfixturevalue("refused")
     lists: list[object] = []
@@ -383,7 +367,6 @@ def test_the_first_lists_have_no_pause(request, monkeypatch, is_refused):
 
 
 def test_what_is_known_is_bounded(monkeypatch):
-    """However many sockets a process opens, only some thousands are remembered."""
     monkeypatch.setattr(peers, "_MOST_KNOWN", 100)
     monkeypatch.setattr(peers, "_ask_unix", lambda number: Peer("pair") if number % 2 else None)
     monkeypatch.setattr(peers, "_list_inet", lambda _: {})

@@ -47,8 +47,7 @@ sys.stdin.read()
 
 @contextmanager
 def asking(server: Uwsgi, paths: tuple[str, ...]) -> Iterator[None]:
-    """Clients that ask again and again, each for a path of its own, until the block ends. They have a process of their
-    own: while this one takes a sample, which lasts on a busy machine, they go on."""
+    """Clients that ask for ever new paths until the block ends, in a process that goes on while this one samples."""
     command = [sys.executable, "-c", _ASK, str(server.http), *paths]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as clients:
         try:
@@ -75,8 +74,7 @@ def record(server: Uwsgi) -> tuple[float, ...]:
 
 
 def measure(host: Host, server: Uwsgi) -> tuple[Counter[Destination], tuple[float, ...]]:
-    """The mean number of threads by destination, and what the record grew by in each second. Samples count by the time
-    between them, as in the exporter: a busy machine takes fewer while threads that have their answer wait for a CPU."""
+    """Mean threads by destination, each sample by its time, and what the record grew by in each second."""
     last = sample(host, server).destinations
     found: Counter[Destination] = Counter()
     before, begin = record(server), time.monotonic()
@@ -108,9 +106,7 @@ HOLDS = (0.24, 0.12)
     ],
 )
 def test_two_backends_at_once(timeout, reads):
-    """With and without timeouts, and also if the polled descriptor may not be read, each has its own time: all in which
-    the server holds its answer back, and none in which nobody asks it. On a busy machine, a thread that has its answer
-    then waits for a CPU or the interpreter's lock, which the application's record has in it."""
+    """Each has the time in which it holds its answer back. On a busy machine, the record also has waits for a CPU."""
     with ExitStack() as stack:
         addresses = [stack.enter_context(standing_in(f"answer:{hold}")) for hold in HOLDS]
         server = stack.enter_context(
@@ -127,8 +123,7 @@ def test_two_backends_at_once(timeout, reads):
         assert 0.9 * hold * truth[2 + number] <= of[number] <= 1.1 * truth[number]
 
 
-def test_a_backend_that_does_not_answer():
-    """All threads hang in its connection, which is said."""
+def test_threads_hang_in_the_connection_of_a_backend_that_does_not_answer():
     with ExitStack() as stack:
         address = stack.enter_context(standing_in("hole"))
         server = stack.enter_context(

@@ -52,7 +52,6 @@ def waits_of(host: Host, server: Uwsgi, snapshot: Snapshot | None = None) -> Wai
 
 @contextmanager
 def requests(server: Uwsgi, path: str, number: int) -> Iterator[None]:
-    """Keeps this many requests in service until the block ends."""
     with ExitStack() as stack:
         for _ in range(number):
             client = stack.enter_context(socket.create_connection(("127.0.0.1", server.http)))
@@ -114,7 +113,6 @@ def test_a_websocket_is_no_slow_client(sends, are_websockets):
 
 
 def test_a_backend_with_a_name():
-    """Threads that wait for an answer are counted for the backend, which is known by the path of its socket."""
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, socket.socket(socket.AF_UNIX) as backend:
         path = str(server.directory / "backend")
         backend.bind(path)
@@ -135,7 +133,6 @@ def test_uwsgis_own_lock_under_thunder_lock():
 
 
 def test_idle_threads_are_not_in_service():
-    """One request sleeps; the seven idle threads, whatever uWSGI lets them wait in, are not counted."""
     for options in ((), ("--thunder-lock",)):
         with uwsgi(*TWO_BY_FOUR, *options, app=APP) as server, requests(server, "/sleep", 1):
             assert wait_for(Host(waits=WaitSetting()), server, "sleep", 0.9).threads == {"sleep": 1}
@@ -160,7 +157,6 @@ def test_idle_threads_without_netlink(tables):
 
 @as_root
 def test_another_user_may_not_know():
-    """Without the right to trace uWSGI, nothing is known, and the reason says what to grant."""
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, requests(server, "/sleep", 4):
         server.directory.chmod(0o755)
         Path(server.stats).chmod(0o666)
@@ -170,8 +166,7 @@ def test_another_user_may_not_know():
 
 
 class Clients(Struct):
-    """Clients that ask again and again, each after a time of its own. held: for how many seconds each request held the
-    lock, as the application says."""
+    """Clients that ask again and again, each after a time of its own. held: for how long each request held the lock."""
 
     server: Uwsgi
     path: str
@@ -231,8 +226,7 @@ OWN_ADDRESSES = {"/hold": sys.version_info >= (3, 13), "/hold-again": sys.versio
     ],
 )
 def test_the_limit_of_a_lock(path, reads, within, scope, clients):
-    """Requests hold a lock for 50 ms: each process serves 20 a second, all together if it is a file's. The clients use
-    most of that, and the limit is known, if threads show the address of their lock."""
+    """Held for 50 ms, each process serves 20 a second, all together if it is a file's. Most of that is used."""
     is_known = not OWN_ADDRESSES.get(path, False)
     with uwsgi(*TWO_BY_FOUR, app=APP) as server, Clients(server, path, think=0.15).run(clients) as asking:
         for window in windows_of(server, Host(waits=WaitSetting(read_locks=reads))):

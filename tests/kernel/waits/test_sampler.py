@@ -46,7 +46,7 @@ ELSEWHERE: Blocked = (POLL, (0x900000, 1, 30_000, 0, 0, 0, 0))
 
 needs_known_calls = pytest.mark.skipif(not find_calls(), reason="the system calls of this architecture are not known")
 of_x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="in the numbers of x86-64's system calls")
-pytestmark = of_x86_64
+pytestmark = [of_x86_64, pytest.mark.usefixtures("patient")]
 
 
 def sampled(of: WaitSampler, server: Server, setup: Setup | None = None) -> Waits:
@@ -55,7 +55,6 @@ def sampled(of: WaitSampler, server: Server, setup: Setup | None = None) -> Wait
 
 
 def sampler_after(seconds: float, **setting: Any) -> tuple[WaitSampler, MovableClock]:
-    """A sampler that was made so many seconds ago, and its clock."""
     hands = MovableClock()
     of = WaitSampler(WaitSetting(**setting), hands.clock.monotonic)
     hands.move(seconds)
@@ -63,7 +62,6 @@ def sampler_after(seconds: float, **setting: Any) -> tuple[WaitSampler, MovableC
 
 
 def samples(of: WaitSampler, hands: MovableClock, server: Server, times: int, seconds: float = 1.0) -> list[Waits]:
-    """So many samples, each so many seconds after the one before."""
     found = []
     for _ in range(times):
         hands.move(seconds)
@@ -73,8 +71,7 @@ def samples(of: WaitSampler, hands: MovableClock, server: Server, times: int, se
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Sets what a thread of a made-up process is blocked in. The threads of process P with N threads are 1000 P to
-    1000 P + N - 1."""
+    """Sets what threads of made-up processes are blocked in: those of P with N threads are 1000 P to 1000 P + N - 1."""
     monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(1000, 2000, 3000))
     monkeypatch.setattr(worker_threads, "read_memory_map", lambda _: MEMORY)
     monkeypatch.setattr(worker_threads, "list_threads", lambda pid: list(range(1000 * pid, 1000 * pid + 16)))
@@ -107,7 +104,6 @@ def by_place(_: int, thread: int) -> Blocked:
 
 
 def test_all_threads_are_looked_at_if_the_time_allows(machine):
-    """Each thread counts as one; idle ones do not count."""
     machine(by_place)
     of, _ = sampler_after(10)
     waits = sampled(of, busy_server())
@@ -136,8 +132,7 @@ def test_a_part_of_the_threads_is_unbiased(machine, seconds_per_look):
 
 
 def test_now_and_then_all_threads_are_looked_at_at_once(machine, monkeypatch):
-    """Within the budget, on a machine on which it lasts for a third of the threads: without such samples, a pool or the
-    holder of a lock would never be recognized there."""
+    """Within the budget, on a machine with time for a third of them: else no pool or holder would ever be seen."""
     looked: list[int] = []
     machine(lambda _, thread: looked.append(thread) or SLEEPS)
     cost = sampler.MOST_OF_THE_TIME / 20  # CPU seconds for one thread
@@ -157,7 +152,6 @@ def test_now_and_then_all_threads_are_looked_at_at_once(machine, monkeypatch):
 
 
 def test_a_long_pause_does_not_buy_a_long_sample(machine):
-    """After an hour without samples, one still ends in its time."""
     hands = MovableClock()
     looked: list[int] = []
 
@@ -175,7 +169,6 @@ def test_a_long_pause_does_not_buy_a_long_sample(machine):
 
 
 def test_workers_that_there_is_no_time_for_are_unknown(machine, monkeypatch):
-    """If finding their threads takes too long, the threads in service of the other workers are unknown, not absent."""
     hands = MovableClock()
     machine(by_place)
 
@@ -192,7 +185,6 @@ def test_workers_that_there_is_no_time_for_are_unknown(machine, monkeypatch):
 
 
 def test_memory_maps_are_read_rarely(machine, monkeypatch):
-    """A worker that replaces its program again and again does not have its map read at every sample."""
     machine(by_place)
     read: list[int] = []
     monkeypatch.setattr(worker_threads, "read_generation", lambda pid: Generation(pid, 0, 0))
@@ -207,7 +199,6 @@ def test_memory_maps_are_read_rarely(machine, monkeypatch):
 
 
 def test_only_active_workers_are_looked_at(machine):
-    """A worker that serves and served nothing since the last sample is left alone."""
     looked: list[int] = []
     machine(lambda pid, _: looked.append(pid) or SLEEPS)
     server = Server(processes=2, threads=16)
@@ -256,17 +247,12 @@ def test_threads_that_want_the_lock_of_an_idle_worker(machine, monkeypatch, call
     assert of.count_starved(reading.snapshot, processes, Options(enable_threads=True)) == 0
 
 
-REASONS = [
-    FileNotFoundError(errno.ENOENT, "gone"),
-    ProcessLookupError(errno.ESRCH, "gone"),
-    OSError(errno.EIO, "broken"),
-    ValueError("odd"),
-]
+GONE = [FileNotFoundError(errno.ENOENT, "gone"), ProcessLookupError(errno.ESRCH, "gone")]
+REASONS = [*GONE, OSError(errno.EIO, "broken"), ValueError("odd")]
 
 
 @pytest.mark.parametrize("errors", [REASONS, [PermissionError(errno.EPERM, "no")]])
-def test_threads_that_end_at_any_moment(machine, errors):
-    """No error of the kernel, no change of workers, threads or pids makes a sample fail."""
+def test_threads_may_end_at_any_moment(machine, errors):
     chance = random.Random(7)
     hands = MovableClock()
 
@@ -295,7 +281,6 @@ def test_threads_that_end_at_any_moment(machine, errors):
 
 
 def test_why_it_is_off(monkeypatch):
-    """Each reason is named: an architecture, one thread for all requests, no cores, a kernel without the file."""
     server = busy_server(1)
     asynchronous = Setup(Options(), None, "async", None, None)
     assert "one thread" in (sampled(WaitSampler(WaitSetting()), server, asynchronous).off or "")
@@ -306,11 +291,9 @@ def test_why_it_is_off(monkeypatch):
 
 
 def test_an_idle_server_says_that_it_may_not_be_seen(machine):
-    """Without the right, the reason is there before the first request: an idle server's waits are not 0 but unknown."""
     idle = Server(processes=2, threads=8)
     machine(fails_with(PermissionError(errno.EPERM, "no")))
     assert "CAP_SYS_PTRACE" in (sampled(WaitSampler(WaitSetting()), idle).off or "")
-
     machine(lambda *_: IDLE)
     assert sampled(WaitSampler(WaitSetting()), idle) == Waits()
 
@@ -322,8 +305,7 @@ def fails_with(error: OSError) -> Callable[..., Blocked]:
     return fail
 
 
-def test_a_kernel_without_the_file(monkeypatch):
-    """If a living thread has no such file, the reason says so."""
+def test_the_reason_names_a_kernel_without_the_file(monkeypatch):
     monkeypatch.setattr(worker_threads, "read_system_call", fails_with(FileNotFoundError(errno.ENOENT, "none")))
     of = WaitSampler(WaitSetting(), MovableClock().clock.monotonic)
     assert "this kernel does not say" in (sampled(of, own_server()).off or "")
@@ -339,7 +321,6 @@ def test_thunder_lock(machine):
 
 
 def test_locks_of_many_threads_are_learnt_too(machine, monkeypatch):
-    """If there are too many threads to look at, all are looked at now and then until the lock is known."""
     looked: list[int] = []
     processor = [0.0]
     monkeypatch.setattr(sampler.time, "thread_time", lambda: processor[0])
@@ -362,8 +343,7 @@ def test_locks_of_many_threads_are_learnt_too(machine, monkeypatch):
     assert len(looked) < 100 * 64 / 2
 
 
-def test_more_threads_than_found(machine):
-    """Threads in service that are not found among the process's are unknown."""
+def test_threads_in_service_that_are_not_found_are_unknown(machine):
     machine(lambda *_: SLEEPS)
     server = busy_server(1)
     server[1].threads = 40
@@ -405,7 +385,6 @@ def polling(*, array_is_read: bool) -> Iterator[tuple[Blocked, socket.socket]]:
 
 @pytest.mark.parametrize("named", [False, True])
 def test_what_is_polled(machine, monkeypatch, named):
-    """The array of poll(2) is read, and its sockets are known by address; a name is counted as well."""
     monkeypatch.setattr(descriptors.procfs, "read_line", lambda _: line_of(call))
     with polling(array_is_read=True) as (call, server):
         machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
@@ -429,7 +408,6 @@ def test_threads_that_go_on(machine, monkeypatch):
 
 
 def own_server() -> Server:
-    """A server whose only worker is this process."""
     server = Server(processes=1, threads=16)
     server.respawn(1, 1.0, os.getpid())
     server.busy(8)
@@ -437,8 +415,7 @@ def own_server() -> Server:
 
 
 def test_an_array_that_cannot_be_read(machine):
-    """An invalid address says nothing, and so it is inferred; nothing fails. If nobody takes the closer look, what a
-    thread polls is unknown, and the reason says why."""
+    """It is inferred, and nothing fails. If nobody takes the closer look, it is unknown, with the reason."""
     with polling(array_is_read=False) as (call, _):
         machine(lambda _, thread: call if thread % 1000 < 8 else IDLE)
         assert sum(sampled(sampler_after(10)[0], own_server()).threads.values()) == 8
@@ -474,8 +451,7 @@ def test_arrays_that_may_not_be_read(machine, monkeypatch, refused):
     assert len(refused) == 1
 
 
-def test_nothing_in_service(machine):
-    """An idle server has no thread in any state, which is known."""
+def test_an_idle_server_has_no_thread_in_any_state(machine):
     machine(by_place)
     waits = sampled(WaitSampler(WaitSetting(backends={"/run/pg": "pg"})), Server(processes=4, threads=16))
     assert (waits.threads, waits.backends, waits.addresses, waits.off) == ({}, {"pg": 0.0}, {"pg": "/run/pg"}, None)
@@ -493,13 +469,11 @@ def test_between_two_bursts(machine):
 
 
 def read_as_held(*of: tuple[int, Sequence[int]]) -> dict[int, dict[int, locks.Word]]:
-    """Every semaphore is held, and four threads wait."""
     return {pid: dict.fromkeys(addresses, (0, 4)) for pid, addresses in of}
 
 
 def test_locks_of_the_application(machine, monkeypatch):
-    """Four threads of each busy worker wait at one address: the lock is known for both once a thread went on, and at
-    rest it is free. A worker that has no time left is left out."""
+    """Known for both workers once a thread went on, free at rest; a worker without time left is left out."""
     monkeypatch.setattr(worker_threads, "read_semaphores", read_as_held)
     at = 0
     machine(lambda _, thread: SEMAPHORE if 4 <= (thread - at) % 16 < 8 else SLEEPS if thread % 16 < 4 else IDLE)
@@ -561,8 +535,7 @@ class Silent(Direct):
         return question(*arguments)
 
 
-def test_locks_in_memory_that_never_comes(machine, monkeypatch):
-    """The sample ends, who waits is known, and once the memory comes the lock is read."""
+def test_locks_are_read_once_their_memory_comes(machine, monkeypatch):
     monkeypatch.setattr(worker_threads, "read_semaphores", read_as_held)
     hands, silent = MovableClock(), Silent()
     of = WaitSampler(WaitSetting(read_locks=True), hands.clock.monotonic, asks=silent)
@@ -573,7 +546,6 @@ def test_locks_in_memory_that_never_comes(machine, monkeypatch):
 
 
 def test_no_memory_is_read_without_a_lock(machine, monkeypatch):
-    """Most servers show none: a sample then costs what it did."""
     monkeypatch.setattr(worker_threads, "read_semaphores", lambda *_: pytest.fail("memory is read"))
     monkeypatch.setattr(locks.procfs, "read_file", lambda *_, **__: pytest.fail("the kernel's list is read"))
     machine(by_place)
@@ -590,8 +562,5 @@ def test_a_lock_of_a_file_without_rights(machine, monkeypatch):
     monkeypatch.setattr(locks.procfs, "read_file", lambda *_, **__: next(lists).encode())
     found = samples(*sampler_after(0), server, 3, 2)
     assert all(waits.needs_right for waits in found)
-    assert [waits.file_lock for waits in found] == [
-        None,
-        LockUse(waited=False, held=True),
-        LockUse(waited=False, held=False),
-    ]
+    held, free = (LockUse(waited=False, held=each) for each in (True, False))
+    assert [waits.file_lock for waits in found] == [None, held, free]

@@ -28,8 +28,7 @@ def test_a_thread_that_still_writes():
 
 
 def test_the_thread_of_an_old_request_without_stats(monkeypatch):
-    """uWSGI's numbers are those of its threads. The kernel only counts requests: a thread that was idle a moment ago
-    does not serve an old one, and what it writes does not keep that from being stuck."""
+    """uWSGI numbers its threads. A thread that was idle a moment ago serves no old request, whatever it writes."""
     of, _ = sampler_after(1.0)
     monkeypatch.setattr(of._streams, "find", lambda old, now: old)
     worker = msgspec.structs.replace(Server(processes=1).read(1.0).snapshot.workers[0], serving={0: time.time() - 20})

@@ -16,20 +16,15 @@ from uwsgi_headroom.kernel.waits.system_calls import find_calls, parse_system_ca
 
 @pytest.mark.parametrize("column", [1, 2])
 def test_numbers_are_unique(column):
-    """No two calls of an architecture have one number."""
     numbers = [row[column] for row in system_calls._KINDS.values() if row[column] != -1]
     assert len(numbers) == len(set(numbers))
 
 
-def test_architectures():
-    """x86-64 and aarch64 are known, others are not."""
+def test_x86_64_and_aarch64_are_known_and_others_are_not():
     intel, arm = find_calls("x86_64"), find_calls("aarch64")
     assert (intel[202], intel[232], arm[98], arm[22]) == ("futex", "epoll") * 2
     assert not find_calls("riscv64")
-
-
-def test_aarch64_has_no_old_calls():
-    """Its table, asm-generic/unistd.h, has only the newer form of four calls: no number of it stands for them."""
+    # aarch64's table, asm-generic/unistd.h, has only the newer form of four calls: no number of it stands for them.
     number = {name: row[2] for name, row in system_calls._KINDS.items()}
     assert {name for name in number if number[name] == -1} == {"poll", "select", "epoll_wait", "vfork"}
     known = find_calls("aarch64")
@@ -56,15 +51,13 @@ def test_contents(monkeypatch, content, expected):
 @pytest.mark.parametrize(
     "content", [b"", b"\n", b"202\n", b"202 0x1 0x2\n", b"x" * 512, b"a 1 2 3 4 5 6 7 8", b"1 z 2 3 4 5 6 7 8"]
 )
-def test_odd_contents(monkeypatch, content):
-    """Anything else is a ValueError."""
+def test_odd_contents_are_a_value_error(monkeypatch, content):
     monkeypatch.setattr(procfs.KEPT, "read_line", lambda _: content)
     with pytest.raises(ValueError, match=r"."):
         parse_system_call(read_system_call(1, 1))
 
 
 def test_a_real_thread():
-    """A thread that reads from a pipe is blocked in read(2) of that descriptor."""
     calls = find_calls()
     readable, writable = os.pipe()
     thread = threading.Thread(target=os.read, args=(readable, 1), daemon=True)  # a failed test ends
@@ -87,15 +80,12 @@ def test_a_real_thread():
 
 @pytest.fixture
 def end():
-    """Ends the threads of a test."""
     end = threading.Event()
     yield end
     end.set()
 
 
 def start(end: threading.Event, seconds: float) -> int:
-    """Start a thread that sleeps for so many seconds again and again; returns its id."""
-
     def sleep() -> None:
         while not end.is_set():
             time.sleep(seconds)
@@ -126,7 +116,6 @@ def test_a_thread_that_sleeps_again_and_again_and_one_that_sleeps_once(end, seco
 
 
 def test_between_requests_nothing_is_known(end):
-    """A thread that was asleep in another request says nothing; nor does one that has ended, nor a gap."""
     naps, thread = Naps(), start(end, 0.01)
     watch(naps, thread, requests=True)
     assert naps.length is None
@@ -151,8 +140,7 @@ def test_parts(monkeypatch):
 
 
 def test_memory(monkeypatch):
-    """Processes are forgotten with `forget`, and threads that come and go do not fill the memory. The part of a real
-    thread is from 0 to 1; one that has ended has none."""
+    """Processes are forgotten with `forget`; threads that come and go fill no memory; ended ones have no part."""
     real = RunDelays()
     assert 0 <= real.part_waiting(os.getpid(), threading.get_native_id()) <= 1
     assert real.part_waiting(2**22, 2**22) == 0

@@ -29,15 +29,8 @@ NUMBERS = {name: row[1] for name, row in system_calls._KINDS.items()} | {"openat
 
 
 def process(**changes: object) -> Process:
-    given: dict[str, object] = {
-        "pid": PID,
-        "calls": find_calls("x86_64"),
-        "memory": MEMORY,
-        "socket_timeout": 4,
-        "read_pollfds": False,
-        "epolls": Epolls(),
-    }
-    return Process(**(given | changes))
+    of = {"pid": PID, "calls": find_calls("x86_64"), "memory": MEMORY, "epolls": Epolls()}
+    return Process(**(of | {"socket_timeout": 4, "read_pollfds": False} | changes))
 
 
 def classified(name: str, *arguments: int, of: Process | None = None) -> Wait:
@@ -97,15 +90,9 @@ def classified(name: str, *arguments: int, of: Process | None = None) -> Wait:
     ],
 )
 def test_calls_that_decide(name, arguments, result, more):
-    """The call and its arguments are enough."""
     found = classified(name, *arguments)
     assert found.result == result
     assert {field: getattr(found, field) for field in more} == more
-
-
-def test_the_end_of_another_thread_is_not_lasting():
-    """Another call of the same thread may wait for another one."""
-    assert not thread_wait.is_lasting(classified("futex", HEAP, 0x109, 4711), process(), (NUMBERS["futex"], ()))
 
 
 @pytest.mark.parametrize(
@@ -126,6 +113,8 @@ def test_running_and_outside():
     """A thread that runs is in service; one blocked outside of a call waits for something else that is known."""
     assert classify(process(), PID, "running").result == "running"
     assert classify(process(), PID, "outside").result == "other"
+    # Another call of a thread that waits for the end of another one may wait for a third one.
+    assert not thread_wait.is_lasting(classified("futex", HEAP, 0x109, 4711), process(), (NUMBERS["futex"], ()))
 
 
 def test_timeouts_of_polls():
@@ -179,15 +168,13 @@ def test_other_things_that_are_polled():
 
 @pytest.mark.parametrize("number", [17, 10_000, 2**32, 2**64 - 1])
 def test_long_arrays_are_not_read(number):
-    """Of a thread that polls many descriptors, none is looked at."""
     reads = process(read_pollfds=True)
     found = decide_polled(reads, classified("poll", ON_STACK, number, 9, of=reads), None)
     assert (found.result, found.gap, found.polled) == ("unknown", thread_wait.GAP_MANY, None)
 
 
 @pytest.mark.parametrize("fileno", [0, 2**31, 2**32 - 1, 2**63, 2**64 - 1])
-def test_impossible_descriptors(fileno):
-    """A number that is no descriptor is unknown."""
+def test_an_impossible_descriptor_is_unknown(fileno):
     with socket.socket() as used:
         assert fileno != used.fileno()
         if fileno:
@@ -196,8 +183,7 @@ def test_impossible_descriptors(fileno):
 
 
 def test_descriptors(tmp_path, monkeypatch):
-    """Sockets are left to their peers; pipes, named ones too, are pipes; files are on a disk; the rest is other. No
-    file behind a descriptor is asked: it may be on a server that does not answer."""
+    """Sockets are left to their peers; pipes are pipes; files are on a disk; the rest is other. No file is asked."""
     regular, fifo = tmp_path / "file", tmp_path / "fifo"
     regular.touch()
     os.mkfifo(fifo)
@@ -235,7 +221,6 @@ def test_sockets_in_an_epoll_set():
 
 @pytest.fixture
 def opened():
-    """A hundred descriptors of a socket."""
     with contextlib.ExitStack() as stack:
         one = stack.enter_context(socket.socket())
         copies = [one.dup() for _ in range(100)]
@@ -254,7 +239,6 @@ def test_a_large_epoll_set(monkeypatch, opened):
 
 
 def test_many_descriptors_are_not_listed(monkeypatch, opened):
-    """Of a process with many descriptors, a few are listed and no link is read."""
     number = len(os.listdir("/proc/self/fd"))
     links: list[int] = []
     monkeypatch.setattr(descriptors, "read_socket", lambda _, number: links.append(number))
@@ -267,8 +251,6 @@ def test_many_descriptors_are_not_listed(monkeypatch, opened):
 
 
 class Known(Peers):
-    """Peers that the test sets."""
-
     def __init__(self, *peers: Peer | None) -> None:
         super().__init__()
         self._known = {inode: peer for inode, peer in enumerate(peers) if peer}
@@ -343,27 +325,20 @@ def test_a_backend_that_has_not_answered_to_the_connection(wait, connecting):
     assert not decide(wait, Known(Peer("backend", "10.0.0.9:80"))).connecting
 
 
-def test_a_result_needs_no_peers():
-    """A decided wait keeps its result and its gap."""
-    assert decide(Wait("unknown", gap="why"), Known()) == Decision("unknown", "", "why")
-
-
 def test_an_event_loop_waits_for_its_backend():
     """A pair of sockets wakes it up, beside the backend that it waits for; with a second backend it is not known."""
     assert decide(Wait(None, (0, 1), epoll=5), Known(PAIR, POSTGRES)).address == "10.0.0.5:5432"
     assert decide(Wait(None, (0, 1, 2), epoll=5), Known(PAIR, POSTGRES, REDIS)).result == "unknown"
     assert decide(Wait(None, (0,), epoll=5), Known(PAIR)).result == "pipe"
+    assert decide(Wait("unknown", gap="why"), Known()) == Decision("unknown", "", "why")  # it needs no peers
 
 
 @pytest.mark.parametrize(
     ("same", "named"), [(True, ["standard output and error"] * 2), (False, ["standard output", "standard error"])]
 )
 def test_an_output_that_is_a_pipe(same, named):
-    """A write to descriptor 1 or 2 is one to the process's own output; one to another pipe is not."""
     error = subprocess.STDOUT if same else subprocess.PIPE
-    with subprocess.Popen(
-        ["sleep", "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=error, pass_fds=()
-    ) as child:
+    with subprocess.Popen(["sleep", "60"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=error) as child:
         calls = [classify(process(pid=child.pid), child.pid, (1, (each, *[0] * 5, STACK))) for each in (1, 2, 0)]
         child.kill()
     assert [wait.result for wait in calls] == ["pipe"] * 3

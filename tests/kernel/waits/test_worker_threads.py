@@ -45,7 +45,6 @@ some that requests start."""
 
 @contextmanager
 def started(before: int, serving: int, after: int) -> Iterator[tuple[int, list[int]]]:
-    """The pid of such a process, and the ids of its threads in the order of their start."""
     command = [sys.executable, "-c", PROGRAM, str(before), str(serving), str(after)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         ids = json.loads(process.stdout.readline())
@@ -63,8 +62,7 @@ def test_request_threads_are_presumed():
 
 
 def test_seen_threads_replace_presumed_ones():
-    """A thread that was seen accepting serves requests, whatever its mask; never more than there are. With one request
-    thread it is the main one, whatever the application starts."""
+    """One that was seen accepting serves, whatever its mask; never more than there are. A single is the main one."""
     with started(2, 1, 1) as (pid, ids):
         assert RequestThreads(pid, 1).threads == [pid]
         threads = RequestThreads(pid, 2)
@@ -76,7 +74,6 @@ def test_seen_threads_replace_presumed_ones():
 
 
 def test_threads_that_are_missing():
-    """A worker that has not started its threads yet has not all of them, nor one that has ended."""
     with started(0, 1, 0) as (pid, _):
         threads = RequestThreads(pid, 8)
         assert (len(threads.threads), threads.all_found) == (2, False)
@@ -87,7 +84,6 @@ def test_threads_that_are_missing():
 
 
 def test_thousands_of_threads_cost_a_bounded_number_of_reads(monkeypatch):
-    """However many threads an application starts, at most 256 masks are read, and four strangers looked at."""
     reads: list[object] = []
     real = procfs.read_file
     monkeypatch.setattr(procfs, "read_file", lambda *path: reads.append(path) or real(*path))
@@ -99,7 +95,6 @@ def test_thousands_of_threads_cost_a_bounded_number_of_reads(monkeypatch):
 
 
 def test_lists_become_rare(monkeypatch):
-    """A worker whose threads are never all found is listed less and less often."""
     lists: list[int] = []
     monkeypatch.setattr(worker_threads, "list_threads", lambda pid: lists.append(pid) or [pid])
     threads = RequestThreads(os.getpid(), 8)
@@ -108,8 +103,7 @@ def test_lists_become_rare(monkeypatch):
     assert 30 <= len(lists) <= 40
 
 
-def test_masks_that_are_hidden_or_odd(monkeypatch):
-    """Without a mask a thread is not presumed to serve requests."""
+def test_a_thread_without_a_mask_is_not_presumed_to_serve(monkeypatch):
     with started(0, 3, 0) as (pid, _):
         monkeypatch.setattr(procfs, "read_file", lambda *_: b"Name:\tuwsgi\n")
         assert RequestThreads(pid, 2).threads == [pid]
@@ -124,7 +118,6 @@ def reads_input(pid: int) -> bool:
 
 @of_x86_64
 def test_a_worker_that_has_ended_does_not_switch_the_server_off():
-    """Between the list of processes and the sample a worker became a zombie: the others are still known."""
     ended = os.fork()
     if ended == 0:
         os._exit(0)
