@@ -127,7 +127,10 @@ def _users_wait(server: ServerDocument) -> TextLine | None:
     after: Facts = {"after": any(each.code == "works_after_response" for each in server.findings)}
     if queued is None or queued < EMPTY:
         facts: Facts = {"served": served, "unknown": queued is None, "queued": queued is not None, **after}
-        rest = " in service[after? , with the work after the response]; the [unknown? wait in the listen queue is not known][queued? listen queue is empty]"
+        rest = (
+            " in service[after? , with the work after the response]; the "
+            "[unknown? wait in the listen queue is not known][queued? listen queue is empty]"
+        )
         return _line("users_wait", "users wait", 0, [duration(served), fill(rest, facts)])
     facts = {"floor": flow.wait_is_floor, "whole": whole([queued, served]), "queued": queued, "served": served, **after}
     parts = [

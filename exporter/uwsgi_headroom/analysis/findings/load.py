@@ -166,8 +166,8 @@ OTHERS_USE_ALL = replace(
     "manager sets.][host? Move the other programs to another host, or add CPUs.]",
     then="[role? Move this work to another host, or add CPUs. ]"
     + OF_BACKEND
-    + "[more? Then move the other programs to another host, or add CPUs. ][rest? Move the work of background threads into a mule or the spooler, or limit their number "
-    "(`OMP_NUM_THREADS`).]",
+    + "[more? Then move the other programs to another host, or add CPUs. ][rest? Move the work of background threads "
+    "into a mule or the spooler, or limit their number (`OMP_NUM_THREADS`).]",
     clause="no CPU is idle[role?  beside uWSGI's own {role}][backend? , and requests wait for {backend} on this host]",
 )
 
