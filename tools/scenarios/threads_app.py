@@ -6,8 +6,7 @@ server; `/event_loop` asks the backend (`beside`) at BACKEND_PORT in an event lo
 `/computes` starts a thread that never stops computing. `/limited` sleeps until a rate limit of 5 requests a second in
 each worker lets it go on. `/consumer` waits for a thread that the import starts if CONSUMER is set. `/native` sleeps
 for a quarter of the time, and waits for the rest in a semaphore of the C library of its own, as the client of gRPC
-does, until another thread posts it. `/exits` calls sys.exit(), and `/after` sleeps after its response. Every other URL
-sleeps.
+does, until another thread posts it. `/exits` calls sys.exit(). Every other URL sleeps.
 """
 
 import asyncio
@@ -113,14 +112,6 @@ def under_a_rate_limit(_ms: float) -> None:
     time.sleep(turn - now)
 
 
-class Answer(list):  # type: ignore[type-arg]
-    def close(self) -> None:
-        time.sleep(AFTER)
-
-
-AFTER = 1.0
-
-
 def exits(_ms: float) -> None:
     sys.exit(1)
 
@@ -147,4 +138,4 @@ def application(environ, start_response):  # type: ignore[no-untyped-def]
     else:
         time.sleep(ms / 1000)
     start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "3")])
-    return Answer([b"ok\n"]) if environ["PATH_INFO"] == "/after" else [b"ok\n"]
+    return [b"ok\n"]

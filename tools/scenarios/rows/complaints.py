@@ -25,22 +25,12 @@ THREADS_APP = Path(__file__).parents[1] / "threads_app.py"
 
 ROWS = (
     Scenario(
-        "work after the response",
-        Server(2, 4, ("--http-socket", "{tcp}"), app=THREADS_APP),
-        Expected("critical", ("works_after_response",), words=("after their response", "spooler"), not_words=NO_MORE),
-        (Load(clients=12, path="/after?io_ms=200", socket="tcp"),),
-        lead=5.0,
-        why="Clients have their response after 0.2 s, and leave. Each thread works on for a second.",
-        twin=healthy("", Load(rate=10, io_ms=200, socket="tcp")),
-    ),
-    Scenario(
         "sys.exit() in requests of workers with threads",
         Server(2, 4, app=THREADS_APP),
         Expected(
-            "warning",
-            ("requests_lost", "waits_for_threads", "workers_ended"),
-            also=("waits_for_threads",),
-            not_words=("holds the lock", *NO_MORE),
+            "critical",
+            ("requests_lost", "respawn_loop", "workers_ended"),
+            not_words=("the lock's holder", *NO_MORE),
         ),
         (Load(rate=10, io_ms=50), Load(rate=0.3, path="/exits", most=9)),
         seconds=18.0,
