@@ -556,6 +556,8 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     """The CPUs that its process may run on."""
     low_bytes: int | None = None
     """The least resident memory that its process had in the last seconds."""
+    threads_since: float = float("-inf")
+    """When the number of threads of its process was last seen to change, in monotonic seconds."""
     ages: Mapping[int, float | None] = {}
     """For how many seconds the request in each busy thread has been in service, by thread number; None if unknown."""
     routes: Mapping[int, str] = {}
@@ -726,6 +728,7 @@ class ServerRecord(Struct, frozen=True):
     starved: int = 0
     unrequested: int = 0
     left: tuple[float, ...] = ()
+    answered: int = 0
     clients: tuple[int, int] = (0, 0)
     """As of `HostFacts`."""
     log: LogRecord | None = None

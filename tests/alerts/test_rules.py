@@ -120,6 +120,7 @@ SAY_IT_ALL = {
     "workers_stopped",
     "master_silent",
     "unfinished_requests",
+    "works_after_response",
     "router_stopped",
     "connections_without_request",
     "accept_blocked",

@@ -6,10 +6,10 @@ from msgspec.structs import replace
 from tests.analysis.judging import findings_by_code, judge, said, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import Finding, load
+from uwsgi_headroom.analysis.findings import Finding, first_act, load
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.cpus import Throttling, UsableCpus
-from uwsgi_headroom.record import Quota, RoleUse
+from uwsgi_headroom.record import Destination, Quota, RoleUse
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,25 @@ def beside(own: float, idle: float, others: float | None, waits: dict[str, float
     rows = (worker(number, 500, each=0.01, cpu=15 * own, busy=5.0) for number in (1, 2, 3, 4))
     server = Server(cpus=own + idle + (others or 0.0))
     return findings_by_code(window(60.0, *rows, cpu=(own, idle, others), waits=waits), server)
+
+
+@pytest.mark.parametrize(
+    ("address", "act"),
+    [
+        ("127.0.0.1:5432", "Check `pg_stat_activity` to see what postgres at 127.0.0.1:5432 runs"),
+        ("/run/.s.PGSQL.5432", "Check `pg_stat_activity` to see what postgres at /run/.s.PGSQL.5432 runs"),
+        ("10.0.0.9:5432", "Move the other programs to another host"),
+    ],
+)
+@pytest.mark.parametrize("own", [0.5, 0.1])
+def test_a_database_on_this_host(address, act, own):
+    """What uses the other CPUs is most likely the backend for which requests wait: to move it would not help."""
+    rows = (worker(number, 500, each=0.04, cpu=15 * own, busy=20.0) for number in (1, 2, 3, 4))
+    waits = {"backend": 0.8, "cpu_wait": 0.5}
+    of = window(60.0, *rows, cpu=(own, 0.0, 2 - own), waits=waits)
+    found = judge(of, Server(cpus=2.0), destinations={Destination("backend", (address,)): 0.8})
+    rows = [each for each in found.values() if each.kind in (load.OTHERS_USE_ALL, load.USED_BY_OTHERS)]
+    assert [first_act(each.change)[: len(act)] for each in rows] == [act]
 
 
 @pytest.mark.parametrize(("each", "expected"), [(0.025, "warning"), (0.04, "critical")])

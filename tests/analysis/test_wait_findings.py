@@ -435,6 +435,26 @@ def test_long_polls_are_no_deadlock(age, completed, is_dead):
     assert (row(found, "waits_for_threads") is lock_waits.NO_END) == is_dead
 
 
+@pytest.mark.parametrize(("part", "kind"), [(0.3, lock_waits.HANG), (0.9, lock_waits.LOCK), (1.0, lock_waits.LOCK)])
+def test_requests_that_hang_at_a_lock(part, kind):
+    """As after `sys.exit()`, which waits for threads that do not end: those that are completed do not wait for it."""
+    of = change_workers(of_16_threads({"lock": 4.0, "sleep": 2.0}), running_time=part * 180.0)
+    assert row(findings(of, waits=Waits(holder="request")), kind.code) is kind
+
+
+@pytest.mark.parametrize(
+    ("changed", "respawns", "kind"),
+    [(-60.0, 0, lock_waits.WAIT_ALONE), (-1.0, 0, lock_waits.WAIT), (-1.0, 1, lock_waits.WAIT_ALONE)],
+)
+def test_threads_that_come_and_go(changed, respawns, kind):
+    """One that computes what a cache lacks ends the wait, also if it is over at the end of the window; the threads of a
+    new worker are uWSGI's."""
+    of = change_workers(MOST, process_threads=8, respawns=respawns)
+    record = describe(the_server(), waits=Waits(holder="thread"))
+    workers = tuple(replace(each, threads_since=of.until + changed) for each in record.workers)
+    assert row(judge(of, replace(record, workers=workers)), "waits_for_threads") is kind
+
+
 @pytest.mark.parametrize(("threads", "own", "expected"), [(8, 8.0, "warning"), (8, 7.0, "info"), (9, 8.0, "info")])
 def test_half_of_the_threads_wait_for_what_nobody_gives_back(threads, own, expected):
     """As with sleeping ones, that is a warning where no other thread could end the wait, such as for a pool's place."""

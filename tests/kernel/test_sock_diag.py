@@ -236,3 +236,18 @@ def test_connections_that_the_server_closed_first():
             time.sleep(0.2)  # one that closes at once may wait all the same
             client.close()
             wait_until(lambda: len(list_ended(os.getpid(), [name])[1]) == 1, what="the client to have left")
+            assert list_ended(os.getpid(), [name])[2] == 0
+
+
+def test_clients_that_left_with_their_answer():
+    """Such a client did not leave too early, however long it waited; while it is there, it is not counted."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        name = f"127.0.0.1:{server.getsockname()[1]}"
+        with socket.create_connection(server.getsockname()) as client, server.accept()[0] as accepted:
+            time.sleep(0.2)
+            accepted.sendall(b"answer")
+            assert client.recv(9) == b"answer"
+            assert list_ended(os.getpid(), [name])[1:] == ((), 0)
+            client.close()
+            wait_until(lambda: list_ended(os.getpid(), [name])[2] == 1, what="the client to have left")
+            assert list_ended(os.getpid(), [name])[1] == ()

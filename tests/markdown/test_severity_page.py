@@ -82,6 +82,7 @@ ROWS = {
     "exceptions": Row("exceptions", (*clients.EXCEPTIONS, wait_states.MOSTLY)),
     "server_errors": Row("server errors", (*clients.EXCEPTIONS, wait_states.MOSTLY)),
     "clients_left": Row("clients (that )?left|disconnect", (*clients.LEFT, wait_states.MOSTLY)),
+    "works_after_response": Row("after their clients", (wait_states.MOSTLY, clients.LEFT[0], limits.THREADS_BUSY)),
     "requests_rejected": Row("requests (that are |are )?(refused|rejected)|refuses", (*log.MANY_REFUSED, MOSTLY)),
     "web_server_fails": Row("loses responses", log.MANY_REFUSED),
     "unfinished_requests": Row("stats are empty", (causes.EMPTY,)),
@@ -93,7 +94,9 @@ ROWS = {
         "lock of an interpreter", (round(lock_waits.LITTLE, 1), wait_states.MOSTLY, MOST_WAIT, shortages.LOCKED)
     ),
     "application_lock": Row("lock of the application", (wait_states.MOSTLY, shortages.LOCKED)),
-    "waits_for_threads": Row("deadlock|other threads of (their|its) worker", lock_waits.ENDLESS),
+    "waits_for_threads": Row(
+        "deadlock|other threads of (their|its) worker", (*lock_waits.ENDLESS, 1 - lock_waits.LITTLE_OF_LOCK)
+    ),
     "sleeps_again": Row("sleep", (waits.USED,)),
     "backend_saturated": Row("saturated backend|backend is saturated", (waits.USED,)),
     "waits_for_backend": Row("does not answer|lookups|other servers", (destinations.HANGING, wait_states.MOSTLY)),
@@ -115,7 +118,7 @@ ROWS = {
     "memory_growing": Row("memory of a worker", (*parts.GROWTH, processes.LOW_SECONDS, *parts.LASTS)),
     "few_slow_requests": Row("ten times as slow", (10.0, wait_states.MOSTLY, *limits.TIMED_OUT)),
     "spooler_dies": Row("spooler end", (workers.LOOP[0],)),
-    "disk_full": Row("file system of this host", disks.FULL),
+    "disk_full": Row("file system of this host", (*disks.FULL, wait_states.MOSTLY)),
     "metrics_files": Row("files of metrics", parts.MANY_FILES),
     "address_space_used_up": Row("limit-as", (parts.LITTLE,)),
     "waits_for_files": Row("file system", (wait_states.MOSTLY, waits.USED)),

@@ -6,7 +6,7 @@ server; `/event_loop` asks the backend (`beside`) at BACKEND_PORT in an event lo
 `/computes` starts a thread that never stops computing. `/limited` sleeps until a rate limit of 5 requests a second in
 each worker lets it go on. `/consumer` waits for a thread that the import starts if CONSUMER is set. `/native` sleeps
 for a quarter of the time, and waits for the rest in a semaphore of the C library of its own, as the client of gRPC
-does, until another thread posts it. Every other URL sleeps.
+does, until another thread posts it. `/exits` calls sys.exit(). Every other URL sleeps.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ import itertools
 import multiprocessing
 import os
 import queue
+import sys
 import threading
 import time
 import urllib.request
@@ -111,7 +112,12 @@ def under_a_rate_limit(_ms: float) -> None:
     time.sleep(turn - now)
 
 
+def exits(_ms: float) -> None:
+    sys.exit(1)
+
+
 ROUTES = {
+    "/exits": exits,
     "/executor": in_executor,
     "/processes": with_lock_of_all,
     "/deadlock": with_both_locks,

@@ -238,6 +238,16 @@ def is_one_at_a_time(destination: DestinationFigures) -> bool:
     return destination.name == "redis"
 
 
+def is_local(address: str) -> bool:
+    """Whether an address is one of this host: of a UNIX socket, or of the loopback."""
+    return address.startswith(("/", "@", "127.", "[::1]"))
+
+
+def list_local(destinations: Sequence[DestinationFigures]) -> list[DestinationFigures]:
+    """The backends on this host for which requests wait for a large part of their time."""
+    return [each for each in list_main(destinations) if is_local(each.address) and each.share >= MAIN]
+
+
 def see_backends(destinations: Sequence[DestinationFigures]) -> str:
     """Where to look first, as a sentence without its full stop: what the first of them is doing, or what it is."""
     known = next((each for each in destinations if each.name in _LOOKS), None)
@@ -249,8 +259,7 @@ def see_backends(destinations: Sequence[DestinationFigures]) -> str:
     if address.startswith(("/", "@")):
         pattern = shlex.quote(_NOT_FOR_SS.sub("?", address))
         return f"Run `ss -lxp src {pattern}` to see which program listens there"
-    host = address.rpartition(":")[0]
-    if host.startswith("127.") or host == "[::1]":
+    if is_local(address):
         return f"Run `ss -ltnp src {address}` to see which program listens there"
     return f"Find out which program listens at {address}"
 

@@ -124,14 +124,19 @@ def _users_wait(server: ServerDocument) -> TextLine | None:
             _WAITING.get(flow.waiting) or _tone_of_standing(server),
         )
     served, queued = flow.response_time, flow.queue_wait
+    after: Facts = {"after": any(each.code == "works_after_response" for each in server.findings)}
     if queued is None or queued < EMPTY:
-        facts: Facts = {"served": served, "unknown": queued is None, "queued": queued is not None}
-        rest = " in service; the [unknown? wait in the listen queue is not known][queued? listen queue is empty]"
+        facts: Facts = {"served": served, "unknown": queued is None, "queued": queued is not None, **after}
+        rest = (
+            " in service[after? , with the work after the response]; the "
+            "[unknown? wait in the listen queue is not known][queued? listen queue is empty]"
+        )
         return _line("users_wait", "users wait", 0, [duration(served), fill(rest, facts)])
-    facts = {"floor": flow.wait_is_floor, "whole": whole([queued, served]), "queued": queued, "served": served}
+    facts = {"floor": flow.wait_is_floor, "whole": whole([queued, served]), "queued": queued, "served": served, **after}
     parts = [
         "[floor? at least ]{whole}",
-        " = {queued:duration} in the listen queue[floor?  up to now] + {served:duration} in service",
+        " = {queued:duration} in the listen queue[floor?  up to now] + {served:duration} in service"
+        "[after? , with the work after the response]",
     ]
     return _line("users_wait", "users wait", 0, [fill(part, facts) for part in parts], _WAITING.get(flow.waiting))
 

@@ -257,14 +257,15 @@ class _Sockets(Struct, frozen=True):
     near: bool | None
 
 
-def list_ended(pid: int, names: Sequence[str]) -> tuple[list[float], tuple[float, ...]]:
+def list_ended(pid: int, names: Sequence[str]) -> tuple[list[float], tuple[float, ...], int]:
     """How long ago, in seconds, a server closed those TCP connections to its sockets that it closed first, within the
-    last minute (TIME_WAIT); and of those that it still holds, and its clients have closed (CLOSE_WAIT), for how long
-    each client waited, the shortest first. pid: of a process in its network. A question for `aside`. Raises OSError."""
+    last minute (TIME_WAIT); of those that it still holds, and its clients have closed (CLOSE_WAIT), for how long each
+    client waited, the shortest first; and how many of these have an answer. pid: of a process in its network. A
+    question for `aside`. Raises OSError."""
     return ask_in_network_of(pid, partial(_list_ended, names[:_MOST_ENDED]))
 
 
-def _list_ended(names: Sequence[str]) -> tuple[list[float], tuple[float, ...]]:
+def _list_ended(names: Sequence[str]) -> tuple[list[float], tuple[float, ...], int]:
     states = 1 << sock_diag.TCP_TIME_WAIT | 1 << sock_diag.TCP_CLOSE_WAIT
     ports = [(int(name.rpartition(":")[2]) & _LARGEST_PORT).to_bytes(2, "big") for name in names]
     families = [(socket.AF_INET, socket.AF_INET6)[name.startswith("[")] for name in names]
@@ -275,7 +276,8 @@ def _list_ended(names: Sequence[str]) -> tuple[list[float], tuple[float, ...]]:
     found = [sock_diag.inet_diag_msg.unpack_from(payload) for payload in payloads]
     left = filter(None, map(sock_diag.seconds_to_end, payloads))
     expire = [each[-5] / 1000 for each in found if each[1] == sock_diag.TCP_TIME_WAIT]
-    return [sock_diag.TIME_WAIT_SECONDS - seconds for seconds in expire], tuple(sorted(left)[:MOST_LISTED])
+    closed = [sock_diag.TIME_WAIT_SECONDS - seconds for seconds in expire]
+    return closed, tuple(sorted(left)[:MOST_LISTED]), sum(map(sock_diag.has_answer, payloads))
 
 
 class _Address(Struct, frozen=True):

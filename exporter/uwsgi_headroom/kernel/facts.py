@@ -90,7 +90,10 @@ class HostFacts(Struct, frozen=True):
     unrequested: int = 0
     """TCP connections that uWSGI closed, and clients did not, since it last counted a request."""
     left: tuple[float, ...] = ()
-    """Of the TCP connections that clients have closed, and uWSGI has not: for how long each client waited."""
+    """Of the TCP connections that clients have closed, and uWSGI has not: for how long each client waited, without
+    those on which uWSGI has sent something."""
+    answered: int = 0
+    """The number of the latter: their clients have their response, and uWSGI's thread is not free yet."""
     clients: tuple[int, int] = (0, 0)
     """How many clients were seen in service in the last minute, and how many of them had left, without stats."""
     identity: MasterIdentity | None = None

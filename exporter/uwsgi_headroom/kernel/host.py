@@ -210,7 +210,7 @@ class Host:
             cpus, available = read_usable_cpus(master_pid, affinity=allowed or None), read_available_memory(master_pid)
             setup = self._setup.read(master_pid, snapshot, processes, now)
             has_tcp = any(is_tcp(socket.name) for socket in snapshot.sockets)
-            closed, left = self._list_ended(master_pid, snapshot, now)
+            closed, left, answered = self._list_ended(master_pid, snapshot, now)
             listens_here = has_tcp and shares_network_namespace(master_pid)
             facts = HostFacts(
                 master_pid=master_pid,
@@ -231,6 +231,7 @@ class Host:
                 shared_connections=self._shared.read(master_pid, processes.keys()),
                 unrequested=sum(age < now - self._served_at for age in closed),
                 left=left,
+                answered=answered,
                 clients=getattr(self._seen, "clients", (0, 0)),
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
                 ways_in=self.ways_in.read(master_pid, snapshot, processes.values(), now, setup.options.http or ()),
@@ -261,7 +262,9 @@ class Host:
         )
         return self._last
 
-    def _list_ended(self, master_pid: int, snapshot: Snapshot, now: float) -> tuple[list[float], tuple[float, ...]]:
+    def _list_ended(
+        self, master_pid: int, snapshot: Snapshot, now: float
+    ) -> tuple[list[float], tuple[float, ...], int]:
         """The connections that have ended, where requests are in service, or hardly any was completed since the last
         time; those that the server closed in the latter case only."""
         busy = sum([worker.busy_threads or 0 for worker in snapshot.workers])
@@ -274,9 +277,9 @@ class Host:
         is_still = 0 <= grown <= busy and snapshot.source == "stats"
         if names and (busy or is_still):
             with suppress(OSError):
-                closed, left = self._asks.ask(list_ended, master_pid, names)
-                return closed * is_still, left
-        return [], ()
+                closed, left, answered = self._asks.ask(list_ended, master_pid, names)
+                return closed * is_still, left, answered
+        return [], (), 0
 
     def _at_rest(self, snapshot: Snapshot, now: float, interval: float) -> set[int]:
         """Pids of workers that need not be read: they are idle and unchanged, and all workers were read a moment

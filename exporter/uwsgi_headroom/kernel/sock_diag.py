@@ -323,10 +323,19 @@ def read_ages(payload: bytes) -> tuple[float, float] | None:
 
 def seconds_to_end(payload: bytes) -> float:
     """For how long the client of a TCP connection waited before it closed it; 0 if it has not, or at once: then it may
-    have sent all that it has to say, and wait."""
+    have sent all that it has to say, and wait. 0 as well if it has an answer."""
     data, anything = read_ages(payload) or (0.0, 0.0)
     has_left = inet_diag_msg.unpack_from(payload)[1] == TCP_CLOSE_WAIT and data - anything >= _LEAST_PATIENCE
-    return (data - anything) * has_left
+    return (data - anything) * (has_left and not has_answer(payload))
+
+
+_acknowledged = struct.Struct("=120xQ")  # struct tcp_info: tcpi_bytes_acked, since Linux 4.1; SYN counts as one byte
+
+
+def has_answer(payload: bytes) -> bool:
+    """Whether the client of a TCP connection has closed it after it had got something."""
+    is_closed, info = inet_diag_msg.unpack_from(payload)[1] == TCP_CLOSE_WAIT, inet_info(payload)
+    return is_closed and len(info) >= _acknowledged.size and _acknowledged.unpack_from(info)[0] > 1
 
 
 def unix_name(name: bytes) -> str:

@@ -21,7 +21,24 @@ OWN_SOCKET = ("--socket", "{directory}/app")
 STATIC = ("--static-map", "/static={directory}/files")
 SLOW_READERS = Load(clients=12, path="/static/big.txt", late_ms=1000)
 
+THREADS_APP = Path(__file__).parents[1] / "threads_app.py"
+
 ROWS = (
+    Scenario(
+        "sys.exit() in requests of workers with threads",
+        Server(2, 4, app=THREADS_APP),
+        Expected(
+            "critical",
+            ("requests_lost", "respawn_loop", "workers_ended"),
+            not_words=("the lock's holder", *NO_MORE),
+        ),
+        (Load(rate=10, io_ms=50), Load(rate=0.3, path="/exits", most=9)),
+        seconds=18.0,
+        lead=8.0,
+        why="Python waits for the worker's other threads, which do not end: the first such request hangs at a lock of "
+        "threading.py, and the second one ends the worker.",
+        twin=healthy("", Load(rate=10, io_ms=50)),
+    ),
     Scenario(
         "throttled by a CPU quota",
         Server(2, 2, quota=0.25),

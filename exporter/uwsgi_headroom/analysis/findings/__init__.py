@@ -65,6 +65,7 @@ RULES: tuple[Rule, ...] = (
     clients.find_given_up,
     clients.find_timed_out,
     clients.find_left,
+    clients.find_working_on,
     clients.find_exceptions,
     clients.find_server_errors,
     parts.find_full_caches,

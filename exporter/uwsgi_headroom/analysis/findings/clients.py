@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
+from uwsgi_headroom.analysis.findings.limits import THREADS_BUSY
 from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.log_words import LOG
@@ -128,6 +129,20 @@ TIMED_OUT = replace(
     then="[warning? It is 4 s by default. nginx buffers unless `uwsgi_request_buffering` or `uwsgi_buffering` is off.]",
 )
 
+WORKS_ON = Kind(
+    code="works_after_response",
+    severity="warning or info",
+    title="Requests go on after their response: clients have it, and do not wait.",
+    evidence="Of {serving:request} in service, {answered} {answered:has|have} sent the response, and the client has "
+    "closed its connection[time? ; a request takes {time:duration} in uWSGI][wait? ; {wait}].",
+    meaning="uWSGI counts a request until its thread is free. So response times here include work that clients do not "
+    "wait for, such as a `close()` of the response that sends mail.",
+    act="Move the work that follows the response to a spooler, a mule or a job queue.",
+    then="Until then it holds the thread: if threads are scarce, others wait for it.",
+    clause="[warning? requests hold their threads after their response]",
+    fills_threads=True,
+)
+
 RAISE = Kind(
     code="exceptions",
     role="harm",
@@ -150,6 +165,14 @@ MOST_RAISE = replace(
     act="If this began with a deploy, roll the deploy back.",
     then="Otherwise, [place? find the cause of {place}, the most frequent one. ]"
     "[not place? check uWSGI's log for the tracebacks. ]" + LOG,
+)
+NO_SPACE = replace(
+    MOST_RAISE,
+    severity="critical or warning",
+    title="Requests fail, because a disk is full.",
+    act="Free up disk space where {place} writes.",
+    then="`df -h` and `df -i` list the full file systems. A quota has the same effect.",
+    log=("traceback",),
 )
 
 FAIL = Kind(
@@ -240,6 +263,16 @@ def find_left(figures: Figures) -> Iterator[Finding]:
         yield LEFT_EARLY.found(figures, facts, worse=are_many)
 
 
+def find_working_on(figures: Figures) -> Iterator[Finding]:
+    """Requests whose clients have closed their connection after some response. That of a client of a UNIX socket, or of
+    one that waits for uWSGI to close it, is not seen."""
+    serving, answered = sum(len(worker.ages) for worker in figures.server.workers), figures.server.answered
+    if answered >= max(LEFT[0], MOSTLY * serving):
+        facts: Facts = {"serving": max(serving, answered), "answered": answered, "time": figures.flow.response_time}
+        are_scarce = (figures.flow.observed or 0.0) >= THREADS_BUSY * (figures.ceiling or inf)
+        yield WORKS_ON.found(figures, facts, worse=are_scarce or shows_a_limit(figures.flow))
+
+
 def find_given_up(figures: Figures) -> Iterator[Finding]:
     """Requests that take longer than uWSGI's own router waits, which goes on while parts of a response come."""
     server, times, requests = figures.server, figures.response_times, figures.flow.completed
@@ -296,12 +329,25 @@ def find_exceptions(figures: Figures) -> Iterator[Finding]:
     is_warning, are_most = judge_number(raised, requests)
     uncounted = any(worker.write_errors is None for worker in figures.window.workers)
     facts = _count(raised, requests) | {"uncounted": uncounted}
-    if are_most:
+    if is_warning and lack_space(figures):
+        yield NO_SPACE.found(figures, facts, worse=are_most)
+    elif are_most:
         yield MOST_RAISE.found(figures, facts)
     elif is_warning:
         yield RAISE.found(figures, facts)
     else:
         yield RAISE_FEW.found(figures, facts)
+
+
+def lack_space(figures: Figures) -> bool:
+    """Whether most exceptions, by the log, are about a full disk or a quota."""
+    said = figures.server.messages.get("traceback", LogMessage(0, 0))
+    return said.agreed > 0 and said.place.startswith(("OSError ENOSPC", "OSError EDQUOT"))
+
+
+def fail_mostly(figures: Figures) -> bool:
+    """Whether surely most requests raise an exception."""
+    return judge_number(figures.window.exceptions - count_left(figures), figures.flow.completed)[1]
 
 
 def judge_number(number: int, requests: int) -> tuple[bool, bool]:

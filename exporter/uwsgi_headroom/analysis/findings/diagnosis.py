@@ -55,6 +55,7 @@ CAUSES = [
     "application_lock",
     "sleeps_again",
     "static_files",
+    "works_after_response",
     "slow_clients",
     "waits_for_files",
     "backend_saturated",

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.advice import OWN_THREADS_COMPUTE
 from uwsgi_headroom.analysis.capacity import LEAST_OWN, REACHED
+from uwsgi_headroom.analysis.destinations import join_labels, list_local, see_backends
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.limits import advise
@@ -151,18 +152,23 @@ WORKERS_USE_ALL = replace(
     "resources.limits.cpu of a pod.]",
     clause=f"[own? {OWN_THREADS_COMPUTE.cause}][not own? the workers use all the CPU that they can get]",
 )
+OF_BACKEND = (
+    "[backend? Requests wait for {backend}, which runs on this host. If it uses the CPUs (`top`), let each request ask "
+    "it less often, or make its queries faster, as by an index: it serves this application. ]"
+)
 OTHERS_USE_ALL = replace(
     CHILDREN,
     severity="critical or warning",
     title="The workers and other programs[role? , mostly uWSGI's own {role},] use all CPUs.",
-    act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.]"
+    act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][look? {look}.]"
     + OWN_ACT
     + "[affinity? Widen `cpu-affinity`, or the affinity mask that the service "
     "manager sets.][host? Move the other programs to another host, or add CPUs.]",
-    then="[role? Move this work to another host, or add CPUs. ][more? Then move the other programs to another host, or "
-    "add CPUs. ][rest? Move the work of background threads into a mule or the spooler, or limit their number "
-    "(`OMP_NUM_THREADS`).]",
-    clause="no CPU is idle[role?  beside uWSGI's own {role}]",
+    then="[role? Move this work to another host, or add CPUs. ]"
+    + OF_BACKEND
+    + "[more? Then move the other programs to another host, or add CPUs. ][rest? Move the work of background threads "
+    "into a mule or the spooler, or limit their number (`OMP_NUM_THREADS`).]",
+    clause="no CPU is idle[role?  beside uWSGI's own {role}][backend? , and requests wait for {backend} on this host]",
 )
 
 MORE_WORKERS = Kind(
@@ -183,9 +189,9 @@ USED_BY_OTHERS = Kind(
     evidence="Of {cpus:cpus}, the workers use {used:cpu}, other programs use {rest:cpu}, and {idle:cpu} are idle: the "
     "workers can use {room:factor} the CPU that they use now.[roles?  The other programs include uWSGI's own {roles}.]",
     meaning="If load grows, so do response times. uWSGI's own mules, spoolers and routers count as other programs.",
-    act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][others? Move the other programs "
-    "to another host, or limit their CPU with a cgroup quota.]",
-    then="[role? Move this work to another host, or limit the CPU that it may use.]",
+    act="[role? Find out what the {role} of this uWSGI {processes:computes|compute}.][look? {look}.][others? Move the "
+    "other programs to another host, or limit their CPU with a cgroup quota.]",
+    then="[role? Move this work to another host, or limit the CPU that it may use.]" + OF_BACKEND,
     runbook="UwsgiHostFull",
 )
 
@@ -333,15 +339,26 @@ def _advise_workers(figures: Figures, cpus: Cpus) -> Facts:
 
 def _advise_others(figures: Figures, cpus: Cpus) -> Facts:
     role, others = find_main_role(figures), (figures.cpu and figures.cpu.others) or 0.0
+    backend = _name_backend(figures, is_main=role is None)
     is_pinned = role is None and cpus.limited_by == "affinity"
     is_own = role is None and not is_pinned and find_cpu_of_own_threads(figures) > others
     return {
         **_name_role(role),
         "own": is_own and see_own_threads(figures),
         "affinity": is_pinned,
-        "host": role is None and not is_pinned and not is_own,
+        **backend,
+        "host": role is None and not is_pinned and not is_own and not backend["look"],
         "more": is_pinned or is_own,
     }
+
+
+def _name_backend(figures: Figures, *, is_main: bool) -> Facts:
+    """The backends on this host for which requests wait, and where to look first, if no role of uWSGI's is the main
+    other program: who uses the CPU beside the workers is then most likely one of them."""
+    local = list_local(figures.destinations) if is_main else []
+    label = " or ".join(sorted({each.name or "a backend" for each in local}))
+    look = Private(see_backends(local), f"Check what {label} runs") if local else None
+    return {"backend": Private(join_labels(local), label) if local else None, "look": look}
 
 
 def _name_role(use: RoleUse | None) -> Facts:
@@ -357,14 +374,15 @@ def find_other_programs(figures: Figures) -> Iterator[Finding]:
     if cpu.others <= cpu.own or cpu.idle >= ENOUGH_IDLE * capacity or list(find_full_cpus(figures)):
         return  # the last one says so
     own = find_main_role(figures)
+    backend = _name_backend(figures, is_main=own is None)
     may_wait = not are_waits_known(figures) or waits_for_cpu(figures, CPU_WAIT / 2)
     roles = [f"{name_role(use)} ({use.cpus or 0.0:.2f} CPUs)" for use in _list_busy(figures)]
     yield USED_BY_OTHERS.found(
         figures,
-        _name_role(own),
+        _name_role(own) | backend,
         worse=room < LOW_CPU and cpu.own >= LEAST_OWN * capacity and may_wait,
         of_host=own is None and is_full_host(figures),
-        others=own is None,
+        others=own is None and not backend["look"],
         cpus=capacity,
         used=cpu.own,
         rest=cpu.others,

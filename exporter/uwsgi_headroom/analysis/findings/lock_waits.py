@@ -54,6 +54,12 @@ ENDLESS = (5.0, 10.0)
 mean response time. While it completes others on threads that are free, they may be long polls, and have the time of a
 stuck request."""
 
+LITTLE_OF_LOCK = 0.1
+"""The part of the wait for a lock that completed requests have, up to which the others hang there."""
+
+SETTLED = 2.0
+"""Seconds of a window after which a change of the number of threads is one of the application's: at first it is new."""
+
 LOCK = Kind(
     code="application_lock",
     severity="warning or info",
@@ -141,6 +147,19 @@ NO_END = Kind(
     fills_threads=True,
     limits="waits",
     states=("lock",),
+)
+HANG = replace(
+    NO_END,
+    title="Requests hang at a lock, while others pass.",
+    evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for a lock, and nearly all "
+    "of this time is that of requests that were not completed.",
+    meaning="What they wait for is not given back: a deadlock, a lock that was never released, or the end of Python. "
+    "`sys.exit()` in a request waits for the other threads of its worker, which do not end.",
+    act="Run {calls}: a thread in `_shutdown` of threading.py has called `sys.exit()`.",
+    then="Return an error instead, and end a worker only from outside. Otherwise, take locks in the same order "
+    "everywhere, release them after an exception, too, and give each wait a timeout.",
+    clause="requests hang at a lock, while others pass",
+    limits="",
 )
 WAIT = replace(
     NO_END,
@@ -238,6 +257,8 @@ def _find_lock(figures: Figures) -> Finding:
         limits = dict.fromkeys(rate(each).removesuffix("/s") for each in sorted({lock.least_limit, lock.most_limit}))
         facts |= {"held": Private(percent(lock.hottest)), "most": " to ".join(limits)}
     behind = find_wait_of_holder(figures)
+    if behind is None and _hang(figures):
+        return HANG.found(figures)
     worse = is_lock_bound(figures) and not (behind and behind.is_silent)  # else that is what all wait for
     if (now and now.holder == "processes") or is_file:
         outside = find_outside_holder(figures.server)
@@ -280,9 +301,21 @@ def _own_threads(figures: Figures) -> Finding:
     numbers = [(worker.process_threads, serving.get(worker.worker_id)) for worker in figures.window.workers]
     # Without other threads, another request, another process or a timeout has to end the wait.
     is_alone = all(number is not None and own is not None and number <= own for number, own in numbers)
+    is_alone = is_alone and not _start_threads(figures)
     row = WAIT_ALONE if is_alone else WAIT
     is_much = is_alone and figures.share("lock") * (figures.flow.observed or 0.0) >= USED * (figures.available or inf)
     return row.found(figures, bound=is_lock_bound(figures), worse=_are_scarce(figures) or is_much)
+
+
+def _hang(figures: Figures) -> bool:
+    """Whether those that wait for a lock are requests that last, and those that are completed hardly wait for one."""
+    waits, throughput = figures.waits, figures.flow.throughput
+    if waits is None or not throughput:
+        return False
+    waiting = waits.threads.get("lock", 0.0)
+    if waits.per_request is None:  # many were lost
+        return waits.lasting >= waiting
+    return (waits.each("lock") or 0.0) * throughput <= LITTLE_OF_LOCK * waiting
 
 
 def _list_standing(figures: Figures, seconds: float) -> list[int]:
@@ -294,6 +327,13 @@ def _list_standing(figures: Figures, seconds: float) -> list[int]:
         if worker.ages and all((age or 0.0) >= least for age in worker.ages.values()):
             found.append(worker.worker_id)
     return found
+
+
+def _start_threads(figures: Figures) -> bool:
+    """Whether threads of a worker began or ended in the window, such as one that computes what a cache lacks."""
+    since = figures.window.start + SETTLED
+    lived = {worker.worker_id for worker in figures.window.workers if not worker.respawns}
+    return any(each.threads_since > since for each in figures.server.workers if each.worker_id in lived)
 
 
 def _are_scarce(figures: Figures) -> bool:

@@ -140,6 +140,7 @@ def _choose(figures: Figures, role: Role) -> Messages:
         if BY_CODE[code].role == role
         and not (lost and code == "mercy_kill")  # `requests_lost` says it
         and not (unloaded and code == "no_python_application")  # `no_application` says it
+        and not (code == "disk_full" and figures.server.setup.full_disks)  # that finding says it
     ]
     return sorted(chosen, key=lambda each: (-bool(each[1].agreed), -each[1].count))
 

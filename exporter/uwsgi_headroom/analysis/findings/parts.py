@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import count_more_workers
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings.clients import count_left, judge_number
+from uwsgi_headroom.analysis.findings.clients import count_left, fail_mostly, judge_number
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.load import name_role
 from uwsgi_headroom.analysis.findings.workers import LOOP
@@ -207,7 +207,7 @@ ZOMBIES = replace(
 DISK_FULL = Kind(
     code="disk_full",
     role="harm",
-    severity="warning",
+    severity="critical or warning",
     title="A file system that uWSGI uses has no [inodes? inode][not inodes? space] left[mount? : {mount}].",
     evidence="It has uWSGI's {use}, and {free:bytes} of free space[inodes? , but no inode for another file].",
     meaning="Files that the application writes, larger request bodies (`post-buffering`), and log lines are lost.",
@@ -455,7 +455,8 @@ def find_files(figures: Figures) -> Iterator[Finding]:
     """File systems without room, and files of metrics."""
     for use, mount, free, inodes in figures.server.setup.full_disks:
         where = Private(shlex.quote(mount), "there")
-        yield DISK_FULL.found(figures, use=use, mount=Private(mount), free=free, inodes=inodes, where=where)
+        facts: Facts = {"use": use, "mount": Private(mount), "free": free, "inodes": inodes, "where": where}
+        yield DISK_FULL.found(figures, facts, worse=fail_mostly(figures))
     (folder, files), (least, each) = figures.server.setup.metrics_files, MANY_FILES
     if files >= max(least, each * len(figures.server.workers)):
         yield METRICS_FILES.found(figures, folder=Private(folder, "its folder"), files=files)
