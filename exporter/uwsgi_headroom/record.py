@@ -100,6 +100,7 @@ class Options(Struct, frozen=True):
     http: tuple[str, ...] | None = None
     http_socket: tuple[str, ...] | None = None
     emperor: tuple[str, ...] | None = None
+    zerg: tuple[str, ...] | None = None
     emperor_stats: str | None = None
     source: Mapping[str, str] = field(default_factory=dict)
     """By field, where it is set: "command line", or the name of the file as uWSGI got it."""
@@ -241,6 +242,18 @@ class Rival(NamedTuple):
     serves: bool
 
 
+class Sharer(NamedTuple):
+    """Another uWSGI that waits for requests at a socket of this name: since when, in epoch seconds, both do. socket:
+    the same one; an `older` one, which was at this path before; or another one of this `port` (`reuse-port`)."""
+
+    name: str
+    pid: int
+    since: float
+    socket: Literal["same", "older", "port"]
+    is_stopped: bool
+    is_older: bool
+
+
 class Refusal(NamedTuple):
     """What keeps a web server from connecting: the path of the socket, or of a directory above it, its mode and its
     owner, `root:root`. Without a path, nothing does; without a mode, the web server finds nothing there."""
@@ -291,12 +304,13 @@ class WebError(NamedTuple):
 
 class WaysIn(NamedTuple):
     """What leads clients to a uWSGI, as of the last look. ways: of its sockets with a path; came: whether requests came
-    since the look before; lines and errors: only where files are searched."""
+    since the look before; lines, errors and sharers: only where files are searched."""
 
     ways: tuple[Way, ...] = ()
     came: bool = False
     lines: tuple[WebLine, ...] = ()
     errors: tuple[WebError, ...] = ()
+    sharers: tuple[Sharer, ...] = ()
 
     @property
     def is_clear(self) -> bool:
@@ -651,7 +665,7 @@ class LogMessage(Struct, frozen=True, gc=False):
     limit: int | None = None
     """The number in the last of them, such as the size of a buffer."""
     place: str = ""
-    """The type of the exception that most of them name, and where it was raised: `KeyError at shop/views.py:12`."""
+    """What most of them name: the type of an exception and where it was raised, `KeyError at shop/views.py:12`."""
 
 
 class LogRecord(Struct, frozen=True):
@@ -766,3 +780,5 @@ class EmperorRecord(Struct, frozen=True):
     """The names of those that fail to start."""
     longest: float | None
     """The longest wait in seconds before the next attempt; None if unknown."""
+    refused: str = ""
+    """By the log, the name of the vassal that tyrant mode refuses most often."""

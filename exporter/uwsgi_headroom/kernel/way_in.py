@@ -25,10 +25,10 @@ from uwsgi_headroom.kernel.as_user import Ids, ask_as
 from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.request_sets import list_accepted
+from uwsgi_headroom.kernel.request_sets import find_sets, list_accepted, name_listening
 from uwsgi_headroom.kernel.web_files import find_lines
 from uwsgi_headroom.kernel.web_log import find_errors
-from uwsgi_headroom.record import Refusal, Rival, Way, WaysIn, is_tcp
+from uwsgi_headroom.record import Refusal, Rival, Sharer, Way, WaysIn, is_tcp
 from uwsgi_headroom.stats.server import Snapshot
 
 LOOK_SECONDS, FIRST_SECONDS, PAUSE_SECONDS = 10.0, 4.0, 600.0
@@ -103,7 +103,10 @@ def read_ways(
     named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
     lines = reads_files > 0 and find_lines(named, tuple(filter(_is_trusted, _find_web_servers())))
     errors = reads_files > 1 and find_errors(named, _find_web_servers(), master_pid)
-    return WaysIn(tuple(ways), came, lines or (), errors or ())
+    lost = {way.name for way in ways if way.state in ("gone", "replaced")}
+    names = [name for name, _ in sockets if name not in lost]
+    sharers = reads_files > 0 and tuple(_find_sharers(master_pid, names, held))
+    return WaysIn(tuple(ways), came, lines or (), errors or (), sharers or ())
 
 
 class _Bound(NamedTuple):
@@ -201,6 +204,36 @@ def _find_holder(of: _Bound, master_pid: int) -> Rival | None:
             if any(target == f"socket:[{of.inode}]" for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)):
                 return Rival(pid, procfs.read_name(pid), any(_hold_connection(pid, of.name)))
     return None
+
+
+def _find_sharers(master_pid: int, names: Iterable[str], held: frozenset[int]) -> Iterator[Sharer]:
+    """Other processes of this program that wait for requests at sockets of these names, one of each master."""
+    keys, program = {*map(_key, names)}, procfs.read_name(master_pid)
+    listening = ask_in_network_of(master_pid, partial(name_listening, None))
+    named = {f"socket:[{inode}]": (name, inode) for inode, name in listening.items() if _key(name) in keys}
+    mounts, own_start = os.readlink(f"/proc/{master_pid}/ns/mnt"), procfs.read_start(master_pid) or 0.0
+    leaders, end = {master_pid}, time.monotonic() + _SEARCH_SECONDS
+    for pid in _list_processes():
+        if time.monotonic() > end:
+            break
+        with suppress(OSError):
+            stat = procfs.read_name(pid) == program and procfs.read_process_stat(pid)
+            leader = stat.parent if stat and procfs.read_name(stat.parent) == program else pid
+            if not stat or not leaders.isdisjoint((pid, leader)) or mounts != os.readlink(f"/proc/{pid}/ns/mnt"):
+                continue
+            targets = {target for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)}
+            for name, inode in (named[target] for target in targets & named.keys()):
+                if leader not in leaders and inode in find_sets([pid])[0].waits:
+                    leaders.add(leader)
+                    start = procfs.read_start(leader) or 0.0
+                    socket = "same" if inode in held else "port" if is_tcp(name) else "older"
+                    is_stopped, is_older = stat.state in "Tt", start < own_start
+                    yield Sharer(name, leader, max(start, own_start), socket, is_stopped, is_older)
+
+
+def _key(name: str) -> str:
+    """What two names of one socket share: uWSGI's and the kernel's."""
+    return name.rpartition(":")[2] if is_tcp(name) else name
 
 
 def _hold_connection(pid: int, name: str) -> Iterator[bool]:

@@ -21,7 +21,12 @@ from msgspec.structs import replace
 from uwsgi_headroom import source
 from uwsgi_headroom.analysis.deploys.explanation import Side
 from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings, correct_headroom
+from uwsgi_headroom.analysis.findings import (
+    Finding,
+    collect_emperor_findings,
+    collect_findings,
+    correct_headroom,
+)
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.routes import compute_routes
@@ -37,10 +42,10 @@ from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.history.window import CodeWindow, Window
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.reading import Reading, describe_server
+from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
 from uwsgi_headroom.record import UNKNOWN, LogRecord, Outage, ServerRecord
 from uwsgi_headroom.source import Address, ProcessOfApp
-from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
@@ -347,8 +352,16 @@ class Watch:
             return None
         return reading
 
+    def judge_emperor(self, reading: Reading) -> list[Finding]:
+        """Return the findings about an emperor, none about others."""
+        if not isinstance(reading.snapshot, EmperorSnapshot):
+            return []
+        said = self.log and self.log.record(reading.at - JUDGED_WINDOW, reading.at).messages.get("vassal_refused")
+        return collect_emperor_findings(describe_emperor(reading.snapshot, said.place if said else ""))
+
     def _judge(self, reading: Reading) -> None:
-        judge_reading(self.recorder, self.limits, reading, self.figures(reading, (JUDGED_WINDOW,)))
+        of_emperor = self.judge_emperor(reading)
+        judge_reading(self.recorder, self.limits, reading, self.figures(reading, (JUDGED_WINDOW,)), of_emperor)
         self.deploys.judge_if_due(reading.at, reading.time)
 
     def explain(self, window: Window) -> Side:

@@ -67,6 +67,7 @@ RULES: tuple[Rule, ...] = (
     clients.find_left,
     clients.find_exceptions,
     clients.find_server_errors,
+    clients.find_client_errors,
     parts.find_full_caches,
     parts.find_late_spoolers,
     parts.find_threads_off,
