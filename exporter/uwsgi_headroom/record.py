@@ -98,6 +98,7 @@ class Options(Struct, frozen=True):
     max_worker_lifetime_delta: int | None = None
     chmod_socket: tuple[str, ...] | None = None
     http: tuple[str, ...] | None = None
+    http_to: tuple[str, ...] | None = None
     http_socket: tuple[str, ...] | None = None
     emperor: tuple[str, ...] | None = None
     zerg: tuple[str, ...] | None = None
@@ -242,14 +243,17 @@ class Rival(NamedTuple):
     serves: bool
 
 
+SharedSocket = Literal["same", "older", "port"]
+"""The same one; an older one, which was at this path before; or another one of this port (`reuse-port`)."""
+
+
 class Sharer(NamedTuple):
-    """Another uWSGI that waits for requests at a socket of this name: since when, in epoch seconds, both do. socket:
-    the same one; an `older` one, which was at this path before; or another one of this `port` (`reuse-port`)."""
+    """Another uWSGI that waits for requests at a socket of this name: since when, in epoch seconds, both do."""
 
     name: str
     pid: int
     since: float
-    socket: Literal["same", "older", "port"]
+    socket: SharedSocket
     is_stopped: bool
     is_older: bool
 
@@ -304,13 +308,15 @@ class WebError(NamedTuple):
 
 class WaysIn(NamedTuple):
     """What leads clients to a uWSGI, as of the last look. ways: of its sockets with a path; came: whether requests came
-    since the look before; lines, errors and sharers: only where files are searched."""
+    since the look before; lines, errors, sharers and dead_ends, addresses to which a router passes requests and where
+    nobody listens: only where files are searched."""
 
     ways: tuple[Way, ...] = ()
     came: bool = False
     lines: tuple[WebLine, ...] = ()
     errors: tuple[WebError, ...] = ()
     sharers: tuple[Sharer, ...] = ()
+    dead_ends: tuple[str, ...] = ()
 
     @property
     def is_clear(self) -> bool:

@@ -179,10 +179,9 @@ def _match(line: bytes) -> Found | None:
     """The known message that a line without its date is."""
     for message, pattern in index().get(line[:HEAD], ()):
         if found := pattern.match(line):
-            place, numbers = "", {name: each for name, each in found.groupdict().items() if each is not None}
-            if "place" in numbers:
-                place = numbers.pop("place").decode("ascii", "replace")
-            return Found(message.code, place=place, **{name: int(each) for name, each in numbers.items()})
+            texts = {name: text.decode("ascii") for name, text in found.groupdict().items() if text is not None}
+            place, numbers = texts.pop("place", ""), {name: int(text) for name, text in texts.items()}
+            return Found(message.code, place=place, **numbers)  # type: ignore[arg-type]  # each is a field's number
     return None
 
 

@@ -83,6 +83,10 @@ State = Literal["up", "stale", "down"]
 reason."""
 
 
+QUIET_SECONDS, QUIET_BEFORE = 120.0, 600.0
+"""Without a request for so long, the rate of the time before is looked at, of so long at least."""
+
+
 class Watch:
     """A server's reader, pace, totals, history and journal. Only `sample` reads, on its own timer; beside it, `judge`
     judges for the journal, and `code` looks at the lines of code. A `LogReader` reads its log, if it has one.
@@ -163,6 +167,7 @@ class Watch:
         self.code: CodeWatch | None = None
         self.set_code(code)
         self._make_other = make_other
+        self._served = 0, float("inf")  # requests, and when their number grew last
         self._empty_at: deque[float] = deque(maxlen=1000)  # of empty stats
         self.silent: SilentServer | None = None  # the same in the watch of the kernel's figures
 
@@ -312,7 +317,14 @@ class Watch:
             self.destinations.of(window),
             self._queue_waits(window, times),
             self._code_of(window),
+            self._find_quiet(window.until),
         )
+
+    def _find_quiet(self, now: float) -> tuple[float, float] | None:
+        """For how long no request has come, and the rate in the time before, of the same length at least."""
+        idle = now - self._served[1]
+        before = idle >= QUIET_SECONDS and self.history.window(max(idle, QUIET_BEFORE), self._served[1])
+        return (idle, sum([each.requests for each in before.workers]) / before.seconds) if before else None
 
     def _figures(self, server: ServerRecord, reading: Reading, window: Window) -> Figures:
         figures = correct_headroom(compute_figures(self.know(server, reading, window)))
@@ -453,6 +465,8 @@ class Watch:
                 self.integrals.add(outcome, self.pace.longest_step)
                 self.history.add(outcome.at, self.integrals.totals)
                 self._note_success(before, outcome)
+                if (requests := sum([worker.requests for worker in self.integrals.totals.workers])) != self._served[0]:
+                    self._served = requests, at
                 self.routes.add(outcome.at, self.integrals.totals.routes)
                 self.destinations.add(outcome, self.pace.longest_step)
                 self.other_programs.update(self.history)
