@@ -133,6 +133,7 @@ helper_ended: OOOPS the spooler is no more...trying respawn...
 helper_ended: mule 1 (pid: 4711) annihilated
 helper_ended: gateway 1 (uWSGI http 1, pid: 4711) annihilated
 helper_ended: spooler (pid: 4711) annihilated
+vassal_refused: [emperor-tyrant] invalid permissions for vassal shop.ini
 out_of_memory: !!! tried memory allocation of 1048576 bytes !!!
 out_of_memory: unable to allocate 1048576 bytes (1MB)
 out_of_memory: fork(): Cannot allocate memory [core/master_utils.c line 766]
