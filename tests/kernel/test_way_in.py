@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.support.real_uwsgi import accepts, accepting, free_port, running, uwsgi, wait_until
+from tests.support.real_uwsgi import accepting, accepts, free_port, running, uwsgi, wait_until
 from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel import way_in
 from uwsgi_headroom.kernel.as_user import Ids, ask_as

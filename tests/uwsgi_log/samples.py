@@ -181,6 +181,8 @@ status_5xx: [pid: 4711|app: 0|req: 1/2] 10.0.0.7 () {28 vars in 316 bytes} [Wed 
 generated 3 bytes in 5 msecs (HTTP/1.1 503) 2 headers in 64 bytes (1 switches on core 0)
 status_5xx: [pid: 4711|app: 0|req: 1/2] 10.0.0.7 (ann) {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /a => \
 generated 3 bytes in 5 msecs via sendfile() (HTTP/2.0 500) 2 headers in 64 bytes (1 switches on core 0)
+status_4xx: [pid: 4711|app: -1|req: -1/2] 10.0.0.7 () {28 vars in 316 bytes} [Wed Nov 25 18:54:16 2026] GET /b => \
+generated 0 bytes in 0 msecs (HTTP/1.1 404) 2 headers in 64 bytes (0 switches on core 0)
 """
 """Each line with its message. `<date>`, `<space>`: a date, and a space at the end; `\\n`: a line break. A line that
 ends with a backslash goes on in the next one."""
