@@ -302,8 +302,7 @@ VASSAL_REFUSED = Kind(
     severity="warning",
     title="The emperor refuses to start a vassal[name? , {name}]: its file belongs to root.",
     evidence="The emperor's log says so. " + UNPROVEN,
-    meaning="In tyrant mode, a vassal runs as the user and the group of its file, and neither may be root. The "
-    "emperor's stats do not list a vassal that it refuses.",
+    meaning="In tyrant mode, a vassal runs as the user and the group of its file, and neither may be root.",
     act="Give the file to the user and the group that its application is to run as, with `chown`.",
 )
 
