@@ -112,7 +112,7 @@ ROWS = (
         Expected("warning", ("router_dead_end",), words=("http-to",), not_words=NO_MORE),
         (Load(rate=5, io_ms=20, socket="tcp"),),
         why="The router closes each connection, and no worker sees a request.",
-        twin="the http router is stopped, healthy",
+        twin=healthy("", server={"options": ROUTED}),
     ),
     Scenario(
         "all responses are 404, with the log",
