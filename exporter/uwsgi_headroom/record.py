@@ -98,8 +98,10 @@ class Options(Struct, frozen=True):
     max_worker_lifetime_delta: int | None = None
     chmod_socket: tuple[str, ...] | None = None
     http: tuple[str, ...] | None = None
+    http_to: tuple[str, ...] | None = None
     http_socket: tuple[str, ...] | None = None
     emperor: tuple[str, ...] | None = None
+    zerg: tuple[str, ...] | None = None
     emperor_stats: str | None = None
     source: Mapping[str, str] = field(default_factory=dict)
     """By field, where it is set: "command line", or the name of the file as uWSGI got it."""
@@ -241,6 +243,21 @@ class Rival(NamedTuple):
     serves: bool
 
 
+SharedSocket = Literal["same", "older", "port"]
+"""The same one; an older one, which was at this path before; or another one of this port (`reuse-port`)."""
+
+
+class Sharer(NamedTuple):
+    """Another uWSGI that waits for requests at a socket of this name: since when, in epoch seconds, both do."""
+
+    name: str
+    pid: int
+    since: float
+    socket: SharedSocket
+    is_stopped: bool
+    is_older: bool
+
+
 class Refusal(NamedTuple):
     """What keeps a web server from connecting: the path of the socket, or of a directory above it, its mode and its
     owner, `root:root`. Without a path, nothing does; without a mode, the web server finds nothing there."""
@@ -291,12 +308,15 @@ class WebError(NamedTuple):
 
 class WaysIn(NamedTuple):
     """What leads clients to a uWSGI, as of the last look. ways: of its sockets with a path; came: whether requests came
-    since the look before; lines and errors: only where files are searched."""
+    since the look before; lines, errors, sharers and dead_ends, addresses to which a router passes requests and where
+    nobody listens: only where files are searched."""
 
     ways: tuple[Way, ...] = ()
     came: bool = False
     lines: tuple[WebLine, ...] = ()
     errors: tuple[WebError, ...] = ()
+    sharers: tuple[Sharer, ...] = ()
+    dead_ends: tuple[str, ...] = ()
 
     @property
     def is_clear(self) -> bool:
@@ -653,7 +673,7 @@ class LogMessage(Struct, frozen=True, gc=False):
     limit: int | None = None
     """The number in the last of them, such as the size of a buffer."""
     place: str = ""
-    """The type of the exception that most of them name, and where it was raised: `KeyError at shop/views.py:12`."""
+    """What most of them name: the type of an exception and where it was raised, `KeyError at shop/views.py:12`."""
 
 
 class LogRecord(Struct, frozen=True):
@@ -769,3 +789,5 @@ class EmperorRecord(Struct, frozen=True):
     """The names of those that fail to start."""
     longest: float | None
     """The longest wait in seconds before the next attempt; None if unknown."""
+    refused: str = ""
+    """By the log, the name of the vassal that tyrant mode refuses most often."""

@@ -224,3 +224,15 @@ def test_a_web_server_that_says_why():
     assert "clients_left" not in found
     assert "exceptions" not in found
     assert severity(found, "web_server_fails") == "warning"
+
+
+@pytest.mark.parametrize(
+    ("lines", "routed", "code"),
+    [(1800, 0, "client_errors"), (1799, 0, None), (1800, 1800, "client_errors"), (0, 1800, "routing_ends_requests")],
+)
+def test_errors_that_are_nearly_all_responses(lines, routed, code):
+    """Of a minute of 2,000 requests: the log's lines with status 404, and requests that a rule of routing ended."""
+    messages = {"status_4xx": LogMessage(lines, lines, limit=404)} if lines else {}
+    found = judge(replace(left(0), routed=routed), describe(log=LogRecord(messages=messages)))
+    codes = {"client_errors", "routing_ends_requests"}
+    assert codes & {each.code for each in found.values()} == ({code} if code else set())

@@ -164,6 +164,14 @@ def emperor(*throttled: Blacklisted, vassals: int = 2) -> list[Finding]:
     return collect_emperor_findings(describe_emperor(snapshot))
 
 
+def test_a_vassal_that_the_tyrant_refuses():
+    """The log alone says so, and names it."""
+    snapshot = EmperorSnapshot(version="2.0.31", pid=9, vassals=(), blacklist=())
+    (finding,) = collect_emperor_findings(describe_emperor(snapshot, "shop.ini"))
+    assert (finding.kind, finding.severity) == (parts.VASSAL_REFUSED, "warning")
+    assert "shop.ini" in finding.title
+
+
 def test_a_throttled_vassal_is_a_warning():
     """The finding names the vassal, and how long the emperor waits; there is a runbook."""
     (finding,) = emperor(Blacklisted(name="shop.ini", throttle_level=12_000, attempt=3))

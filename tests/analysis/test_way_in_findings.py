@@ -8,7 +8,7 @@ from tests.analysis.judging import AT, describe, figures_of, said, setup
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom, way_in
 from uwsgi_headroom.analysis.verdict import say_verdict
-from uwsgi_headroom.record import LogMessage, LogRecord, Refusal, Rival, Way, WaysIn, WebError, WebLine
+from uwsgi_headroom.record import LogMessage, LogRecord, Refusal, Rival, Sharer, Way, WaysIn, WebError, WebLine
 
 PATH = "/run/app.sock"
 NAMED = (WebLine(PATH, "/etc/nginx/nginx.conf", 12, "uwsgi_pass", "uwsgi"),)
@@ -177,3 +177,38 @@ def test_requests_that_nobody_reads(log, requests, act):
     found, _ = judged(logged("unread"), requests, log)
     assert (act is None) == ("web_server_fails" not in found)
     assert act is None or found["web_server_fails"].change.startswith(act)
+
+
+@pytest.mark.parametrize(
+    ("socket", "age", "stopped", "requests", "options", "severity"),
+    [
+        ("same", 601, False, 100, {}, "warning"),
+        ("same", 599, False, 100, {}, "info"),
+        ("same", 601, False, 100, {"zerg": ("?",)}, "info"),
+        ("older", 601, False, 0, {}, "warning"),
+        ("older", 601, False, 100, {}, "info"),
+        ("port", 601, False, 100, {}, "info"),
+        ("port", 5, True, 100, {}, "warning"),
+    ],
+)
+def test_another_uwsgi_at_the_same_socket(socket, age, stopped, requests, options, severity):
+    """In a deploy, in zerg mode and with `reuse-port`, two are meant to be there; a stopped one keeps its clients."""
+    sharer = Sharer(PATH, 77, AT - age, socket, stopped, is_older=True)
+    found, _ = judged(WaysIn((CLEAR,), came=True, sharers=(sharer,)), requests, complete=True, **options)
+    assert (found["socket_shared"].kind, found["socket_shared"].severity) == (way_in.SHARED, severity)
+    assert "77" in found["socket_shared"].change
+
+
+def test_a_router_without_a_target():
+    """It is a warning, also while requests come by another way."""
+    for requests in (0, 100):
+        found, _ = judged(WaysIn((CLEAR,), dead_ends=("/run/other",)), requests)
+        assert (found["router_dead_end"].kind, found["router_dead_end"].severity) == (way_in.DEAD_END, "warning")
+
+
+@pytest.mark.parametrize(("requests", "quiet", "is_said"), [(0, (240.0, 12.0), True), (0, (240.0, 0.2), False)])
+def test_requests_that_come_no_more(requests, quiet, is_said):
+    """It is a note, if so many would have come that chance does not explain it."""
+    figures = figures_of(window(20, worker(1, requests, each=0.0)), describe(ways_in=WaysIn((CLEAR,))))
+    found = [each for each in collect_findings(replace(figures, quiet=quiet)) if each.kind is way_in.STOPPED]
+    assert [each.severity for each in found] == ["info"] * is_said

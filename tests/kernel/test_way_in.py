@@ -13,7 +13,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests.support.real_uwsgi import accepts, running, uwsgi, wait_until
+from tests.support.real_uwsgi import accepting, accepts, free_port, running, uwsgi, wait_until
 from tests.support.simulated_server import Server
 from uwsgi_headroom.kernel import way_in
 from uwsgi_headroom.kernel.as_user import Ids, ask_as
@@ -234,3 +234,18 @@ def test_a_real_uwsgi():
         wait_until(lambda: "(RE)spawned uWSGI master" in server.log.read_text(), what="the reload")
         wait_until(lambda: accepts(server.stats), what="stats")
         assert look() == [(server.socket, "gone")]
+
+
+@pytest.mark.integration
+def test_another_uwsgi_at_the_same_port():
+    """It is known by its master, if its workers wait for requests there; only a look that reads files looks for it."""
+    address = f"127.0.0.1:{free_port()}"
+    with accepting("--reuse-port", "--socket", address) as old, accepting("--reuse-port", "--socket", address) as new:
+        look = [(address, "uwsgi")], frozenset[str](), True
+        (found,) = read_ways(new.pid, *look, 1, (address, "127.0.0.1:1", "/no/such")).sharers
+        assert (found.name, found.pid, found.socket, found.is_older) == (address, old.pid, "port", True)
+        assert read_ways(new.pid, *look, 1, (address, "127.0.0.1:1", "/no/such")).dead_ends == (
+            "127.0.0.1:1",
+            "/no/such",
+        )
+        assert read_ways(new.pid, *look) == WaysIn(came=True)

@@ -70,6 +70,8 @@ ROWS = {
     "connections_tracked": Row("tracked", (*queue.TRACKED, *queue.MANY_DROPPED)),
     "loop_held": Row("event loop|loop is held", (wait_states.MOSTLY, waits.ALWAYS, waits.LONG)),
     "socket_replaced": Row("another socket", (way_in.REPLACED_SECONDS,)),
+    "socket_shared": Row("another uWSGI", (way_in.REPLACED_SECONDS,)),
+    "client_errors": Row("nearly all responses", (clients.ENOUGH, clients.NEARLY_ALL)),
     "workers_paused": Row("paused", (STANDING,)),
     "cheaper_starts_slowly": Row("cheaper", (causes.LOADING_SECONDS, causes.LOADING_PART, causes.FULL)),
     "signal_handlers": Row("handlers", (causes.HANDLING,)),

@@ -81,6 +81,8 @@ class Figures(Struct, frozen=True):
     """None unless a full reload waits for requests at the end of the window."""
     outage: Outage | None = None
     """The last outage in the time that was asked for; the window begins after it. None without one."""
+    quiet: tuple[float, float] | None = None
+    """As in Known."""
     threads: float | None = None
     """The mean number of threads over the window, where `available` is of its end. None if unknown."""
 
@@ -138,6 +140,8 @@ class Known(Struct, frozen=True):
     """The thread seconds of each."""
     queue_waits: ResponseTimeWindow | None = None
     code: CodeWindow | None = None
+    quiet: tuple[float, float] | None = None
+    """For how many seconds no request has come, and how many came per second before; None unless that is long."""
 
 
 def compute_figures(known: Known) -> Figures:
@@ -205,6 +209,7 @@ def compute_figures(known: Known) -> Figures:
         code=known.code,
         stuck_seconds=known.stuck_seconds,
         outage=known.outage,
+        quiet=known.quiet,
         polling=polling,
         threads=sum_if_all_known(present) if seconds else None,
     )

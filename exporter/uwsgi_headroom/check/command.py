@@ -49,7 +49,7 @@ from uwsgi_headroom.history.hour import ROW_SECONDS
 from uwsgi_headroom.kernel.host import wait_until_ready
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.source import Address, Http, ProcessOfApp, SocketOfApp, Unix
-from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
 from uwsgi_headroom.terminal_text import print_lines
 from uwsgi_headroom.watch import suspend
 from uwsgi_headroom.watch.code_watch import CHECK
@@ -87,7 +87,7 @@ async def judge(
     watch: Watch, clock: Clock, seconds: float, progress: Callable[[float], None] = lambda _left: None
 ) -> ServerDocument:
     """Watch a server for `seconds` and return its document, which contains the verdict. `progress` is called about once
-    a second with the seconds left. An emperor or a router is judged by one reading.
+    a second with the seconds left. An emperor without a log, and a router, are judged by one reading.
 
     If uWSGI is loading its application at the end, as after a full reload, it waits until that is done, for as long
     again at most. After a suspension (Ctrl-Z) it starts again, so that no figure covers a time without samples.
@@ -97,7 +97,8 @@ async def judge(
     watch.holds_findings = False
     try:
         outcome: Reading | ReadError | None = await watch.reader.read()
-        if isinstance(outcome, BlindError) or isinstance(getattr(outcome, "snapshot", None), Snapshot):
+        kinds = (Snapshot, EmperorSnapshot)[: 1 + (watch.log is not None)]
+        if isinstance(outcome, BlindError) or isinstance(getattr(outcome, "snapshot", None), kinds):
             seconds += await _watch(watch, seconds, progress)
             outcome = watch.reader.outcome
         is_seen = watch.shown is not watch or (isinstance(outcome, BlindError) and watch.state == "up")

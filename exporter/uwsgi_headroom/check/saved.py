@@ -111,24 +111,22 @@ def _judge(known: Sequence[Known]) -> tuple[Figures, list[Finding]]:
 
 @contextmanager
 def saving(path: str | None) -> Iterator[list[Look] | None]:
-    """Create a file, and write the looks that it gets meanwhile; without any, remove it. Without a path, there is no
-    list. Raises ConfigError if the file exists or cannot be created, and OutputError if it cannot be written."""
+    """Write the looks that it gets meanwhile to a file that it creates at the end, if there are any: whatever ends this
+    program before leaves none. Without a path, there is no list. Raises ConfigError if the file exists or cannot be
+    created, and OutputError if it cannot be written."""
     if path is None:
         yield None
         return
-    try:
-        file = open(path, "xb", opener=partial(os.open, mode=0o600))  # noqa: SIM115 - `with` would hide which error it is
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"--save: cannot create {path}, and overwrites nothing: {error}") from None
+    if "\0" in path or os.path.lexists(path) or not os.access(os.path.dirname(path) or ".", os.W_OK | os.X_OK):
+        raise ConfigError(f"--save: cannot create {path}, and overwrites nothing")
     looks: list[Look] = []
     try:
         yield looks
     finally:
-        if not looks:
-            os.unlink(path)
         try:
-            with file:
-                file.write(encode(looks))
+            if looks:
+                with open(path, "xb", opener=partial(os.open, mode=0o600)) as file:
+                    file.write(encode(looks))
         except OSError as error:
             raise OutputError(f"--save: {path} cannot be written: {error.strerror or error}") from None
 

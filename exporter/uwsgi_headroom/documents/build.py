@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from uwsgi_headroom import __version__
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding, collect_emperor_findings
+from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding
 from uwsgi_headroom.analysis.littles_law import ratio
 from uwsgi_headroom.analysis.percentiles import find_percentile
 from uwsgi_headroom.analysis.verdict import Status, say_verdict, verdict_sentence, worst_status
@@ -29,7 +29,7 @@ from uwsgi_headroom.documents.subjects import build_code, build_emperor, build_r
 from uwsgi_headroom.errors import BlindError, DamagedError, NoSocketError, ReadError, StillRunsError
 from uwsgi_headroom.history.events import Event
 from uwsgi_headroom.history.window import SERVER, Window
-from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
+from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
@@ -95,8 +95,7 @@ def _build_server(
 ) -> schema.ServerDocument:
     figures = next(iter(watch.figures(reading, (window,))), None) if reading else None
     judged = [*watch.judged(figures, reading), *also] if figures and reading else []
-    if reading and isinstance(reading.snapshot, EmperorSnapshot):
-        judged = collect_emperor_findings(describe_emperor(reading.snapshot))
+    judged += watch.judge_emperor(reading) if reading else []
     status, verdict = _judge(watch, figures, judged)
     document = schema.ServerDocument(
         name=watch.name,

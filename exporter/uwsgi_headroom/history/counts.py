@@ -296,6 +296,8 @@ class ServerCounts(Struct):
     """Processes of spoolers that uWSGI started; None without spoolers."""
     unanswered_calls: Annotated[int | None, _REPORTED] = None
     """Requests whose application was called and sent no byte; a lower bound."""
+    routed: Annotated[int | None, _REPORTED] = None
+    """Requests that a rule of uWSGI's internal routing ended."""
 
 
 def rows_of(counts: type[Struct], of: Of) -> tuple[Quantity, ...]:

@@ -139,10 +139,11 @@ class _Served(NamedTuple):
     calls: int
     seconds: float
     sent_bytes: int
+    routed: int
 
 
 class Unanswered:
-    """Adds the requests of one server that end without an answer.
+    """Adds the requests of one server that end without an answer, and those that its routing ends.
 
     uWSGI calls the plugin of a request's modifier. If that plugin is not loaded, it closes the connection, counts the
     request like any other, and its statistics show nothing but what did not happen: no byte was sent (`tx` counts heads
@@ -167,10 +168,11 @@ class Unanswered:
             self._workers, self._served = workers, _sum(workers)
         now = self._served
         if now is None:
-            totals.unanswered = totals.unanswered_calls = None
+            totals.unanswered = totals.unanswered_calls = totals.routed = None
             self._pending = self._pending_calls = 0
             return
         totals.unanswered, totals.unanswered_calls = totals.unanswered or 0, totals.unanswered_calls or 0
+        totals.routed = (totals.routed or 0) + (max(0, now.routed - before.routed) if before and joined else 0)
         if before is None or not joined or now.sent_bytes != before.sent_bytes:
             self._pending = self._pending_calls = 0
             return
@@ -191,7 +193,7 @@ _get_counters = attrgetter(
 
 def _sum(workers: tuple[Worker, ...]) -> _Served | None:
     """What the workers have done; None if that is not known of each."""
-    requests, calls, seconds, sent = 0, 0, 0.0, 0
+    requests, calls, seconds, sent, routed = 0, 0, 0.0, 0, 0
     for worker in workers:
         counters = _get_counters(worker)
         if None in counters:
@@ -201,4 +203,5 @@ def _sum(workers: tuple[Worker, ...]) -> _Served | None:
         calls += sum([app.requests or 0 for app in worker.apps])
         seconds += running_time
         sent += sent_bytes
-    return _Served(requests, calls, seconds, sent) if workers else None
+        routed += worker.routed_requests or 0
+    return _Served(requests, calls, seconds, sent, routed) if workers else None

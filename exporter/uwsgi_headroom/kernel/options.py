@@ -201,11 +201,12 @@ FIELDS: Mapping[str, str] = {
     "workers": "processes",
     "stats-server": "stats",
     "emperor-stats-server": "emperor_stats",
+    **dict.fromkeys(("zerg-server", "zerg-pool"), "zerg"),
 }
 """The field of an option's value, by the option's name in all its spellings."""
 
 _SHOWN: Mapping[str, re.Pattern[str]] = {
-    "emperor": re.compile(r"(?!)"),
+    **dict.fromkeys(("emperor", "zerg"), re.compile(r"(?!)")),
     "chmod_socket": re.compile(r"[0-7]{0,4}", re.ASCII),
     "http": re.compile(r"[\w.:*\[\]-]{0,100}:[0-9]{1,5}", re.ASCII),
     "http_socket": re.compile(r"[\w.:*\[\]-]{0,100}:[0-9]{1,5}", re.ASCII),

@@ -78,7 +78,7 @@ def find_listening(place: Unix | Tcp) -> frozenset[int]:
     Other users can listen under the same name: on a file of that path in a mount namespace of their own, and on all
     addresses of IPv6 alone, beside a socket of IPv4.
     """
-    named = _name_listening(None)
+    named = name_listening(None)
     if isinstance(place, Unix) and place.path.startswith("@"):
         return frozenset(inode for inode, name in named.items() if name == place.path)
     if isinstance(place, Unix):
@@ -227,7 +227,7 @@ def _find(pid: int) -> RequestSets:
         sets = _read_sets(pid, [number for number, target in targets.items() if target == _EPOLL])
         sockets = {number: inode for number, target in targets.items() if (inode := procfs.socket_inode(target))}
         inodes = {*sockets.values()}
-        names = ask_in_network_of(pid, partial(_name_listening, inodes)) if inodes else {}
+        names = ask_in_network_of(pid, partial(name_listening, inodes)) if inodes else {}
     except PermissionError:
         return RequestSets(why=DENIED.format(pid))
     except (FileNotFoundError, ProcessLookupError):
@@ -269,7 +269,7 @@ def _read_sets(pid: int, descriptors: Sequence[int]) -> dict[int, dict[int, int]
     return found
 
 
-def _name_listening(inodes: set[int] | None) -> dict[int, str]:
+def name_listening(inodes: set[int] | None) -> dict[int, str]:
     """The names of those of these sockets, or of all, that listen in this thread's network. Raises OSError."""
     families: tuple[Family, ...] = ("unix", "inet", "inet6")
     found = (sock_diag.list_listeners(family, inodes, seconds=_LIST_SECONDS) for family in families)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from pathlib import Path
@@ -25,10 +25,10 @@ from uwsgi_headroom.kernel.as_user import Ids, ask_as
 from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.processes import WorkerProcess
-from uwsgi_headroom.kernel.request_sets import list_accepted
+from uwsgi_headroom.kernel.request_sets import find_sets, list_accepted, name_listening
 from uwsgi_headroom.kernel.web_files import find_lines
 from uwsgi_headroom.kernel.web_log import find_errors
-from uwsgi_headroom.record import Refusal, Rival, Way, WaysIn, is_tcp
+from uwsgi_headroom.record import Refusal, Rival, SharedSocket, Sharer, Way, WaysIn, is_tcp
 from uwsgi_headroom.stats.server import Snapshot
 
 LOOK_SECONDS, FIRST_SECONDS, PAUSE_SECONDS = 10.0, 4.0, 600.0
@@ -61,9 +61,10 @@ class WaysInReader:
         workers: Iterable[WorkerProcess],
         now: float,
         routers: Sequence[str] = (),
+        routed_to: Sequence[str] = (),
     ) -> WaysIn:
         """What the last look saw, the same object until the next one. now: monotonic seconds; routers: the addresses of
-        http routers. Never raises."""
+        http routers; routed_to: those to which they pass requests. Never raises."""
         if now < self._not_before:
             return self._latest
         requests = sum([worker.requests or 0 for worker in snapshot.workers])
@@ -73,7 +74,8 @@ class WaysInReader:
         sockets = [(socket.name, socket.protocol) for socket in snapshot.sockets[:_MOST_SOCKETS]]
         sockets += [(name, "http") for name in routers]
         try:
-            latest = self._asks.ask(read_ways, master_pid, tuple(sockets), self._known, came, self.reads_files)
+            of_look = tuple(sockets), self._known, came, self.reads_files, tuple(routed_to)
+            latest = self._asks.ask(read_ways, master_pid, *of_look)
         except NotYetError:
             return self._latest
         except OSError:
@@ -85,7 +87,12 @@ class WaysInReader:
 
 
 def read_ways(
-    master_pid: int, sockets: Sequence[tuple[str, str]], known: frozenset[str], came: bool, reads_files: int = 0
+    master_pid: int,
+    sockets: Sequence[tuple[str, str]],
+    known: frozenset[str],
+    came: bool,
+    reads_files: int = 0,
+    routed_to: Sequence[str] = (),
 ) -> WaysIn:
     """The ways in to a uWSGI with sockets of these names and protocols; a question for `aside`. known: those that were
     clear before; came: whether requests came since. None are known if the master's descriptors are hidden."""
@@ -103,7 +110,13 @@ def read_ways(
     named = tuple([(name, paths.get(name, name), protocol) for name, protocol in sockets])
     lines = reads_files > 0 and find_lines(named, tuple(filter(_is_trusted, _find_web_servers())))
     errors = reads_files > 1 and find_errors(named, _find_web_servers(), master_pid)
-    return WaysIn(tuple(ways), came, lines or (), errors or ())
+    lost = {way.name for way in ways if way.state in ("gone", "replaced")}
+    names = [name for name, _ in sockets if name not in lost]
+    listening = ask_in_network_of(master_pid, partial(name_listening, None)) if reads_files else {}
+    sharers = tuple(_find_sharers(master_pid, names, held, listening)) if listening else ()
+    ports = {_key(name) for name in listening.values() if is_tcp(name)}
+    dead = [each for each in routed_to if ports and _is_dead(master_pid, each, ports)]
+    return WaysIn(tuple(ways), came, lines or (), errors or (), sharers, tuple(dead))
 
 
 class _Bound(NamedTuple):
@@ -201,6 +214,45 @@ def _find_holder(of: _Bound, master_pid: int) -> Rival | None:
             if any(target == f"socket:[{of.inode}]" for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)):
                 return Rival(pid, procfs.read_name(pid), any(_hold_connection(pid, of.name)))
     return None
+
+
+def _is_dead(pid: int, address: str, ports: Collection[str]) -> bool:
+    """Whether nobody listens at an address of this host, as a process sees it."""
+    if is_tcp(address):
+        return address.rpartition(":")[0] in ("", "127.0.0.1", "localhost") and _key(address) not in ports
+    return address.startswith("/") and _find_file(pid, address) == _NOTHING
+
+
+def _find_sharers(
+    master_pid: int, names: Iterable[str], held: frozenset[int], listening: Mapping[int, str]
+) -> Iterator[Sharer]:
+    """Other processes of this program that wait for requests at sockets of these names, one of each master. listening:
+    all names in its network, by inode."""
+    keys, program = {*map(_key, names)}, procfs.read_name(master_pid)
+    named = {f"socket:[{inode}]": (name, inode) for inode, name in listening.items() if _key(name) in keys}
+    mounts, own_start = os.readlink(f"/proc/{master_pid}/ns/mnt"), procfs.read_start(master_pid) or 0.0
+    leaders, end = {master_pid}, time.monotonic() + _SEARCH_SECONDS
+    for pid in _list_processes():
+        if time.monotonic() > end:
+            break
+        with suppress(OSError):
+            stat = procfs.read_name(pid) == program and procfs.read_process_stat(pid)
+            leader = stat.parent if stat and procfs.read_name(stat.parent) == program else pid
+            if not stat or not leaders.isdisjoint((pid, leader)) or mounts != os.readlink(f"/proc/{pid}/ns/mnt"):
+                continue
+            targets = {target for _, target in procfs.list_descriptors(pid, _MOST_DESCRIPTORS)}
+            for name, inode in (named[target] for target in targets & named.keys()):
+                if leader not in leaders and inode in find_sets([pid])[0].waits:
+                    leaders.add(leader)
+                    start = procfs.read_start(leader) or 0.0
+                    kind: SharedSocket = "same" if inode in held else "port" if is_tcp(name) else "older"
+                    is_stopped, is_older = stat.state in "Tt", start < own_start
+                    yield Sharer(name, leader, max(start, own_start), kind, is_stopped, is_older)
+
+
+def _key(name: str) -> str:
+    """What two names of one socket share: uWSGI's and the kernel's."""
+    return name.rpartition(":")[2] if is_tcp(name) else name
 
 
 def _hold_connection(pid: int, name: str) -> Iterator[bool]:

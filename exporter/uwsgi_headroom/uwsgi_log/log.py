@@ -197,13 +197,16 @@ def _count_uncalled(worker: Worker) -> int:
 BIN_SECONDS = 5.0
 """Messages are kept by this much of time: a window of the figures may have some that are so much older."""
 
+START_BYTES = 1 << 20
+"""Where uWSGI's last start is looked for in a log: at its end."""
+
 MOST_LINES = 2000
 """The most kinds of lines of one server that wait for their proof."""
 
 MOST_EVENTS = (20, 60.0)
 """The most new events of a log in so many seconds: a log full of different messages must not displace all others."""
 
-NO_EVENTS = frozenset(("traceback", "status_5xx", "worker_spawned", "worker_finished"))
+NO_EVENTS = frozenset(("traceback", "status_5xx", "status_4xx", "worker_spawned", "worker_finished"))
 """Messages that are in the journal already, by better figures, or that requests write."""
 
 _MOST_NAMED = 20
@@ -259,7 +262,10 @@ class UwsgiLog:
         """Read and scan what was added, `most` bytes and until this thread has used `cpu_until` seconds of CPU. Runs in
         a thread, one at a time."""
         batch = LogBatch()
-        scanner = self._scanner = self._scanner or Scanner()
+        if self._scanner is None:
+            self._scanner = Scanner()
+            batch.seen = self._find_failed_start(self._scanner, now)
+        scanner = self._scanner
         for block in self._source.read(now, most):
             if block is None:
                 scanner.forget()
@@ -271,6 +277,14 @@ class UwsgiLog:
             if thread_time() >= cpu_until:
                 break
         return batch
+
+    def _find_failed_start(self, scanner: Scanner, now: float) -> Counter[Found]:
+        """Find what the log said of a start that failed, before it was read. It counts only where it is still so."""
+        last = self._source.read_last(now, START_BYTES) if isinstance(self._source, Tail) else b""
+        _, begins, lines = last.rpartition(b"*** Starting uWSGI ")
+        seen = scanner.scan(lines) if begins else Counter[Found]()
+        scanner.forget()
+        return Counter({each: seen[each] for each in seen if BY_CODE[each.code].proof == "no_application"})
 
     def stop(self) -> None:
         """End what reads the log, if that is another process. The log is read no more."""

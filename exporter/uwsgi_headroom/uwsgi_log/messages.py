@@ -228,6 +228,8 @@ helper_died failed -: a mule ended and was restarted == OOOPS mule <n> \(pid:? <
 helper_ended event -: a spooler, a mule or a gateway ended
   == mule <n> \([^)]{1,80}\) annihilated | gateway <n> \([^)]{1,80}\) annihilated | spooler \(pid:? <pid>\) annihilated
   == OOOPS the spooler is no more
+vassal_refused known -: the Emperor in tyrant mode refuses a vassal, because root owns its file
+  == \[emperor-tyrant\] invalid permissions for vassal <name>$
 # What the machine refuses: core/utils.c, core/socket.c, core/master_utils.c, and Python's own errors.
 out_of_memory failed -: a process could not get memory
   == !!! tried memory allocation of <n> bytes !!! | unable to allocate <n> bytes \(
@@ -308,6 +310,7 @@ emperor_lost event -: uWSGI's Emperor has exited
 traceback known exceptions: the application raised an exception == Traceback \(most recent call last\):
 # The line of each request, core/logging.c: uwsgi_log.scan finds it by its end.
 status_5xx known request_line: responses have a status from 500 to 599
+status_4xx known request_line: responses have the status 400, 403, 404 or 405
 """
 """A message: its code, role and proof (`-` for none), and what it says. `==` has its patterns, `!!` the harm, and `>>`
 what to do about it."""
@@ -321,6 +324,7 @@ _NUMBERS = {
     "<signal>": r"(?P<signal>\d{1,2})",
     "<limit>": r"(?P<limit>\d{1,10})",
     "<n>": r"\d{1,20}",
+    "<name>": r"(?P<place>[\w./+-]{1,100})",
     "<letters>": f"(?:{'|'.join(str(int.from_bytes(name[1:3], 'little')) for name in _METHODS)})",
 }
 

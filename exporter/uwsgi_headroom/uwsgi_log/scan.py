@@ -1,7 +1,7 @@
 """Cuts blocks of a log into lines and finds the known messages in them; takes nothing out of a line but `Found`.
 
 Most lines of a log are those of requests. They are recognized by their first bytes alone, which takes 0.1 us each,
-and those with a status from 500 to 599 by their end, which nothing of a request can be. A line may begin with a date:
+and those with a status that is an error by their end, which nothing of a request can be. A line may begin with a date:
 uWSGI writes one with `log-date`, and always before the messages of its master. Dates of an own format are recognized by
 their time of day: the name of a user, in an access log of the same file, could otherwise begin a message.
 
@@ -37,11 +37,13 @@ _DATED_LINES = 20
 _REQUEST = b"[pid: "
 _NUMBERS = re.compile(rb"\[pid: (\d{1,10})\|app: (-?\d{1,6})\|req: (-?\d{1,20})/(\d{1,20})\] ")
 _SIZE = re.compile(rb"=> generated (\d{1,20}) bytes in ")
-_STATUS_5XX = re.compile(
-    rb"\(HTTP/\d(?:\.\d)? 5\d\d\) \d{1,10} headers in (\d{1,20}) bytes \(\d{1,20} switches on core \d{1,10}\)$",
+_STATUS = re.compile(
+    rb"\(HTTP/\d(?:\.\d)? (5\d\d|40[0345])\) \d{1,10} headers in (\d{1,20}) bytes "
+    rb"\(\d{1,20} switches on core \d{1,10}\)$",
     re.MULTILINE,
 )
-"""How a line of a request begins, and ends if its status is from 500 to 599, in uWSGI's own format. The application is
+"""How a line of a request begins, and ends if its status is an error that a mistake in the set-up makes of all, in
+uWSGI's own format. The application is
 -1 if uWSGI called none that its stats have: it refused the request, a rule of routing ended it, or PHP served it."""
 
 _FRAME = re.compile(rb'  File "([^"\n]{1,400}\.py)", line (\d{1,7})')
@@ -53,10 +55,10 @@ _FRAME_LINES = 400
 
 
 class Found(NamedTuple):
-    """One message as it was seen; each number is None if the message has none. place: of an exception, its type with
-    the application's file and line, such as `OSError ENOSPC at shop/views.py:12`; empty if unknown. request: of the
-    line of a request, the number of its application, the application's calls and all requests by then, and the bytes of
-    the response."""
+    """One message as it was seen; each number is None if the message has none. place: the name of a vassal, or
+    of an exception its type with the application's file and line, such as `OSError ENOSPC at shop/views.py:12`; else
+    empty. request: of the line of a request, the number of its application, the application's calls and all requests by
+    then, and the bytes of the response."""
 
     code: str
     worker: int | None = None
@@ -92,7 +94,7 @@ class Scanner:
         matched: dict[bytes, Found | None] = {}  # a block may have the same line many times
         for place in self._find_places(lines):
             self._take(lines, place, matched, seen)
-        seen.update(_find_5xx(block))
+        seen.update(_find_errors(block))
         return seen
 
     def _find_places(self, lines: list[bytes]) -> list[int]:
@@ -161,22 +163,25 @@ def count_requests(block: bytes) -> int:
     return block.startswith(_REQUEST) + block.count(b"\n" + _REQUEST)
 
 
-def _find_5xx(block: bytes) -> Iterator[Found]:
-    """The lines of requests in a block with a status from 500 to 599."""
-    for end in _STATUS_5XX.finditer(block):
+def _find_errors(block: bytes) -> Iterator[Found]:
+    """The lines of requests in a block with a status that is an error."""
+    for end in _STATUS.finditer(block):
         place = block.rfind(b"\n", 0, end.start()) + 1
         begin, size = _NUMBERS.match(block, place), _SIZE.match(block, block.rfind(b"=> ", place, end.start()))
         if begin and size:
             pid, application, calls, requests = map(int, begin.groups())
-            yield Found("status_5xx", pid=pid, request=(application, calls, requests, int(size[1]) + int(end[1])))
+            code, status = f"status_{end[1][:1].decode()}xx", int(end[1])
+            of_request = application, calls, requests, int(size[1]) + int(end[2])
+            yield Found(code, pid=pid, limit=status if code == "status_4xx" else None, request=of_request)
 
 
 def _match(line: bytes) -> Found | None:
     """The known message that a line without its date is."""
     for message, pattern in index().get(line[:HEAD], ()):
         if found := pattern.match(line):
-            numbers = {name: int(number) for name, number in found.groupdict().items() if number is not None}
-            return Found(message.code, **numbers)  # type: ignore[arg-type]  # each group is a field that is a number
+            texts = {name: text.decode("ascii") for name, text in found.groupdict().items() if text is not None}
+            place, numbers = texts.pop("place", ""), {name: int(text) for name, text in texts.items()}
+            return Found(message.code, place=place, **numbers)  # type: ignore[arg-type]  # each is a field's number
     return None
 
 

@@ -68,6 +68,11 @@ class Tail:
                 file.close()
                 self._files.remove(file)
 
+    def read_last(self, now: float, most: int) -> bytes:
+        """Read the end of a file that is not read otherwise, because it was there at the first look."""
+        self._look(now)
+        return self._files[-1].read_before(most) if self._files else b""
+
     def _look(self, now: float) -> None:
         """Open the file at the path, if it is another than before."""
         try:
@@ -174,6 +179,10 @@ class _File:
             left -= len(block)
             self._mark = (self._mark + block[-_MARK_BYTES:])[-_MARK_BYTES:]
             yield self._lines.cut(block), len(block)
+
+    def read_before(self, most: int) -> bytes:
+        """Read the last bytes before what is read next."""
+        return self._read_before(self._offset, most)
 
     def _read_before(self, offset: int, size: int = _MARK_BYTES) -> bytes:
         size = min(size, offset)

@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis import backends
 from uwsgi_headroom.analysis.backends import BackendSlices
 from uwsgi_headroom.analysis.capacity import SLICE_SECONDS, extract_pair, follow_requests
 from uwsgi_headroom.analysis.figures import Figures
-from uwsgi_headroom.analysis.findings import collect_emperor_findings, collect_findings
+from uwsgi_headroom.analysis.findings import Finding, collect_findings
 from uwsgi_headroom.analysis.littles_law import Flow
 from uwsgi_headroom.analysis.objective import BURN_WINDOWS, NOT_YET, Objective, find_load_limit, judge_objective
 from uwsgi_headroom.analysis.verdict import say_verdict, worst_status
@@ -28,8 +28,8 @@ from uwsgi_headroom.config.slo import Slo
 from uwsgi_headroom.history.hour import History
 from uwsgi_headroom.history.response_times.totals import BatchHistory, SlowRequests
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.reading import Reading, describe_emperor
-from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
+from uwsgi_headroom.reading import Reading
+from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.pace import Pace
 from uwsgi_headroom.watch.reader import Reader
 from uwsgi_headroom.watch.recorder import JUDGE_SECONDS, Recorder
@@ -97,8 +97,10 @@ class Judge:
         self._due_at = now + max(JUDGE_SECONDS, _SAMPLES * self._pace.interval, min(_MOST_PAUSE, spent / _MOST_CPU))
 
 
-def judge_reading(recorder: Recorder, limits: LimitHour, reading: Reading, every: Sequence[Figures]) -> None:
-    """Judge a reading. every: its figures of JUDGED_WINDOW; none of an emperor or a router."""
+def judge_reading(
+    recorder: Recorder, limits: LimitHour, reading: Reading, every: Sequence[Figures], others: Sequence[Finding]
+) -> None:
+    """Judge a reading. every: its figures of JUDGED_WINDOW; others: the findings about an emperor, which has none."""
     for figures in every:
         limits.note(reading.at, figures.headroom.limited_by)
         found = collect_findings(figures)
@@ -106,11 +108,8 @@ def judge_reading(recorder: Recorder, limits: LimitHour, reading: Reading, every
         sentence = say_verdict(figures, findings)
         seen = recorder.hold.since(findings[0].code) if findings else None
         recorder.verdicts.judge(reading.time, worst_status(findings), sentence, findings, seen)
-    if isinstance(reading.snapshot, EmperorSnapshot):
-        found = collect_emperor_findings(describe_emperor(reading.snapshot))
-        recorder.hold.look(found, reading.at, reading.time, is_whole=True)
-    elif not isinstance(reading.snapshot, Snapshot):
-        recorder.hold.look([], reading.at, reading.time, is_whole=True)
+    if not isinstance(reading.snapshot, Snapshot):
+        recorder.hold.look(others, reading.at, reading.time, is_whole=True)
 
 
 def is_whole(window: Window) -> bool:

@@ -21,7 +21,12 @@ from msgspec.structs import replace
 from uwsgi_headroom import source
 from uwsgi_headroom.analysis.deploys.explanation import Side
 from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
-from uwsgi_headroom.analysis.findings import Finding, collect_findings, correct_headroom
+from uwsgi_headroom.analysis.findings import (
+    Finding,
+    collect_emperor_findings,
+    collect_findings,
+    correct_headroom,
+)
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.percentiles import compute_percentiles
 from uwsgi_headroom.analysis.routes import compute_routes
@@ -37,10 +42,10 @@ from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.totals import copy_totals
 from uwsgi_headroom.history.window import CodeWindow, Window
 from uwsgi_headroom.kernel.host import Host
-from uwsgi_headroom.reading import Reading, describe_server
+from uwsgi_headroom.reading import Reading, describe_emperor, describe_server
 from uwsgi_headroom.record import UNKNOWN, LogRecord, Outage, ServerRecord
 from uwsgi_headroom.source import Address, ProcessOfApp
-from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.stats import EmperorSnapshot, Snapshot
 from uwsgi_headroom.store.record import Levels
 from uwsgi_headroom.uwsgi_log.log import LogBatch, UwsgiLog
 from uwsgi_headroom.watch.code_watch import CodeSetting, CodeWatch
@@ -76,6 +81,10 @@ _FRESH_INTERVALS = 3
 State = Literal["up", "stale", "down"]
 """up: read a moment ago; down: cannot be read, `Watch.error` says why; stale: not read for a while, for no known
 reason."""
+
+
+QUIET_SECONDS, QUIET_BEFORE = 120.0, 600.0
+"""Without a request for so long, the rate of the time before is looked at, of so long at least."""
 
 
 class Watch:
@@ -158,6 +167,7 @@ class Watch:
         self.code: CodeWatch | None = None
         self.set_code(code)
         self._make_other = make_other
+        self._served = 0, float("inf")  # requests, and when their number grew last
         self._empty_at: deque[float] = deque(maxlen=1000)  # of empty stats
         self.silent: SilentServer | None = None  # the same in the watch of the kernel's figures
 
@@ -307,7 +317,14 @@ class Watch:
             self.destinations.of(window),
             self._queue_waits(window, times),
             self._code_of(window),
+            self._find_quiet(window.until),
         )
+
+    def _find_quiet(self, now: float) -> tuple[float, float] | None:
+        """For how long no request has come, and the rate in the time before, of the same length at least."""
+        idle = now - self._served[1]
+        before = idle >= QUIET_SECONDS and self.history.window(max(idle, QUIET_BEFORE), self._served[1])
+        return (idle, sum([each.requests for each in before.workers]) / before.seconds) if before else None
 
     def _figures(self, server: ServerRecord, reading: Reading, window: Window) -> Figures:
         figures = correct_headroom(compute_figures(self.know(server, reading, window)))
@@ -347,8 +364,16 @@ class Watch:
             return None
         return reading
 
+    def judge_emperor(self, reading: Reading) -> list[Finding]:
+        """Return the findings about an emperor, none about others."""
+        if not isinstance(reading.snapshot, EmperorSnapshot):
+            return []
+        said = self.log and self.log.record(reading.at - JUDGED_WINDOW, reading.at).messages.get("vassal_refused")
+        return collect_emperor_findings(describe_emperor(reading.snapshot, said.place if said else ""))
+
     def _judge(self, reading: Reading) -> None:
-        judge_reading(self.recorder, self.limits, reading, self.figures(reading, (JUDGED_WINDOW,)))
+        of_emperor = self.judge_emperor(reading)
+        judge_reading(self.recorder, self.limits, reading, self.figures(reading, (JUDGED_WINDOW,)), of_emperor)
         self.deploys.judge_if_due(reading.at, reading.time)
 
     def explain(self, window: Window) -> Side:
@@ -440,6 +465,8 @@ class Watch:
                 self.integrals.add(outcome, self.pace.longest_step)
                 self.history.add(outcome.at, self.integrals.totals)
                 self._note_success(before, outcome)
+                if (requests := sum([worker.requests for worker in self.integrals.totals.workers])) != self._served[0]:
+                    self._served = requests, at
                 self.routes.add(outcome.at, self.integrals.totals.routes)
                 self.destinations.add(outcome, self.pace.longest_step)
                 self.other_programs.update(self.history)

@@ -10,6 +10,13 @@ from tools.scenarios.scenario import NO_MORE, Event, Expected, Load, Scenario, S
 
 ROUTED = ("--http", "{tcp}", "--http-to", "{directory}/app", "--socket", "{directory}/app")
 
+LOGGED = ("--logto", "{directory}/log")
+STATUS_APP = """
+def application(environ, start_response):
+    start_response("404 Not Found" if environ["PATH_INFO"] == "/none" else "200 OK", [])
+    return [b"ok"]
+"""
+
 SPOOLED = ("--spooler", "{directory}/spool", "--spooler-frequency", "1")
 SPOOLED_APP = """
 import os, time, uwsgi
@@ -98,6 +105,22 @@ ROWS = (
         (Load(rate=5, io_ms=20, socket="tcp"),),
         (Event(2.0, actions.stop_router),),
         twin=healthy(""),
+    ),
+    Scenario(
+        "the http router has no target",
+        Server(2, 2, tuple(each.replace("/app", "/none") if each == ROUTED[3] else each for each in ROUTED)),
+        Expected("warning", ("router_dead_end",), words=("http-to",), not_words=NO_MORE),
+        (Load(rate=5, io_ms=20, socket="tcp"),),
+        why="The router closes each connection, and no worker sees a request.",
+        twin=healthy("", server={"options": ROUTED}),
+    ),
+    Scenario(
+        "all responses are 404, with the log",
+        Server(2, 2, LOGGED, app=Path("status.py"), files={"status.py": STATUS_APP}),
+        Expected("warning", ("client_errors",), words=("404", "mount"), not_words=NO_MORE),
+        (Load(rate=10, path="/none"),),
+        log=True,
+        twin=healthy("a tenth of the responses is 404, with the log", Load(rate=9), Load(rate=1, path="/none")),
     ),
     Scenario(
         "a task that ends the spooler",

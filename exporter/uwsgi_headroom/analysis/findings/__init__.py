@@ -68,6 +68,7 @@ RULES: tuple[Rule, ...] = (
     clients.find_working_on,
     clients.find_exceptions,
     clients.find_server_errors,
+    clients.find_client_errors,
     parts.find_full_caches,
     parts.find_late_spoolers,
     parts.find_threads_off,

@@ -51,8 +51,9 @@ PATIENCE, TIMELY = 2.0, 0.8
 SOCKET_TIMEOUT = 4
 """uWSGI's default. A request that it ends held a thread for so long."""
 
-ENOUGH = 50
-"""Fewer requests in a window show no share."""
+ENOUGH, NEARLY_ALL = 50, 0.9
+"""Fewer requests in a window show no share; and from this share of errors on, hardly anybody gets a page: that of
+scanners and of health checks is smaller where people do."""
 
 HOLD_MUCH, HOLD_MOST = 0.25, 0.5
 """From these fractions of the threads on, files take what other requests could use, and most of what there is."""
@@ -189,6 +190,28 @@ FAIL = Kind(
     then="[critical? Otherwise, check the application's own log for these errors. ]"
     "[grep? `{grep}` shows the URLs of the requests. ][not info? If the lines of uWSGI's log say `app: -1`, look for a "
     "rule of uWSGI's routing (`route`) that ends requests.]",
+)
+
+NOT_FOUND = Kind(
+    code="client_errors",
+    role="harm",
+    severity="warning",
+    title="uWSGI's log says that nearly all responses are errors (status 4xx).",
+    evidence="{number} of {requests:request} ({part:fine_percent}) got status 400, 403, 404 or 405, the last one "
+    "{status}.[routed?  uWSGI's own routing ended them.][not proven?  " + UNPROVEN + "]",
+    meaning="uWSGI counts such a response like any other. Mostly, paths or host names are not those that the "
+    "application expects.",
+    act="[routed? Find the rule of `route` that ends these requests.]"
+    "[not routed? Compare the paths that uWSGI's log has with the application's, and with `mount` and `static-map`.]",
+    then="[not routed? With Django, status 400 also means that `ALLOWED_HOSTS` lacks a name.]",
+)
+
+ROUTED = Kind(
+    code="routing_ends_requests",
+    severity="info",
+    title="A rule of uWSGI's own routing ends nearly all requests, so that the application does not get them.",
+    evidence="It ended {routed} of {requests:request}.",
+    meaning="That is right for redirects, a cache or a proxy. A rule with `break:403` refuses all that it matches.",
 )
 
 STATIC_FILES = Kind(
@@ -370,6 +393,18 @@ def find_server_errors(figures: Figures) -> Iterator[Finding]:
     facts = _count(number, max(number, requests)) | {"raised": raised, "proven": is_proven}
     grep = f"grep -aE '{STATUS_5XX}' {quote(path)} | tail" * (is_warning and path.startswith("/"))
     yield FAIL.found(figures, facts, grep=grep, worse=is_warning + (are_most and is_proven))
+
+
+def find_client_errors(figures: Figures) -> Iterator[Finding]:
+    """Responses that are errors by a mistake in the set-up: no page that exists is among that many."""
+    message, requests = figures.server.messages.get("status_4xx"), figures.flow.completed
+    routed, least = figures.window.routed or 0, max(ENOUGH, NEARLY_ALL * requests)
+    if message and message.count >= least:
+        facts = _count(message.count, max(message.count, requests)) | {"status": message.limit}
+        proven = message.agreed >= PROVEN * message.count
+        yield NOT_FOUND.found(figures, facts, routed=routed >= least, proven=proven)
+    elif routed >= least and "status_5xx" not in figures.server.messages:
+        yield ROUTED.found(figures, routed=routed)
 
 
 def find_static_files(figures: Figures) -> Iterator[Finding]:

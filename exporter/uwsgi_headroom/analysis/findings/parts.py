@@ -13,6 +13,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.clients import count_left, fail_mostly, judge_number
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.load import name_role
+from uwsgi_headroom.analysis.findings.log import UNPROVEN
 from uwsgi_headroom.analysis.findings.workers import LOOP
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.settings import parse_version, review_server
@@ -295,6 +296,16 @@ VASSALS_THROTTLED = Kind(
     runbook="UwsgiVassalThrottled",
 )
 
+VASSAL_REFUSED = Kind(
+    code="vassal_refused",
+    role="harm",
+    severity="warning",
+    title="The emperor refuses to start a vassal[name? , {name}]: its file belongs to root.",
+    evidence="The emperor's log says so. " + UNPROVEN,
+    meaning="In tyrant mode, a vassal runs as the user and the group of its file, and neither may be root.",
+    act="Give the file to the user and the group that its application is to run as, with `chown`.",
+)
+
 SHARE_ONE_CPU = Kind(
     code="workers_share_one_cpu",
     role="setting",
@@ -573,6 +584,8 @@ def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
             longest=record.longest,
             running=record.vassals,
         )
+    if record.refused:
+        yield VASSAL_REFUSED.found(name=Private(record.refused))
 
 
 def find_setup(figures: Figures) -> Iterator[Finding]:

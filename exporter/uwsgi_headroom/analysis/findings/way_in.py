@@ -7,13 +7,14 @@ web server's own files name is critical: other users of this host may have web s
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import get_args
 
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import MANY_REFUSED
-from uwsgi_headroom.record import Refusal, Way, WebError, WebLine
+from uwsgi_headroom.record import Refusal, SharedSocket, Sharer, Way, WebError, WebLine
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -69,6 +70,22 @@ REFUSED = Kind(
     then="[socket? If uWSGI does not start as root, it cannot change the owner: add {user} to the group of the socket "
     "instead.][directory? Or move the socket to a directory below /run.]",
     keeps_out=True,
+)
+
+SHARED = Kind(
+    code="socket_shared",
+    role="harm",
+    severity="warning or info",
+    title="Another uWSGI [same? takes requests from the same socket][older? still waits at an older socket of the same "
+    "path][port? takes a part of the connections to the same address][stopped? , and is stopped].",
+    evidence="[not stopped? For {age:duration}, {process} has waited for requests at {place}]"
+    "[stopped? It waits for requests at {place} ({process}), but a signal or a debugger has stopped it]"
+    "[none? , and none came to this uWSGI].",
+    meaning="What it serves is in no figure here, and may be of older code. After `f` in `master-fifo`, both masters "
+    "take requests until one ends. With `reuse-port`, the kernel gives each a part of all connections.",
+    act="[stopped? Resume or end {process}: the connections that it gets hang.]"
+    "[not stopped, elder? If this uWSGI replaces it, end {process}.]"
+    "[not stopped, not elder? If {process} replaces this uWSGI, end this one.]",
 )
 
 LARGE_HEADS = Kind(
@@ -139,6 +156,28 @@ MISMATCH = Kind(
     keeps_out=True,
 )
 
+DEAD_END = Kind(
+    code="router_dead_end",
+    role="harm",
+    severity="warning",
+    title="uWSGI's http router passes requests to an address where nobody listens[address? : {address}].",
+    evidence="`http-to` names it.[none?  No request came in the last {seconds:duration}.]",
+    meaning="The router closes the connection without a response.",
+    act="Let `http-to` name one of the workers' sockets[own? : {own:list}].",
+    keeps_out=True,
+)
+
+STOPPED = Kind(
+    code="requests_stopped",
+    severity="info",
+    title="Requests came, and none comes any more.",
+    evidence="None has come for {idle:duration}; {rate:rate} came before.",
+    meaning="uWSGI does not see what keeps clients away, if anything does: a web server, a firewall, or the night.",
+    act="If clients should be active, ask for a page, and read the web server's error log.",
+)
+QUIET = 50
+"""So many requests would have come in the meantime, at the rate before, if chance alone does not explain it."""
+
 _FITTING = {"uwsgi": "uwsgi_pass", "http": "proxy_pass", "fastcgi": "fastcgi_pass", "scgi": "scgi_pass"}
 """The directive of nginx for each protocol of uWSGI."""
 
@@ -155,6 +194,13 @@ def find(figures: Figures) -> Iterator[Finding]:
             yield _replaced(figures, way, lost)
         elif none and way.refusal and way.refusal.path:
             yield _refused(figures, way, facts, worse=bool(named))
+    idle, rate = figures.quiet or (0.0, 0.0)
+    if none and idle * rate >= QUIET:
+        yield STOPPED.found(figures, idle=idle, rate=rate)
+    for address in ways.dead_ends:
+        own = Private(list(figures.server.queues))
+        yield DEAD_END.found(figures, address=Private(address), own=own, none=none)
+    yield from [_share(figures, each) for each in ways.sharers]
     yield from list(_mismatch(figures, ways.lines))[:1] * none
     by_row = {(each.cause, bool(each.name)): each for each in reversed(ways.errors)}
     yield from [_describe(figures, each) for each in by_row.values() if not _is_said(figures, each)]
@@ -231,6 +277,26 @@ def _refused(figures: Figures, way: Way, facts: Facts, *, worse: int) -> Finding
         directory=not is_socket,
         absent=not refusal.mode,
         to=Private(f"{owner}:{refusal.group}", "the group of the web server"),
+    )
+
+
+def _share(figures: Figures, sharer: Sharer) -> Finding:
+    """Zerg mode and `reuse-port` are meant to share, and in a deploy two uWSGIs do for a while."""
+    age, options = max(0.0, (figures.server.time or sharer.since) - sharer.since), figures.server.setup.options
+    is_meant = sharer.socket == "port" or (sharer.socket == "older" and not figures.none_came)
+    is_stopped = sharer.is_stopped and sharer.socket == "port"
+    is_sure = age >= REPLACED_SECONDS and options.complete and not options.zerg and not is_meant
+    kinds: Facts = {each: each == sharer.socket for each in get_args(SharedSocket)}
+    return SHARED.found(
+        figures,
+        kinds,
+        worse=is_stopped or is_sure,
+        stopped=is_stopped,
+        none=figures.none_came,
+        age=age,
+        process=Private(f"process {sharer.pid}", "another process"),
+        place=Private(sharer.name, "it"),
+        elder=sharer.is_older,
     )
 
 
