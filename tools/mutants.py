@@ -1,10 +1,9 @@
-"""Measures what the unit tests notice: changes one small thing in the source at a time, and runs the tests that belong
-to it.
+"""Measures what the tests notice: changes one small thing in the source at a time, and runs the tests that call it.
 
 A fixed seed draws the changes (mutants): a module by its number of lines, then a kind of change, then a place. A mutant
-is written into a temporary copy of `exporter/`, never into the checkout. Its tests run in three rounds, each for those
-that survived the round before: the nearest test files of its room; the others of its room; tests of the rooms that use
-it. A mutant is killed only by a test that passes without it, which is tried each time. Whether a survivor changes any
+is written into a temporary copy of `exporter/`, never into the checkout. One run of all tests, without a mutant, notes
+which of them call the function of each; a mutant is tried with those, and first with those that call the fewest others.
+A mutant is killed only by a test that passes without it, which is tried each time. Whether a survivor changes any
 behaviour is for a person to say.
 """
 
@@ -32,15 +31,11 @@ from typing import Any
 from tools.environments import ROOT
 
 PACKAGE = "uwsgi_headroom"
-USERS: tuple[str, ...] = ("frozen", "cli", "analysis", "history", "documents", "check", "metrics")
-USERS += ("store", "watch", "report", "top")
-"""Rooms of tests that judge and show what others read. For "cli", as for every name without a folder, these are the
-files beside the folders."""
 KINDS = ("operator", "comparison", "constant", "deleted statement")
-LIMIT = 600.0  # seconds that one run of tests may take
+LIMIT = 1800.0  # seconds that one run of tests may take
 MEMORY = 4 << 30  # bytes: a loop that a mutant never leaves may fill a list
-NEAREST = 4  # test files of the first round: most mutants die there
-CHOSEN = "not integration and not slow"
+SPECIAL = 100  # tests of the first round: most mutants die there
+CHOSEN = "not slow"
 
 SWAPS = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "%": "*", "|": "&", "&": "|", "<<": ">>", ">>": "<<"}
 SWAPS |= {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "is not": "is"}
@@ -177,29 +172,31 @@ def draw(package: Path, seed: int, number: int) -> list[Mutant]:
     return drawn
 
 
-def rounds_of_tests(module: str) -> list[list[str]]:
-    """The test files of each round for a module: the nearest of its room, the rest of its room, other rooms.
-
-    Near are files that share rare words with it: names of its functions, codes of its findings.
-    """
-    room = Path(module).parts[0]
-    words = {path: _words(ROOT / path) for path in _test_files(room)}
-    spread = Counter(itertools.chain.from_iterable(words.values()))
-    own = _words(ROOT / "exporter" / PACKAGE / module)
-    nearness = {path: sum(1 / spread[word] for word in words[path] & own) / len(words[path]) ** 0.5 for path in words}
-    ranked = sorted(words, key=lambda path: -nearness[path])
-    others = [path for name in USERS if name != room for path in _test_files(name)]
-    return [ranked[:NEAREST], ranked[NEAREST:], others]
-
-
-def _words(path: Path) -> set[str]:
-    return {path.stem.removeprefix("test_"), *re.findall(r"[A-Za-z]\w{3,}", path.read_text())}
+NOTE = """
+import os
+noted = set()
+def note(mutant):
+    test, _, phase = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")
+    line = f"{mutant} {test.split('::')[0] if phase == '(setup)' else test}"  # others may use the same fixture
+    if test and line not in noted:
+        noted.add(line)
+        with open("FILE", "a") as file:
+            print(line, file=file)
+"""
+"""A module of the copy: writes which test called the function of a mutant."""
 
 
-def _test_files(room: str) -> list[str]:
-    folder = ROOT / "tests" / room
-    files = folder.rglob("test_*.py") if folder.is_dir() else folder.parent.glob("test_*.py")
-    return [str(path.relative_to(ROOT)) for path in sorted(files)]
+def add_notes(number: int, mutant: Mutant, tree: ast.AST) -> None:
+    """Changes the functions with the mutant to call `note`; for one outside of functions, all of the module."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+    functions = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    around = [function for function in functions if function.lineno <= mutant.line <= (function.end_lineno or 0)]
+    for function in around or functions:
+        note = ast.parse(f"__import__('noted').note({number})", mode="eval").body
+        if isinstance(function, ast.Lambda):
+            function.body = ast.BoolOp(ast.Or(), [note, function.body])
+        else:
+            function.body.insert(ast.get_docstring(function) is not None, ast.Expr(note))
 
 
 class Copy:
@@ -209,21 +206,42 @@ class Copy:
         self._folder = folder
         shutil.copytree(ROOT / "exporter", folder / "exporter", ignore=shutil.ignore_patterns("__pycache__"))
         paths = {"PYTHONPATH": f"{folder}/exporter:{ROOT}", "HYPOTHESIS_STORAGE_DIRECTORY": f"{folder}/hypothesis"}
-        self._environment = {**os.environ, **paths}
+        self._environment = {**os.environ, **paths, "PYTHONDONTWRITEBYTECODE": ""}  # else each run compiles all
 
-    def killer(self, mutant: Mutant, files: Sequence[str]) -> str | None:
+    def find_tests(self, mutants: Sequence[Mutant]) -> dict[Mutant, list[str]]:
+        """The tests that call the function of each mutant, first those that call the fewest others."""
+        package, file = self._folder / "exporter" / PACKAGE, self._folder / "notes"
+        trees = {mutant.module: ast.parse((package / mutant.module).read_bytes()) for mutant in mutants}
+        for number, mutant in enumerate(mutants):
+            add_notes(number, mutant, trees[mutant.module])
+        (package.parent / "noted.py").write_text(NOTE.replace("FILE", str(file)))
+        for module, tree in trees.items():
+            self._write(package / module, ast.unparse(tree).encode())
+        file.touch()
+        self._failed_test(["tests", "-n=auto", "--maxfail=0"])
+        for module in trees:
+            self._write(package / module, (ROOT / "exporter" / PACKAGE / module).read_bytes())
+        tests: dict[Mutant, list[str]] = {mutant: [] for mutant in mutants}
+        for line in sorted({*file.read_text().splitlines()}):
+            number, _, test = line.partition(" ")
+            tests[mutants[int(number)]].append(test)
+        calls = Counter(itertools.chain.from_iterable(tests.values()))
+        return {mutant: sorted(those, key=calls.__getitem__) or ["tests"] for mutant, those in tests.items()}
+
+    def killer(self, mutant: Mutant, tests: Sequence[str]) -> str | None:
         """The first test that fails with the mutant and passes without it; None if there is none."""
         path = Path("exporter", PACKAGE, mutant.module)
         source = (ROOT / path).read_bytes()
         changed = source[: mutant.start] + mutant.text.encode() + source[mutant.end :]
         without: list[str] = []
-        while files:
+        while tests:
             self._write(path, changed)
-            failed = self._failed_test(files, without)
+            failed = self._failed_test(tests, without)
             self._write(path, source)
-            if failed is None or not failed.startswith("tests/") or self._failed_test([failed]) is None:
+            again = [failed] if failed and failed.startswith("tests/") else tests
+            if failed is None or self._failed_test(again, without) is None:
                 return failed
-            if failed in without:  # it cannot be left out: its file cannot be read
+            if failed in without or again is tests:  # it cannot be left out: its file cannot be read
                 raise SystemExit(f"without a change, too, this fails: {failed}")
             without.append(failed)
         return None
@@ -277,8 +295,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         copy = Copy(Path(folder))
-        for number, mutant in itertools.product(range(3), mutants):
-            if mutant not in killers and (killer := copy.killer(mutant, rounds_of_tests(mutant.module)[number])):
+        tests = copy.find_tests(mutants)
+        for chosen, mutant in itertools.product((slice(SPECIAL), slice(SPECIAL, None)), mutants):
+            if mutant not in killers and (killer := copy.killer(mutant, tests[mutant][chosen])):
                 killers[mutant] = killer
                 print(f"{mutant}\n    killed by {killer}", flush=True)
     for mutant in mutants:

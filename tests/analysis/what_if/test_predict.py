@@ -447,6 +447,7 @@ def test_a_setting_is_refused(text):
 def test_several_settings():
     """Each is predicted once, in the order of the request, and at most twelve."""
     assert parse_settings(["8x4", "4x8", "8X4"]) == (Setting(8, 4), Setting(4, 8))
+    assert len(parse_settings(f"{number}x1" for number in range(1, 13))) == 12
     with pytest.raises(SettingError, match="at most 12"):
         parse_settings(f"{number}x1" for number in range(1, 14))
 
