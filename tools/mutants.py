@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
+import functools
 import itertools
 import os
 import random
@@ -31,11 +33,11 @@ from typing import Any
 from tools.environments import ROOT
 
 PACKAGE = "uwsgi_headroom"
+ADDED: dict[type, Any] = {int: 1, float: 1, str: "~", bytes: b"~"}  # to constants
 KINDS = ("operator", "comparison", "constant", "deleted statement")
 LIMIT = 1800.0  # seconds that one run of tests may take
 MEMORY = 4 << 30  # bytes: a loop that a mutant never leaves may fill a list
 SPECIAL = 100  # tests of the first round: most mutants die there
-CHOSEN = "not slow"
 
 SWAPS = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "%": "*", "|": "&", "&": "|", "<<": ">>", ">>": "<<"}
 SWAPS |= {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "is not": "is"}
@@ -95,12 +97,8 @@ class Module:
                 self._add("operator", start, start + (3 if isinstance(operator, ast.Not) else 1), "")
             case ast.Constant(bool(value)):
                 self._add("constant", *self._range(node), repr(not value))
-            case ast.Constant(int(value) | float(value)):
-                self._add("constant", *self._range(node), repr(value + 1))
-            case ast.Constant(str(value)):
-                self._add("constant", *self._range(node), repr(value + "~"))
-            case ast.Constant(bytes(value)):
-                self._add("constant", *self._range(node), repr(value + b"~"))
+            case ast.Constant(value) if type(value) in ADDED:
+                self._add("constant", *self._range(node), repr(value + ADDED[type(value)]))
             case ast.JoinedStr():
                 return  # before Python 3.12, parts of an f-string have no places of their own
         for name, value in ast.iter_fields(node):
@@ -172,66 +170,54 @@ def draw(package: Path, seed: int, number: int) -> list[Mutant]:
     return drawn
 
 
-NOTE = """
-import os
-noted = set()
-def note(mutant):
-    test, _, phase = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")
-    line = f"{mutant} {test.split('::')[0] if phase == '(setup)' else test}"  # others may use the same fixture
-    if test and line not in noted:
-        noted.add(line)
-        with open("FILE", "a") as file:
-            print(line, file=file)
-"""
-"""A module of the copy: writes which test called the function of a mutant."""
+@functools.cache
+def note(number: int, test: str) -> None:
+    """Notes that a test, `PYTEST_CURRENT_TEST`, calls the function of a mutant."""
+    with contextlib.suppress(OSError, KeyError), open(os.environ["MUTANTS_NOTES"], "a") as file:
+        print(number, test.rpartition(" ")[0], file=file)
 
 
 def add_notes(number: int, mutant: Mutant, tree: ast.AST) -> None:
     """Changes the functions with the mutant to call `note`; for one outside of functions, all of the module."""
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-    functions = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     around = [function for function in functions if function.lineno <= mutant.line <= (function.end_lineno or 0)]
+    test = "__import__('os').environ.get('PYTEST_CURRENT_TEST', '')"
+    call = f"__import__('tools.mutants', fromlist=['note']).note({number}, {test})"
     for function in around or functions:
-        note = ast.parse(f"__import__('noted').note({number})", mode="eval").body
-        if isinstance(function, ast.Lambda):
-            function.body = ast.BoolOp(ast.Or(), [note, function.body])
-        else:
-            function.body.insert(ast.get_docstring(function) is not None, ast.Expr(note))
+        function.body.insert(ast.get_docstring(function) is not None, ast.parse(call).body[0])
 
 
 class Copy:
     """A temporary copy of `exporter/`, which holds at most one mutant."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self._package = folder, folder / "exporter" / PACKAGE
         shutil.copytree(ROOT / "exporter", folder / "exporter", ignore=shutil.ignore_patterns("__pycache__"))
         paths = {"PYTHONPATH": f"{folder}/exporter:{ROOT}", "HYPOTHESIS_STORAGE_DIRECTORY": f"{folder}/hypothesis"}
-        self._environment = {**os.environ, **paths, "PYTHONDONTWRITEBYTECODE": ""}  # else each run compiles all
+        paths |= {"MUTANTS_NOTES": f"{folder}/notes", "PYTHONDONTWRITEBYTECODE": ""}  # else each run compiles all
+        self._environment = {**os.environ, **paths}
 
     def find_tests(self, mutants: Sequence[Mutant]) -> dict[Mutant, list[str]]:
-        """The tests that call the function of each mutant, first those that call the fewest others."""
-        package, file = self._folder / "exporter" / PACKAGE, self._folder / "notes"
-        trees = {mutant.module: ast.parse((package / mutant.module).read_bytes()) for mutant in mutants}
+        """The tests that call the function of each mutant, first those that call the fewest others, then all of its
+        room: a process that was started in another test may call it, and a value may be kept."""
+        trees = {name: ast.parse(Path(self._package, name).read_bytes()) for name in {each.module for each in mutants}}
         for number, mutant in enumerate(mutants):
             add_notes(number, mutant, trees[mutant.module])
-        (package.parent / "noted.py").write_text(NOTE.replace("FILE", str(file)))
-        for module, tree in trees.items():
-            self._write(package / module, ast.unparse(tree).encode())
-        file.touch()
+        for name, tree in trees.items():
+            self._write(name, ast.unparse(tree).encode())
         self._failed_test(["tests", "-n=auto", "--maxfail=0"])
-        for module in trees:
-            self._write(package / module, (ROOT / "exporter" / PACKAGE / module).read_bytes())
-        tests: dict[Mutant, list[str]] = {mutant: [] for mutant in mutants}
-        for line in sorted({*file.read_text().splitlines()}):
-            number, _, test = line.partition(" ")
-            tests[mutants[int(number)]].append(test)
-        calls = Counter(itertools.chain.from_iterable(tests.values()))
-        return {mutant: sorted(those, key=calls.__getitem__) or ["tests"] for mutant, those in tests.items()}
+        notes = [line.split(" ", 1) for line in sorted({*(self._folder / "notes").read_text().splitlines()})]
+        calls = Counter(test for _, test in notes)
+        tests: dict[Mutant, list[str]] = {}
+        for place, mutant in enumerate(mutants):
+            called_by = sorted((test for number, test in notes if number == str(place)), key=calls.__getitem__)
+            room = (ROOT / "tests").glob(Path(mutant.module).parts[0].removesuffix(".py"))
+            tests[mutant] = [*filter(None, called_by), *map(str, room)]
+        return tests
 
     def killer(self, mutant: Mutant, tests: Sequence[str]) -> str | None:
         """The first test that fails with the mutant and passes without it; None if there is none."""
-        path = Path("exporter", PACKAGE, mutant.module)
-        source = (ROOT / path).read_bytes()
+        path, source = mutant.module, (ROOT / "exporter" / PACKAGE / mutant.module).read_bytes()
         changed = source[: mutant.start] + mutant.text.encode() + source[mutant.end :]
         without: list[str] = []
         while tests:
@@ -246,14 +232,15 @@ class Copy:
             without.append(failed)
         return None
 
-    def _write(self, path: Path, source: bytes) -> None:
-        (self._folder / path).write_bytes(source)
-        for compiled in (self._folder / path.parent / "__pycache__").glob(f"{path.stem}.*"):
+    def _write(self, name: str, source: bytes) -> None:
+        path = self._package / name
+        path.write_bytes(source)
+        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
             compiled.unlink()  # Python would use it for a source of the same size and second
 
     def _failed_test(self, tests: Sequence[str], without: Sequence[str] = ()) -> str | None:
         """The first test that fails, "the time limit", or None if all pass."""
-        options = ["-x", "-q", "--tb=no", "-rfE", "--hypothesis-seed=0", "-p", "no:cacheprovider", "-m", CHOSEN]
+        options = ["-x", "-q", "--tb=no", "-rfE", "--hypothesis-seed=0", "-p", "no:cacheprovider", "-m", "not slow"]
         options += ["-o", "addopts=--import-mode=importlib", *(f"--deselect={test}" for test in without)]
         with (self._folder / "output").open("w+") as output:
             process = subprocess.Popen(
@@ -294,8 +281,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     killers: dict[Mutant, str] = {}
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copy = Copy(Path(folder))
-        tests = copy.find_tests(mutants)
+        tests, copy = Copy(Path(folder, "notes")).find_tests(mutants), Copy(Path(folder, "mutants"))
         for chosen, mutant in itertools.product((slice(SPECIAL), slice(SPECIAL, None)), mutants):
             if mutant not in killers and (killer := copy.killer(mutant, tests[mutant][chosen])):
                 killers[mutant] = killer

@@ -5,10 +5,8 @@ import contextlib
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
@@ -220,9 +218,9 @@ def test_a_seed_draws_the_same_mutants():
 
 
 def test_functions_note_which_test_calls_them(monkeypatch):
-    """Those with the mutant, and as many as the module has for one outside of all. What they return is the same."""
-    noted, names, tree = [], {}, ast.parse("A = 1\ndef f():\n    'What f returns.'\n    return A + 1\ng = lambda: 0\n")
-    monkeypatch.setitem(sys.modules, "noted", SimpleNamespace(note=noted.append))
+    """The function with a mutant does; of one outside of functions, all of the module. They return the same."""
+    noted, names, tree = [], {}, ast.parse("A = 1\ndef f():\n    'What f returns.'\n    return A + 1\ndef g(): return 0\n")
+    monkeypatch.setattr(mutants, "note", lambda number, _test: noted.append(number))
     for line in (1, 4, 5):
         mutants.add_notes(line, mutants.Mutant("a.py", line, "constant", 0, 1, "1", "2"), tree)
     exec(ast.unparse(tree), names)
