@@ -1,10 +1,9 @@
 """Measures what the tests notice: changes one small thing in the source at a time, and runs the tests that call it.
 
 A fixed seed draws the changes (mutants): a module by its number of lines, then a kind of change, then a place. A mutant
-is written into a temporary copy of `exporter/`, never into the checkout. One run of all tests, without a mutant, notes
-which of them call the function of each; a mutant is tried with those, and first with those that call the fewest others.
-A mutant is killed only by a test that passes without it, which is tried each time. Whether a survivor changes any
-behaviour is for a person to say.
+is written into a temporary copy of `exporter/`, never into the checkout. A run of all
+tests notes which call its function: it is tried with those, the most special first. Only a test that passes without it
+kills it, which is tried each time. Whether a survivor changes any behaviour is for a person to say.
 """
 
 from __future__ import annotations
@@ -172,17 +171,18 @@ def draw(package: Path, seed: int, number: int) -> list[Mutant]:
 
 @functools.cache
 def note(number: int, test: str) -> None:
-    """Notes that a test, `PYTEST_CURRENT_TEST`, calls the function of a mutant."""
-    with contextlib.suppress(OSError, KeyError), open(os.environ["MUTANTS_NOTES"], "a") as file:
+    """Notes that a test calls the function of a mutant."""
+    with contextlib.suppress(OSError, KeyError), open(os.environ["NOTES"], "a") as file:
         print(number, test.rpartition(" ")[0], file=file)
 
 
 def add_notes(number: int, mutant: Mutant, tree: ast.AST) -> None:
-    """Changes the functions with the mutant to call `note`; for one outside of functions, all of the module."""
+    """Changes the functions with the mutant to call `note`; for one outside of functions, all."""
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     around = [function for function in functions if function.lineno <= mutant.line <= (function.end_lineno or 0)]
-    test = "__import__('os').environ.get('PYTEST_CURRENT_TEST', '')"
-    call = f"__import__('tools.mutants', fromlist=['note']).note({number}, {test})"
+    call = (
+        f"__import__('tools.mutants').mutants.note({number}, __import__('os').environ.get('PYTEST_CURRENT_TEST', ''))"
+    )
     for function in around or functions:
         function.body.insert(ast.get_docstring(function) is not None, ast.parse(call).body[0])
 
@@ -194,13 +194,12 @@ class Copy:
         self._folder, self._package = folder, folder / "exporter" / PACKAGE
         shutil.copytree(ROOT / "exporter", folder / "exporter", ignore=shutil.ignore_patterns("__pycache__"))
         paths = {"PYTHONPATH": f"{folder}/exporter:{ROOT}", "HYPOTHESIS_STORAGE_DIRECTORY": f"{folder}/hypothesis"}
-        paths |= {"MUTANTS_NOTES": f"{folder}/notes", "PYTHONDONTWRITEBYTECODE": ""}  # else each run compiles all
+        paths |= {"NOTES": f"{folder}/notes", "PYTHONDONTWRITEBYTECODE": ""}  # else each run compiles all
         self._environment = {**os.environ, **paths}
 
     def find_tests(self, mutants: Sequence[Mutant]) -> dict[Mutant, list[str]]:
-        """The tests that call the function of each mutant, first those that call the fewest others, then all of its
-        room: a process that was started in another test may call it, and a value may be kept."""
-        trees = {name: ast.parse(Path(self._package, name).read_bytes()) for name in {each.module for each in mutants}}
+        """The tests that call the function of each mutant, the most special first; then its room, for missed calls."""
+        trees = {each.module: ast.parse((self._package / each.module).read_bytes()) for each in mutants}
         for number, mutant in enumerate(mutants):
             add_notes(number, mutant, trees[mutant.module])
         for name, tree in trees.items():
@@ -210,9 +209,9 @@ class Copy:
         calls = Counter(test for _, test in notes)
         tests: dict[Mutant, list[str]] = {}
         for place, mutant in enumerate(mutants):
-            called_by = sorted((test for number, test in notes if number == str(place)), key=calls.__getitem__)
-            room = (ROOT / "tests").glob(Path(mutant.module).parts[0].removesuffix(".py"))
-            tests[mutant] = [*filter(None, called_by), *map(str, room)]
+            found = [test for number, test in notes if number == str(place) and test]
+            room = ROOT.glob(f"tests/{mutant.module.split('/')[0].removesuffix('.py')}")
+            tests[mutant] = [*sorted(found, key=calls.__getitem__), *map(str, room)]
         return tests
 
     def killer(self, mutant: Mutant, tests: Sequence[str]) -> str | None:
@@ -227,7 +226,7 @@ class Copy:
             again = [failed] if failed and failed.startswith("tests/") else tests
             if failed is None or self._failed_test(again, without) is None:
                 return failed
-            if failed in without or again is tests:  # it cannot be left out: its file cannot be read
+            if failed in without or again is tests:  # it cannot be left out
                 raise SystemExit(f"without a change, too, this fails: {failed}")
             without.append(failed)
         return None
@@ -242,16 +241,11 @@ class Copy:
         """The first test that fails, "the time limit", or None if all pass."""
         options = ["-x", "-q", "--tb=no", "-rfE", "--hypothesis-seed=0", "-p", "no:cacheprovider", "-m", "not slow"]
         options += ["-o", "addopts=--import-mode=importlib", *(f"--deselect={test}" for test in without)]
+        command = [sys.executable, "-m", "pytest", *options, *tests]
         with (self._folder / "output").open("w+") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "pytest", *options, *tests],
-                cwd=ROOT,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # what a test started ends with it
-            )
+            streams: Any = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+            # A session of its own: what a test started ends with it.
+            process = subprocess.Popen(command, cwd=ROOT, env=self._environment, start_new_session=True, **streams)
             try:
                 status = process.wait(LIMIT)
             except subprocess.TimeoutExpired:
