@@ -219,7 +219,7 @@ def test_a_seed_draws_the_same_mutants():
 
 def test_functions_note_which_test_calls_them(monkeypatch):
     """The function with a mutant does; of one outside of functions, all of the module. They return the same."""
-    noted, names, tree = [], {}, ast.parse("A = 1\ndef f():\n    'What f returns.'\n    return A + 1\ndef g(): return 0\n")
+    noted, names, tree = [], {}, ast.parse("A = 1\ndef f():\n    'One.'\n    return A + 1\ndef g(): return 0\n")
     monkeypatch.setattr(mutants, "note", lambda number, _test: noted.append(number))
     for line in (1, 4, 5):
         mutants.add_notes(line, mutants.Mutant("a.py", line, "constant", 0, 1, "1", "2"), tree)

@@ -110,6 +110,7 @@ class SetupReader:
         self._asks = asks
         self._identity: tuple[int, Mapping[int, int], tuple[str, ...]] | None = None
         self._setup: Setup | None = None
+        self._kept_until: float
 
     def read(self, master_pid: int, snapshot: Snapshot, children: Container[int], now: float) -> Setup:
         """The setup of the server whose proven master is `master_pid`. children: PIDs of its proven workers; now:
