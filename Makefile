@@ -81,7 +81,7 @@ lab:  ## run the published experiments again, for 25 minutes, and print a report
 machine:  ## run a trial on a Debian of its own, most in an emulator, as root (TRIAL=cgroup ARGS='--suite bookworm')
 	@exec $(PYTHON) -m tools.machine $(TRIAL) $(ARGS)
 
-mutants:  ## change 60 small things in the source, one at a time, and see which the tests notice, for 15 minutes or more (ARGS="--list")
+mutants:  ## change 60 small things in the source, one at a time, and see which the tests notice: takes longer than `test` (ARGS="--list")
 	@$(PYTHON) -m tools.prepare chosen-tests
 	@.venv/bin/python -m tools.mutants $(ARGS)
 

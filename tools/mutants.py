@@ -1,17 +1,17 @@
-"""Measures what the unit tests notice: changes one small thing in the source at a time, and runs the tests that belong
-to it.
+"""Measures what the tests notice: changes one small thing in the source at a time, and runs the tests that call it.
 
 A fixed seed draws the changes (mutants): a module by its number of lines, then a kind of change, then a place. A mutant
-is written into a temporary copy of `exporter/`, never into the checkout. Its tests run in three rounds, each for those
-that survived the round before: the nearest test files of its room; the others of its room; tests of the rooms that use
-it. A mutant is killed only by a test that passes without it, which is tried each time. Whether a survivor changes any
-behaviour is for a person to say.
+is written into a temporary copy of `exporter/`, never into the checkout. A run of all
+tests notes which call its function: it is tried with those, the most special first. Only a test that passes without it
+kills it, which is tried each time. Whether a survivor changes any behaviour is for a person to say.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
+import functools
 import itertools
 import os
 import random
@@ -32,15 +32,11 @@ from typing import Any
 from tools.environments import ROOT
 
 PACKAGE = "uwsgi_headroom"
-USERS: tuple[str, ...] = ("frozen", "cli", "analysis", "history", "documents", "check", "metrics")
-USERS += ("store", "watch", "report", "top")
-"""Rooms of tests that judge and show what others read. For "cli", as for every name without a folder, these are the
-files beside the folders."""
+ADDED: dict[type, Any] = {int: 1, float: 1, str: "~", bytes: b"~"}  # to constants
 KINDS = ("operator", "comparison", "constant", "deleted statement")
-LIMIT = 600.0  # seconds that one run of tests may take
+LIMIT = 1800.0  # seconds that one run of tests may take
 MEMORY = 4 << 30  # bytes: a loop that a mutant never leaves may fill a list
-NEAREST = 4  # test files of the first round: most mutants die there
-CHOSEN = "not integration and not slow"
+SPECIAL = 100  # tests of the first round: most mutants die there
 
 SWAPS = {"+": "-", "-": "+", "*": "/", "/": "*", "//": "*", "%": "*", "|": "&", "&": "|", "<<": ">>", ">>": "<<"}
 SWAPS |= {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "is": "is not", "is not": "is"}
@@ -100,12 +96,8 @@ class Module:
                 self._add("operator", start, start + (3 if isinstance(operator, ast.Not) else 1), "")
             case ast.Constant(bool(value)):
                 self._add("constant", *self._range(node), repr(not value))
-            case ast.Constant(int(value) | float(value)):
-                self._add("constant", *self._range(node), repr(value + 1))
-            case ast.Constant(str(value)):
-                self._add("constant", *self._range(node), repr(value + "~"))
-            case ast.Constant(bytes(value)):
-                self._add("constant", *self._range(node), repr(value + b"~"))
+            case ast.Constant(value) if type(value) in ADDED:
+                self._add("constant", *self._range(node), repr(value + ADDED[type(value)]))
             case ast.JoinedStr():
                 return  # before Python 3.12, parts of an f-string have no places of their own
         for name, value in ast.iter_fields(node):
@@ -177,76 +169,83 @@ def draw(package: Path, seed: int, number: int) -> list[Mutant]:
     return drawn
 
 
-def rounds_of_tests(module: str) -> list[list[str]]:
-    """The test files of each round for a module: the nearest of its room, the rest of its room, other rooms.
-
-    Near are files that share rare words with it: names of its functions, codes of its findings.
-    """
-    room = Path(module).parts[0]
-    words = {path: _words(ROOT / path) for path in _test_files(room)}
-    spread = Counter(itertools.chain.from_iterable(words.values()))
-    own = _words(ROOT / "exporter" / PACKAGE / module)
-    nearness = {path: sum(1 / spread[word] for word in words[path] & own) / len(words[path]) ** 0.5 for path in words}
-    ranked = sorted(words, key=lambda path: -nearness[path])
-    others = [path for name in USERS if name != room for path in _test_files(name)]
-    return [ranked[:NEAREST], ranked[NEAREST:], others]
+@functools.cache
+def note(number: int, test: str) -> None:
+    """Notes that a test calls the function of a mutant."""
+    with contextlib.suppress(OSError, KeyError), open(os.environ["NOTES"], "a") as file:
+        print(number, test.rpartition(" ")[0], file=file)
 
 
-def _words(path: Path) -> set[str]:
-    return {path.stem.removeprefix("test_"), *re.findall(r"[A-Za-z]\w{3,}", path.read_text())}
-
-
-def _test_files(room: str) -> list[str]:
-    folder = ROOT / "tests" / room
-    files = folder.rglob("test_*.py") if folder.is_dir() else folder.parent.glob("test_*.py")
-    return [str(path.relative_to(ROOT)) for path in sorted(files)]
+def add_notes(number: int, mutant: Mutant, tree: ast.AST) -> None:
+    """Changes the functions with the mutant to call `note`; for one outside of functions, all."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    around = [function for function in functions if function.lineno <= mutant.line <= (function.end_lineno or 0)]
+    call = (
+        f"__import__('tools.mutants').mutants.note({number}, __import__('os').environ.get('PYTEST_CURRENT_TEST', ''))"
+    )
+    for function in around or functions:
+        function.body.insert(ast.get_docstring(function) is not None, ast.parse(call).body[0])
 
 
 class Copy:
     """A temporary copy of `exporter/`, which holds at most one mutant."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self._package = folder, folder / "exporter" / PACKAGE
         shutil.copytree(ROOT / "exporter", folder / "exporter", ignore=shutil.ignore_patterns("__pycache__"))
         paths = {"PYTHONPATH": f"{folder}/exporter:{ROOT}", "HYPOTHESIS_STORAGE_DIRECTORY": f"{folder}/hypothesis"}
+        paths |= {"NOTES": f"{folder}/notes", "PYTHONDONTWRITEBYTECODE": ""}  # else each run compiles all
         self._environment = {**os.environ, **paths}
 
-    def killer(self, mutant: Mutant, files: Sequence[str]) -> str | None:
+    def find_tests(self, mutants: Sequence[Mutant]) -> dict[Mutant, list[str]]:
+        """The tests that call the function of each mutant, the most special first; then its room, for missed calls."""
+        trees = {each.module: ast.parse((self._package / each.module).read_bytes()) for each in mutants}
+        for number, mutant in enumerate(mutants):
+            add_notes(number, mutant, trees[mutant.module])
+        for name, tree in trees.items():
+            self._write(name, ast.unparse(tree).encode())
+        self._failed_test(["tests", "-n=auto", "--maxfail=0"])
+        notes = [line.split(" ", 1) for line in sorted({*(self._folder / "notes").read_text().splitlines()})]
+        calls = Counter(test for _, test in notes)
+        tests: dict[Mutant, list[str]] = {}
+        for place, mutant in enumerate(mutants):
+            found = [test for number, test in notes if number == str(place) and test]
+            room = ROOT.glob(f"tests/{mutant.module.split('/')[0].removesuffix('.py')}")
+            tests[mutant] = [*sorted(found, key=calls.__getitem__), *map(str, room)]
+        return tests
+
+    def killer(self, mutant: Mutant, tests: Sequence[str]) -> str | None:
         """The first test that fails with the mutant and passes without it; None if there is none."""
-        path = Path("exporter", PACKAGE, mutant.module)
-        source = (ROOT / path).read_bytes()
+        path, source = mutant.module, (ROOT / "exporter" / PACKAGE / mutant.module).read_bytes()
         changed = source[: mutant.start] + mutant.text.encode() + source[mutant.end :]
         without: list[str] = []
-        while files:
+        while tests:
             self._write(path, changed)
-            failed = self._failed_test(files, without)
+            failed = self._failed_test(tests, without)
             self._write(path, source)
-            if failed is None or not failed.startswith("tests/") or self._failed_test([failed]) is None:
+            again = [failed] if failed and failed.startswith("tests/") else tests
+            if failed is None or self._failed_test(again, without) is None:
                 return failed
-            if failed in without:  # it cannot be left out: its file cannot be read
+            if failed in without or again is tests:  # it cannot be left out
                 raise SystemExit(f"without a change, too, this fails: {failed}")
             without.append(failed)
         return None
 
-    def _write(self, path: Path, source: bytes) -> None:
-        (self._folder / path).write_bytes(source)
-        for compiled in (self._folder / path.parent / "__pycache__").glob(f"{path.stem}.*"):
+    def _write(self, name: str, source: bytes) -> None:
+        path = self._package / name
+        path.write_bytes(source)
+        for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*"):
             compiled.unlink()  # Python would use it for a source of the same size and second
 
     def _failed_test(self, tests: Sequence[str], without: Sequence[str] = ()) -> str | None:
         """The first test that fails, "the time limit", or None if all pass."""
-        options = ["-x", "-q", "--tb=no", "-rfE", "--hypothesis-seed=0", "-p", "no:cacheprovider", "-m", CHOSEN]
+        options = ["-x", "-q", "--tb=no", "-rfE", "--hypothesis-seed=0", "-p", "no:cacheprovider", "-m", "not slow"]
         options += ["-o", "addopts=--import-mode=importlib", *(f"--deselect={test}" for test in without)]
+        command = [sys.executable, "-m", "pytest", *options, *tests]
         with (self._folder / "output").open("w+") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "pytest", *options, *tests],
-                cwd=ROOT,
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,  # what a test started ends with it
-            )
+            streams: Any = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+            # A session of its own: what a test started ends with it.
+            process = subprocess.Popen(command, cwd=ROOT, env=self._environment, start_new_session=True, **streams)
             try:
                 status = process.wait(LIMIT)
             except subprocess.TimeoutExpired:
@@ -276,9 +275,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     killers: dict[Mutant, str] = {}
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copy = Copy(Path(folder))
-        for number, mutant in itertools.product(range(3), mutants):
-            if mutant not in killers and (killer := copy.killer(mutant, rounds_of_tests(mutant.module)[number])):
+        tests, copy = Copy(Path(folder, "notes")).find_tests(mutants), Copy(Path(folder, "mutants"))
+        for chosen, mutant in itertools.product((slice(SPECIAL), slice(SPECIAL, None)), mutants):
+            if mutant not in killers and (killer := copy.killer(mutant, tests[mutant][chosen])):
                 killers[mutant] = killer
                 print(f"{mutant}\n    killed by {killer}", flush=True)
     for mutant in mutants:

@@ -411,16 +411,15 @@ def test_an_exporter_that_cannot_read_stats_that_are_on(tmp_path):
     with without_stats((INI + f"stats = {path}\n").format(directory=tmp_path)) as server:
         launch = launched(server)
         assert launch.master.address == Unix(str(path))
-        launch = replace(launch, ids=Ids(0, NOBODY))
         os.chown(path, 0, NOBODY)
         path.chmod(0o660)
-        (step,) = plan_reader(launch, stranger).steps
-        assert step.lines == [f"usermod --append --groups {grp.getgrgid(NOBODY).gr_name} prometheus"]
+        for ids in (Ids(0, NOBODY), Ids(NOBODY, 0)):  # a group of the process, or of its user
+            (step,) = plan_reader(launch := replace(launch, ids=ids), stranger).steps
+            assert step.lines == [f"usermod --append --groups {grp.getgrgid(NOBODY).gr_name} prometheus"]
         for others in (0, grp.getgrnam("shadow").gr_gid):
             os.chown(path, 0, others)
             made = plan_reader(launch, stranger)
-            assert made.steps == ()
-            assert "is root's, or none of uWSGI's user" in made.tried
+            assert (made.steps, "is root's, or none of uWSGI's user" in made.tried) == ((), True)
         path.chmod(0o600)
         assert "namei -l" in plan_reader(launch, stranger).tried
         path.chmod(0o666)

@@ -217,10 +217,11 @@ def test_a_seed_draws_the_same_mutants():
     assert drawn != mutants.draw(PACKAGE, 32, 60)
 
 
-def test_rounds_are_the_rooms_tests_then_those_of_other_rooms():
-    """The test file of the module itself is among the first; no file is run twice."""
-    first, rest, others = mutants.rounds_of_tests("analysis/balance.py")
-    assert "tests/analysis/test_balance.py" in first
-    assert "tests/analysis/test_littles_law.py" in rest
-    assert "tests/documents/test_build.py" in others
-    assert len({*first, *rest, *others}) == len([*first, *rest, *others])
+def test_functions_note_which_test_calls_them(monkeypatch):
+    """The function with a mutant does; of one outside of functions, all of the module. They return the same."""
+    noted, names, tree = [], {}, ast.parse("A = 1\ndef f():\n    'One.'\n    return A + 1\ndef g(): return 0\n")
+    monkeypatch.setattr(mutants, "note", lambda number, _test: noted.append(number))
+    for line in (1, 4, 5):
+        mutants.add_notes(line, mutants.Mutant("a.py", line, "constant", 0, 1, "1", "2"), tree)
+    exec(ast.unparse(tree), names)
+    assert (names["f"](), names["g"](), sorted(noted)) == (2, 0, [1, 1, 4, 5])

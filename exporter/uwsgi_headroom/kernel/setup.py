@@ -108,10 +108,9 @@ class SetupReader:
 
     def __init__(self, asks: Asks = DIRECT) -> None:
         self._asks = asks
-        self._read_at = float("-inf")
         self._identity: tuple[int, Mapping[int, int], tuple[str, ...]] | None = None
         self._setup: Setup | None = None
-        self._keep = KEEP_FIRST_SECONDS
+        self._kept_until: float
 
     def read(self, master_pid: int, snapshot: Snapshot, children: Container[int], now: float) -> Setup:
         """The setup of the server whose proven master is `master_pid`. children: PIDs of its proven workers; now:
@@ -125,7 +124,7 @@ class SetupReader:
         names = tuple(socket.name for socket in snapshot.sockets)
         identity = master_pid, {pid: worker.worker_id for pid, worker in workers.items()}, names
         is_new = identity != self._identity
-        if self._setup is None or is_new or now - self._read_at >= self._keep:
+        if self._setup is None or is_new or now >= self._kept_until:
             known = tuple(_Known(pid, each.worker_id, each.threads, each.last_spawn) for pid, each in workers.items())
             try:
                 setup = self._asks.ask(read_setup, master_pid, known, names)
@@ -139,8 +138,8 @@ class SetupReader:
             if is_reloading and setup.concurrency_kind == "async" and not has_cores:
                 # A reload waits for the workers that are left, which have ended their threads.
                 setup = replace(setup, concurrency_kind="threads")
-            self._setup, self._identity, self._read_at = setup, identity, now
-            self._keep = KEEP_FIRST_SECONDS if is_new else KEEP_SECONDS
+            self._setup, self._identity = setup, identity
+            self._kept_until = now + (KEEP_FIRST_SECONDS if is_new else KEEP_SECONDS)
         return self._setup
 
 

@@ -446,9 +446,10 @@ def test_a_setting_is_refused(text):
 
 def test_several_settings():
     """Each is predicted once, in the order of the request, and at most twelve."""
-    assert parse_settings(["8x4", "4x8", "8X4"]) == (Setting(8, 4), Setting(4, 8))
+    twelve = ["8x4", "4x8", "8X4", *(f"{number}x1" for number in range(1, 10))]
+    assert parse_settings(twelve)[:3] == (Setting(8, 4), Setting(4, 8), Setting(1, 1))
     with pytest.raises(SettingError, match="at most 12"):
-        parse_settings(f"{number}x1" for number in range(1, 14))
+        parse_settings([*twelve, "1x2"])
 
 
 @pytest.mark.parametrize("observed", ["1x1", "4x8", "8x1", "1x64", "64x64", "1024x1", "1x1024", "3x5"])

@@ -116,7 +116,7 @@ LAYOUTS: Mapping[Version, Layout] = {
 def read_debug_offsets(version: Version, table: bytes) -> Layout | None:
     """The layout that a process says it has. table: the first bytes of its `_PyRuntime`. None: the version has no such
     table, the table is not as expected, or the build has no interpreter lock (its structures are different)."""
-    if version in LAYOUTS or version not in _COLUMNS or table[:8] != _COOKIE:
+    if version not in _COLUMNS or table[:8] != _COOKIE:
         return None
     try:
         number, free_threaded = struct.unpack_from("<QQ", table, 8)
