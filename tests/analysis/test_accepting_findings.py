@@ -44,8 +44,7 @@ def test_what_keeps_workers_from_accepting(holder, *, is_stopped, kind, command)
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_stopped", "act"),
-    [("timeout", True, "`kill -CONT 7`"), ("truncated", False, "`/proc/7/wchan`")],
+    ("reason", "is_stopped", "act"), [("timeout", True, "`kill -CONT 7`"), ("truncated", False, "`/proc/7/wchan`")]
 )
 def test_a_master_that_does_not_answer(reason, is_stopped, act):
     """A ticket with what to do for each reason; none while its stats answer."""

@@ -70,9 +70,6 @@ def test_responses_that_are_errors(lines, agreed, expected):
     assert not expected or (found["server_errors"].change == "") == (expected == "info")
 
 
-TIMED_OUT, RAISE = (clients.TIMED_OUT, "warning"), (clients.RAISE, "warning")
-
-
 @pytest.mark.parametrize(
     ("lines", "exceptions", "messages", "expected"),
     [

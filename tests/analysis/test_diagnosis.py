@@ -8,14 +8,7 @@ from tests.analysis.judging import AT, describe, figures_of
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.advice import connections_hold_threads
-from uwsgi_headroom.analysis.findings import (
-    ROWS,
-    Finding,
-    Severity,
-    collect_findings,
-    find_harm,
-    lock_waits,
-)
+from uwsgi_headroom.analysis.findings import ROWS, Finding, Severity, collect_findings, find_harm, lock_waits
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Outage, Setup

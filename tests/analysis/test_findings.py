@@ -1,50 +1,67 @@
-"""Findings about uneven workers, threads in use, listen queues, stuck requests and what else a window shows."""
+"""Requests that wait although threads are free, stuck requests, and what else a window shows."""
 
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import (
-    AT,
-    by_code,
-    describe,
-    figures_of,
-    findings_by_code,
-    idle,
-    judge,
-    setup,
-)
+from tests.analysis.judging import AT, describe, figures_of, findings_by_code, idle, judge, row, setup, severity
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import (
-    RULES,
-    Finding,
-    collect_findings,
-)
+from uwsgi_headroom.analysis.findings import Finding, collect_findings, evenness
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import Backlog
+from uwsgi_headroom.record import Backlog, SocketHolders
+
+SLEEPING = {"sleep": 2.0}
+"""What threads wait for that more of them would serve."""
 
 
-def alone(of: Window, server: Server | None = None, **known: object) -> dict[str, Finding]:
-    """The findings about a window before harms are joined to their causes."""
-    figures = figures_of(of, describe(server, **known))
-    return by_code(finding for rule in RULES for finding in rule(figures))
+def one_full_worker(queued: float, busy: float = 60.0, **more: object) -> Window:
+    """The first of three single-threaded workers is always busy."""
+    rows = (worker(1, 600, cpu=1.0, busy=busy), *(worker(number, 300, cpu=1.0, busy=30.0) for number in (2, 3)))
+    return replace(window(60, *rows, waits=SLEEPING, app=60 * queued), **more)
 
 
-def four(first: tuple[float, ...], *others: tuple[float, ...]) -> Window:
-    """A minute of workers with these requests, seconds of each, CPU seconds and busy seconds; those of the last one are
-    those of further workers up to four."""
-    rows = (first, *others, *[others[-1]] * (3 - len(others)))
-    return window(
-        60,
-        *(worker(n, int(count), each=each, cpu=cpu, busy=busy) for n, (count, each, cpu, busy) in enumerate(rows, 1)),
-    )
+def of_mapped(of: Window, mapped: bool = True) -> dict[str, Finding]:
+    known = {"setup": replace(setup("single"), mapped=True)} if mapped else {}
+    return findings_by_code(of, Server(processes=3, threads=1), **known)
 
 
-def queued(waiting: float, full: float = 0.0, name: str = "app.sock", **changes: object) -> Window:
-    """A minute with this many requests waiting on average, and the queue at its limit for this fraction of the time."""
-    queues = {"queue_seconds": {name: waiting * 60}, "queue_full_seconds": {name: full * 60}}
-    return replace(idle(), **queues, **changes)
+def test_shares_of_mapped_sockets():
+    """Unequal ones are not harmless while requests wait at one of them."""
+    waits = of_mapped(one_full_worker(4.0))
+    assert [row(waits, code) for code in ("uneven", "unevenness_harmless")] == [evenness.OWN_SOCKET_WAITS, None]
+    finding = of_mapped(one_full_worker(0.0))["unevenness_harmless"]
+    assert "the listen queues of these sockets are nearly empty" in finding.meaning
+
+
+A_ALONE: SocketHolders = {"a.sock": (1,), "b.sock": tuple(range(2, 11))}
+
+
+def ten_sockets(queued: float, busy: float = 60.0, holders: SocketHolders = A_ALONE) -> dict[str, Finding]:
+    """The first of ten single-threaded workers has a socket of its own, where so many requests wait on average; the
+    threads of the others, which share one, are mostly free."""
+    rows = [worker(number, 600, cpu=1.0, busy=busy if number == 1 else 12.0) for number in range(1, 11)]
+    known = replace(setup("single"), socket_holders=holders, mapped=True)
+    of = window(60, *rows, waits=SLEEPING, **{"a.sock": 60 * queued, "b.sock": 0.0})
+    return findings_by_code(of, Server(processes=10, threads=1), setup=known)
+
+
+@pytest.mark.parametrize(
+    ("found", "code", "expected"),
+    [
+        (ten_sockets(6.0), "queue_wait", "critical"),  # 0.6 s
+        (ten_sockets(0.0), "saturation", "warning"),
+        (ten_sockets(0.0, 44.0), "saturation", None),
+        (ten_sockets(0.0, 44.0), "queue_wait", None),
+        (ten_sockets(1.0, 44.0), "queue_wait", "warning"),
+        # Where a worker serves two sockets, that of a request is unknown, and so is the wait at each.
+        (ten_sockets(1.0, holders={"a.sock": (1,), "b.sock": tuple(range(1, 11))}), "queue_wait", None),
+        (ten_sockets(1.0, holders={"a.sock": (1,), "b.sock": tuple(range(1, 11))}), "saturation", "warning"),
+    ],
+)
+def test_the_thresholds_are_those_of_a_server(found, code, expected):
+    """Three quarters of its threads, or a wait that users notice, are a warning."""
+    assert severity(found, code) == expected
 
 
 @pytest.mark.parametrize("full", [0.0, 30.0])
@@ -86,11 +103,3 @@ def test_the_age_of_a_stuck_request_is_a_setting(ages, seconds, which):
     finding = judge(idle(), server, stuck_seconds=seconds).get("request_stuck")
     assert (finding is None) == (which is None)
     assert not finding or which in finding.change
-
-
-def streams(streams: int, cores: int = 25, requests: int = 500, queued: float = 0.0) -> dict[str, Finding]:
-    """Findings about four gevent workers, of which the first has so many event streams, a minute old; the others have
-    none. cores: of each worker, of which all but those of the streams are free."""
-    rows = (worker(number, requests, busy=60.0 * (streams if number == 1 else 0)) for number in range(1, 5))
-    of = window(60, *rows, app=60 * queued)
-    return findings_by_code(of, stuck(1, *[60] * streams, threads=cores), setup=setup("async", gevent=cores))

@@ -50,8 +50,7 @@ def test_full_file_systems(disks, titles):
 
 
 @pytest.mark.parametrize(
-    ("workers", "files", "expected"),
-    [(4, 999, None), (4, 1000, "warning"), (60, 1199, None), (60, 1200, "warning")],
+    ("workers", "files", "expected"), [(4, 999, None), (4, 1000, "warning"), (60, 1199, None), (60, 1200, "warning")]
 )
 def test_files_of_metrics(workers, files, expected):
     """Each process has a few of them, and leaves them when it ends."""

@@ -8,7 +8,7 @@ from tests.analysis.judging import AT, by_code, figures_of, judge, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, collect_findings
-from uwsgi_headroom.record import Blocker, Ending, Options, ServerRecord, Setup, WorkerRecord
+from uwsgi_headroom.record import Ending, Options, ServerRecord, Setup, WorkerRecord
 
 COMPLETE = judging.setup(complete=True)
 
@@ -21,10 +21,6 @@ def findings(record: ServerRecord, up: tuple[float, ...], queued: float = 0.0) -
     """The findings of 20 s in which each worker accepted requests for some seconds; queued: requests that wait."""
     rows = [worker(number, 5, each=0.02, busy=1.0, up=seconds) for number, seconds in enumerate(up, 1)]
     return judge(window(20, *rows, app=20 * queued), record)
-
-
-def starting(worker_id: int, seconds: float, wait: Blocker | None = None) -> WorkerRecord:
-    return WorkerRecord(worker_id, "down", 2, pid=4000 + worker_id, starting=seconds, start_wait=wait)
 
 
 def serving(worker_id: int, age: float | None = None) -> WorkerRecord:

@@ -5,26 +5,16 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import (
-    by_code,
-    describe,
-    figures_of,
-    findings_by_code,
-)
+from tests.analysis.judging import by_code, describe, figures_of, findings_by_code
 from tests.analysis.simulated_backend import Backend, constant, run, wave
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import (
-    Finding,
-    collect_findings,
-    first_act,
-    limits,
-)
+from uwsgi_headroom.analysis.findings import Finding, collect_findings, first_act, limits
 from uwsgi_headroom.analysis.findings import waits as wait_rows
 from uwsgi_headroom.analysis.locks import LockFigures
 from uwsgi_headroom.analysis.what_if.measured import CannotPredictError, measure_server
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import Destination, LockHolder, SharedConnection, State, Waits
+from uwsgi_headroom.record import LockHolder, SharedConnection, State, Waits
 from uwsgi_headroom.words.formats import rate
 
 WAITS = {
@@ -139,9 +129,6 @@ def test_a_saturated_backend_while_threads_are_free():
     first, *_ = collect_findings(replace(figures, saturation=FOUND))
     assert (first.code, first.severity) == ("backend_saturated", "info")
     assert not WAITS & by_code(collect_findings(replace(figures, saturation=replace(FOUND, many=7.9)))).keys()
-
-
-DNS = Destination("dns", ("10.0.0.1:53",))
 
 
 @pytest.mark.parametrize(

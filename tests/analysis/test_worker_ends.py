@@ -3,13 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import (
-    describe,
-    findings_by_code,
-    judge,
-    row,
-    setup,
-)
+from tests.analysis.judging import describe, findings_by_code, judge, row, setup
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, recycling
@@ -107,3 +101,18 @@ def test_requests_that_wait_for_workers_that_are_down(known, act):
 def test_workers_that_load_before_they_serve_on_demand(lazy):
     """Without `lazy-apps`, a start takes next to nothing."""
     assert ("`lazy-apps`" in waiting(idle=3, lazy_apps=lazy).change) == bool(lazy)
+
+
+def ended_after(server: Server, served: int, spawned: tuple[int, ...]) -> None:
+    """Each worker has ended once, after so many requests, and was spawned again at these seconds."""
+    for slot, second in zip(server.slots, spawned, strict=True):
+        slot.requests, slot.before_spawn, slot.respawns = served + 10, served, 2
+        slot.last_spawn = EPOCH + second
+
+
+def test_requests_per_life():
+    """It is the mean of the processes that ended; unknown until one has."""
+    server = Server(processes=4)
+    ended_after(server, 90, (1, 1, 1, 1))
+    lives = [[worker.requests_per_life for worker in describe(each).workers] for each in (server, Server(processes=1))]
+    assert lives == [[90.0] * 4, [None]]
