@@ -6,7 +6,9 @@ from msgspec.structs import replace
 from tests.analysis.judging import AT, describe, figures_of, findings_by_code, idle, judge, row, setup, severity
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import window, worker
+from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, evenness
+from uwsgi_headroom.analysis.findings.limits import find_change
 from uwsgi_headroom.analysis.verdict import verdict_sentence, worst_status
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.record import Backlog, SocketHolders
@@ -103,3 +105,23 @@ def test_the_age_of_a_stuck_request_is_a_setting(ages, seconds, which):
     finding = judge(idle(), server, stuck_seconds=seconds).get("request_stuck")
     assert (finding is None) == (which is None)
     assert not finding or which in finding.change
+
+
+@pytest.mark.parametrize(
+    ("whole", "last", "is_slower"),
+    [
+        ((30.0, 900, 60.0), (5.0, 4, 38.0), True),
+        ((30.0, 900, 60.0), (5.0, 150, 10.0), False),  # as before
+        ((30.0, 900, 60.0), (5.0, 4, 15.0), False),  # slow requests beside free threads
+        ((30.0, 20, 225.0), (5.0, 4, 38.0), False),  # slow all the time
+    ],
+)
+def test_requests_become_slower(whole, last, is_slower):
+    """A mean over such a step describes neither side: where most threads are in use since then, that part is judged."""
+
+    def of(seconds: float, requests: int, busy: float) -> Figures:
+        return figures_of(window(seconds, *(worker(n, requests, each=0.1, cpu=0.1, busy=busy) for n in (1, 2, 3, 4))))
+
+    change = find_change(of(*whole), of(*last))
+    assert bool(change) == is_slower
+    assert not change or "a request occupies a thread for 9.5 s; on average over 30 s," in change.evidence
