@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import AT, describe, findings_by_code, idle, judge, said, severity
+from tests.analysis.judging import AT, describe, judge, said
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import causes
@@ -43,27 +43,8 @@ def test_what_keeps_workers_from_accepting(holder, *, is_stopped, kind, command)
     assert str(holder) not in "".join(first.public)
 
 
-@pytest.mark.parametrize("holder", [None, 103])
-def test_no_cpu_is_idle(holder):
-    """A worker that waits for a CPU takes no request either: then the CPUs are the cause, with and without a lock."""
-    full = replace(waiting(), cpu=window(60, cpu=(0.6, 0.0, 1.4)).cpu)
-    found = findings_by_code(full, prefork(cpus=2, accept_lock=holder))
-    assert "accept_blocked" not in found
-    assert "no CPU is idle" in next(iter(found.values())).title
-
-
-def test_a_stopped_worker_while_nobody_waits():
-    """The others serve: a warning, which names it."""
-    server = prefork()
-    server[1].stopped = True
-    (finding,) = judge(replace(waiting(0.0), queue_seconds={"app": 0.0}), server).values()
-    assert (finding.kind, finding.worker_id) == (causes.WORKERS_STOPPED, 1)
-    assert "`kill -CONT 101`" in finding.change
-
-
 @pytest.mark.parametrize(
-    ("reason", "is_stopped", "act"),
-    [("timeout", True, "`kill -CONT 7`"), ("truncated", False, "`/proc/7/wchan`")],
+    ("reason", "is_stopped", "act"), [("timeout", True, "`kill -CONT 7`"), ("truncated", False, "`/proc/7/wchan`")]
 )
 def test_a_master_that_does_not_answer(reason, is_stopped, act):
     """A ticket with what to do for each reason; none while its stats answer."""
@@ -85,38 +66,3 @@ def test_stats_that_are_empty(slow):
     for seconds, is_found in ((4.0, False), (12.0, True)):
         found = judge(waiting(0.0), replace(record, silence=None, empty_seconds=seconds))
         assert ("unfinished_requests" in found) == is_found
-
-
-def paused(*worker_ids: int, reserve: tuple[int, ...] = ()) -> Server:
-    server = Server()
-    for number in worker_ids:
-        server[number].state = "pause"
-    for number in reserve:
-        server.cheap(number)
-    return server
-
-
-@pytest.mark.parametrize(("queued", "expected"), [(0.0, "warning"), (3.0, "critical")])
-def test_a_paused_server_is_not_ok(queued, expected):
-    """It looks idle, but the next request waits until somebody resumes it. More workers would be paused as well."""
-    of = window(60, *(worker(number, 0, up=0.0) for number in range(1, 5)), app=60 * queued)
-    found = findings_by_code(of, paused(1, 2, 3, 4))
-    finding = next(iter(found.values()))
-    assert (finding.kind, finding.severity) == (causes.PAUSED, expected)
-    assert "all workers are paused" in finding.title.lower()
-    assert {each.change for each in found.values() if each.severity != "info"} == {finding.change}
-
-
-@pytest.mark.parametrize(
-    ("server", "title"),
-    [
-        (paused(2, 3), "Workers 2 and 3 are paused."),
-        (paused(1, 2, reserve=(3, 4)), "All workers are paused."),
-        (paused(), None),
-    ],
-)
-def test_some_paused_workers(server, title):
-    """The others still serve; workers in cheaper mode's reserve do not count."""
-    found = judge(idle(), server)
-    assert severity(found, "workers_paused") == ("warning" if title else None)
-    assert not title or found["workers_paused"].title == title

@@ -7,12 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from tests.analysis.judging import change_workers, describe, findings_by_code, idle, judge, said, severity
-from tests.support.simulated_server import EPOCH, Server
+from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
-from uwsgi_headroom.analysis.findings import Finding, clients, log
+from uwsgi_headroom.analysis.findings import Finding, clients
 from uwsgi_headroom.analysis.findings.log import UNPROVEN
 from uwsgi_headroom.history.window import Window
-from uwsgi_headroom.record import LogMessage, LogRecord, WaysIn, WebError
+from uwsgi_headroom.record import LogMessage, LogRecord
 
 
 def left(write_errors: int | None, read_errors: int | None = 0, exceptions: int = 0) -> Window:
@@ -20,42 +20,6 @@ def left(write_errors: int | None, read_errors: int | None = 0, exceptions: int 
     errors = {"write_errors": write_errors, "read_errors": read_errors}
     quiet = change_workers(idle(), **{name: None if number is None else 0 for name, number in errors.items()})
     return replace(change_workers(quiet, 1, **errors), exceptions=exceptions)
-
-
-@pytest.mark.parametrize(
-    ("of", "expected"),
-    [
-        # As many exceptions as write errors are those of the write errors: the application raised none.
-        (
-            left(400, exceptions=400),
-            {"clients_left": (clients.LEFT_EARLY, "warning", "In at least 400 of 2,000 requests (20 %), ")},
-        ),
-        (
-            left(400, exceptions=450),
-            {
-                "exceptions": (clients.RAISE, "warning", "50 of 2,000 requests (2.5 %)"),
-                "clients_left": (clients.LEFT_EARLY, "warning", "In at least 400 of 2,000 requests (20 %), "),
-            },
-        ),
-        # `write-errors-tolerance` lets them happen without an exception.
-        (left(400, exceptions=3), {"clients_left": (clients.LEFT_EARLY, "warning", "In at least 400 of ")}),
-        # Below one in twenty it is good to know, with nothing to change.
-        (left(1), {"clients_left": (clients.LEFT_EARLY, "info", "")}),
-        (left(99), {"clients_left": (clients.LEFT_EARLY, "info", "")}),
-        (left(100), {"clients_left": (clients.LEFT_EARLY, "warning", "")}),
-        # A request whose body cannot be read has both errors, and counts once.
-        (left(200, 200, exceptions=200), {"clients_left": (clients.UPLOADS_LEFT, "warning", "In at least 200 of")}),
-        # With none, or unknown (stats-no-cores, older records), all exceptions are the application's.
-        (left(None, None, 100), {"exceptions": (clients.RAISE, "warning", "100 of 2,000 requests")}),
-        (left(0, 0, 100), {"exceptions": (clients.RAISE, "warning", "100 of 2,000 requests")}),
-    ],
-)
-def test_who_ended_requests(of, expected):
-    """Exceptions beyond the write errors are the application's own, and both are said."""
-    found = judge(of)
-    assert {code: said(found, code) for code in found} == {code: each[:2] for code, each in expected.items()}
-    assert all(found[code].evidence.startswith(figures) for code, (_, _, figures) in expected.items())
-    assert all((each.change == "") == (each.severity == "info") for each in found.values())
 
 
 def late(left: int, queue: float = 100.0) -> dict[str, Finding]:
@@ -74,25 +38,6 @@ def test_clients_that_leave_while_their_requests_wait():
     assert finding.settings == (("listen", 22),), "16/s in 0.8 of two seconds, without the time in service"
     for other in (late(480), late(960, queue=1.0)):
         assert (other["clients_left"].kind, other["clients_left"].settings) == (clients.LEFT_EARLY, ())
-
-
-@pytest.mark.parametrize(
-    ("gone", "patience", "kind"),
-    [
-        (3, 1.0, None),
-        (4, 1.0, clients.ALL_LEFT),
-        (40, 1.0, clients.ALL_LEFT),
-        (40, 3600.0, None),
-    ],
-)
-def test_all_clients_that_leave_before_their_answer(gone, patience, kind):
-    """Four requests are in service, for 8 s each: at least so many connections, and three, were closed by clients
-    alone, who waited for less. One that waits for an hour left in the queue."""
-    server = Server(processes=1, threads=4)
-    server.busy(4)
-    server[1].request_starts = (EPOCH - 8,) * 4
-    finding = judge(idle(), replace(describe(server), left=(patience,) * gone)).get("clients_left")
-    assert (finding and finding.kind) == kind
 
 
 @pytest.mark.parametrize(
@@ -125,16 +70,6 @@ def test_exceptions_of_a_full_disk(place, agreed, raised, expected):
     assert said(judge(replace(idle(), exceptions=raised), record), "exceptions") == expected
 
 
-@pytest.mark.parametrize(
-    ("seen", "gone", "kind"),
-    [(20, 2, None), (20, 3, clients.SEEN_TO_LEAVE), (100, 4, None), (100, 5, clients.SEEN_TO_LEAVE)],
-)
-def test_clients_that_are_seen_to_leave(seen, gone, kind):
-    """Without counts, the kernel shows whose requests are in service after they left."""
-    finding = judge(idle(), replace(describe(), clients=(seen, gone))).get("clients_left")
-    assert (finding and finding.kind) == kind
-
-
 def answered(
     lines: int, agreed: int, exceptions: int = 0, path: str = "", **messages: LogMessage
 ) -> dict[str, Finding]:
@@ -163,27 +98,6 @@ def test_responses_that_are_errors(lines, agreed, expected):
     assert severity(found, "server_errors") == expected
     assert not expected or (UNPROVEN in found["server_errors"].evidence) == (agreed != lines)
     assert not expected or (found["server_errors"].change == "") == (expected == "info")
-
-
-TIMED_OUT, RAISE = (clients.TIMED_OUT, "warning"), (clients.RAISE, "warning")
-
-
-@pytest.mark.parametrize(
-    ("of", "code", "agreed", "expected"),
-    [
-        (left(400, exceptions=400), "write_timeout", 400, {"clients_left": TIMED_OUT}),
-        (left(0, 400, exceptions=0), "body_not_buffered", 400, {"log_failure": (log.LOG_FAILURE, "warning")}),
-        (change_workers(left(0, exceptions=100), busy_seconds=120.0), "body_timeout", 100, {"clients_left": TIMED_OUT}),
-        # In a minute, threads that are busy for 20 s cannot have waited 100 times for 4 s: no line hides exceptions.
-        (left(0, exceptions=100), "body_timeout", 100, {"clients_left": TIMED_OUT, "exceptions": RAISE}),
-        (left(0, exceptions=100), "body_timeout", 0, {"clients_left": TIMED_OUT, "exceptions": RAISE}),
-    ],
-)
-def test_what_uwsgi_ends_itself(of, code, agreed, expected):
-    """Its own time-outs and a full disk are no clients that left; an unproven line comes last."""
-    found = judge(of, describe(log=LogRecord(messages={code: LogMessage(max(100, agreed), agreed)})))
-    assert {code: said(found, code) for code in found} == expected
-    assert agreed or (list(found)[-1] == "clients_left" and UNPROVEN in found["clients_left"].evidence)
 
 
 @pytest.mark.parametrize(
@@ -215,15 +129,6 @@ def test_the_command_for_the_lines_of_errors(tmp_path):
     assert [line.split()[4] for line in ran.stdout.splitlines()] == ["/b", "/routed"]
     for path in ("", "journal:shop.service"):
         assert "grep" not in answered(1400, 1400, path=path)["server_errors"].change
-
-
-def test_a_web_server_that_says_why():
-    """Its log has a finding of its own: it is no client that left."""
-    error = WebError("a", "a", "nginx", "not_buffered", "", "/e", 400)
-    found = judge(left(400), describe(ways_in=WaysIn(errors=(error,))))
-    assert "clients_left" not in found
-    assert "exceptions" not in found
-    assert severity(found, "web_server_fails") == "warning"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import findings_by_code, judge, said, severity
+from tests.analysis.judging import findings_by_code, judge, severity
 from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import Finding, first_act, load
@@ -22,17 +22,6 @@ def test_cpu_bound_names_the_limit(limited_by, word):
     assert word in found["cpu_bound"].change
     assert found["cpu_bound"].of_host == (limited_by == "host")
     assert found["more_workers_than_cpus"].evidence.startswith("4 workers are busy, ")
-
-
-@pytest.mark.parametrize(("cpu", "expected"), [(0.5, "info"), (30.0, "warning")])
-def test_workers_pinned_to_one_cpu(cpu, expected):
-    """Two workers with the same single CPU in their masks share that CPU."""
-    server = Server()
-    server[1].affinity = server[3].affinity = (2,)
-    server[2].affinity = (1,)
-    busy = window(60, *(worker(number, 500, each=0.01, cpu=cpu, busy=max(5.0, cpu)) for number in (1, 2, 3, 4)))
-    finding = judge(busy, server)["workers_share_one_cpu"]
-    assert (finding.severity, finding.title[:18]) == (expected, "2 workers are each")
 
 
 def beside(own: float, idle: float, others: float | None, waits: dict[str, float] | None = None) -> dict[str, Finding]:
@@ -59,15 +48,6 @@ def test_a_database_on_this_host(address, act, own):
     found = judge(of, Server(cpus=2.0), destinations={Destination("backend", (address,)): 0.8})
     rows = [each for each in found.values() if each.kind in (load.OTHERS_USE_ALL, load.USED_BY_OTHERS)]
     assert [first_act(each.change)[: len(act)] for each in rows] == [act]
-
-
-@pytest.mark.parametrize(("each", "expected"), [(0.025, "warning"), (0.04, "critical")])
-def test_a_wait_for_a_cpu_that_users_do_not_feel_is_no_page(each, expected):
-    """Requests wait for two thirds of their time: 17 ms of 25 ms, or 27 ms of 40 ms."""
-    busy = 2000 * each
-    rows = (worker(number, 500, each=each, cpu=1.5, busy=busy / 4) for number in (1, 2, 3, 4))
-    of = window(60.0, *rows, cpu=(0.1, 0.0, 1.9), waits={"cpu": busy / 180, "cpu_wait": busy / 90})
-    assert said(judge(of, Server(cpus=2.0)), "cpu_bound") == (load.OTHERS_USE_ALL, expected)
 
 
 @pytest.mark.parametrize(("waiting", "expected"), [(0.03, "info"), (0.05, "warning")])
@@ -132,28 +112,6 @@ def under_quota(of: Window, quota: Quota = QUOTA) -> dict[str, Finding]:
     return findings_by_code(of, Server(processes=2, threads=2), cpus=usable, throttling=Throttling(quota))
 
 
-@pytest.mark.parametrize(
-    ("of", "expected"),
-    [
-        (throttled(0.43, cpu=0.12, cpu_wait=0.36), "critical"),
-        (throttled(0.43, cpu=0.12, cpu_wait=0.06, sleep=0.1), "warning"),
-        (throttled(0.43, cpu=0.12, cpu_wait=0.05, interpreter_lock=0.2, sleep=0.1), "warning"),
-        (throttled(0.43, cpu=0.12, cpu_wait=0.02, sleep=0.3), None),  # nobody feels it
-        (throttled(0.09, cpu=0.12, cpu_wait=0.36), None),  # it is something else that they wait for
-        (throttled(0.43, periods=9, cpu=0.12, cpu_wait=0.36), None),
-        (throttled(0.24), None),
-        (throttled(0.26), "warning"),  # waits are not known
-        (replace(throttled(0.2, cpu=0.1, cpu_wait=1.0), throttled_seconds=2.5), "critical"),
-        (replace(throttled(0.2, cpu=0.1, cpu_wait=1.0), throttled_seconds=0.5), None),  # of a minute that they wait
-    ],
-)
-def test_a_quota_that_stops_the_workers(of, expected):
-    """It is the cause if requests wait for a CPU for a fifth of their time, though the mean use is low."""
-    found = under_quota(of)
-    assert severity(found, "cpu_throttled") == expected
-    assert "cpu_wait" in found or of.throttled_seconds != 0.5
-
-
 @pytest.mark.parametrize(("quota", "words"), [(QUOTA, "from 0.5 CPUs to 2 CPUs"), (Quota("/", 3.0, 8), "from 3 CPUs.")])
 def test_a_quota_is_named_with_what_to_set(quota, words):
     """From what to what: workers of one interpreter each never use more CPUs than there are workers."""
@@ -190,62 +148,3 @@ def test_requests_wait_for_a_cpu(waits, found, cpu):
     assert (finding is not None and not finding.of_host) == found
     first, *_ = judge(window(60, *rows, waits=waits, app=60.0), server)
     assert (first == "cpu_wait") == found
-
-
-@pytest.mark.parametrize("own", [0.2, 0.5, 1.0])
-@pytest.mark.parametrize(("cpu_wait", "expected"), [(0.1, None), (0.5, "warning"), (1.2, "critical")])
-def test_requests_that_sleep_lack_no_cpu(own, cpu_wait, expected):
-    """Beside other programs that use every CPU, a server whose requests wait for no CPU has nothing above INFO; one
-    whose requests do has, and it is critical if they wait for most of their time."""
-    rows = [worker(number, 600, each=0.1, cpu=30 * own, busy=60.0) for number in (1, 2)]
-    waits = {"sleep": 1.9 - cpu_wait, "cpu": 0.1, "cpu_wait": cpu_wait}
-    of = window(60, *rows, waits=waits, cpu=(own, 0.0, 2.0 - own))
-    found = judge(of, Server(processes=2, threads=4, cpus=2.0))
-    assert severity(found, "cpu_bound") == expected
-    assert expected or "critical" not in {each.severity for each in found.values()}
-
-
-@pytest.mark.parametrize(("used", "expected"), [(1.92, "critical"), (1.0, None)])
-def test_requests_that_take_turns_on_full_cpus_are_hurt(used, expected):
-    """Sixteen requests compute on two CPUs, in four interpreters: most of their time is a wait for the interpreter's
-    lock, whose holder waits for a CPU. The queue is empty, and each takes eight times as long as alone."""
-    rows = [worker(number, 560, each=0.42, cpu=15 * used, busy=240.0) for number in (1, 2, 3, 4)]
-    waits = {"cpu": used, "cpu_wait": 2.9, "interpreter_lock": 15.7 - 2.9 - used}
-    of = window(60, *rows, waits=waits, cpu=(used, 2.0 - used, 0.0))
-    assert severity(judge(of, Server(processes=4, threads=8, cpus=2.0)), "cpu_bound") == expected
-
-
-def test_requests_behind_a_burst_are_not_called_starved():
-    """Beside another program that leaves no CPU idle, a burst has requests wait for the interpreter's lock for half of
-    their time, while its holder runs most of the time: that is no lack of CPU that anybody feels."""
-    rows = [worker(number, 1000, each=0.15, cpu=18.0, busy=93.0) for number in (1, 2)]
-    waits = {"cpu": 0.61, "cpu_wait": 0.18, "interpreter_lock": 1.5, "backend": 0.81}
-    of = window(60, *rows, waits=waits, cpu=(0.61, 0.02, 1.37), app=0.2)
-    found = judge(of, Server(processes=2, threads=8, cpus=2.0))
-    assert "critical" not in {each.severity for each in found.values()}
-
-
-@pytest.mark.parametrize(
-    ("of", "server", "expected"),
-    [
-        # Four workers use most of two CPUs: requests wait for the lock of an interpreter that has half of a CPU.
-        (
-            window(
-                60,
-                *(worker(number, 500, each=0.3, cpu=26.0, busy=155.0) for number in (1, 2, 3, 4)),
-                waits={"cpu": 1.75, "cpu_wait": 1.1, "interpreter_lock": 7.5},
-                cpu=(1.75, 0.01, 0.24),
-            ),
-            Server(processes=4, threads=8, cpus=2.0),
-            "critical",
-        ),
-        # Users notice the queue: why is not known, and it is critical only if they spend most of their time there.
-        (window(60, worker(1, 480, each=0.18, cpu=22.0, busy=87.0), cpu=(0.37, 0.02, 0.61), app=48.0), 1, "warning"),
-        (window(60, worker(1, 480, each=0.18, cpu=22.0, busy=87.0), cpu=(0.37, 0.02, 0.61), app=336.0), 1, "critical"),
-    ],
-)
-def test_full_cpus_come_first(of, server, expected):
-    """Beside other programs, weak or strong."""
-    server = server if isinstance(server, Server) else Server(processes=1, threads=4, cpus=1.0)
-    first, *_ = judge(of, server).values()
-    assert (first.code, first.severity) == ("cpu_bound", expected)

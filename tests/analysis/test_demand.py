@@ -47,10 +47,7 @@ ALL_KNOWN = {"is_floor": False, "queue_was_full": False, "retrying": 0}
         (minute(4.0, None), {"is_floor": False}),
         # A queue that was full for a moment is a floor; nothing counts the refused attempts at a UNIX socket.
         (minute(2.0, 3.0, full=1.0, reloads=1), {"is_floor": True}),
-        (
-            minute(8.0, 100.0, full=30.0),
-            {"is_floor": True, "queue_was_full": True, "retrying": 0},
-        ),
+        (minute(8.0, 100.0, full=30.0), {"is_floor": True, "queue_was_full": True, "retrying": 0}),
         # At a TCP queue each drop begins a wait of a second or more: ten clients or more wait to try again.
         (minute(8.0, 40.0, socket=TCP, full=30.0, overflows=600), {"retrying": 10.0}),
         (minute(8.0, 40.0, socket=TCP, full=30.0), {"retrying": 0}),

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import change_workers, describe, idle, judge, setup, severity
+from tests.analysis.judging import change_workers, describe, idle, judge
 from tests.support.windows import window
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.findings.log import UNPROVEN
@@ -41,46 +41,6 @@ def test_requests_that_are_refused(of, lines, agreed, expected):
     assert finding.change.startswith("Raise `buffer-size` (4096)")
     assert "4096" not in finding.public.act
     assert (UNPROVEN in finding.evidence) == (agreed != lines)
-
-
-@pytest.mark.parametrize(
-    ("of", "closed", "lines", "code"),
-    [
-        (window(10.0), 3, 0, "connections_without_request"),
-        (window(10.0), 2, 0, None),
-        (idle(), 300, 0, None),
-        (window(10.0), 300, 200, "requests_rejected"),  # the log says more
-    ],
-)
-def test_connections_that_bring_no_request(of, closed, lines, code):
-    """A warning where no request is counted at all; `buffer-size` is no advice for another protocol."""
-    log = says(**{"http_on_uwsgi_socket": LogMessage(lines, 0)} if lines else {})
-    found = judge(of, replace(describe(log=log), unrequested=closed))
-    both = found.keys() & {"connections_without_request", "requests_rejected"}
-    assert both == ({code} if code else set())
-    assert all(found[each].severity == "warning" and "uwsgi_pass" in found[each].change for each in both)
-    assert "buffer-size" not in "".join(found[each].change for each in both)
-
-
-@pytest.mark.parametrize(
-    ("lines", "loaded", "expected"),
-    [(20, True, "warning"), (1000, True, "critical"), (19, True, "info"), (1000, False, None)],
-)
-def test_paths_without_an_application(lines, loaded, expected):
-    """Scanners ask for such paths everywhere; where no application is loaded, that is said instead."""
-    log = says(no_python_application=LogMessage(lines, lines))
-    workers = tuple([replace(each, has_application=loaded) for each in describe().workers])
-    found = judge(idle(), replace(describe(log=log, setup=setup(names_application=True)), workers=workers))
-    assert severity(found, "requests_rejected") == expected
-    assert ("no_application" in found) != loaded
-
-
-@pytest.mark.parametrize(("code", "part"), [("head_too_large", "23 %"), ("body_too_large", "30 %")])
-def test_the_part_of_all_requests(code, part):
-    """Some of the refused requests are among the 2,000 that uWSGI counted, others are not."""
-    finding = judged(idle(), says(**{code: LogMessage(600, 600)}))["requests_rejected"]
-    assert f"({part} of all requests)" in finding.evidence
-    assert ("does not count them" in finding.meaning) == (code == "head_too_large")
 
 
 @pytest.mark.parametrize("message", [each for each in MESSAGES if each.role != "event"], ids=lambda each: each.code)
@@ -151,18 +111,3 @@ def test_the_exception_of_requests_is_named():
     finding = judged(replace(idle(), exceptions=500), log)["exceptions"]
     assert "(KeyError at shop/views.py:12), 500 times" in finding.change
     assert "views.py" not in finding.public.act
-
-
-@pytest.mark.parametrize(
-    ("log", "first"),
-    [
-        (says(head_too_large=LogMessage(600, 0)), "exceptions"),
-        (says(disk_full=LogMessage(600, 0)), "exceptions"),
-        (says(body_too_large=LogMessage(10, 10)), "requests_rejected"),
-    ],
-)
-def test_what_only_the_log_says_beats_nothing_that_is_measured(log, first):
-    """A proven message comes first; one without a proof comes after all measured findings of its severity."""
-    found = judged(replace(idle(), exceptions=60), log)
-    assert [each.severity for each in found.values()] == ["warning"] * 2
-    assert next(iter(found)) == first

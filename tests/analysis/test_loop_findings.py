@@ -78,24 +78,6 @@ def test_every_state_has_words(state):
     assert "is blocked by calls that are waiting for " in found.title
 
 
-@pytest.mark.parametrize(
-    ("held", "seconds", "requests", "only", "expected"),
-    [
-        # Requests end one after another, each after a call that holds all others: as bad as if none ended.
-        ({1: 59.0, 2: 59.0}, 5.0, 5, None, "critical"),
-        ({1: 59.0, 2: 59.0}, 0.5, 5, None, "warning"),  # a busy server
-        # All that are in service are in the worker that is held: that another one is free ends none of them.
-        ({1: 59.0, 2: 0.0}, 12.0, 0, 1, "critical"),
-        ({1: 20.0, 2: 0.0}, 12.0, 0, 1, "warning"),
-        ({1: 59.0, 2: 0.0}, 12.0, 9, 1, "warning"),
-    ],
-)
-def test_calls_that_hold_all(held, seconds, requests, only, expected):
-    """They are critical."""
-    uses = {number: use(seconds=seconds) for number, part in held.items() if part}
-    assert findings(held, uses, requests=requests, only=only)["loop_held"].severity == expected
-
-
 def test_loops_that_different_calls_hold():
     """The title is about the worst, and the evidence names the others."""
     found = findings({1: 40.0, 2: 50.0}, {1: use(), 2: use(Blocker("cpu"), 5.0)})["loop_held"]

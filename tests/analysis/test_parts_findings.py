@@ -12,7 +12,7 @@ from tests.support.simulated_server import Server
 from tests.support.windows import window, worker
 from tools.scenarios.scenario import APP
 from uwsgi_headroom import stats
-from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding, clients, collect_emperor_findings, parts
+from uwsgi_headroom.analysis.findings import RUNBOOKS, Finding, collect_emperor_findings, parts
 from uwsgi_headroom.history.window import Window
 from uwsgi_headroom.kernel.options import read_options
 from uwsgi_headroom.reading import Reading, describe_emperor
@@ -68,24 +68,6 @@ def spooler(waiting: int | None, done: int | None, growth: int | None = 0) -> di
     of = replace(idle(), spooled=waiting, spooler_tasks=done, spooled_growth=growth)
     spoolers = (Spooler("/spool", tasks=9), Spooler("/spool", tasks=9), Spooler("/other", tasks=0))
     return judged(of, {"/spool": waiting or 0, "/other": 0}, spoolers=spoolers)
-
-
-@pytest.mark.parametrize(("times", "reloads", "found"), [(3, 0, True), (2, 0, False), (3, 1, False), (None, 0, False)])
-def test_a_spooler_that_ends_again_and_again(times, reloads, found):
-    """A task that ends its process is taken again. A reload starts the spoolers, too."""
-    of = replace(idle(), spooled=1, spooler_tasks=0, spooler_respawns=times, reloads=reloads)
-    assert ("spooler_dies" in judged(of, {"/spool": 1}, spoolers=(Spooler("/spool", tasks=0),))) == found
-
-
-@pytest.mark.parametrize(
-    ("most", "times", "done", "found"),
-    [(20, 7, 85, False), (20, 12, 60, True), (1000, 7, 111, True), (None, 7, 111, True)],
-)
-def test_a_spooler_that_is_recycled(most, times, done, found):
-    """With `spooler-max-tasks`, each of the three processes ends after so many tasks, as often as these explain."""
-    of = replace(idle(), spooled=1, spooler_tasks=done, spooler_respawns=times)
-    options, spoolers = Options(complete=True, spooler_max_tasks=most), (Spooler("/spool", tasks=9),) * 3
-    assert ("spooler_dies" in judged(of, {"/spool": 1}, options, spoolers=spoolers)) == found
 
 
 @pytest.mark.parametrize(
@@ -196,17 +178,6 @@ def files(held: float | None = 3.8, *, static: int = 450, other: int = 50, queue
     busy = None if held is None else 60 * held / 2 + other * 0.02
     rows = (worker(number, static + other, each=0.02, static=static, cpu=0.5, busy=busy) for number in (1, 2))
     return window(60, *rows, waits={"client": held or 0.1, "cpu": 0.03}, app=60 * queued)
-
-
-def test_files_that_hold_the_threads():
-    """They are the cause of the wait, once: slow clients are those who read them."""
-    first, *others = judge(files(queued=9.0), FILES).values()
-    assert (first.kind, first.severity, first.settings) == (
-        clients.STATIC_FILES,
-        "critical",
-        (("offload-threads", 2),),
-    )
-    assert "slow_clients" not in [each.code for each in (*first.harms, *others)]
 
 
 @pytest.mark.parametrize(

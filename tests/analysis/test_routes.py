@@ -5,17 +5,17 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from tests.analysis.judging import AT, change_workers, describe, idle, judge, row, said, setup, severity
+from tests.analysis.judging import AT, change_workers, describe, judge
 from tests.analysis.test_wait_findings import of_16_threads, the_server
 from tests.support.simulated_server import EPOCH, Server
 from tests.support.windows import the_example, window, worker
-from uwsgi_headroom.analysis.findings import Finding, clients, limits, lock_waits
+from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.routes import compute_routes, describe_route, find_ages
 from uwsgi_headroom.history.code_time import CodeHistory
 from uwsgi_headroom.history.response_times.bins import share_bins
 from uwsgi_headroom.history.response_times.totals import ResponseTimeWindow
 from uwsgi_headroom.history.window import RouteWindow, Window
-from uwsgi_headroom.record import CodeLook, CodeSight, Line, ServerRecord, State, Waits
+from uwsgi_headroom.record import CodeLook, CodeSight, Line, ServerRecord, State
 from uwsgi_headroom.routes import ServedRoutes
 
 WINDOW = RouteWindow(10.0, {"other": 20.0, "GET /a": 19.0, "POST /export": 61.0})
@@ -142,18 +142,6 @@ def test_who_has_a_lock(others, holder):
     assert said == (f"{holder}." if holder else "")
 
 
-@pytest.mark.parametrize(("also", "known"), [([], True), ([sight(3, OTHER, 9, "sleep", worker=2)], False)])
-def test_stuck_requests_by_their_line(also, known):
-    """A thread that stays in one function for as long as requests are stuck has the one of its worker; where more
-    threads stay than requests are stuck, it is not known which has it."""
-    server = Server()
-    server[2].request_starts = (int(EPOCH + AT) - 45, int(EPOCH + AT) - 5)
-    stays = sight(1, "export", 88, "backend", "10.0.0.5:5432", worker=2)
-    evidence = judged(idle(), 40, stays, *also, server=server)["request_stuck"].evidence
-    assert evidence.endswith(" export (shop/orders.py:88), waiting for 10.0.0.5:5432.") == known
-    assert ("In the code" in evidence) == known
-
-
 def with_slow(
     fast: float,
     slow: float,
@@ -199,67 +187,6 @@ def test_the_slowest_requests_occupy_threads(fast, slow, number, part):
     assert "".join(re.findall(r"The slowest (\d+ %) of the requests take at least ", block.evidence)) == part
     assert ["`--routes`" in each.change for each in (block, named)] == [bool(part), False]
     assert not part or "`/report` holds 71 % of all busy threads." in named.evidence
-
-
-@pytest.mark.parametrize(
-    ("slow", "number", "waits", "are_alike"),
-    [
-        (3.0, 70, {"backend": 2.0}, True),
-        (3.0, 10, {"backend": 2.0}, True),
-        (3.0, 9, {"backend": 2.0}, False),
-        (0.9, 70, {"backend": 2.0}, False),
-        (3.0, 70, {"backend": 0.9, "sleep": 1.1}, False),
-    ],
-)
-def test_requests_that_end_by_a_timeout(slow, number, waits, are_alike):
-    """Of those that wait for a backend, many take the same long time: a library gave up, and users got an error."""
-    found = with_slow(0.01, slow, number, 60.0, **waits)
-    assert (row(found, "few_slow_requests") is limits.ALIKE) == are_alike
-    assert (severity(found, "few_slow_requests") == "warning") == are_alike
-
-
-@pytest.mark.parametrize(
-    ("slow", "waits", "held"),
-    [
-        (2.0, {"interpreter_lock": 0.8, "sleep": 0.4, "cpu": 0.4}, True),
-        (2.0, {"interpreter_lock": 0.3, "sleep": 0.9, "cpu": 0.4}, False),  # mostly elsewhere
-        (2.0, {"interpreter_lock": 0.4, "backend": 0.8, "cpu": 0.4}, False),  # the slow ones may be there
-        (0.6, {"interpreter_lock": 0.8, "sleep": 0.4, "cpu": 0.4}, False),  # nothing is far slower
-    ],
-)
-def test_calls_that_seldom_hold_the_interpreter(slow, waits, held):
-    """On average, not even one thread waits for the lock; but a few requests, and those beside them, stand still."""
-    found = with_slow(0.05, slow, 60, 42.0, **waits)
-    assert said(found, "interpreter_lock_held") == ((lock_waits.HELD_COMPUTING, "warning") if held else None)
-
-
-@pytest.mark.parametrize(
-    ("patience", "slow", "number", "streams", "expected"),
-    [
-        (3, 5.0, 20, (), "warning"),
-        (6, 5.0, 20, (), None),
-        (None, 70.0, 20, (), "warning"),  # 60 s by default
-        (None, 50.0, 20, (), None),
-        (3, 5.0, 20, ((1, 0),), None),  # a stream goes on, whatever it takes
-        (3, 5.0, 2, (), None),
-    ],
-)
-def test_requests_that_the_router_gives_up(patience, slow, number, streams, expected):
-    """uWSGI's `http` router waits for a time; behind another server, a request has no such limit."""
-    server, now = Server(processes=2, threads=4), Waits(streams=streams)
-    given, other = (
-        with_slow(
-            0.05,
-            slow,
-            number,
-            42.0,
-            record=describe(server, waits=now, setup=setup(http=http, http_timeout=patience, complete=True)),
-        )
-        for http in ((":80",), None)
-    )
-    assert severity(given, "clients_left") == expected
-    assert expected is None or given["clients_left"].kind is clients.GIVEN_UP
-    assert "clients_left" not in other
 
 
 @pytest.mark.parametrize(

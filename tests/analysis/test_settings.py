@@ -41,10 +41,7 @@ WORST = (
     (Options(complete=True, chmod_socket=("666", "660"), http_socket=(":8081",)), NOTHING_SEEN),
     (Options(complete=True, processes=8, cheaper=2, cheaper_initial=9, cheaper_step=7), NOTHING_SEEN),
     (Options(complete=True, processes=8, cheaper_step=2, worker_reload_mercy=900), Seen((2, 0, 21), threads=1)),
-    (
-        Options(complete=True, processes=2, max_requests=1000, http=(":8080",)),
-        Seen((2, 0, 18), descriptors=1 << 30),
-    ),
+    (Options(complete=True, processes=2, max_requests=1000, http=(":8080",)), Seen((2, 0, 18), descriptors=1 << 30)),
     (Options(complete=True, processes=2, max_requests=1000, http=(":80",), harakiri=120), Seen((2, 0, 21))),
 )
 """What each rule has advice on, example by example."""

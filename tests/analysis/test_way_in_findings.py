@@ -8,7 +8,7 @@ from tests.analysis.judging import AT, describe, figures_of, said, setup
 from tests.support.windows import window, worker
 from uwsgi_headroom.analysis.findings import collect_findings, correct_headroom, way_in
 from uwsgi_headroom.analysis.verdict import say_verdict
-from uwsgi_headroom.record import LogMessage, LogRecord, Refusal, Rival, Sharer, Way, WaysIn, WebError, WebLine
+from uwsgi_headroom.record import LogRecord, Refusal, Rival, Sharer, Way, WaysIn, WebError, WebLine
 
 PATH = "/run/app.sock"
 NAMED = (WebLine(PATH, "/etc/nginx/nginx.conf", 12, "uwsgi_pass", "uwsgi"),)
@@ -67,27 +67,6 @@ def test_what_keeps_clients_out(way, row, plain, named):
         assert f"{NAMED[0].path}:12" in found[row.code].evidence or severity == plain
         assert PATH not in "".join(found[row.code].public)
         assert "77" not in "".join(found[row.code].public)
-
-
-@pytest.mark.parametrize("way", [GONE, replaced("python3", serves=True), replaced(nobody=True)])
-def test_requests_that_come_by_another_way(way):
-    """A path that leads elsewhere hurts nobody while requests come, as through a bind mount; and it is no more than a
-    warning if they came in the same window."""
-    found, _ = judged(WaysIn((way,), came=True, lines=NAMED), requests=100)
-    assert [each.severity for code, each in found.items() if code.startswith("socket_")] == ["info"]
-    found, _ = judged(WaysIn((way,), lines=NAMED), requests=100)
-    assert [each.severity for code, each in found.items() if code.startswith("socket_")] == ["warning"]
-
-
-@pytest.mark.parametrize("way", [GONE, replaced("python3", serves=True), replaced(nobody=True), refused()])
-def test_without_stats_busy_threads_show_that_requests_come(way):
-    """No look counts requests then; a web server that may not connect is none that brings them. Busy threads that are
-    not visible may be requests."""
-    for busy, severity in ((0.0, "critical"), (1.0, "info"), (None, "")):
-        found, _ = judged(WaysIn((way,), lines=NAMED), busy=busy, is_counted=False)
-        said_of = [each for code, each in found.items() if code.startswith("socket_")]
-        assert [each.severity for each in said_of] == [severity] * (busy == 0 or bool(busy and way.state != "clear"))
-        assert all(("No request c" in each.evidence) == (busy == 0) for each in said_of)
 
 
 @pytest.mark.parametrize(
@@ -160,23 +139,6 @@ def test_what_the_log_of_a_web_server_says(ways, requests, options, row, severit
     assert said(found, "web_server_fails") == (row and (row, severity))
     assert row is None or severity == "info" or found["web_server_fails"].title == verdict
     assert row is None or not any(text in str(found["web_server_fails"].public) for text in ("/e", "app.sock", "10."))
-
-
-@pytest.mark.parametrize(
-    ("log", "requests", "act"),
-    [
-        (LogRecord(), 9, "Set `post-buffering`"),
-        (LogRecord("it is a pipe"), 9, "Read uWSGI's log: "),
-        (None, 9, "Read uWSGI's log: "),
-        (LogRecord(messages={"head_too_large": LogMessage(3, 0)}), 9, None),
-        (LogRecord(), 0, None),
-    ],
-)
-def test_requests_that_nobody_reads(log, requests, act):
-    """uWSGI also closes connections that it rejects: its log says so, or nothing is served."""
-    found, _ = judged(logged("unread"), requests, log)
-    assert (act is None) == ("web_server_fails" not in found)
-    assert act is None or found["web_server_fails"].change.startswith(act)
 
 
 @pytest.mark.parametrize(

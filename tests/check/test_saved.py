@@ -177,10 +177,7 @@ def _find_secrets(data, server):
 @pytest.mark.integration
 def test_the_file_has_no_routes(tmp_path):
     app = _write_app(tmp_path)
-    with (
-        uwsgi("--processes", "2", app=app) as server,
-        clients(*[server.http] * 3, path="/hidden-path?hidden=1"),
-    ):
+    with uwsgi("--processes", "2", app=app) as server, clients(*[server.http] * 3, path="/hidden-path?hidden=1"):
         wait_until_ready()
         watch = Watch("hiddenshop", Unix(server.stats), routes=RouteNamer(Templates([])), code=CHECK)
         share_samples([watch])

@@ -26,14 +26,7 @@ from uwsgi_headroom.analysis.destinations import DestinationFigures
 from uwsgi_headroom.analysis.littles_law import compute_flow
 from uwsgi_headroom.analysis.wait_states import WaitFigures, compute_waits
 from uwsgi_headroom.documents.lines import list_lines
-from uwsgi_headroom.documents.schema import (
-    FindingSection,
-    Harm,
-    Identity,
-    MemorySection,
-    ServerDocument,
-    TextLine,
-)
+from uwsgi_headroom.documents.schema import FindingSection, Harm, Identity, MemorySection, ServerDocument, TextLine
 from uwsgi_headroom.documents.subjects import Route
 from uwsgi_headroom.history.window import WaitWindow
 from uwsgi_headroom.record import NO_WAITS, Waits
@@ -136,14 +129,7 @@ CASES = [
     (with_response_times(SERVER), "queue_wait"),
     (queue(oldest_wait=0.812), "queue_wait"),
     (replace(SERVER, balance=BALANCE), "balance"),
-    (
-        replace(
-            SERVER,
-            host=replace(SERVER.host, cpus=2.0),
-            cpu=CpuShares(own=0.46, idle=1.4, others=0.14),
-        ),
-        "cpu",
-    ),
+    (replace(SERVER, host=replace(SERVER.host, cpus=2.0), cpu=CpuShares(own=0.46, idle=1.4, others=0.14)), "cpu"),
     (
         replace(
             SERVER,

@@ -11,15 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from tests.support.documents_with_times import (
-    KNOWN_WAITS,
-    LONG,
-    RESPONSE_TIMES,
-    SHORT,
-    UNSHARP,
-    percentiles,
-    waits,
-)
+from tests.support.documents_with_times import KNOWN_WAITS, LONG, RESPONSE_TIMES, SHORT, UNSHARP, percentiles, waits
 from tests.support.scripted_watch import ScriptedWatch
 from tests.support.simulated_server import EPOCH, Server
 from uwsgi_headroom.analysis.destinations import DestinationFigures

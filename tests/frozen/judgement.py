@@ -5,18 +5,30 @@ import math
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from msgspec.structs import replace
 
 from tests.frozen.form import decode, encode, type_hints
+from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.backends import ALL, Saturation
 from uwsgi_headroom.analysis.figures import Figures, Known, compute_figures
 from uwsgi_headroom.analysis.findings import Finding, collect_findings, correct_headroom
+from uwsgi_headroom.analysis.findings.kind import Kind
 from uwsgi_headroom.analysis.verdict import worst_status
 
 HERE = Path(__file__).parent
 WINDOWS, DIFFERENCES = HERE / "windows.jsonl", HERE / "differences.jsonl"
+
+ROWS = {
+    kind: name
+    for module in vars(findings).values()
+    if isinstance(module, ModuleType)
+    for name, kind in vars(module).items()
+    if isinstance(kind, Kind)
+}
+"""The names of rows."""
 
 NEAR = 1e-3
 """Two numbers that differ by less, in proportion, are the same."""
@@ -77,7 +89,9 @@ def describe(figures: Figures, findings: list[Finding]) -> dict[str, Any]:
 def _describe(finding: Finding) -> dict[str, Any]:
     return {
         "code": finding.code,
+        "row": ROWS.get(finding.kind),
         "severity": finding.severity,
+        "worker": finding.worker_id,
         "harms": [[harm.code, harm.severity] for harm in finding.harms],
         "advised": dict(finding.settings),
         "serves": encode(finding.serves),

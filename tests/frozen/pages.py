@@ -1,10 +1,10 @@
 """Pages of what rows say: a file for each module of rules, with what each of its rows says about frozen windows: one
-for each first word of an act."""
+for each first word of an act. `tests.txt` has all that is said of windows that stand in place of tests of words."""
 
 from collections.abc import Iterator
 from types import ModuleType
 
-from tests.frozen.judgement import HERE, judge_all
+from tests.frozen.judgement import HERE, WINDOWS, judge_all, read_lines
 from uwsgi_headroom.analysis import findings
 from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.analysis.findings.kind import Kind
@@ -38,7 +38,8 @@ def find_examples() -> dict[Kind, list[Example]]:
 def render() -> dict[str, str]:
     """The pages by the names of their files."""
     examples = find_examples()
-    return {
+    told = [text for line in read_lines(WINDOWS) if line.get("shown") for text in _tell(line["name"], line["why"])]
+    return {"tests.txt": "\n".join(told)} | {
         f"{module}.txt": "\n".join(
             text for row, kind in rows.items() for text in _describe(row, kind, examples.get(kind, []))
         )
@@ -51,6 +52,14 @@ def _describe(row: str, kind: Kind, examples: list[Example]) -> Iterator[str]:
     yield from () if examples else ("(in no window)", "")
     for name, finding in examples:
         yield from _show(kind, name, finding)
+
+
+def _tell(name: str, why: str) -> Iterator[str]:
+    yield f"## {why}"
+    found = judge_all()[name][1]
+    yield from () if found else (f"({name})", "  nothing is found", "")
+    for finding in found:
+        yield from _show(finding.kind, name, finding)
 
 
 def _show(kind: Kind, name: str, finding: Finding) -> Iterator[str]:

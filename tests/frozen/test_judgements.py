@@ -19,10 +19,12 @@ LONGEST_ACT, LONGEST_LABEL = 100, 200
 
 
 def test_every_window_is_judged_as_before():
-    """Codes, severities, harms, causes in their order, headroom, usable headroom and advised numbers are the same."""
+    """Rows, severities, workers, harms, causes in their order, headroom, usable headroom and advised numbers are the
+    same. A window that stands for a test has the test's sentence as `why`."""
     different = find_different()
+    why = {line["name"]: line.get("why", "") for line in read_lines(WINDOWS)}
     shown = [
-        f"{name}:\n"
+        f"{name}: {why[name]}\n"
         + "\n".join(f"  {part}: {was[part]} -> {now[part]}" for part in was if differs(was[part], now[part]))
         for name, (now, was) in list(different.items())[:MOST_SHOWN]
     ]

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.analysis.test_findings import findings_by_code, idle
+from tests.analysis.judging import findings_by_code, idle
 from tests.analysis.test_log_findings import judged
 from tests.history.watched import Watched, watch
 from tests.support.captured_documents import document

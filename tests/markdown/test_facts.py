@@ -171,11 +171,7 @@ def _codes(text):
     return re.findall(r"`([a-z]+(?:_[a-z]+)+|saturation|harakiri)`", text)
 
 
-READERS = (
-    "alerts/rules/*.yaml",
-    "dashboards/out/*.json",
-    "exporter/uwsgi_headroom/report/sources/prometheus.py",
-)
+READERS = ("alerts/rules/*.yaml", "dashboards/out/*.json", "exporter/uwsgi_headroom/report/sources/prometheus.py")
 NO_METRICS = {"uwsgi_headroom", "uwsgi_exporter", "uwsgi_modifier1"}
 """The package, the beginning of other names, and a directive of nginx."""
 

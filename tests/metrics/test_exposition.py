@@ -21,11 +21,7 @@ from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.metrics.family import LabelSet, forget_label_sets, label_set, make_family, name_apart
 from uwsgi_headroom.watch.observation import Observation
 
-EVERYTHING = [
-    *[up(name) for name in NAMES],
-    down("down"),
-    proven("prefork_4x1_served", "proven"),
-]
+EVERYTHING = [*[up(name) for name in NAMES], down("down"), proven("prefork_4x1_served", "proven")]
 NASTY = ['"', "\\", "\n", '\\"\n', "\\n", '{a="b"}', "# HELP", "", " ", "\t\r\0\x1b", "ünï", "🦄", "\u2028", "a" * 500]
 VALUES = [
     0.0, -0.0, 1.0, -1.0, 0.1 + 0.2, 1e-5, 1e5, 999999.5, 1e6, -1e6, 1234567.0, 1234567.891, 1e15, 1e16, 1e21, 1e-300,

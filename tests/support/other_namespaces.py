@@ -89,8 +89,7 @@ _SYS_SOCKET = {"x86_64": 41, "aarch64": 198}
 AF_NETLINK = 16
 
 knows_socket_call = pytest.mark.skipif(
-    platform.machine() not in _SYS_SOCKET,
-    reason=f"the number of socket(2) on {platform.machine()} is not known here",
+    platform.machine() not in _SYS_SOCKET, reason=f"the number of socket(2) on {platform.machine()} is not known here"
 )
 
 

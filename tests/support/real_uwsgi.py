@@ -136,14 +136,7 @@ def uwsgi(*options: str, app: Path = APP, stats: bool = True, binary: str | None
     directory = Path(tempfile.mkdtemp(prefix="headroom-"))  # short: a UNIX path holds 107 bytes
     server = _unstarted(directory)
     command = [binary or uwsgi_binary(), "--master", "--need-app", "--die-on-term", "--enable-threads"]
-    command += [
-        "--wsgi-file",
-        str(app),
-        "--socket",
-        server.socket,
-        "--http-socket",
-        f"127.0.0.1:{server.http}",
-    ]
+    command += ["--wsgi-file", str(app), "--socket", server.socket, "--http-socket", f"127.0.0.1:{server.http}"]
     command += ["--stats", server.stats] if stats else []
     ready = server.stats if stats else ("127.0.0.1", server.http)
     with _started(server, [*command, *options], ready):

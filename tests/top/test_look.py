@@ -170,10 +170,7 @@ def test_nothing_to_look_at(capsys, monkeypatch):
 @pytest.mark.parametrize(("others", "found"), [([3], [3]), ([], [2])])
 def test_an_emperor_serves_nothing_itself(others, found, monkeypatch):
     """It is looked at by its stats; without, only if nothing else is there."""
-    masters = [
-        discover.FoundMaster(2, "root", role="emperor"),
-        *[discover.FoundMaster(pid, "root") for pid in others],
-    ]
+    masters = [discover.FoundMaster(2, "root", role="emperor"), *[discover.FoundMaster(pid, "root") for pid in others]]
 
     async def find_masters(_seconds):
         return masters

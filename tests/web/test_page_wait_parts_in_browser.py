@@ -410,12 +410,7 @@ def test_the_panel_comes_and_goes(page):
         None,
         [
             [
-                [
-                    f"{HOSTILE} (shop/orders.py:3), in psycopg2 execute",
-                    "60 ms",
-                    "60 %",
-                    "backend 10.0.0.5:5432, CPU",
-                ],
+                [f"{HOSTILE} (shop/orders.py:3), in psycopg2 execute", "60 ms", "60 %", "backend 10.0.0.5:5432, CPU"],
                 ["outside of Python code", "30 ms", "30 %", "CPU wait"],
             ],
             "1,200 samples of busy threads in 5 min; 8.0 % in other lines; 2.0 % not readable",

@@ -248,11 +248,7 @@ def expected(found: Forecast) -> list[float]:
 
 @pytest.mark.parametrize(
     ("level", "change", "per_month"),
-    [
-        (line(1.0), (), 30 / 189),
-        (line(-0.5), (), -15 / 55.5),
-        (line(1.0), range(30, 38), 30 / 189),
-    ],
+    [(line(1.0), (), 30 / 189), (line(-0.5), (), -15 / 55.5), (line(1.0), range(30, 38), 30 / 189)],
     ids=["growth", "decline", "holiday"],
 )
 def test_the_slope(level, change, per_month):

@@ -71,7 +71,7 @@ def test_json_is_valid_and_has_stable_names(plain, hostile):
     assert document["judgement"] == "act"
     (service,) = document["services"]
     assert set(service) == {
-        *("service", "servers", "verdict", "lines", "utilization", "users", "trend", "recommendations"),
+        *("service", "servers", "verdict", "lines", "utilization", "users", "trend", "recommendations")
     }
     assert service["utilization"]["first"] == "hottest_interpreter"
     assert set(service["verdict"]) == {"judgement", "sentence", "users", "action", "certainty", "confidence"}

@@ -80,12 +80,7 @@ def test_what_prometheus_does_not_know_is_unknown():
 
 @pytest.mark.parametrize(
     ("own", "known"),
-    [
-        (None, None),
-        (0.0, None),
-        (1.0, None),
-        (2.0, {"the socket of worker 1": (1,), "the socket of worker 2": (2,)}),
-    ],
+    [(None, None), (0.0, None), (1.0, None), (2.0, {"the socket of worker 1": (1,), "the socket of worker 2": (2,)})],
 )
 def test_workers_with_sockets_of_their_own(own, known):
     """With `map-socket`, each worker has a limit of its own where all that accept have their own sockets; where only
