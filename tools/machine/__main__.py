@@ -67,7 +67,7 @@ After=multi-user.target
 [Service]
 Type=oneshot
 ExecStartPre=/bin/tar -x -C /mnt -f /dev/vdb
-ExecStart=/bin/bash -c 'exec bash "/mnt/$(sed "s/.*trial=//" /proc/cmdline)"'
+ExecStart=/bin/bash -c 'exec bash /mnt/$(sed "s/.*trial=//; s/,/ /g" /proc/cmdline)'
 ExecStopPost=/bin/sh -c 'echo "ENDED" >/dev/console; systemctl poweroff --force'
 StandardOutput=file:/dev/console
 StandardError=inherit
@@ -79,6 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m tools.machine", description=__doc__)
     names = sorted(path.stem for path in TRIALS.glob("*.sh") if path.stem != "common")
     parser.add_argument("trial", choices=names)
+    parser.add_argument("words", nargs="*", help="for a trial that boots: files of tests, for example")
     parser.add_argument("--suite", default="trixie", help="of Debian (default %(default)s)")
     parser.add_argument("--arch", choices=sorted(ARCHES), default="amd64", help="(default %(default)s)")
     parser.add_argument("--kernel", default="", metavar="SUITE", help="the kernel of another suite, such as bullseye")
@@ -112,7 +113,8 @@ def check(given: argparse.Namespace) -> None:
         raise UnavailableError(f"this machine has no {', '.join(missing)}: apt-get install qemu-system qemu-utils")
     if given.cached and not (debian_root.cache() / (f"{suite}-{given.arch}" if boots else suite)).exists():
         raise UnavailableError(f"no root of {suite} was made here yet: make machine TRIAL={trial}")
-    run = boot(find_disk(suite, given.arch, trial, given.kernel), trial, arch) if boots else enter(suite, trial)
+    script = ",".join((f"{trial}.sh", *given.words))
+    run = boot(find_disk(suite, given.arch, trial, given.kernel), script, arch) if boots else enter(suite, trial)
     held = judge(run)
     took = time.monotonic() - began
     print(f"machine: {held} expectations of the trial {trial} hold on {suite}, {given.arch}, after {took:.0f} s")
@@ -184,17 +186,15 @@ def install(root: Path, arch: Arch, wheels: Sequence[str]) -> None:
     commands.run_command(["sed", "-i", "1s,.*,#!/opt/uwsgi-headroom/bin/python,", program])
 
 
-def boot(place: Path, trial: str, arch: Arch) -> Iterator[str]:
+def boot(place: Path, script: str, arch: Arch) -> Iterator[str]:
     """The lines of the serial console, until the machine is off. The disk stays as it is; a second one is an archive of
     the trials."""
     commands.run_command(["tar", "-c", "-C", TRIALS, "-f", place / "trials.tar", "."])
     image, ram = next(place.glob("vmlinuz-*")), next(place.glob("initrd.img-*"))
-    options = f"root=/dev/vda rw console={arch.console} quiet no_timer_check systemd.show_status=false trial={trial}.sh"
-    command = [
-        *("nice", arch.program, *arch.options, "-icount", "shift=2,sleep=off", "-smp", "1", "-m", str(_MEMORY_MB)),
-        *("-nographic", "-nodefaults", "-serial", "stdio", "-kernel", str(image), "-initrd", str(ram)),
-        *("-append", options, "-snapshot"),
-    ]
+    options = f"root=/dev/vda rw console={arch.console} quiet no_timer_check systemd.show_status=false trial={script}"
+    fixed = ["-icount", "shift=2,sleep=off", "-smp", "1", "-nographic", "-nodefaults", "-serial", "stdio", "-snapshot"]
+    command = ["nice", "-n", "5", arch.program, *arch.options, *fixed, "-m", str(_MEMORY_MB)]
+    command += ["-kernel", str(image), "-initrd", str(ram), "-append", options]
     for disk in ("disk.img", "trials.tar"):
         command += ["-drive", f"file={place}/{disk},if=virtio,format=raw,cache=unsafe"]
     return _read(command)
