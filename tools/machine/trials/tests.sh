@@ -8,4 +8,4 @@ printf '#!/bin/sh\nexec /usr/bin/uwsgi --plugin python3 "$@"\n' >/usr/local/bin/
 chmod +x /usr/local/bin/uwsgi
 export PYTHONPATH=$(echo /opt/uwsgi-headroom/lib/python3.*/site-packages)
 python -u -m pytest -v -n 1 -rs --tb=short -p no:cacheprovider $chosen |
-    sed -uE '/ <- /!s/^\[gw.*\] PASSED (\S+::.*)/ok - \1/; s/^\[gw.*\] (FAILED|ERROR) (\S+::.*)/not ok - \2/; /^\S+::\S+/d'
+    sed -uE 's/^\[gw.*\] PASSED (\S+::.*)/ok - \1/; s/^\[gw.*\] (FAILED|ERROR) (\S+::.*)/not ok - \2/; /^\S+::\S+/d'
