@@ -50,7 +50,8 @@ def run_check(name: str, check: Callable[[], object]) -> int:
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, signal.default_int_handler)
     try:
-        if reason := unavailable(_os_release()):
+        release = Path("/etc/os-release")
+        if reason := unavailable(release.read_text() if release.exists() else ""):
             raise UnavailableError(reason)
         check()
     except UnavailableError as error:
@@ -78,11 +79,6 @@ def wait_for(ready: Callable[[], object], seconds: float, what: str, why: Callab
         if time.monotonic() > end:
             raise FailedError(f"not within {seconds:g} s: {what}\n{why()}".rstrip())
         time.sleep(0.2)
-
-
-def _os_release() -> str:
-    release = Path("/etc/os-release")
-    return release.read_text() if release.exists() else ""
 
 
 def unavailable(os_release: str) -> str | None:

@@ -161,9 +161,9 @@ def test_message_of_impossible_length_is_an_error(length):
 
 
 def test_kernel_without_a_module(monkeypatch):
-    """A kernel that cannot answer for a family is an error that names the modules to load."""
+    """A kernel that cannot answer for a family (LLC has no such module) is an error that names the modules to load."""
     monkeypatch.setitem(
-        sock_diag._FAMILIES, "unix", (bytes([44, 0]) + bytes(54), sock_diag._unix_inode, sock_diag._unix)
+        sock_diag._FAMILIES, "unix", (bytes([26, 0]) + bytes(54), sock_diag._unix_inode, sock_diag._unix)
     )
     with pytest.raises(OSError, match="load the modules unix_diag"):
         sock_diag.list_listeners("unix")

@@ -1,18 +1,18 @@
 """`make machine TRIAL=cgroup`: boots a Debian with a kernel of its own in an emulator, and runs a trial in it.
 
-Needs root and qemu-system (packages qemu-system-x86 or qemu-system-arm, qemu-utils). Makes a Debian root, once; copies
-HEAD into it with a virtual environment; makes a disk of it, boots that without KVM, and prints what the trial says on
-the serial console. A trial is a script in tools/machine/trials/; two run in a copy of a root, without a boot.
+Needs root and qemu-system (packages qemu-system-x86 or qemu-system-arm, qemu-utils). Makes a Debian root, once; puts
+HEAD into it, makes a disk of it, boots that without KVM, and prints what the trial says on the serial console. A trial
+is a script in tools/machine/trials/; two run in a copy of a root, without a boot.
 The status is 0 if each of its expectations holds, and 75 if the trial cannot run here.
 
-The machine has one CPU. Its clock counts instructions, so a busy host does not slow it down, by its own clock.
-What it shows is true for states, system calls, sockets, cgroups and rights, and not for cost, for the wait for a CPU,
-or for response times.
+The machine has one CPU. Its clock counts instructions, so a busy host does not slow it down.
+It is true for states, system calls, sockets, cgroups and rights, and not for cost, waits for a CPU, or response times.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import re
 import shutil
@@ -67,7 +67,7 @@ After=multi-user.target
 [Service]
 Type=oneshot
 ExecStartPre=/bin/tar -x -C /mnt -f /dev/vdb
-ExecStart=/bin/bash -c 'exec bash "/mnt/$(sed "s/.*trial=//" /proc/cmdline)"'
+ExecStart=/bin/bash -c 'exec bash /mnt/$(sed "s/.*trial=//; s/,/ /g" /proc/cmdline)'
 ExecStopPost=/bin/sh -c 'echo "ENDED" >/dev/console; systemctl poweroff --force'
 StandardOutput=file:/dev/console
 StandardError=inherit
@@ -79,6 +79,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python3 -m tools.machine", description=__doc__)
     names = sorted(path.stem for path in TRIALS.glob("*.sh") if path.stem != "common")
     parser.add_argument("trial", choices=names)
+    parser.add_argument("words", nargs="*", help="for the trial: files of tests")
     parser.add_argument("--suite", default="trixie", help="of Debian (default %(default)s)")
     parser.add_argument("--arch", choices=sorted(ARCHES), default="amd64", help="(default %(default)s)")
     parser.add_argument("--kernel", default="", metavar="SUITE", help="the kernel of another suite, such as bullseye")
@@ -89,8 +90,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def within(minutes: float, run: Callable[[], object]) -> None:
-    """Raises UnavailableError if it has not run to its end after these minutes: a busy machine is no fault of what is
-    tried."""
+    """Raises UnavailableError after these minutes: a busy machine is no fault of what is tried."""
 
     def stop(*_: object) -> None:
         raise UnavailableError(f"the trial did not end within {minutes:g} minutes")
@@ -112,14 +112,15 @@ def check(given: argparse.Namespace) -> None:
         raise UnavailableError(f"this machine has no {', '.join(missing)}: apt-get install qemu-system qemu-utils")
     if given.cached and not (debian_root.cache() / (f"{suite}-{given.arch}" if boots else suite)).exists():
         raise UnavailableError(f"no root of {suite} was made here yet: make machine TRIAL={trial}")
-    run = boot(find_disk(suite, given.arch, trial, given.kernel), trial, arch) if boots else enter(suite, trial)
+    script = ",".join((f"{trial}.sh", *given.words))
+    run = boot(find_disk(suite, given.arch, trial, given.kernel), script, arch) if boots else enter(suite, trial)
     held = judge(run)
-    took = time.monotonic() - began
-    print(f"machine: {held} expectations of the trial {trial} hold on {suite}, {given.arch}, after {took:.0f} s")
+    took = f"after {time.monotonic() - began:.0f} s"
+    print(f"machine: {held} expectations of the trial {trial} hold on {suite}, {given.arch}, {took}")
 
 
 def find_disk(suite: str, name: str, trial: str, kernel: str) -> Path:
-    """The directory with a disk that has HEAD and its virtual environment, and with its kernel; made once for HEAD."""
+    """The directory with a disk that has HEAD, and with its kernel; made once for HEAD."""
     arch, besides, wheels = ARCHES[name], BESIDES.get(trial, ()), FROM_PYPI.get(trial, ())
     disk = "-".join(("disk", suite, name, *besides, *wheels[:1], *filter(None, [kernel])))
     trees = ("HEAD:exporter", "HEAD:deploy", "HEAD:tests")[: 2 + bool(wheels)]
@@ -136,8 +137,10 @@ def find_disk(suite: str, name: str, trial: str, kernel: str) -> Path:
             try:
                 install(root, arch, wheels)
             except CommandError:
-                update(inside)  # without a network, this says so
+                update(inside)
                 raise
+            with contextlib.suppress(CommandError):  # a foreign Python may not run
+                inside.run("python3", "-m", "compileall", "-q", "/opt/uwsgi-headroom")
             if kernel:
                 besides = (*besides, f"{arch.kernel}/{kernel}")
                 sources = root / "etc/apt/sources.list"
@@ -154,7 +157,7 @@ def find_disk(suite: str, name: str, trial: str, kernel: str) -> Path:
         (units / f"serial-getty@{arch.console}.service").symlink_to("/dev/null")
         (root / "etc/fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
         (root / "usr/sbin/policy-rc.d").unlink(missing_ok=True)
-        part = place.with_name(f"{disk}-incomplete--")  # as long as a key: goes with the old ones after an interruption
+        part = place.with_name(f"{disk}-incomplete--")  # as long as a key: goes with the old ones
         shutil.copytree(root / "boot", part)
         with show_step("making the disk"):
             commands.run_command(["qemu-img", "create", "-q", part / "disk.img", f"{_DISK_MB}M"])
@@ -173,8 +176,7 @@ def install(root: Path, arch: Arch, wheels: Sequence[str]) -> None:
     (environment / "bin").mkdir(parents=True)
     (environment / "bin/python").symlink_to("/usr/bin/python3")
     (environment / "pyvenv.cfg").write_text("home = /usr/bin\n")
-    options = ["-q", "--disable-pip-version-check", "--only-binary=:all:"]
-    options += ["--python-version", library.name.removeprefix("python")]
+    options = ["-q", "--disable-pip-version-check", "--only-binary=:all:", f"--python-version={library.name[6:]}"]
     options += [f"--platform={oldest}_{platform}" for oldest in ("manylinux_2_28", "manylinux2014")]
     with show_step("pip install of HEAD"):
         commands.run_command(
@@ -184,24 +186,22 @@ def install(root: Path, arch: Arch, wheels: Sequence[str]) -> None:
     commands.run_command(["sed", "-i", "1s,.*,#!/opt/uwsgi-headroom/bin/python,", program])
 
 
-def boot(place: Path, trial: str, arch: Arch) -> Iterator[str]:
-    """The lines of the serial console, until the machine is off. The disk stays as it is; a second one is an archive of
-    the trials."""
+def boot(place: Path, script: str, arch: Arch) -> Iterator[str]:
+    """The lines of the serial console, until the machine is off."""
     commands.run_command(["tar", "-c", "-C", TRIALS, "-f", place / "trials.tar", "."])
     image, ram = next(place.glob("vmlinuz-*")), next(place.glob("initrd.img-*"))
-    options = f"root=/dev/vda rw console={arch.console} quiet no_timer_check systemd.show_status=false trial={trial}.sh"
-    command = [
-        *("nice", arch.program, *arch.options, "-icount", "shift=2,sleep=off", "-smp", "1", "-m", str(_MEMORY_MB)),
-        *("-nographic", "-nodefaults", "-serial", "stdio", "-kernel", str(image), "-initrd", str(ram)),
-        *("-append", options, "-snapshot"),
-    ]
+    options = f"root=/dev/vda rw console={arch.console} quiet no_timer_check mitigations=off kpti=off"
+    options += f" systemd.show_status=false trial={script}"  # mitigations are slow here
+    fixed = ["-icount", "shift=2,sleep=off", "-smp", "1", "-nographic", "-nodefaults", "-serial", "stdio", "-snapshot"]
+    command = ["nice", "-n", "5", arch.program, *arch.options, *fixed, "-m", str(_MEMORY_MB)]
+    command += ["-kernel", str(image), "-initrd", str(ram), "-append", options]
     for disk in ("disk.img", "trials.tar"):
         command += ["-drive", f"file={place}/{disk},if=virtio,format=raw,cache=unsafe"]
     return _read(command)
 
 
 def enter(suite: str, trial: str) -> Iterator[str]:
-    """The lines of a trial in a root of a suite: as root, in namespaces of its own, with this machine's network."""
+    """The lines of a trial in a root of a suite: as root, in namespaces of its own."""
     with debian_root.copied(suite, debian_root.cache()) as root, machine(root) as inside:
         debian_root.copy_source(root)
         clone = ["git", "clone", "--quiet", "--bare", "--depth=1", "--upload-pack=git -c safe.directory=* upload-pack"]
@@ -215,7 +215,7 @@ def enter(suite: str, trial: str) -> Iterator[str]:
 
 
 def update(inside: debian_root.Machine) -> None:
-    """Raises UnavailableError if apt reaches no archive, so that a machine without a network fails no trial."""
+    """Raises UnavailableError if apt reaches no archive: no trial fails by that."""
     try:
         inside.run("apt-get", "-qq", "-o", "APT::Update::Error-Mode=any", "update")
     except CommandError as error:

@@ -58,6 +58,24 @@ load() {
     done
 }
 
+# backend: one that answers each line at port 7000 after 400 ms
+backend() {
+    cat >/usr/local/bin/backend <<'PY'
+#!/usr/bin/python3
+import socketserver, time
+class Answer(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            time.sleep(0.4)
+            self.wfile.write(line)
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
+Server(("127.0.0.1", 7000), Answer).serve_forever()
+PY
+    chmod +x /usr/local/bin/backend
+    systemd-run --quiet --unit=backend /usr/local/bin/backend
+}
+
 # stop_load: ends the clients
 stop_load() {
     kill $(jobs -p) 2>/dev/null

@@ -2,7 +2,7 @@
 # In a root, without a boot: the README's installation, as an ordinary user; then the Debian package in dist/, which is
 # installed over an older one with another configuration, serves, is removed and purged.
 . "$(dirname "$0")/common.sh"
-lines=$(sed -n '/^python3 -m venv/,/^uwsgi-headroom --version/{s/ *#.*//;p}' /srv/source/README.md)
+lines=$(sed -n '/^python3 -m venv/,/^sudo/{/^sudo/d; s/ *#.*//;p}' /srv/source/README.md)
 deb=$(find /srv/dist -name 'uwsgi-headroom_*_amd64.deb' | sort | tail -n 1)
 modules=/usr/lib/uwsgi-headroom config=/etc/uwsgi-headroom/uwsgi-headroom.yml state=/var/lib/private/uwsgi-headroom
 apt='env DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends'
@@ -16,7 +16,7 @@ rm -f /etc/dpkg/dpkg.cfg.d/docker # it would leave out manual pages
 expect "what the trial needs is installed" 0 \
     "$apt install git python3-venv man-db fish zsh uwsgi-core uwsgi-plugin-python3"
 expect "git clone" 0 'as_visitor "git clone --quiet /srv/source.git uwsgi-headroom"'
-expect "the README's installation" 0 'as_visitor "set -e; cd uwsgi-headroom; $lines" | grep "^uwsgi-headroom [0-9]"'
+expect "the README's installation" 0 'as_visitor "set -e; cd uwsgi-headroom; $lines; ~/headroom/bin/uwsgi-headroom --version" | grep "^uwsgi-headroom [0-9]"'
 
 expect "there is a package in dist/: make deb" 0 '[ -n "$deb" ]' || exit
 version=$(dpkg-deb -f "$deb" Version)

@@ -8,21 +8,7 @@ mostly() {
 }
 export -f mostly
 
-# A backend that answers each line after 400 ms.
-cat >/usr/local/bin/backend <<'PY'
-#!/usr/bin/python3
-import socketserver, time
-class Answer(socketserver.StreamRequestHandler):
-    def handle(self):
-        for line in self.rfile:
-            time.sleep(0.4)
-            self.wfile.write(line)
-class Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = daemon_threads = True
-Server(("127.0.0.1", 7000), Answer).serve_forever()
-PY
-chmod +x /usr/local/bin/backend
-systemd-run --quiet --unit=backend /usr/local/bin/backend
+backend
 head -c 40000 /dev/zero >/tmp/body
 
 app shop "http-socket = 127.0.0.1:8000" "stats = /run/shop/stats" "enable-threads = true"

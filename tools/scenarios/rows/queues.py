@@ -101,10 +101,10 @@ ROWS = (
     Scenario(
         "a full log pipe",
         Server(2, 2, ("--logto", "{directory}/pipe"), before="mkfifo pipe"),
-        Expected("unknown", words=("pipe",)),
+        Expected("critical", ("output_blocked",), words=("pipe",)),
         (Load(clients=12, io_ms=5),),
         lead=12.0,
-        why="Master and workers are stopped at a line that the pipe does not take: there is nothing to judge, but why.",
+        why="Master and workers are stopped at a line that the pipe does not take: the kernel shows what they wait for.",
         twin=healthy("", Load(clients=1, io_ms=50), server={"before": "mkfifo pipe; cat pipe > /dev/null &"}),
     ),
     Scenario(

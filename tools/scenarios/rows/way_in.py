@@ -108,7 +108,7 @@ ROWS = (
     ),
     Scenario(
         "the http router has no target",
-        Server(2, 2, tuple(each.replace("/app", "/none") if each == ROUTED[3] else each for each in ROUTED)),
+        Server(2, 2, (*ROUTED[:3], "{directory}/none", *ROUTED[4:])),
         Expected("warning", ("router_dead_end",), words=("http-to",), not_words=NO_MORE),
         (Load(rate=5, io_ms=20, socket="tcp"),),
         why="The router closes each connection, and no worker sees a request.",
