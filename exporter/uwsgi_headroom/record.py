@@ -576,8 +576,8 @@ class WorkerRecord(Struct, frozen=True, gc=False):
     """The CPUs that its process may run on."""
     low_bytes: int | None = None
     """The least resident memory that its process had in the last seconds."""
-    threads_since: float = float("-inf")
-    """When the number of threads of its process was last seen to change, in monotonic seconds."""
+    threads_since: float = 0.0
+    """When the number of threads of its process was last seen to change, in monotonic seconds; 0 if never."""
     ages: Mapping[int, float | None] = {}
     """For how many seconds the request in each busy thread has been in service, by thread number; None if unknown."""
     routes: Mapping[int, str] = {}

@@ -203,7 +203,7 @@ def test_looks_are_seldom(monkeypatch):
     """Two show whether requests come; then they are ten seconds apart, and minutes after one without an answer."""
     asked = []
 
-    def answer(_pid, _sockets, known, came, _reads_files):
+    def answer(_pid, _sockets, known, came, *_):
         asked.append((known, came))
         if len(asked) == 3:
             raise PausedError

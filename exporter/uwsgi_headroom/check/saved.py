@@ -246,7 +246,7 @@ _KEPT = re.compile(
 )
 """What tells nothing of anybody: numbers, this machine, and words that sentences have anyway."""
 
-_SCHEME = re.compile(r"((?:unix|tcp|file)://|unix:|app:|journal:)(.+)")
+_KIND = re.compile(r"((?:unix|tcp|file)://|unix:|app:|journal:|(?:MemoryError|OSError E[A-Z]+) at )(.+)")
 _URL = re.compile(r"(https?://)([^/]+)(/.*)?")
 _ROUTE = re.compile(r"([A-Z]+) /.*")
 _PLACE = re.compile(r"([^/@]*):(\d{1,5})")
@@ -295,7 +295,7 @@ class _StandIns:
     def _make(self, text: str, number: int) -> str:
         if match := _URL.fullmatch(text):
             return f"{match[1]}{self._find(match[2])}{'/path' * bool(match[3])}"
-        if match := _SCHEME.fullmatch(text):
+        if match := _KIND.fullmatch(text):
             return match[1] + self._find(match[2])
         if match := _ROUTE.fullmatch(text):
             return f"{match[1]} /route-{number}"

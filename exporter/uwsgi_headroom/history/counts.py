@@ -2,7 +2,7 @@
 
 `totals` has these fields as totals that never decrease, which `integrals` updates, and `window` as their growth between
 two instants. From the rows follow those of a history (`rows`), windows, and how windows are merged and written to a
-file (`store`). By this table a row takes 84 bytes a worker and 356 for the server, without sockets and backends.
+file (`store`). By this table a row takes 84 bytes a worker and 360 for the server, without sockets and backends.
 """
 
 from collections.abc import Sequence

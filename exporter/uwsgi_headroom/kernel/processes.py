@@ -70,7 +70,7 @@ class WorkerProcess(Struct, frozen=True):
     """Whether it is stopped: by a signal such as SIGSTOP, or by a debugger."""
     threads: int | None = None
     """All of them, also those that serve no request."""
-    threads_since: float = -inf
+    threads_since: float = 0.0
     """When their number was first seen as it is now (monotonic)."""
     low_bytes: int | None = None
     """The least resident memory that was read within the last LOW_SECONDS: what it keeps between requests that take

@@ -241,7 +241,7 @@ def test_files_are_bounded(tmp_path):
     text = "[uwsgi]\nharakiri = 30\n"
     fits = text + ";" * (MOST_BYTES - len(text))
     assert options_of(tmp_path / "fits", "--ini", "app.ini", files={"/srv/app.ini": fits}).harakiri == 30
-    options = options_of(tmp_path, "--ini", "app.ini", files={"/srv/app.ini": fits + ";"})
+    options = options_of(tmp_path / "large", "--ini", "app.ini", files={"/srv/app.ini": fits + ";"})
     assert set_in(options) == {}
     assert not options.complete
     two = {"/srv/app.ini": text, "/srv/large.ini": fits}

@@ -104,7 +104,7 @@ ROWS = (
         Expected("critical", ("output_blocked",), words=("pipe",)),
         (Load(clients=12, io_ms=5),),
         lead=12.0,
-        why="Master and workers are stopped at a line that the pipe does not take: the kernel shows what they wait for.",
+        why="Master and workers are stopped at a line that the pipe does not take: the kernel shows where they wait.",
         twin=healthy("", Load(clients=1, io_ms=50), server={"before": "mkfifo pipe; cat pipe > /dev/null &"}),
     ),
     Scenario(

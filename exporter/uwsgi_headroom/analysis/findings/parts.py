@@ -465,9 +465,8 @@ def _find_growths(figures: Figures) -> dict[WorkerWindow, int | float]:
 def find_files(figures: Figures) -> Iterator[Finding]:
     """File systems without room, and files of metrics."""
     for use, mount, free, inodes in figures.server.setup.full_disks:
-        where = Private(shlex.quote(mount), "there")
-        facts: Facts = {"use": use, "mount": Private(mount), "free": free, "inodes": inodes, "where": where}
-        yield DISK_FULL.found(figures, facts, worse=fail_mostly(figures))
+        facts: Facts = {"use": use, "mount": Private(mount), "free": free, "inodes": inodes}
+        yield DISK_FULL.found(figures, facts, where=Private(shlex.quote(mount), "there"), worse=fail_mostly(figures))
     (folder, files), (least, each) = figures.server.setup.metrics_files, MANY_FILES
     if files >= max(least, each * len(figures.server.workers)):
         yield METRICS_FILES.found(figures, folder=Private(folder, "its folder"), files=files)
