@@ -147,6 +147,12 @@ SAY_IT_ALL = {
     "socket_refuses",
     "socket_replaced",
     "web_server_fails",
+    "client_errors",
+    "requests_stopped",
+    "router_dead_end",
+    "routing_ends_requests",
+    "socket_shared",
+    "vassal_refused",
 }
 """Findings that need no runbook."""
 

@@ -146,7 +146,7 @@ def test_a_backend_without_a_known_address_is_named():
 
 def test_refused_clients_and_their_cause_are_one_recommendation():
     """One block, whose change is about the lock for which requests waited, with the harm as a line."""
-    busy = with_workers(lambda worker: replace(worker, busy_seconds=31 / 4 * 900))
+    busy = with_workers(lambda worker: replace(worker, busy_seconds=31 / 4 * 900, running_time=31 / 4 * 900))
     queued = with_window(queue_seconds={QUEUE: 20 * 900.0}, queue_full_seconds={QUEUE: 900.0})
     data = change(_changed(40, 52, busy, queued), waiting_in({"lock": 4.0}))
     found = _recommended(change(data, at_places(data, range(40, 52), waiting_in({"lock": 31.0}))))
