@@ -134,8 +134,8 @@ WORKS_ON = Kind(
     code="works_after_response",
     severity="warning or info",
     title="Requests go on after their response: clients do not wait for their end.",
-    evidence="Of {serving:request} in service, {answered} {answered:has|have} sent a response, or a part of it, and the "
-    "client has closed its connection[time? ; a request takes {time:duration} in uWSGI][wait? ; {wait}].",
+    evidence="Of {serving:request} in service, {answered} {answered:has|have} sent a response, or a part of it, and "
+    "the client has closed its connection[time? ; a request takes {time:duration} in uWSGI][wait? ; {wait}].",
     meaning="uWSGI counts a request until its thread is free. So response times here include work that clients do not "
     "wait for, such as a `close()` of the response that sends mail.",
     act="Move the work that follows the response to a spooler, a mule or a job queue.",

@@ -153,8 +153,8 @@ HANG = replace(
     title="Requests hang at a lock, while others pass.",
     evidence="On average, {waiting:mean} of {busy:mean} busy threads ({share:percent}) wait for a lock, and nearly all "
     "of this time is that of requests that were not completed.",
-    meaning="What they wait for is kept by a long request, in a deadlock, by code that never releases it, or at the end "
-    "of Python: `sys.exit()` in a request waits for the other threads of its worker, which do not end.",
+    meaning="What they wait for is kept by a long request, in a deadlock, by code that never releases it, or at the "
+    "end of Python: `sys.exit()` in a request waits for the other threads of its worker, which do not end.",
     act="Run {calls}: a thread in `_shutdown` of threading.py has called `sys.exit()`.",
     then="Return an error instead, and end a worker only from outside. Otherwise, take locks in the same order "
     "everywhere, release them after an exception, too, and give each wait a timeout.",
