@@ -38,8 +38,8 @@ def find_examples() -> dict[Kind, list[Example]]:
 def render() -> dict[str, str]:
     """The pages by the names of their files."""
     examples = find_examples()
-    told = [text for line in read_lines(WINDOWS) if line.get("shown") for text in _tell(line["name"], line["why"])]
-    return {"tests.txt": "\n".join(told)} | {
+    shown = [text for line in read_lines(WINDOWS) if line.get("shown") for text in _show_all(line["name"], line["why"])]
+    return {"tests.txt": "\n".join(shown)} | {
         f"{module}.txt": "\n".join(
             text for row, kind in rows.items() for text in _describe(row, kind, examples.get(kind, []))
         )
@@ -54,7 +54,7 @@ def _describe(row: str, kind: Kind, examples: list[Example]) -> Iterator[str]:
         yield from _show(kind, name, finding)
 
 
-def _tell(name: str, why: str) -> Iterator[str]:
+def _show_all(name: str, why: str) -> Iterator[str]:
     yield f"## {why}"
     found = judge_all()[name][1]
     yield from () if found else (f"({name})", "  nothing is found", "")

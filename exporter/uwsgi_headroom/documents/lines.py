@@ -381,7 +381,7 @@ def _queue(socket: Socket) -> TextLine | None:
         "[wait, floor? , mean wait at least {wait:duration}][wait, not floor? , mean wait {wait:duration}]",
         "  {name}",
     )
-    tone: Tone | None = "critical" if is_full or socket.full else None
+    tone: Tone | None = "critical" if is_full else "warning" if socket.full else None
     return _line("queue", "queue", 5, [fill(part, facts) for part in parts], tone)
 
 

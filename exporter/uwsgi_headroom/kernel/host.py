@@ -234,10 +234,7 @@ class Host:
                 answered=answered,
                 clients=getattr(self._seen, "clients", (0, 0)),
                 spooled=self._spools.read(master_pid, snapshot, now) if snapshot.spoolers else {},
-                ways_in=self.ways_in.read(
-                    *(master_pid, snapshot, processes.values(), now),
-                    *(setup.options.http or (), setup.options.http_to or ()),
-                ),
+                ways_in=self.ways_in.read(master_pid, snapshot, processes.values(), now, setup.options),
             )
             self._slow = replace(self._slow, facts=facts, allowed=tuple(allowed) or affinity or ())
         slow, last = self._slow.facts, self._last

@@ -28,7 +28,7 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.request_sets import find_sets, list_accepted, name_listening
 from uwsgi_headroom.kernel.web_files import find_lines
 from uwsgi_headroom.kernel.web_log import find_errors
-from uwsgi_headroom.record import Refusal, Rival, SharedSocket, Sharer, Way, WaysIn, is_tcp
+from uwsgi_headroom.record import UNKNOWN, Options, Refusal, Rival, SharedSocket, Sharer, Way, WaysIn, is_tcp
 from uwsgi_headroom.stats.server import Snapshot
 
 LOOK_SECONDS, FIRST_SECONDS, PAUSE_SECONDS = 10.0, 4.0, 600.0
@@ -60,11 +60,10 @@ class WaysInReader:
         snapshot: Snapshot,
         workers: Iterable[WorkerProcess],
         now: float,
-        routers: Sequence[str] = (),
-        routed_to: Sequence[str] = (),
+        options: Options = UNKNOWN.options,
     ) -> WaysIn:
-        """What the last look saw, the same object until the next one. now: monotonic seconds; routers: the addresses of
-        http routers; routed_to: those to which they pass requests. Never raises."""
+        """What the last look saw, the same object until the next one. now: monotonic seconds; options: name http
+        routers, and the addresses to which they pass requests. Never raises."""
         if now < self._not_before:
             return self._latest
         requests = sum([worker.requests or 0 for worker in snapshot.workers])
@@ -72,9 +71,9 @@ class WaysInReader:
             requests = sum([each.voluntary_context_switches or 0 for each in workers])
         came = requests != self._requests
         sockets = [(socket.name, socket.protocol) for socket in snapshot.sockets[:_MOST_SOCKETS]]
-        sockets += [(name, "http") for name in routers]
+        sockets += [(name, "http") for name in options.http or ()]
+        of_look = tuple(sockets), self._known, came, self.reads_files, options.http_to or ()
         try:
-            of_look = tuple(sockets), self._known, came, self.reads_files, tuple(routed_to)
             latest = self._asks.ask(read_ways, master_pid, *of_look)
         except NotYetError:
             return self._latest

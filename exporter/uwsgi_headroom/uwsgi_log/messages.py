@@ -310,7 +310,7 @@ emperor_lost event -: uWSGI's Emperor has exited
 traceback known exceptions: the application raised an exception == Traceback \(most recent call last\):
 # The line of each request, core/logging.c: uwsgi_log.scan finds it by its end.
 status_5xx known request_line: responses have a status from 500 to 599
-status_4xx known request_line: responses have the status 400, 403, 404 or 405
+status_4xx known -: responses have the status 400, 403, 404 or 405
 """
 """A message: its code, role and proof (`-` for none), and what it says. `==` has its patterns, `!!` the harm, and `>>`
 what to do about it."""

@@ -43,8 +43,8 @@ _STATUS = re.compile(
     re.MULTILINE,
 )
 """How a line of a request begins, and ends if its status is an error that a mistake in the set-up makes of all, in
-uWSGI's own format. The application is
--1 if uWSGI called none that its stats have: it refused the request, a rule of routing ended it, or PHP served it."""
+uWSGI's own format. The application is -1 if uWSGI called none that its stats have: it refused the request, a rule of
+routing ended it, or PHP served it."""
 
 _FRAME = re.compile(rb'  File "([^"\n]{1,400}\.py)", line (\d{1,7})')
 _LIBRARY = re.compile(LIBRARY_FILES.encode())
@@ -170,9 +170,10 @@ def _find_errors(block: bytes) -> Iterator[Found]:
         begin, size = _NUMBERS.match(block, place), _SIZE.match(block, block.rfind(b"=> ", place, end.start()))
         if begin and size:
             pid, application, calls, requests = map(int, begin.groups())
-            code, status = f"status_{end[1][:1].decode()}xx", int(end[1])
-            of_request = application, calls, requests, int(size[1]) + int(end[2])
-            yield Found(code, pid=pid, limit=status if code == "status_4xx" else None, request=of_request)
+            if end[1].startswith(b"4"):  # clients can make any number: they are only counted
+                yield Found("status_4xx", limit=int(end[1]))
+            else:
+                yield Found("status_5xx", pid=pid, request=(application, calls, requests, int(size[1]) + int(end[2])))
 
 
 def _match(line: bytes) -> Found | None:

@@ -47,7 +47,7 @@ sys.stdin.read()
 
 @contextmanager
 def asking(server: Uwsgi, paths: tuple[str, ...]) -> Iterator[None]:
-    """Clients that ask for ever new paths until the block ends, in a process that goes on while this one samples."""
+    """Clients that ask for another path each time until the block ends, in a process beside this one, which samples."""
     command = [sys.executable, "-c", _ASK, str(server.http), *paths]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as clients:
         try:

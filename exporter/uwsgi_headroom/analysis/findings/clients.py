@@ -198,7 +198,7 @@ NOT_FOUND = Kind(
     severity="warning",
     title="uWSGI's log says that nearly all responses are errors (status 4xx).",
     evidence="{number} of {requests:request} ({part:fine_percent}) got status 400, 403, 404 or 405, the last one "
-    "{status}.[routed?  uWSGI's own routing ended them.][not proven?  " + UNPROVEN + "]",
+    "{status}.[routed?  uWSGI's own routing ended them.][not routed?  " + UNPROVEN + "]",
     meaning="uWSGI counts such a response like any other. Mostly, paths or host names are not those that the "
     "application expects.",
     act="[routed? Find the rule of `route` that ends these requests.]"
@@ -401,8 +401,7 @@ def find_client_errors(figures: Figures) -> Iterator[Finding]:
     routed, least = figures.window.routed or 0, max(ENOUGH, NEARLY_ALL * requests)
     if message and message.count >= least:
         facts = _count(message.count, max(message.count, requests)) | {"status": message.limit}
-        proven = message.agreed >= PROVEN * message.count
-        yield NOT_FOUND.found(figures, facts, routed=routed >= least, proven=proven)
+        yield NOT_FOUND.found(figures, facts, routed=routed >= least)
     elif routed >= least and "status_5xx" not in figures.server.messages:
         yield ROUTED.found(figures, routed=routed)
 
