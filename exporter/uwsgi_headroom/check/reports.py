@@ -94,7 +94,6 @@ _LONGEST_KEPT = 40
 
 
 def _keep_together(part: str) -> str:
-    """Keep a short part on one line, without the mark that separates it from the one before."""
     text = part.lstrip(" ,;:=")
     mark = part[: len(part) - len(text)]
     return part if len(text) > _LONGEST_KEPT else mark + text.replace(" ", "\u00a0")

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from uwsgi_headroom.check.exporter_client import ApiError
 from uwsgi_headroom.check.tables import find_field
 from uwsgi_headroom.documents.history import HistoryDocument
 from uwsgi_headroom.documents.schema import ServerDocument
 from uwsgi_headroom.terminal_text import print_lines
-from uwsgi_headroom.top.feeds import NO_TREND, Attached, Feed, FeedError, exit_status, list_fleets, run_feeds
+from uwsgi_headroom.top.feeds import NO_TREND, Attached, Feed, exit_status, list_fleets, run_feeds
 from uwsgi_headroom.top.navigation import (
     LIST,
     Key,
@@ -53,8 +54,6 @@ _SPANS = (60.0, 300.0, 900.0, 3600.0)
 
 
 class _Page(NamedTuple):
-    """What is asked for one server."""
-
     key: Key
     window: float | None
     points: int
@@ -104,13 +103,13 @@ class Poller:
         self._update()
 
     def take_answers(self) -> None:
-        """Take the answers that arrived into the model. Raises errors other than FeedError."""
+        """Take the answers that arrived into the model. Raises errors other than ApiError."""
         done = [request for request in self._requests if request.task.done()]
         self._requests = [request for request in self._requests if request not in done]
         for request in done:
             try:
                 answer = request.task.result()
-            except FeedError as error:
+            except ApiError as error:
                 self._errors[request.place] = str(error)
                 continue
             self._errors.pop(request.place, None)
@@ -250,7 +249,6 @@ async def run(feeds: Sequence[Feed], navigation: Navigation, capabilities: Capab
 
 
 def _wanted(navigation: Navigation) -> tuple[object, ...]:
-    """Return the part of the state that decides what to request from the feeds."""
     return navigation.server, navigation.window, navigation.view == "plots"
 
 
@@ -300,7 +298,6 @@ class _Loop:
         self._ended.set()
 
     async def _poll_repeatedly(self) -> None:
-        """Poll repeatedly, at once after a key that needs other data, and draw the answers."""
         due = time.monotonic()
         while True:
             if self._poll_now.is_set() or time.monotonic() >= due:
@@ -319,7 +316,6 @@ class _Loop:
         return _FIRST_POLL_SECONDS if server and server.age is None else self._navigation.interval
 
     async def _wait_for_answer(self, seconds: float) -> None:
-        """Wait until a feed has answered or a key needs other data, but at most `seconds`."""
         wake = asyncio.create_task(self._poll_now.wait(), name="waiting")
         try:
             await asyncio.wait({wake, *self._poller.under_way}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

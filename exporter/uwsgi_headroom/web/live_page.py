@@ -29,7 +29,6 @@ from uwsgi_headroom.watch.observation import NotWatched
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web.api_routes import DOCUMENTS
 from uwsgi_headroom.web.metrics_route import fleet_state
-from uwsgi_headroom.web.request_values import register_text_convertor
 from uwsgi_headroom.web.shared_builds import Body, SharedBuilds
 from uwsgi_headroom.words.states import SERVER_STATES
 from uwsgi_headroom.words.template import Facts, fill
@@ -82,7 +81,6 @@ MEDIA_TYPE = "text/html; charset=utf-8"
 
 def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
     """Make the routes: `/`, a page for each server, and static files."""
-    register_text_convertor()
 
     async def show(
         request: Request, key: Hashable, state: Callable[[], object], shown: list[Watch], count: int, *, alone: bool
@@ -172,7 +170,6 @@ def render_missing(name: str) -> str:
 
 
 def _head(title: str, more: str = "") -> str:
-    """Write the beginning of a page. more: elements of its head."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

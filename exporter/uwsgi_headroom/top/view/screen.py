@@ -73,7 +73,6 @@ def stale_line(trouble: str, width: int) -> Text:
 
 
 def _begin_styled(lines: Sequence[str], style: str, columns: int) -> list[Text]:
-    """Lines whose first columns have a style."""
     first, *rest = map(Text, lines)
     first.stylize(style, 0, columns)
     return [first, *rest]
@@ -405,7 +404,6 @@ def _title(model: ScreenModel, navigation: Navigation, width: int, now: float) -
 
 
 def _state(server: ServerDocument, now: float) -> str:
-    """Write the state, and the age of the last reading if not up."""
     if server.state == "up":
         return server.state
     age = None if server.age is None else server.age + max(0.0, now - server.time)

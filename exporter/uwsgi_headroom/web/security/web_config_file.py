@@ -173,8 +173,6 @@ def load_web_config(path: Path) -> WebConfig:
 
 
 class _WebConfigFile(YamlNodes):
-    """Walks the YAML nodes of one file."""
-
     def config(self, root: yaml.Node) -> WebConfig:
         top = self._mapping(root, ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit"))
         http = self._mapping(top.get("http_server_config"), ("http2", "headers"))
@@ -302,7 +300,6 @@ class _WebConfigFile(YamlNodes):
         return {name: value for name, value in self._mapping(node, known).items() if not self._is_null(value)}
 
     def _pick(self, node: yaml.Node | None, choices: Mapping[str, _V], default: _V) -> _V:
-        """What the name in a node stands for."""
         if node is None:
             return default
         name = self._string(node)

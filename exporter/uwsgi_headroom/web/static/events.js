@@ -1,10 +1,9 @@
 // The events of a server, newest first, for the marks on the charts and for the list.
 
+import { tone } from "./canvas.js";
 import { el, marked, panel, say } from "./dom.js";
-import { many } from "./format.js";
-import { tone } from "./marks.js";
-import { between, clock } from "./moments.js";
-import { LONGEST } from "./timeline.js";
+import { between, clock, many } from "./format.js";
+import { LONGEST } from "./ranges.js";
 
 const LEAST_SECONDS = 3600; // the list has at least the last hour, although charts may show less
 const MOST_LISTED = 200;

@@ -1,17 +1,18 @@
-// Writes figures with their units, by the rules of `words/formats.py`: tests/words/vectors.json holds both to them.
+// Writes figures with their units, by the rules of `words/formats.py`: tests/words/vectors.json holds both to them; and
+// instants and stretches of time in the reader's time zone, with dates where they are needed.
 // An unknown figure is a dash, never 0.
 
 export const NOT_KNOWN = "–";
 
-const when = (known, text) => (value) => (value === null || value === undefined || Number.isNaN(value) ? known : text(value));
+export const isMissing = (value) => value === null || value === undefined;
+
+const when = (known, text) => (value) => (isMissing(value) || Number.isNaN(value) ? known : text(value));
 
 /** A format of dates, made once, when it is first needed: the first one of a page takes a browser milliseconds. */
-export function dates(options) {
+function dates(options) {
   let made = null;
   return { format: (date) => (made ??= new Intl.DateTimeFormat("en-GB", options)).format(date) };
 }
-
-const TIME = dates({ timeStyle: "medium" });
 
 /** Commas between thousands. */
 const grouped = (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ",");
@@ -101,12 +102,58 @@ export const bytes = when(NOT_KNOWN, (size) => {
   return `${at ? two(size) : size.toFixed(0)} ${units[at]}`;
 });
 
-/** Epoch seconds as the local time of day, for an axis. */
-export const timeOfDay = (time) => TIME.format(new Date(time * 1000));
-
 /** Epoch seconds as date and time in UTC. */
 export const utc = (time) => `${new Date(time * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 
 /** How short a window is, as a sentence; empty if it covers what was requested. */
 export const shortness = ({ seconds, asked }) =>
   seconds < 0.9 * asked ? `${duration(seconds)} of ${duration(asked)} so far.` : "";
+
+const HOUR = 3600;
+const DAY = 24 * HOUR;
+const LONG_AGO = 12 * HOUR;
+const OTHER_YEAR = 300 * DAY;
+const SHORT = 600; // seconds: the ends of a shorter stretch are written with seconds
+const [MINUTES, SECONDS, ZONE] = [{ hour: "2-digit", minute: "2-digit" }, { timeStyle: "medium" }, { timeStyle: "long" }].map(dates);
+const ZONED_MINUTES = dates({ hour: "2-digit", minute: "2-digit", timeZoneName: "short" });
+const MONTH = dates({ month: "short" });
+const DATE = dates({ day: "numeric", month: "short" });
+const DATE_OF_YEAR = dates({ day: "numeric", month: "short", year: "numeric" });
+
+const dateOf = (time) => new Date(time * 1000);
+const isAway = (time, seconds) => Math.abs(Date.now() / 1000 - time) > seconds;
+
+/** Epoch seconds as a date, with its year if it is long ago. */
+export const day = (time) => (isAway(time, OTHER_YEAR) ? DATE_OF_YEAR : DATE).format(dateOf(time));
+
+/** Epoch seconds as the local time of day with its zone, and with the date if it is more than 12 hours away. */
+export const clock = (time) => (isAway(time, LONG_AGO) ? `${day(time)} ` : "") + ZONE.format(dateOf(time));
+
+/** Epoch seconds as date and time, to the minute. */
+export const dated = (time) => `${day(time)} ${ZONED_MINUTES.format(dateOf(time))}`;
+
+/** The time between two instants: with dates if it is not today, with both zones if the clock was changed within it. */
+export function between(from, until) {
+  const [first, last] = [from, until].map(dateOf);
+  const isOneDay = first.toDateString() === last.toDateString();
+  const isOneZone = first.getTimezoneOffset() === last.getTimezoneOffset();
+  const isShort = until - from < SHORT && (from % 60 !== 0 || until % 60 !== 0);
+  const [plain, zoned] = isShort ? [SECONDS, ZONE] : [MINUTES, ZONED_MINUTES];
+  const begin = (isOneDay && !isAway(until, LONG_AGO) ? "" : `${day(from)} `) + (isOneZone ? plain : zoned).format(first);
+  return `${begin} to ${isOneDay ? "" : `${day(until)} `}${zoned.format(last)}`;
+}
+
+/** The time of a slice that ends at `time`: an instant, or from when until when if it is a minute or longer. */
+export const slice = (time, step) => (step >= 60 ? between(time - step, time) : clock(time));
+
+/** An instant on an axis that is `seconds` long. */
+export const edge = (time, seconds) => (seconds > LONG_AGO ? `${day(time)} ${MINUTES.format(dateOf(time))}` : SECONDS.format(dateOf(time)));
+
+/** An instant on an axis with a mark every `increment` seconds: the year, month, date, or time of day that begins. */
+export function tick(time, increment) {
+  const date = dateOf(time);
+  if (increment >= 28 * DAY) return date.getMonth() ? MONTH.format(date) : String(date.getFullYear());
+  const isMidnight = !date.getHours() && !date.getMinutes() && !date.getSeconds();
+  if (increment >= DAY || isMidnight) return DATE.format(date);
+  return (increment >= 60 ? MINUTES : SECONDS).format(date);
+}

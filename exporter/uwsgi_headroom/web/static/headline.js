@@ -1,11 +1,9 @@
-// The banner: what is wrong, how bad it is and since when, and what to do first. All other findings are folded into it.
+// The banner: what is wrong, how bad it is and since when, and what to do first. All findings are folded into it, worst first,
+// each whole: its figures, its advice, and how long it has held.
 
-import { action } from "./controls.js";
-import { el, mark, marked, say, unmarked } from "./dom.js";
-import { Findings, isOurs } from "./findings.js";
+import { action, el, mark, marked, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
-import { lineOf } from "./keys.js";
-import { clock } from "./moments.js";
+import { harms, lineOf } from "./keys.js";
 import { STATES, STATUS } from "./words.js";
 
 const [NONE, LITTLE] = [1.05, 1.1]; // headroom that reads 1.0x, and 1.1x: no status makes it look like any
@@ -136,7 +134,7 @@ function lose(document, seconds) {
     chip: `${sign} ${words.join(" ").toUpperCase()}`,
     since: "",
     title: `The exporter has not answered for ${format.duration(seconds)}: these figures are old.`,
-    said: `At ${clock(document.read_at ?? document.time)} it said: ${then.chip} ${then.title}`,
+    said: `At ${format.clock(document.read_at ?? document.time)} it said: ${then.chip} ${then.title}`,
     act: "See whether the exporter runs, and whether this browser reaches it",
     promise: "",
     runbook: null,
@@ -168,3 +166,64 @@ function room({ headroom, status }) {
   const waits = status === "ok" && usable < NONE ? null : usable;
   return Math.min(factor ?? Infinity, waits ?? Infinity);
 }
+
+export class Findings {
+  #items = [];
+  #codes = null;
+
+  constructor() {
+    this.node = el("ol", { class: "findings" });
+  }
+
+  /** Show the findings. Only text that differs is written, so that a link keeps its focus when figures change. */
+  show({ findings, time }) {
+    const codes = findings.map((finding) => finding.code).join();
+    if (codes !== this.#codes) {
+      this.#codes = codes;
+      this.#items = findings.map(() => new Item());
+      this.node.replaceChildren(...this.#items.map((item) => item.node));
+    }
+    findings.forEach((finding, at) => this.#items[at].show(finding, time));
+  }
+}
+
+class Item {
+  #texts = new Map();
+
+  constructor() {
+    this.chip = el("span", { class: "chip" });
+    this.title = el("b", {});
+    this.since = el("small", {});
+    this.why = el("p", { class: "why" });
+    this.what = el("span", {});
+    this.change = el("p", { class: "change" }, el("span", { "aria-hidden": "true" }, "→ "), this.what);
+    this.link = el("a", {}, "Runbook");
+    this.runbook = el("p", {}, this.link);
+    const words = el("div", {}, el("p", { class: "finding" }, this.chip, " ", this.title, " ", this.since), this.why);
+    this.node = el("li", {}, words, el("div", {}, this.change, this.runbook));
+  }
+
+  show(finding, time) {
+    mark(this.node, "data-severity", finding.severity);
+    say(this.chip, STATUS[finding.severity].join(" "));
+    say(this.since, lasting(finding, time));
+    this.#write(this.title, finding.title);
+    this.#write(this.why, [...harms(finding), finding.evidence, finding.meaning].join(" "));
+    this.#write(this.what, finding.change);
+    this.change.hidden = !finding.change;
+    this.runbook.hidden = !isOurs(finding.runbook);
+    mark(this.link, "href", isOurs(finding.runbook) ? finding.runbook : null);
+  }
+
+  #write(node, text) {
+    if (this.#texts.get(node) === text) return;
+    this.#texts.set(node, text);
+    node.replaceChildren(...marked(text));
+  }
+}
+
+/** How long a finding has held. */
+export const lasting = ({ since }, time) => (since ? `for ${format.duration(Math.max(1, time - since))}, since ${format.clock(since)}` : "");
+
+/** Whether a URL leads to a page and not to a script. */
+export const isOurs = (address) => typeof address === "string" && /^(\/|https?:\/\/)/.test(address);

@@ -2,7 +2,6 @@
 // users are hurt, a panel of all others, and the page as text, for the incident channel.
 
 import { el, panel, Tile, visible } from "./dom.js";
-import { harms } from "./findings.js";
 import * as format from "./format.js";
 
 const FELT = [["users_wait"], ["served"], ["objective", "response"], ["queue"]]; // of each, the first that there is
@@ -49,6 +48,9 @@ export function figures() {
     },
   };
 }
+
+/** What users feel of a cause, as sentences. */
+export const harms = ({ harms = [] }) => harms.map(({ evidence }) => evidence);
 
 /** Describe a server as text. url: of the page; trouble: why the figures are not current, or null. */
 export function text(document, url, trouble = null) {

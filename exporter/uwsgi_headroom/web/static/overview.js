@@ -1,7 +1,6 @@
 // Lists every server in the order of the API: what is down, what its own settings can solve, what its host lacks, the rest.
 
-import { help, isOn, recall, remember, toggle } from "./controls.js";
-import { el, mark, say, unmarked } from "./dom.js";
+import { el, help, isOn, mark, pageOf, recall, remember, say, toggle, unmarked } from "./dom.js";
 import * as format from "./format.js";
 import { Stream } from "./stream.js";
 import { column, plain, Table } from "./table.js";
@@ -132,7 +131,7 @@ const wordOf = (tone) => (tone in STATES ? STATES[tone].toUpperCase() : STATUS[t
 
 const state = (server) => wordOf(tone(server)) + (server.state === "up" || server.age === null ? "" : ` ${format.duration(server.age)}`);
 
-const limit = (server) => (server.first && server.state !== "down" ? LIMITS[server.first] : "");
+const limit = (server) => (server.first && server.state !== "down" ? LIMITS[server.first][0] : "");
 
 /** What is wrong; in short if the host lacks it, which a line above the list says for all its servers. */
 const verdict = (server) => (server.shared ? "The CPUs of its host are full." : unmarked(server.verdict));
@@ -156,9 +155,6 @@ function roomTone(server) {
   return server.status === "critical" ? "critical" : "warning";
 }
 
-/** The URL of a server's page. */
-const page = (server) => server.path.replace("/api/v2/servers/", "/servers/");
-
 const waitTone = (server) => (server.state === "up" ? (WAITING[server.waiting] ?? null) : null);
 
 const wait = (server) => (waitTone(server) ? `${STATUS[waitTone(server)][0]} ` : "") + format.least(format.duration(server.queue_wait), server.wait_is_floor);
@@ -167,7 +163,7 @@ const clamped = () => el("span", { class: "clamp" });
 
 const COLUMNS = [
   { head: "State", kind: "status", left: true, title: "if down: time since the last read", value: (server) => TONES_OF_SERVERS.indexOf(tone(server)), text: state, tone, node: () => el("span", { class: "chip" }) },
-  column("Server", "name", plain, { kind: "server", left: true, hint: (server) => `${server.name}, ${server.address}`, node: (server) => el("a", { href: page(server) }) }),
+  column("Server", "name", plain, { kind: "server", left: true, hint: (server) => `${server.name}, ${server.address}`, node: (server) => el("a", { href: pageOf(server) }) }),
   { head: "Headroom", kind: "room", value: (server) => (server.state === "down" ? null : (server.headroom ?? (server.far?.length ? 1e9 : null))), text: growth, hint: (server) => limit(server) && `first limit: ${limit(server)}`, tone: roomTone },
   { head: "Verdict", kind: "says", left: true, value: (server) => server.verdict, text: verdict, hint: (server) => unmarked(server.verdict), tone: sharedTone, node: clamped },
   { head: "Do", kind: "act", left: true, title: "the first thing to do; in this order, what its own settings can solve comes before what its host lacks", value: (server) => server.place, text: act, hint: (server) => unmarked(server.act ?? ""), tone: sharedTone, node: clamped },

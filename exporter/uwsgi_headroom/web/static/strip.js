@@ -1,11 +1,9 @@
 // Draws a row per worker and a cell per slice of time; the darker a cell, the higher its value.
 
-import { channels, colour, FONT, onColours } from "./canvas.js";
-import { aim } from "./charts.js";
-import { steer, stepped } from "./cursor.js";
+import { channels, colour, drawEvents, FONT, onColours } from "./canvas.js";
+import { aim, steer, stepped } from "./charts.js";
 import { el, mark, say } from "./dom.js";
-import { drawEvents } from "./marks.js";
-import { edge, slice } from "./moments.js";
+import { edge, slice } from "./format.js";
 
 const LEFT = 34;
 const BOTTOM = 18;

@@ -1,8 +1,7 @@
 // A table that sorts by the column whose heading is clicked, and rewrites only cells that differ.
 
-import { recall, remember } from "./controls.js";
-import { afterFrame, el, mark, say } from "./dom.js";
-import { NOT_KNOWN } from "./format.js";
+import { afterFrame, el, mark, recall, remember, say } from "./dom.js";
+import { isMissing, NOT_KNOWN } from "./format.js";
 
 const AT_ONCE = 24; // rows that are new: more in one frame would take longer than a frame may
 
@@ -132,8 +131,6 @@ export const column = (head, field, write, more = {}) => ({ head, value: (row) =
 export const plain = (value) => value ?? NOT_KNOWN;
 
 const classes = (column) => [column.left && "left", column.wraps && "wraps", column.part && "bar", column.kind].filter(Boolean).join(" ") || null;
-
-const isMissing = (value) => value === null || value === undefined;
 
 export const NATURAL = new Intl.Collator("en", { numeric: true }); // 2 before 10
 
