@@ -16,9 +16,9 @@ _IMPORT = """async ([address, script]) => {
     const history = (columns) => ({
         time: [10, 12, 14], step: 2, span: [8, 14], range: { seconds: 6 },
         column: (name) => columns[name] ?? null,
-        names: (prefix) => Object.keys(columns)
-            .filter((name) => name.startsWith(prefix))
-            .map((name) => name.slice(prefix.length)),
+        names: (prefix, suffix = "") => Object.keys(columns)
+            .filter((name) => name.startsWith(prefix) && name.endsWith(suffix))
+            .map((name) => name.slice(prefix.length, name.length - suffix.length)),
     });
     const given = { part: await import(address), texts, timeline, history };
     return await new Function(...Object.keys(given), `return (${script})(part)`)(...Object.values(given));

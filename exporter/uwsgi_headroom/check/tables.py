@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.balance import Balance
 from uwsgi_headroom.documents.schema import ServerDocument
@@ -188,20 +189,6 @@ def _share(worker: WorkerSection, server: ServerDocument) -> Cells:
     return (f"{percent(worker.share):>4}", style), (f" {bar(worker.share or 0.0, largest, 5):5}", colour)
 
 
-def _cpu(worker: WorkerSection, _: ServerDocument) -> Cells:
-    load = worker.interpreter_load
-    return plain(percent(load), alarm(load, (0.9, "bold red"), (0.7, "yellow")))
-
-
-def _total_cpu(server: ServerDocument) -> str:
-    known = _list_known(server, attrgetter("interpreter_load"))
-    return percent(sum(known) if known else None)
-
-
-def _response(worker: WorkerSection, _: ServerDocument) -> Cells:
-    return plain(seconds_of(worker.response_time))
-
-
 def _mean_response(server: ServerDocument) -> str:
     return seconds_of(find_field(server, "flow.response_time"))
 
@@ -238,11 +225,6 @@ def _total_busy(server: ServerDocument) -> str:
     return f"{f'{number(sum(busy))}/{total}' if busy else '':10}"
 
 
-def _oldest(worker: WorkerSection, server: ServerDocument) -> Cells:
-    value = worker.oldest_request_age
-    return plain(age(value), alarm(value, (stuck_age(server), "bold red")))
-
-
 def _affinity(worker: WorkerSection, server: ServerDocument) -> Cells:
     mask = worker.affinity
     if mask is None:
@@ -268,21 +250,27 @@ def _figure(
     text: Callable[[float | None], str],
     *sort: str,
     total: Callable[[list[float]], float] | None = None,
-    cell: Callable[[WorkerSection, ServerDocument], Cells] | None = None,
+    unknown: str = "",
+    levels: Callable[[ServerDocument], Sequence[tuple[float, str]]] = lambda _: (),
 ) -> WorkerColumn:
-    """Make a column of figures. total: makes the total of those that are known; cell: instead of `text`."""
+    """Make a column of figures. total: makes the total of those that are known; unknown: the total of none; levels: of
+    `alarm`."""
+
+    def write_cell(worker: WorkerSection, server: ServerDocument) -> Cells:
+        return plain(text(value(worker)), alarm(value(worker), *levels(server)))
 
     def write_total(server: ServerDocument) -> str:
         known = _list_known(server, value)
-        return text(total(known)) if total and known else ""
+        return text(total(known)) if total and known else unknown
 
-    return Column(title, width, cell or (lambda worker, _: plain(text(value(worker)))), write_total, value, *sort)
+    return Column(title, width, write_cell, write_total, value, *sort)
 
+
+_LOADS = lambda _: ((0.9, "bold red"), (0.7, "yellow"))  # noqa: E731
+_AGES = lambda server: ((stuck_age(server), "bold red"),)  # noqa: E731
 
 FIXED: tuple[WorkerColumn, ...] = (
-    Column(
-        "W", 3, lambda worker, _: plain(str(worker.worker_id)), lambda _: "all", attrgetter("worker_id"), "n", "number"
-    ),
+    _figure("W", 3, attrgetter("worker_id"), _plain_number, "n", "number", unknown="all"),
     _figure("PID", 7, attrgetter("pid"), lambda pid: _plain_number(pid or None)),
     Column("STATE", 5, _state),
 )
@@ -293,12 +281,12 @@ _LOCK: WorkerColumn = Column("LOCK    ", 8, _lock, _total_lock, attrgetter("lock
 SCROLLED: tuple[WorkerColumn, ...] = (
     Column("SHARE     ", 10, _share, value=attrgetter("share"), key="s", name="share"),
     Column("BUSY      ", 10, _busy, _total_busy, attrgetter("busy_threads"), "b", "busy"),
-    Column("CPU%", 5, _cpu, _total_cpu, attrgetter("interpreter_load"), "c", "CPU%"),
+    _figure("CPU%", 5, attrgetter("interpreter_load"), percent, "c", "CPU%", total=sum, unknown=UNKNOWN, levels=_LOADS),
     _LOCK,
-    Column("RESP", 6, _response, _mean_response, attrgetter("response_time"), "w", "response time"),
+    replace(_figure("RESP", 6, attrgetter("response_time"), seconds_of, "w", "response time"), total=_mean_response),
     _figure("REQ/S", 5, attrgetter("throughput"), rate, total=sum),
     _figure("MEM", 5, attrgetter("resident_bytes"), size, "m", "memory", total=sum),
-    _figure("OLDEST", 6, attrgetter("oldest_request_age"), age, "o", "oldest", total=max, cell=_oldest),
+    _figure("OLDEST", 6, attrgetter("oldest_request_age"), age, "o", "oldest", total=max, levels=_AGES),
     _figure("EXC", 5, attrgetter("exceptions"), number, total=sum),
     _figure("HARA", 4, attrgetter("harakiris"), number, total=sum),
     _figure("RESTARTS", 8, lambda worker: worker.respawns and worker.respawns - 1, number, total=sum),  # not the first

@@ -159,22 +159,20 @@ class Poller:
             self._request(wanted.key[0], self._read_page(wanted), wanted)
 
     async def _read_page(self, page: _Page) -> tuple[ServerDocument, HistoryDocument]:
-        server = await self._feeds[page.key[0]].server(page.key[1], page.window)
-        return server, await self._read_trend(page, server)
-
-    async def _read_trend(self, page: _Page, server: ServerDocument) -> HistoryDocument:
-        """Read a new trend if it has a new point; else return the last one."""
+        """Read the server, and a new trend if it has a new point; else return the last one."""
+        place, name = page.key
+        server = await self._feeds[place].server(name, page.window)
         if server.kind != "server":
-            return NO_TREND
+            return server, NO_TREND
         spans = _SPANS if page.points == _PLOT_POINTS else _SPANS[:-1]
         past = server.sampling.history_seconds
         span = max([seconds for seconds in spans if seconds <= past], default=_SPANS[0])
         newest = page.key, span, page.points, server.time // max(span / page.points, _TREND_SECONDS)
         if newest == self._trend_key:
-            return self.model.trend
-        trend = await self._feeds[page.key[0]].trend(page.key[1], span, page.points)
+            return server, self.model.trend
+        trend = await self._feeds[place].trend(name, span, page.points)
         self._trend_key = newest
-        return trend
+        return server, trend
 
     def _update(self) -> None:
         """Update the model, also with requests that have waited too long."""
@@ -331,7 +329,9 @@ class _Loop:
         if self._navigation.server == before:
             return False
         if before is not None and before not in listed and self._navigation.view == LIST:
-            self._show_notice(f"server {before[1]} not found ({self._feeds[before[0]].where})")
+            notice = f"server {before[1]} not found ({self._feeds[before[0]].where})"
+            self._poller.model = replace(self._poller.model, notice=notice)
+            asyncio.get_running_loop().call_later(_NOTICE_SECONDS, partial(self._clear_notice, notice))
         self._poll_now.set()
         return True
 
@@ -361,10 +361,6 @@ class _Loop:
             if resumed or _wanted(self._navigation) != wanted:
                 self._poll_now.set()
         self._draw()
-
-    def _show_notice(self, notice: str) -> None:
-        self._poller.model = replace(self._poller.model, notice=notice)
-        asyncio.get_running_loop().call_later(_NOTICE_SECONDS, partial(self._clear_notice, notice))
 
     def _clear_notice(self, notice: str) -> None:
         if self._poller.model.notice == notice:

@@ -102,7 +102,9 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
         watches, name = fleet.watches(), request.path_params["name"]
         watch = next((watch for watch in watches if watch.name == name), None)
         if watch is None:
-            return HTMLResponse(_encode(render_missing(name)), 404, HEADERS)
+            missing = f'There is no server <b>{escape(name)}</b> now. <a href="/">All servers</a>'
+            body = f"<main><h1>uwsgi-headroom</h1><p>{missing}</p></main>"
+            return HTMLResponse(_encode(render_document("uwsgi-headroom", body)), 404, HEADERS)
         state = lambda: (watch.reader.attempts, len(watches))  # noqa: E731
         return await show(request, ("page", watch), state, [watch], len(watches), alone=True)
 
@@ -162,11 +164,6 @@ def render_document(title: str, body: str, styles: Sequence[str] = ()) -> str:
     """Write a page without scripts. title, body: HTML. styles: URLs of additional style sheets."""
     more = "".join(f'<link rel="stylesheet" href="{address}">' for address in styles)
     return f"{_head(title, more)}<body>{body}</body></html>\n"
-
-
-def render_missing(name: str) -> str:
-    sentence = f'There is no server <b>{escape(name)}</b> now. <a href="/">All servers</a>'
-    return render_document("uwsgi-headroom", f"<main><h1>uwsgi-headroom</h1><p>{sentence}</p></main>")
 
 
 def _head(title: str, more: str = "") -> str:

@@ -22,7 +22,7 @@ from uwsgi_headroom.metrics.exposition import END, OPENMETRICS, TEXT, render_fam
 from uwsgi_headroom.metrics.family import label_set, make_family
 from uwsgi_headroom.watch.fleet import Fleet
 from uwsgi_headroom.watch.observation import Observation
-from uwsgi_headroom.watch.probed import NoPlaceError, ProbedServers
+from uwsgi_headroom.watch.probed import NoPlaceError
 from uwsgi_headroom.watch.turns import Turns
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.web import bounds
@@ -62,8 +62,7 @@ def routes(fleet: Fleet, builds: SharedBuilds) -> list[Route]:
         return await builds.respond(request, _SCRAPES, key, fleet_state(fleet), make, headers)
 
     async def probe(request: Request) -> Response:
-        assert fleet.probed
-        return await _probe(request, fleet, fleet.probed, builds)
+        return await _probe(request, fleet, builds)
 
     return [Route("/metrics", metrics), *([Route("/probe", probe)] if fleet.probed else [])]
 
@@ -92,9 +91,10 @@ async def _render_all(fleet: Fleet, observations: Sequence[Observation], *, open
         return await render(rendered)
 
 
-async def _probe(request: Request, fleet: Fleet, probed: ProbedServers, builds: SharedBuilds) -> Response:
+async def _probe(request: Request, fleet: Fleet, builds: SharedBuilds) -> Response:
+    assert fleet.probed
     try:
-        watch = probed.find(_target(request.url.query), fleet.watches())
+        watch = fleet.probed.find(_target(request.url.query), fleet.watches())
     except NoPlaceError as error:
         return PlainTextResponse(f"{error}\n", 503, {**_PROBE_HEADERS, "Retry-After": str(_RETRY_SECONDS)})
     if watch is None:

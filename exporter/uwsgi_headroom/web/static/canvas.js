@@ -3,7 +3,6 @@
 import { TONES } from "./words.js";
 
 const dark = matchMedia("screen and (prefers-color-scheme: dark)");
-
 const known = new Map(); // cached, because reading a computed style forces a layout
 dark.addEventListener("change", () => known.clear());
 
@@ -34,7 +33,6 @@ export const onColours = (changed) => dark.addEventListener("change", changed);
 export const channels = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
 export const FONT = "12px system-ui, sans-serif";
-
 const NEAR = 8; // pixels
 const MOST_MARKS = 40;
 
@@ -42,9 +40,7 @@ const MOST_MARKS = 40;
 export const tone = (kind) => TONES[kind] ?? "dim";
 
 const LEVELS = ["dim", "accent", "ok", "warning", "critical"];
-
-/** How severe an event is: 0 for the least. */
-export const severity = (event) => LEVELS.indexOf(tone(event.kind));
+export const severity = (event) => LEVELS.indexOf(tone(event.kind)); // how severe an event is: 0 for the least
 
 /** Whether charts mark an event. The list also has those that happen all day, such as workers of cheaper mode. */
 export const isMarked = (event) => severity(event) > 0;

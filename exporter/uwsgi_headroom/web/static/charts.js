@@ -2,7 +2,7 @@
 // pointer, which moves also without a mouse: by keyboard, as a slider whose text has the values, or by touch.
 
 import { colour, drawEvents, drawLimit, FONT as font, hatching, onColours } from "./canvas.js";
-import { afterFrame, el, isOn, mark, say } from "./dom.js";
+import { afterFrame, el, isOn, mark, marks, say } from "./dom.js";
 import { isMissing, slice, tick } from "./format.js";
 
 const HEIGHT = 190;
@@ -36,9 +36,9 @@ export class Lines {
    * lines: {column, name, colour, dash, dotted, width, steps}, each with `values` instead of a column of the history if
    * it has them, and `write` for a value and its index. An area has `area`, and may be `hatched`; those of a stack have
    * `stacked`, and are in their order from the bottom. The scale includes a `distant` line only if the others come near.
-   * timeline: shared with the other charts. format: writes a value; unit:
-   * the name of the axis; least: the scale ends at this value or above; log: {from, to, lowest, highest} of a logarithmic
-   * scale, which always shows `from` to `to`, and never goes beyond the others; legend: its form.
+   * timeline: shared with the other charts. format: writes a value; unit: the name of the axis; least: the scale ends at
+   * this value or above; log: {from, to, lowest, highest} of a logarithmic scale, which always shows `from` to `to`, and
+   * never goes beyond the others; legend: its form.
    */
   constructor(name, lines, timeline, options) {
     this.#options = options;
@@ -49,7 +49,7 @@ export class Lines {
     this.place = el("div", { class: "lines", role: "img", "aria-label": name });
     this.node = el("div", { class: "chart" }, this.legend.node, this.place);
     this.#order(lines);
-    this.#list();
+    this.legend.list(this.#lines);
     new ResizeObserver(([entry]) => this.#resize(Math.floor(entry.contentRect.width))).observe(this.place);
     onColours(() => this.#rebuild());
     turns = (turns ?? (globalThis.uPlot ? Promise.resolve() : load())).then(() => new Promise((next) => {
@@ -66,14 +66,10 @@ export class Lines {
     this.legend.limit(limit?.name ?? null);
     const isSame = String(lines.map((line) => line.column)) === String(this.#lines.map((line) => line.column));
     this.#order(lines);
-    if (!isSame) this.#list();
+    if (!isSame) this.legend.list(lines, ({ column }) => this.#off.has(column));
     if (isSame && this.#plot) this.#plot.setData(this.#data());
     else this.#rebuild();
     this.#tell(this.#pointed());
-  }
-
-  #list() {
-    this.legend.list(this.#lines, ({ column }) => this.#off.has(column));
   }
 
   // Takes a line out of the chart, or brings it back. What is stacked on it moves.
@@ -274,11 +270,8 @@ function splits(low, high) {
 
 /** The places of values without neighbours, which no line connects; null if there are none. */
 function alone(values) {
-  const places = [];
-  for (let at = 0; at < values.length; at += 1) {
-    if (isMissing(values[at]) || !isMissing(values[at - 1]) || !isMissing(values[at + 1])) continue;
-    places.push(at);
-  }
+  const isAlone = (at) => !isMissing(values[at]) && isMissing(values[at - 1]) && isMissing(values[at + 1]);
+  const places = [...values.keys()].filter(isAlone);
   return places.length ? places : null;
 }
 
@@ -299,12 +292,8 @@ const STEPS = {
 
 /** move(across, down): moves the pointer, and returns {at, last, text} of where it is, or null; leave: takes it away. */
 export function steer(node, move, leave) {
-  const point = ({ at, last, text }) => {
-    const state = { "aria-valuenow": at, "aria-valuemax": last, "aria-valuetext": text };
-    for (const [name, value] of Object.entries(state)) mark(node, name, value);
-  };
-  const attributes = { role: "slider", tabindex: 0, "aria-valuemin": 0 };
-  for (const [name, value] of Object.entries(attributes)) mark(node, name, value);
+  const point = ({ at, last, text }) => marks(node, { "aria-valuenow": at, "aria-valuemax": last, "aria-valuetext": text });
+  marks(node, { role: "slider", tabindex: 0, "aria-valuemin": 0 });
   point({ at: 0, last: 0, text: "arrow keys show values" });
   node.addEventListener("keydown", (event) => {
     const step = STEPS[event.key];
@@ -343,8 +332,7 @@ export class Legend {
   #toggled;
 
   /** form: "even" for columns, so that an entry keeps its place when values become longer; "quiet" without a time of its
-   * own while there is no pointer; toggled: called with the place of a
-   * line that was taken out or brought back. */
+   * own while there is no pointer; toggled: called with the place of a line that was taken out or brought back. */
   constructor(form = "", toggled = () => {}) {
     this.#toggled = toggled;
     this.when = el("li", { class: "when" });

@@ -28,6 +28,13 @@ export function say(node, text) {
   if (node.textContent !== shown) node.textContent = shown;
 }
 
+/** Make a node's children again if what they show differs: else a selection, or a link's focus, stays. */
+export function refill(node, shown, make) {
+  if (node.dataset.shown === shown) return;
+  node.dataset.shown = shown;
+  node.replaceChildren(...make());
+}
+
 /** Set an attribute if it differs; null and false remove it. */
 export function mark(node, name, value) {
   if (value === null || value === false) {
@@ -37,6 +44,8 @@ export function mark(node, name, value) {
   const shown = SPOKEN.has(name) ? visible(value) : String(value);
   if (node.getAttribute(name) !== shown) node.setAttribute(name, shown);
 }
+
+export const marks = (node, attributes) => Object.entries(attributes).forEach((each) => mark(node, ...each));
 
 /** Act after the next frame: drawing and this work in one frame would take longer than a frame may. */
 export const afterFrame = (act) => requestAnimationFrame(() => setTimeout(act));
@@ -62,9 +71,7 @@ export function folding(title, explanation, ...body) {
 /** The nodes of a text; its parts between backticks become code. */
 export const marked = (text) => visible(text).split("`").map((part, at) => (at % 2 ? el("code", {}, part) : part));
 
-/** A text without its backticks. */
-export const unmarked = (text) => text.replaceAll("`", "");
-
+export const unmarked = (text) => text.replaceAll("`", ""); // a text without its backticks
 const SHORT = 9; // letters: longer figures are smaller, so that they fit in one line
 
 /** A figure with its name, and a note below it. */
@@ -111,33 +118,27 @@ export function offer(node, legend, options, chosen, change) {
   if (hadFocus) node.querySelector(":checked").focus();
 }
 
-/** Whether such a button is on. */
-export const isOn = (button) => button.getAttribute("aria-pressed") === "true";
+export const isOn = (button) => button.getAttribute("aria-pressed") === "true"; // whether such a button is on
 
 /** A button that is on or off. texts: of both states. */
 export function toggle(texts, change, isPressed = false) {
-  const button = el("button", {
-    type: "button",
-    "aria-pressed": String(isPressed),
-    click: () => {
-      const pressed = !isOn(button);
-      button.setAttribute("aria-pressed", String(pressed));
-      button.textContent = texts[Number(pressed)];
-      change(pressed);
-    },
-  }, texts[Number(isPressed)]);
+  const click = () => {
+    const pressed = !isOn(button);
+    mark(button, "aria-pressed", String(pressed));
+    say(button, texts[Number(pressed)]);
+    change(pressed);
+  };
+  const button = el("button", { type: "button", "aria-pressed": String(isPressed), click }, texts[Number(isPressed)]);
   return button;
 }
 
 /** A button that shows the result of its action for two seconds. */
 export function action(name, act) {
-  const button = el("button", {
-    type: "button",
-    click: async () => {
-      button.textContent = await act();
-      setTimeout(() => (button.textContent = name), 2000);
-    },
-  }, name);
+  const click = async () => {
+    say(button, await act());
+    setTimeout(() => say(button, name), 2000);
+  };
+  const button = el("button", { type: "button", click }, name);
   return button;
 }
 
@@ -162,9 +163,7 @@ export function help(keys, more = []) {
 }
 
 const chosen = new URLSearchParams(location.search);
-
-/** The value chosen for a key, or null. */
-export const recall = (key) => chosen.get(key);
+export const recall = (key) => chosen.get(key); // the value chosen for a key, or null
 
 /** Write a choice into the URL; null removes it. */
 export function remember(key, value) {
@@ -173,5 +172,4 @@ export function remember(key, value) {
   history.replaceState(null, "", location.pathname + query());
 }
 
-/** All choices, as the query of a URL. */
-export const query = () => (chosen.size ? `?${chosen}` : "");
+export const query = () => (chosen.size ? `?${chosen}` : ""); // all choices, as the query of a URL

@@ -1,7 +1,7 @@
 // The events of a server, newest first, for the marks on the charts and for the list.
 
 import { tone } from "./canvas.js";
-import { el, marked, panel, say } from "./dom.js";
+import { el, marked, panel, refill, say } from "./dom.js";
 import { between, clock, many } from "./format.js";
 import { LONGEST } from "./ranges.js";
 
@@ -81,7 +81,6 @@ export function listed() {
   const more = el("p", { class: "hint" });
   const scroll = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "List of events" }, list, more);
   const node = panel("Events", "newest first; charts mark them, several that are close together as the worst of them", deploy, none, scroll);
-  let newest = null;
   return {
     node,
     /** What the last reload changed, while it is judged and where it made something worse. */
@@ -97,9 +96,7 @@ export function listed() {
       more.hidden = left <= 0;
       say(more, `${many(left, "earlier event")} left out: zoom into a chart to list them.`);
       const known = events.map((event) => `${event.time} ${event.id} ${event.count}`).join();
-      if (known === newest) return;
-      newest = known;
-      list.replaceChildren(...events.slice(0, MOST_LISTED).map(one));
+      refill(list, known, () => events.slice(0, MOST_LISTED).map(one));
     },
   };
 }

@@ -1,11 +1,8 @@
-// Writes figures with their units, by the rules of `words/formats.py`: tests/words/vectors.json holds both to them; and
-// instants and stretches of time in the reader's time zone, with dates where they are needed.
-// An unknown figure is a dash, never 0.
+// Writes figures with their units, by the rules of `words/formats.py` (tests/words/vectors.json holds both to them), and
+// instants in the reader's time zone, with dates where they are needed. An unknown figure is a dash, never 0.
 
 export const NOT_KNOWN = "–";
-
 export const isMissing = (value) => value === null || value === undefined;
-
 const when = (known, text) => (value) => (isMissing(value) || Number.isNaN(value) ? known : text(value));
 
 /** A format of dates, made once, when it is first needed: the first one of a page takes a browser milliseconds. */
@@ -14,8 +11,7 @@ function dates(options) {
   return { format: (date) => (made ??= new Intl.DateTimeFormat("en-GB", options)).format(date) };
 }
 
-/** Commas between thousands. */
-const grouped = (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ",");
+const grouped = (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ","); // commas between thousands
 
 /** One decimal below 10, none from there on. */
 const two = (value) => (Math.abs(value) < 9.95 ? value.toFixed(1) : grouped(value.toFixed(0)));
@@ -23,8 +19,7 @@ const two = (value) => (Math.abs(value) < 9.95 ? value.toFixed(1) : grouped(valu
 /** At most so many digits, without zeros at the end. */
 const significant = (value, digits) => String(Number(value.toPrecision(digits)));
 
-/** A multiple, such as of today's load: `1.5x`, `12x`. */
-export const factor = when("?", (value) => `${two(value)}x`);
+export const factor = when("?", (value) => `${two(value)}x`); // a multiple, such as of today's load: `1.5x`, `12x`
 
 /** A measured duration in seconds: `6.7 ms`, `67 ms`, `1.0 s`, `90 s`, `3 min`, `2 h 30 min`, `12 d`. */
 export const duration = when(NOT_KNOWN, (seconds) => {
@@ -75,11 +70,8 @@ export const meanThreads = when(NOT_KNOWN, (value) => mean(value).replace(/\.0$/
 /** A mean number of threads, of which a part of one counts. */
 export const threads = when(NOT_KNOWN, (value) => (value < 9.995 ? value.toFixed(2) : mean(value)));
 
-/** A count. */
-export const count = when(NOT_KNOWN, (value) => grouped(value.toFixed(0)));
-
-/** `2 threads`, `1 thread`. */
-export const many = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
+export const count = when(NOT_KNOWN, (value) => grouped(value.toFixed(0))); // a count
+export const many = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`; // `2 threads`, `1 thread`
 
 /** A number with three digits, or all of its whole part. */
 export const amount = when(NOT_KNOWN, (value) => {
@@ -88,11 +80,8 @@ export const amount = when(NOT_KNOWN, (value) => {
   return value.toFixed(size >= 9.995 ? 1 : size >= 0.9995 ? 2 : 3);
 });
 
-/** A rate per second. */
-export const rate = when(NOT_KNOWN, (value) => `${amount(value)}/s`);
-
-/** A load; 1 is the maximum. */
-export const load = when(NOT_KNOWN, (value) => value.toFixed(2));
+export const rate = when(NOT_KNOWN, (value) => `${amount(value)}/s`); // a rate per second
+export const load = when(NOT_KNOWN, (value) => value.toFixed(2)); // a load; 1 is the maximum
 
 /** Bytes, in powers of 1000. */
 export const bytes = when(NOT_KNOWN, (size) => {
@@ -119,7 +108,6 @@ const ZONED_MINUTES = dates({ hour: "2-digit", minute: "2-digit", timeZoneName: 
 const MONTH = dates({ month: "short" });
 const DATE = dates({ day: "numeric", month: "short" });
 const DATE_OF_YEAR = dates({ day: "numeric", month: "short", year: "numeric" });
-
 const dateOf = (time) => new Date(time * 1000);
 const isAway = (time, seconds) => Math.abs(Date.now() / 1000 - time) > seconds;
 

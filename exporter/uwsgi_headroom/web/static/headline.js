@@ -1,7 +1,7 @@
 // The banner: what is wrong, how bad it is and since when, and what to do first. All findings are folded into it, worst first,
 // each whole: its figures, its advice, and how long it has held.
 
-import { action, el, mark, marked, say, unmarked } from "./dom.js";
+import { action, el, mark, marked, refill, say, unmarked } from "./dom.js";
 import * as format from "./format.js";
 import { harms, lineOf } from "./keys.js";
 import { STATES, STATUS } from "./words.js";
@@ -62,10 +62,7 @@ export class Headline {
     say(this.said, unmarked(said));
     this.said.hidden = !said;
     this.act.hidden = !act;
-    if (this.what.dataset.text !== act) {
-      this.what.dataset.text = act;
-      this.what.replaceChildren(...marked(act));
-    }
+    refill(this.what, act, () => marked(act));
     say(this.promise, promise);
     this.link.hidden = !isOurs(runbook);
     mark(this.link, "href", isOurs(runbook) ? runbook : null);
@@ -169,7 +166,6 @@ function room({ headroom, status }) {
 
 export class Findings {
   #items = [];
-  #codes = null;
 
   constructor() {
     this.node = el("ol", { class: "findings" });
@@ -178,18 +174,12 @@ export class Findings {
   /** Show the findings. Only text that differs is written, so that a link keeps its focus when figures change. */
   show({ findings, time }) {
     const codes = findings.map((finding) => finding.code).join();
-    if (codes !== this.#codes) {
-      this.#codes = codes;
-      this.#items = findings.map(() => new Item());
-      this.node.replaceChildren(...this.#items.map((item) => item.node));
-    }
+    refill(this.node, codes, () => (this.#items = findings.map(() => new Item())).map((item) => item.node));
     findings.forEach((finding, at) => this.#items[at].show(finding, time));
   }
 }
 
 class Item {
-  #texts = new Map();
-
   constructor() {
     this.chip = el("span", { class: "chip" });
     this.title = el("b", {});
@@ -207,18 +197,12 @@ class Item {
     mark(this.node, "data-severity", finding.severity);
     say(this.chip, STATUS[finding.severity].join(" "));
     say(this.since, lasting(finding, time));
-    this.#write(this.title, finding.title);
-    this.#write(this.why, [...harms(finding), finding.evidence, finding.meaning].join(" "));
-    this.#write(this.what, finding.change);
+    const why = [...harms(finding), finding.evidence, finding.meaning].join(" ");
+    const texts = [[this.title, finding.title], [this.why, why], [this.what, finding.change]];
+    for (const [node, text] of texts) refill(node, text, () => marked(text));
     this.change.hidden = !finding.change;
     this.runbook.hidden = !isOurs(finding.runbook);
     mark(this.link, "href", isOurs(finding.runbook) ? finding.runbook : null);
-  }
-
-  #write(node, text) {
-    if (this.#texts.get(node) === text) return;
-    this.#texts.set(node, text);
-    node.replaceChildren(...marked(text));
   }
 }
 

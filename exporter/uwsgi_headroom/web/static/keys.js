@@ -1,7 +1,7 @@
 // The lines of the document, which the exporter composes for every face: four figures below the banner, which say whether
 // users are hurt, a panel of all others, and the page as text, for the incident channel.
 
-import { el, panel, Tile, visible } from "./dom.js";
+import { el, panel, refill, Tile, visible } from "./dom.js";
 import * as format from "./format.js";
 
 const FELT = [["users_wait"], ["served"], ["objective", "response"], ["queue"]]; // of each, the first that there is
@@ -40,10 +40,7 @@ export function figures() {
     apart: true,
     now(document) {
       const shown = document.lines.filter(({ code }) => !ELSEWHERE.includes(code));
-      if (tiles.length !== shown.length) {
-        tiles = shown.map(() => new Tile());
-        list.replaceChildren(...tiles.map((tile) => tile.node));
-      }
+      refill(list, String(shown.length), () => (tiles = shown.map(() => new Tile())).map((tile) => tile.node));
       tiles.forEach((tile, at) => tile.show(shown[at]));
     },
   };

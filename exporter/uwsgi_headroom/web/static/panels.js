@@ -2,7 +2,7 @@
 
 import * as busy from "./busy.js";
 import { Lines } from "./charts.js";
-import { el, folding, pageOf, panel, say } from "./dom.js";
+import { el, folding, pageOf, panel, refill, say } from "./dom.js";
 import * as events from "./events.js";
 import * as format from "./format.js";
 import { figures, textOf, unknowns } from "./keys.js";
@@ -66,7 +66,9 @@ function occupancy() {
   return {
     node: folding("Occupancy", "share of the time by busy threads", levels.node),
     now({ occupancy: known }) {
-      const all = known?.shares.map((share, at) => level(known, share, at)) ?? [];
+      const { up_to: bounds, shares } = known ?? { shares: [] };
+      const text = (at) => (at === bounds.length - 1 ? "all" : `up to ${format.percent(bounds[at])}`);
+      const all = shares.map((share, at) => ({ share, text: text(at) }));
       levels.show(all.filter(({ share, text }) => share || text === "all"));
     },
   };
@@ -77,10 +79,6 @@ const LEVELS = [
   { head: "Share of the time", value: (level) => level.share, text: (level) => format.percent(level.share), part: (level) => level.share },
 ];
 
-function level({ up_to: bounds }, share, at) {
-  return { share, text: at === bounds.length - 1 ? "all" : `up to ${format.percent(bounds[at])}` };
-}
-
 function watched() {
   const sentence = el("p", { class: "hint" });
   const unknown = el("ul", { class: "unknown" });
@@ -89,9 +87,7 @@ function watched() {
     now(server) {
       say(sentence, [sampled(server.sampling), about(server)].join(" "));
       const sentences = unknowns(server);
-      if (unknown.dataset.shown === sentences.join()) return;
-      unknown.dataset.shown = sentences.join();
-      unknown.replaceChildren(...sentences.map((sentence) => el("li", {}, sentence)));
+      refill(unknown, sentences.join(), () => sentences.map((sentence) => el("li", {}, sentence)));
     },
   };
 }
@@ -107,22 +103,18 @@ function setup() {
   const which = el("p", { class: "which" });
   const sentence = el("p", { class: "hint" });
   const list = el("dl", { class: "options" });
-  let shown = "";
   return {
     node: folding("Setup", "options that advice depends on, and where each is set", which, list, sentence),
     now(server) {
       say(which, [server.address, textOf(server, "identity")].filter(Boolean).join(" · "));
-      const text = JSON.stringify([server.setup, server.thunder_lock]);
-      if (text === shown) return;
-      shown = text;
       say(sentence, describe(server));
-      list.replaceChildren(...Object.entries(server.setup?.options ?? {}).map(option));
+      const options = server.setup?.options ?? {};
+      refill(list, JSON.stringify(options), () => Object.entries(options).map(option));
     },
   };
 }
 
 const option = ([name, { value, source }]) => el("div", {}, el("dt", {}, name), el("dd", {}, el("b", {}, written(value)), " ", el("small", {}, source)));
-
 const written = (value) => (Array.isArray(value) ? value.join(" ") : value === true ? "on" : value === false ? "off" : String(value));
 
 function describe({ setup: known, thunder_lock: lock }) {
@@ -229,6 +221,7 @@ function lists(tables, parts) {
 
 const HOW = "inside uWSGI, without the wait in the listen queue, estimated from samples";
 const SHARES = { 0.5: "green", 0.9: "blue", 0.95: "orange", 0.99: "vermillion" }; // of the requests that are not slower
+const DASHED = ["interpreters", "cpu"];
 const CYCLE = ["blue", "orange", "green", "purple", "sky", "vermillion"];
 
 /** The factor by which load can grow, for each limit. */
@@ -238,12 +231,9 @@ export const headroom = (timeline) =>
     "Headroom by limit",
     "headroom over time, per limit; at 1x the limit is reached",
     { format: format.factor, log: { from: 0.5, to: 10, lowest: 0.01, highest: 1000 }, limit: { value: 1, name: "1x: limit reached" } },
-    Object.entries(LIMITS).filter(([limit]) => limit !== "other").map(([limit, [name, colour]]) => ({
-      column: `headroom.${limit}`,
-      name,
-      colour,
-      dash: limit === "interpreters" || limit === "cpu",
-    })),
+    Object.entries(LIMITS)
+      .filter(([limit]) => limit !== "other")
+      .map(([limit, [name, colour]]) => ({ column: `headroom.${limit}`, name, colour, dash: DASHED.includes(limit) })),
   );
 
 export const throughput = (timeline) =>
@@ -296,22 +286,16 @@ export function percentiles(timeline) {
 export function queues(timeline) {
   const chart = new Lines("Listen queues", [], timeline, { format: format.mean, least: 1 });
   const lines = (sockets) =>
-    sockets.slice(0, CYCLE.length).map((socket, at) => ({
-      column: `sockets.${socket.name}.mean_queue`,
-      name: socket.name,
-      colour: CYCLE[at],
-      dash: at > 2,
-    }));
+    sockets
+      .slice(0, CYCLE.length)
+      .map(({ name }, at) => ({ column: `sockets.${name}.mean_queue`, name, colour: CYCLE[at], dash: at > 2 }));
   return {
     node: panel("Listen queues", "connections waiting to be accepted", chart.node),
     past(history, { sockets }) {
       // A socket that can no longer be measured, or is no longer there, still has a past.
       const known = (socket) => history.column(`sockets.${socket.name}.mean_queue`)?.some((mean) => mean !== null);
-      const gone = history
-        .names("sockets.")
-        .filter((name) => name.endsWith(".mean_queue"))
-        .map((name) => ({ name: name.replace(/\.mean_queue$/, "") }))
-        .filter(({ name }) => !sockets.some((socket) => socket.name === name));
+      const all = history.names("sockets.", ".mean_queue").map((name) => ({ name }));
+      const gone = all.filter(({ name }) => !sockets.some((socket) => socket.name === name));
       const measured = [...sockets, ...gone].filter((socket) => socket.measurable || known(socket));
       chart.show(history, lines(measured), smallest(measured));
     },

@@ -155,7 +155,7 @@ const STEPS = [1, 2, 3, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 5760]
 export class Timeline {
   #zoomed;
   #least;
-  #watchers = [];
+  watchers = []; // called with the instant under the pointer of any chart; with null once it is on none
 
   /**
    * zoomed: called with a range for `History.load`; back: called to show the whole range again; least: returns the
@@ -176,14 +176,9 @@ export class Timeline {
     this.#zoomed(stretch(Math.floor(middle - half), Math.ceil(middle + half)));
   }
 
-  /** Call `act` with the instant under the pointer of any chart; with null once it is on none. */
-  onPoint(act) {
-    this.#watchers.push(act);
-  }
-
   /** Say which instant is under the pointer. */
   point(time) {
-    for (const act of this.#watchers) act(time);
+    for (const act of this.watchers) act(time);
   }
 
   /** What happened between two instants, as text: the worst event, the newest of these, and how many more; or null. */
@@ -211,8 +206,7 @@ function long(from, until) {
   return { seconds: points * step, points, until: end, from: end - points * step };
 }
 
-/** A stretch as it is written in the URL. */
-export const written = ({ from, until }) => `${from}-${until}`;
+export const written = ({ from, until }) => `${from}-${until}`; // a stretch as it is written in the URL
 
 /** Read a stretch from the URL; null if the text is none. */
 export function parse(text) {

@@ -236,9 +236,8 @@ export function show(main, { path, page, servers, others }) {
     if (document_) redraw();
   }
 
-  const url = () => location.origin + page + query();
   async function snapshot() {
-    return (await copy(text(document_, url(), trouble()))) ? "Copied" : "Copy";
+    return (await copy(text(document_, location.origin + page + query(), trouble()))) ? "Copied" : "Copy";
   }
 
   setInterval(() => {

@@ -41,7 +41,7 @@ export class Strip {
     };
     this.canvas.addEventListener("pointerleave", leave);
     steer(this.canvas, (across, down) => this.#step(across, down), leave);
-    timeline.onPoint((time) => this.#point(time));
+    timeline.watchers.push((time) => this.#point(time));
     onColours(() => this.#draw());
     new ResizeObserver(([entry]) => {
       this.#width = Math.floor(entry.contentRect.width);
@@ -53,7 +53,7 @@ export class Strip {
   show(history, rows) {
     this.#history = history;
     this.#rows = rows;
-    const now = rows.map((row) => `${row.label} ${this.format(history.newest(row.column))}`);
+    const now = rows.map((row) => `${row.label} ${this.format(history.column(row.column)?.at(-1) ?? null)}`);
     mark(this.canvas, "aria-label", `${this.name}: newest value by worker: ${now.join(", ")}`);
     this.#draw();
   }

@@ -118,20 +118,16 @@ export class Table {
   }
 
   #label() {
-    this.heads.forEach((head, at) =>
-      mark(head, "aria-sort", at === this.#by ? (this.#down ? "descending" : "ascending") : null),
-    );
+    const order = this.#down ? "descending" : "ascending";
+    this.heads.forEach((head, at) => mark(head, "aria-sort", at === this.#by ? order : null));
   }
 }
 
 /** A column of one field of its rows. write: its text; more: what else a column may have. */
 export const column = (head, field, write, more = {}) => ({ head, value: (row) => row[field], text: (row) => write(row[field]), ...more });
 
-/** A text that may be unknown. */
-export const plain = (value) => value ?? NOT_KNOWN;
-
+export const plain = (value) => value ?? NOT_KNOWN; // a text that may be unknown
 const classes = (column) => [column.left && "left", column.wraps && "wraps", column.part && "bar", column.kind].filter(Boolean).join(" ") || null;
-
 export const NATURAL = new Intl.Collator("en", { numeric: true }); // 2 before 10
 
 /** Compare ascending (sign 1) or descending (-1); unknown values come last either way. */

@@ -145,7 +145,7 @@ function layers(history) {
 
 /** The requests in all listen queues; null where none is known. */
 function inQueues(history) {
-  const queues = history.names("sockets.").filter((name) => name.endsWith(".mean_queue")).map((name) => history.column(`sockets.${name}`));
+  const queues = history.names("sockets.", ".mean_queue").map((name) => history.column(`sockets.${name}.mean_queue`));
   return history.time.map((_, at) => queues.reduce((sum, queue) => ((queue[at] ?? null) === null ? sum : (sum ?? 0) + queue[at]), null));
 }
 
