@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from math import exp, inf, log, sqrt
+from math import exp, inf, log
 from operator import mul
 from typing import NamedTuple
 
@@ -178,37 +178,12 @@ _STEPS_OF_WAIT = 100
 
 @lru_cache(maxsize=4096)
 def highest_utilization(servers: int, wait: float) -> float:
-    """The utilization of M/M/c with this mean wait in mean service times (corrects H. Sakasegawa 1977)."""
-    power = sqrt(2 * (servers + 1)) - 1
-    aim = log(wait)
-    asked, before = aim + log(servers), (0.0, 0.0)
-    use = 0.0
-    for step in range(_STEPS):
-        use = _solve_approximation(power, exp(asked))
-        exact = erlang_wait(servers, use * servers, 1.0)
-        if not 0 < exact < inf:
-            break
-        found = log(exact)
-        if abs(found - aim) < _CLOSE:
-            break
-        slope = (found - before[1]) / (asked - before[0]) if step and asked != before[0] else 1.0
-        before = (asked, found)
-        asked += (aim - found) / (slope if slope > _LEAST_SLOPE else 1.0)
-    return use
-
-
-_STEPS, _CLOSE, _LEAST_SLOPE = 8, 1e-4, 0.2
-
-
-def _solve_approximation(power: float, wanted: float) -> float:
-    """The use at which use ** power / (1 - use) is as wanted."""
-    if power <= 1:
-        return wanted / (1 + wanted)
+    """The utilization of M/M/c with this mean wait in mean service times."""
     low, high = 0.0, 1.0
     for _ in range(_HALVINGS):
-        free = (low + high) / 2
-        low, high = (free, high) if (1 - free) ** power > wanted * free else (low, free)
-    return 1 - (low + high) / 2
+        use = (low + high) / 2
+        low, high = (use, high) if erlang_wait(servers, use * servers, 1.0) < wait else (low, use)
+    return (low + high) / 2
 
 
-_HALVINGS = 30
+_HALVINGS = 24
