@@ -217,7 +217,7 @@ def _explain_replacement(figures: Figures, away: float) -> Advice | None:
     each = away * figures.window.observed_seconds * processes / sum(times for _, times, _ in ended)
     if reach_max_requests(figures):
         return REACH_MAX_REQUESTS.advise(max_requests=figures.server.setup.options.max_requests, each=each)
-    if not are_reloaded(figures, ended):
+    if not are_reloaded(figures):
         return None
     if are_reloaded_at_once(figures):
         return RELOADED_AT_ONCE.advise()

@@ -158,7 +158,6 @@ _NONE_SERVED = 0.01
 WAITINGS: tuple[Waiting | None, ...] = (None, *get_args(Waiting))
 """From the least to the worst."""
 
-
 NOTICED: tuple[Waiting, ...] = ("noticed", "severe")
 
 
@@ -213,7 +212,6 @@ def waits_beside_free(window: Window, flow: Flow) -> bool:
 
 EMPTY, NEARLY_EMPTY = 0.001, 0.01
 """Mean waits in seconds below which texts call the listen queue empty, and nearly empty."""
-
 
 STANDS = "requests wait, and none is completed"
 UNMEASURED = "it is not known whether requests wait in the listen queue"

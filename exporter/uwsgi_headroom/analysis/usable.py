@@ -10,14 +10,9 @@ threads, it is multiplied by (1 + cv²) / 2 (A. O. Allen, "Probability, Statisti
 1 if they are too short to be estimated. Requests that compute share CPUs and interpreters in turns, and the mean wait
 does not depend on the variation then (L. Kleinrock, volume 2, 1976, section 4.4: processor sharing).
 
-* Threads: all that serve a socket are one pool, since any free thread takes the next request.
-* CPUs: one pool of as many servers as the workers can use.
-* Interpreters: one pool of as many servers as there are workers; and that of the hottest worker, at today's shares.
-* A lock of the application: a queue in each worker, at even shares, or one queue for the lock of a file.
-
-Arrivals are taken as random. Where they come in bursts, requests wait sooner than computed; so what is measured goes
-first: if requests wait noticeably now, the usable headroom is 1 at most, and if they do not wait for threads now, that
-of the threads is 1 at least. The same holds for what they wait for in service, where that is measured.
+Where requests come in bursts, they wait sooner than computed; so what is measured goes first: if they wait noticeably
+now, the usable headroom is 1 at most, and if they do not wait for threads now, that of the threads is 1 at least. The
+same holds for what they wait for in service, where that is measured.
 """
 
 from __future__ import annotations
@@ -31,8 +26,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from uwsgi_headroom.analysis.capacity import Headroom, Limit, ServerLoad, usable_beside_others
-from uwsgi_headroom.analysis.demand import find_longest_wait
-from uwsgi_headroom.analysis.littles_law import judge_waiting, noticed_wait, ratio
+from uwsgi_headroom.analysis.littles_law import noticed_wait, ratio
 from uwsgi_headroom.analysis.percentiles import RESOLUTION
 from uwsgi_headroom.analysis.wait_states import WaitFigures
 from uwsgi_headroom.history.counts import sum_if_all_known
@@ -58,13 +52,12 @@ class Queue(NamedTuple):
 
 def add_usable(load: ServerLoad, room: Headroom, wait_factor: float, waits: WaitFigures | None) -> Headroom:
     """The headroom with the usable one, if both it and the response time are known. wait_factor: see `variation`."""
-    flow, limits = load.flow, room.by_limit
+    flow, limits, judged = load.flow, room.by_limit, load.flow.waiting
     if room.factor is None or not flow.response_time or not flow.throughput:
         return room
     # The wait for a thread is beside the response time, and is compared with all of it; the others are in it.
     waiting = _wait_for_limits(waits, limits)
     in_service = noticed_wait(flow.response_time - (waiting or 0.0))
-    judged = judge_waiting(find_longest_wait(flow, load.by_socket)[0])
     # The wait that is allowed, and the least factor.
     outside = noticed_wait(flow.response_time), float(judged == "none")
     inside = in_service, float(waiting is not None and waiting < in_service)
