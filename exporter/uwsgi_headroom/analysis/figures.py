@@ -212,22 +212,20 @@ def compute_figures(known: Known) -> Figures:
 def _find_lasting(known: Known) -> tuple[float, int]:
     """The mean number of threads with stuck requests, and the threads with requests that are older than the window."""
     seconds, server = known.window.observed_seconds, known.server
-    ages = [age for worker in server.workers for age in worker.ages.values() if age is not None]
-    stuck = [age for age, _ in list_ages(server) if age >= known.stuck_seconds]
     if not seconds:
         return 0.0, 0
-    if len(stuck) <= count_websockets(server, len(stuck)):
-        stuck = []
-    return sum([min(1.0, age / seconds) for age in stuck]), sum([age >= seconds for age in ages])
+    lasting = sum((age or 0.0) >= seconds for worker in server.workers for age in worker.ages.values())
+    stuck = [min(1.0, age / seconds) for age, _ in list_ages(server) if age >= known.stuck_seconds]
+    return sum(stuck * (len(stuck) > count_websockets(server, len(stuck)))), lasting
 
 
 def _find_presence(window: Window, workers: Sequence[WorkerRecord]) -> Mapping[int, float]:
     """The part of a window for which the threads of each worker counted, by its id: it accepted or served requests."""
-    threads, seconds = {worker.worker_id: worker.threads or 0 for worker in workers}, window.observed_seconds
+    threads = {worker.worker_id: (worker.threads or 0) * window.observed_seconds for worker in workers}
     presence = {}
     for each in window.workers:
-        served = ratio(each.busy_seconds or 0.0, threads.get(each.worker_id, 0) * seconds) or 0.0
-        presence[each.worker_id] = min(1.0, max(ratio(each.up_seconds, seconds) or 0.0, served))
+        served = ratio(each.busy_seconds or 0.0, threads.get(each.worker_id, 0.0)) or 0.0
+        presence[each.worker_id] = min(1.0, max(ratio(each.up_seconds, window.observed_seconds) or 0.0, served))
     return presence
 
 
@@ -266,11 +264,9 @@ def mean_handlers(window: Window, server: ServerRecord) -> float:
 def count_ceiling(workers: Sequence[WorkerRecord], up: Mapping[int, float] | None = None) -> int | None:
     """The most threads that can serve; None if uWSGI omits threads. up: the part of absent workers' that counts."""
 
-    def part(worker: WorkerRecord) -> float:
-        return 1.0 if worker.state in ("accepting", "reserve") else min(1.0, (up or {}).get(worker.worker_id, 0.0))
-
-    threads = sum_if_all_known([worker.threads and worker.threads * part(worker) for worker in workers])
-    return given(threads, ceil)
+    there = dict(up or {}) | {each.worker_id: 1.0 for each in workers if each.state in ("accepting", "reserve")}
+    threads = [each.threads and each.threads * min(1.0, there.get(each.worker_id, 0.0)) for each in workers]
+    return given(sum_if_all_known(threads), ceil)
 
 
 POLL_FULL, POLL_AT_TIMES = 0.9, 0.1

@@ -62,9 +62,10 @@ def compute_flow(window: Window, queues: Mapping[str, Backlog] | None = None) ->
     busy = sum_if_all_known([worker.busy_seconds for worker in window.workers])
     observed = ratio(busy, window.observed_seconds)
     waiting = sum([each.queue or 0 for name, each in (queues or {}).items() if name in window.queue_seconds])
-    floor, length, serving = None, queue_length(window), observed or 0.0
+    length = ratio(sum_if_all_known([*window.queue_seconds.values()]), window.observed_seconds)
+    floor, serving = None, observed or 0.0
     passed: float | None = requests
-    waited = queue_wait(window, requests or 0)
+    waited = ratio(length, ratio(requests, window.seconds) or 0.0)  # samples may cover less than the requests
     if requests is None and (length or 0.0) >= STANDING:
         passed, serving, waited = window.queue_left, 0.0, _wait_of_seen(window)
     if (passed or requests is None) and passed is not None and passed < STEADY * waiting:
@@ -121,16 +122,6 @@ def longest_service(flow: Flow, window: Window) -> float | None:
     if window.full_seconds < MOSTLY_FULL * window.observed_seconds or any(map(is_tcp, window.queue_seconds)):
         return None
     return ratio(flow.observed * window.observed_seconds, window.queue_left or 0)
-
-
-def queue_wait(window: Window, requests: int) -> float | None:
-    """Little's law on the listen queues. Samples cover observed_seconds, but requests cover the whole window."""
-    return ratio(queue_length(window), ratio(requests, window.seconds) or 0.0)
-
-
-def queue_length(window: Window) -> float | None:
-    """The mean number of connections in all listen queues; None if no queue is measured."""
-    return ratio(sum_if_all_known([*window.queue_seconds.values()]), window.observed_seconds)
 
 
 def ratio(part: float | None, whole: float) -> float | None:
