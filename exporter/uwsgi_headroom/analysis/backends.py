@@ -18,7 +18,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from uwsgi_headroom.analysis.littles_law import ratio
-from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures, main_backend
+from uwsgi_headroom.analysis.wait_states import MOSTLY, WaitFigures
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history.window import Window
 
@@ -155,7 +155,8 @@ def find_saturated(waits: WaitFigures | None, slices: BackendSlices | None) -> S
     """What shows that the backend for which the threads mostly wait is saturated in a window, if anything."""
     if waits is None or slices is None or waits.share("backend") < MOSTLY:
         return None
-    named = main_backend(waits)
+    least = MOSTLY * waits.threads.get("backend", 0.0)  # most of the threads that wait for a backend
+    named = next((each for each in waits.backends if each.threads and each.threads >= least), None)
     found = slices.find_saturation(named.name if named else ALL)
     each = named or next(row for row in waits.states if row.state == "backend")
     seconds = each.per_request or 0.0

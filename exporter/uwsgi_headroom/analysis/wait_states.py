@@ -96,12 +96,6 @@ def list_gaps(server: ServerRecord) -> tuple[str, ...]:
     return (*filter(None, [server.waits.off]), *server.waits.gaps)
 
 
-def main_backend(waits: WaitFigures) -> Backend | None:
-    """The named backend for which most of the threads wait that wait for one; None if no name has as many."""
-    least = MOSTLY * waits.threads.get("backend", 0.0)
-    return next((each for each in waits.backends if each.threads and each.threads >= least), None)
-
-
 def compute_waits(
     window: Window, flow: Flow, stuck: float = 0.0, old: int = 0, sample: Waits = NO_WAITS
 ) -> WaitFigures | None:

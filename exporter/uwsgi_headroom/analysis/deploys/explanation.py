@@ -161,10 +161,8 @@ def expect_time(before: Window, after: Window) -> float:
     return max(0.1, factor)
 
 
-def name_growth(parts: Sequence[DeployPart], change: float, most: int = 3) -> list[DeployPart]:
-    """The parts that make up a change of so many seconds, most first: those that are at least a tenth of it."""
-    return [part for part in parts if part.growth * change > 0 and abs(part.growth) >= 0.1 * abs(change)][:most]
-
+_NAMED, _MOST_NAMED = 0.1, 3
+"""The least share of a change that a part makes which is named, and how many are."""
 
 _NOTED = 0.01
 """The least part of a request's time by which the load alone is said to change it."""
@@ -260,7 +258,9 @@ def _describe_change(change: DeployChange, judgement: Judgement, parts: Sequence
 
 
 def _explain_time(change: DeployChange, judgement: Judgement, parts: Sequence[DeployPart]) -> str:
-    reasons = [", ".join(fill(PART, _describe(part)) for part in name_growth(parts, change.after - change.before))]
+    grown = change.after - change.before
+    named = [part for part in parts if part.growth * grown > 0 and abs(part.growth) >= _NAMED * abs(grown)]
+    reasons = [", ".join(fill(PART, _describe(part)) for part in named[:_MOST_NAMED])]
     if abs(judgement.expected - 1) >= _NOTED:
         reasons.append(f"load alone would make {signed_duration((judgement.expected - 1) * change.before)}")
     return "; ".join(filter(None, reasons))
