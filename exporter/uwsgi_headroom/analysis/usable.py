@@ -140,11 +140,6 @@ def erlang_wait(threads: int, offered: float, seconds: float) -> float:
     """The mean wait of random arrivals, in seconds. offered: the mean number of busy threads; seconds: in service."""
     if offered >= threads:
         return inf
-    return waiting_share(threads, offered) * seconds / (threads - offered)
-
-
-def waiting_share(threads: int, offered: float) -> float:
-    """Erlang C: the share of the requests that find all threads busy. offered: less than the threads."""
     if offered <= 0:
         return 0.0
     # 1 / B = 1 + c / a + c (c - 1) / a² + ..., where B is Erlang's loss formula.
@@ -155,7 +150,8 @@ def waiting_share(threads: int, offered: float) -> float:
         if term < _NEGLIGIBLE * inverse or inverse > _HUGE:
             break
     use = offered / threads
-    return 1 / (use + (1 - use) * inverse)
+    share = 1 / (use + (1 - use) * inverse)  # Erlang C: the requests that find all threads busy
+    return share * seconds / (threads - offered)
 
 
 _NEGLIGIBLE, _HUGE = 1e-7, 1e100
