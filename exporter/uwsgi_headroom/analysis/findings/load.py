@@ -28,9 +28,6 @@ from uwsgi_headroom.record import Cpus, Quota, Role, RoleUse
 from uwsgi_headroom.words.formats import listed, name_pids
 from uwsgi_headroom.words.template import Facts, Private
 
-INTERPRETER_FULL = REACHED
-"""At or above this load of an interpreter (CPU seconds per second), its threads mostly wait for its lock."""
-
 THROTTLED = (0.1, 0.25)
 """The part of the quota's periods in which it stopped the workers that is a finding if requests were measured to wait
 for a CPU as well, and the part that is one where that is not measured: a period that ends while a request runs delays
@@ -198,11 +195,7 @@ USED_BY_OTHERS = Kind(
 
 def find_full_interpreters(figures: Figures) -> Iterator[Finding]:
     active = [worker for worker in figures.active if worker.interpreter_load is not None]
-    full = [
-        worker
-        for worker in active
-        if (worker.interpreter_load or 0) >= INTERPRETER_FULL and is_contended(worker) is not False
-    ]
+    full = [each for each in active if (each.interpreter_load or 0) >= REACHED and is_contended(each) is not False]
     if not full:
         return
     ids, own = [worker.worker_id for worker in full], find_cpu_of_own_threads(figures) > 0
@@ -276,11 +269,8 @@ def find_full_cpus(figures: Figures) -> Iterator[Finding]:
     if not alone and not lacks_cpu(figures, cpus.count):
         # The workers' CPUs are not all in use, or that is unknown: others have more weight, or bursts.
         times = (figures.waits and figures.waits.per_request) or {}
-        each, is_known = (
-            times.get("cpu_wait", 0.0),
-            are_waits_known(figures) and figures.flow.completed >= LEAST_REQUESTS,
-        )
-        is_most = is_known and figures.share("cpu_wait") >= MOSTLY
+        each, is_known = times.get("cpu_wait", 0.0), are_waits_known(figures)
+        is_most = is_known and figures.flow.completed >= LEAST_REQUESTS and figures.share("cpu_wait") >= MOSTLY
         if each >= FELT and is_most and not list(find_throttled(figures)):  # that one says why
             idle, of_host = left is not None and left.idle, is_full_host(figures)
             yield CPU_WAITED.found(figures, all=sum(times.values()), each=each, idle=idle, of_host=of_host)
