@@ -34,11 +34,9 @@ from uwsgi_headroom.analysis.findings import (
     workers,
 )
 from uwsgi_headroom.analysis.findings.diagnosis import find_harm
-from uwsgi_headroom.analysis.findings.evenness import COSTLY
 from uwsgi_headroom.analysis.findings.hold import Held, Hold
 from uwsgi_headroom.analysis.findings.kind import SEVERITIES, Finding, Kind, Severity, first_act
 from uwsgi_headroom.analysis.findings.parts import collect_emperor_findings
-from uwsgi_headroom.analysis.findings.queue import WAITED
 from uwsgi_headroom.analysis.littles_law import is_standing
 from uwsgi_headroom.analysis.shortages import mostly_sleeps, tries_again
 from uwsgi_headroom.analysis.wait_states import MOSTLY
@@ -157,8 +155,14 @@ def correct_headroom(figures: Figures) -> Figures:
     return replace(figures, headroom=replace(left, usable=usable, usable_first=usable_first))
 
 
+LEAST_WAITING = 2.0
+"""With so many threads in a backend that runs one command at a time, on average, all but one wait for their turn."""
+
+
 def _find_cause(figures: Figures) -> Finding | None:
-    known = {"lock": "lock" not in figures.headroom.by_limit, "turns": _wait_for_turns(figures)}
+    main = list_main(figures.destinations)
+    turns = len(main) == 1 and is_one_at_a_time(main[0]) and main[0].threads >= LEAST_WAITING
+    known = {"lock": "lock" not in figures.headroom.by_limit, "turns": turns}
     return diagnosis.find_cause(each for rule in _LIMITING for each in rule(figures) if _limits(each, known))
 
 
@@ -166,16 +170,6 @@ def _limits(finding: Finding, known: Mapping[str, bool]) -> bool:
     """Whether a cause limits the server, also where hardly any request waits. known: whether some limits apply."""
     when = finding.kind.limits
     return known.get(when, when != "") and (finding.severity != "info" or when in ("always", "turns"))
-
-
-LEAST_WAITING = 2.0
-"""With so many threads in a backend that runs one command at a time, on average, all but one wait for their turn."""
-
-
-def _wait_for_turns(figures: Figures) -> bool:
-    """Whether threads mostly wait for one backend that runs one command at a time."""
-    main = list_main(figures.destinations)
-    return len(main) == 1 and is_one_at_a_time(main[0]) and main[0].threads >= LEAST_WAITING
 
 
 def _describe_errors(figures: Figures) -> str:
@@ -201,12 +195,10 @@ def _compute_factor(figures: Figures, cause: Finding) -> Iterator[float]:
 
 
 __all__ = [
-    "COSTLY",
     "OTHER_LIMITS",
     "ROWS",
     "RUNBOOKS",
     "SEVERITIES",
-    "WAITED",
     "Finding",
     "Held",
     "Hold",

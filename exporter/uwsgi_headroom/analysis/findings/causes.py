@@ -366,7 +366,6 @@ def _ending(figures: Figures) -> Iterator[Finding]:
 
 
 def _scaling_slowly(figures: Figures) -> Iterator[Finding]:
-    """Cheaper mode that starts workers when requests already wait, of an application that is slow to load."""
     window, workers = figures.window, figures.server.workers
     seconds, observed = window.starting_seconds or 0.0, window.observed_seconds
     hang = any(each.start_wait and each.start_wait.state in FOREVER for each in _find_hanging(workers))
@@ -438,7 +437,6 @@ def _find_away_for_long(figures: Figures, absent: Sequence[int]) -> int:
 
 
 def find_idle(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that are idle while requests wait, or else about workers that are stopped."""
     stopped, window = [each for each in figures.server.workers if each.is_stopped and not each.ended], figures.window
     facts: Facts = {"ids": [worker.worker_id for worker in stopped], "resume": _resume(stopped)}
     if waits_beside_free(window, figures.flow) and _is_unexplained(figures):

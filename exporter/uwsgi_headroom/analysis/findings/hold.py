@@ -51,9 +51,12 @@ class Held(Struct, frozen=True):
 
     def is_due(self, now: Finding) -> bool:
         """Whether it has been critical for as long as its row, or that of a harm, says, and goes on. now: as it was
-        just seen. A burst of seconds stays in the window for a minute, and is no page after it."""
+        just seen. A burst of seconds stays in the window for a minute, and is no page after it. A harm counts where
+        the row of the cause has no time of its own: else a standstill would wait until its cause is old."""
         since = {**self.harms, self.named.code: self.critical}
-        after = {**find_paging(self.finding), self.named.code: self.named.kind.page_after}
+        harms = self.finding.harms if self.finding.kind.page_after >= PAGE_AFTER else ()
+        after = {each.code: each.kind.page_after for each in (*harms, self.finding) if each.severity == "critical"}
+        after |= {self.named.code: self.named.kind.page_after}
         every = (now, *now.harms)
         over = {each.code for each in every if each.is_over} - {each.code for each in every if not each.is_over}
         is_old = any(self.seen - since[code] >= after[code] for code in (since.keys() & after.keys()) - over)
@@ -115,13 +118,6 @@ class Hold:
             before = merged.get(problem) or Held(finding, finding, epoch, at, at, at)
             merged[problem] = _see(before, finding, at, keep)
         return {problem: held for problem, held in merged.items() if at - held.seen < keep or held.seen == at}
-
-
-def find_paging(finding: Finding) -> Mapping[str, float]:
-    """For how many seconds a finding, or a harm that it explains, is critical before it is a page, by code. A harm
-    counts where the row of the cause has no time of its own: else a standstill would wait until its cause is old."""
-    harms = finding.harms if finding.kind.page_after >= PAGE_AFTER else ()
-    return {each.code: each.kind.page_after for each in (*harms, finding) if each.severity == "critical"}
 
 
 def _see(held: Held, finding: Finding, at: float, keep: float) -> Held:

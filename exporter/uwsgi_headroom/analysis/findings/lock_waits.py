@@ -189,9 +189,10 @@ HELD_ASLEEP = Kind(
     code="interpreter_lock_held",
     severity="warning",
     title="Threads wait for the interpreter lock (GIL) of a worker that uses little CPU.",
-    evidence="In worker {worker}, {waiters:mean} threads wait for the lock, and the worker uses {load:cpu} of a CPU; "
-    "busy threads of all workers spend {share:percent} of their time in this wait{of_request}.[rest?  Background "
-    "threads, which serve no requests, use {rest:cpu} of the {by_workers:cpu} CPUs that the workers use.]",
+    evidence="In worker {worker_id}, {lock_waiters:mean} threads wait for the lock, and the worker uses "
+    "{interpreter_load:cpu} of a CPU; busy threads of all workers spend {share:percent} of their time in this "
+    "wait{of_request}.[rest?  Background threads, which serve no requests, use {rest:cpu} of the {by_workers:cpu} CPUs "
+    "that the workers use.]",
     meaning="The thread that holds the lock waits without releasing it. The usual cause is an extension module.",
     act="Run {native} to find the call of an extension module that holds the lock.",
     then="Until this call is fixed, more processes help, because each process has its own interpreter lock. {more}.",
@@ -222,7 +223,8 @@ COMPUTES_OUTSIDE = Kind(
     code="computes_outside_the_lock",
     severity="info",
     title="Threads use most of a CPU without waiting for the interpreter lock (GIL).",
-    evidence="Worker {worker} uses {load:cpu} of a CPU; of {busy:mean} requests in service, {waiters:cpu} wait for it.",
+    evidence="Worker {worker_id} uses {interpreter_load:cpu} of a CPU; of {busy:mean} requests in service, "
+    "{lock_waiters:cpu} wait for it.",
     meaning="The threads compute in a library that releases the lock, such as numpy or a compression library. The "
     "interpreter is therefore not saturated, although the worker uses much CPU.",
     act="For this kind of work, add CPUs, not `processes`.",
@@ -238,7 +240,10 @@ def find(figures: Figures) -> Iterator[Finding]:
     if waits.threads.get("lock", 0.0) >= LEAST_THREADS and waits.share("lock") >= LOCKED and not is_elsewhere:
         yield _find_lock(figures)
     yield from _held(figures, waits)
-    yield from _disagreement(figures)
+    loads = {worker: worker.interpreter_load or 0.0 for worker in figures.active}
+    free = [worker for worker, load in loads.items() if load >= REACHED and is_contended(worker) is False]
+    for worst in sorted(free, key=lambda worker: -loads[worker])[:1]:
+        yield COMPUTES_OUTSIDE.found(figures, worst, busy=worst.concurrency or 0.0)
 
 
 def _find_lock(figures: Figures) -> Finding:
@@ -354,21 +359,16 @@ def _held(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
     if not held or share < LOCKED or lacks_cpu:  # others report the lack of CPU
         return
     worst = max(held, key=lambda worker: worker.lock_waiters or 0.0)
-    facts: Facts = {
-        "worker": worst.worker_id,
-        "waiters": worst.lock_waiters or 0.0,
-        "load": worst.interpreter_load,
-        "share": share,
-        "of_request": of_request(waits, waits.each("interpreter_lock")),
-    }
     native = Private(f"{show_calls(figures.server, worst.worker_id)[:-1]} --native`", "`py-spy dump --native`")
+    of_each = of_request(waits, waits.each("interpreter_lock"))
+    facts: Facts = {"share": share, "of_request": of_each, "native": native}
     if find_cpu_of_own_threads(figures):
-        yield HELD_BY_OWN_THREADS.found(figures, facts, pid=see_own_threads(figures))
+        yield HELD_BY_OWN_THREADS.found(figures, facts, worst, pid=see_own_threads(figures))
     elif _may_compute(figures, worst):
-        yield HELD_COMPUTING.found(figures, facts, native=native)
+        yield HELD_COMPUTING.found(figures, facts, worst)
     else:
         more = raise_processes(figures, is_modelled=False)
-        yield HELD_ASLEEP.found(figures, facts, native=native, more=more.change, settings=more.settings)
+        yield HELD_ASLEEP.found(figures, facts, worst, more=more.change, settings=more.settings)
 
 
 def _is_seldom(figures: Figures) -> bool:
@@ -386,11 +386,3 @@ def _may_compute(figures: Figures, worker: WorkerFigures) -> bool:
     load = worker.interpreter_load or 0.0
     threads = next((each.threads for each in figures.server.workers if each.worker_id == worker.worker_id), None)
     return load >= LITTLE or (worker.lock_waiters or 0.0) <= ((threads or 0) - 1) * load
-
-
-def _disagreement(figures: Figures) -> Iterator[Finding]:
-    loads = {worker: worker.interpreter_load or 0.0 for worker in figures.active}
-    free = [worker for worker, load in loads.items() if load >= REACHED and is_contended(worker) is False]
-    for worst in sorted(free, key=lambda worker: -loads[worker])[:1]:
-        facts: Facts = {"worker": worst.worker_id, "load": loads[worst], "waiters": worst.lock_waiters}
-        yield COMPUTES_OUTSIDE.found(figures, facts, busy=worst.concurrency or 0.0)

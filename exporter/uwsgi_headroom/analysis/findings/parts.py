@@ -456,7 +456,6 @@ def _find_growths(figures: Figures) -> dict[WorkerWindow, int | float]:
 
 
 def find_files(figures: Figures) -> Iterator[Finding]:
-    """File systems without room, and files of metrics."""
     for use, mount, free, inodes in figures.server.setup.full_disks:
         facts: Facts = {"use": use, "mount": Private(mount), "free": free, "inodes": inodes}
         are_most = judge_number(figures, count_raised(figures))[1]

@@ -95,9 +95,9 @@ LONG_WAIT = replace(
     NOTHING_COMPLETED,
     severity="critical or warning",
     title="Requests wait in the listen queue.",
-    evidence="Over the last {seconds:duration}[socket?  at {socket}], requests wait [is_floor? at least ]"
-    "{mean:duration} on average[slowest?  (1 of 100 at least {slowest:duration})][served? , and are then in service "
-    "for {served:duration}].",
+    evidence="Over the last {seconds:duration}[socket?  at {socket}], requests wait [wait_is_floor? at least ]"
+    "{queue_wait:duration} on average[slowest?  (1 of 100 at least {slowest:duration})][served? , and are then in "
+    "service for {served:duration}].",
     page_after=600,
 )
 STAND_UNCOUNTED = replace(
@@ -209,10 +209,9 @@ def _wait(figures: Figures) -> Iterator[Finding]:
     slowest = find_percentile(waits, 0.99)
     yield LONG_WAIT.found(
         figures,
+        flow,
         worse=waiting == "severe" and not waits_for_a_reload(figures),
         socket=socket,
-        is_floor=flow.wait_is_floor,
-        mean=flow.queue_wait,
         slowest=getattr(slowest, "seconds", None),
         served=flow.response_time or None,
         **advise(figures),

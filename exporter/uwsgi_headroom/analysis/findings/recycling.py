@@ -148,7 +148,6 @@ def _round_up(number: float, to: int = 1000) -> int:
 
 
 def find_recycling(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that reach a limit of requests, memory or age so early that it costs capacity."""
     rules = (_reach_max_requests, _leak_soon, _begin_above_limit, _reach_lifetime)
     if count_respawns(figures) >= OFTEN:
         yield from [found for rule in rules if (found := rule(figures))][:1]
@@ -171,7 +170,6 @@ def _tell_too_low(figures: Figures, option: str, limit: str, enough: int, apart:
 
 
 def find_recycled_together(figures: Figures) -> Iterator[Finding]:
-    """The finding about workers that reach `max-requests` together, or take long to end, so that requests wait."""
     records, most, ended = figures.server.workers, figures.server.setup.options.max_requests, find_ends(figures)
     if not most or most < SERVED or len(records) < 2 or not ended or not shows_a_limit(figures.flow):
         return

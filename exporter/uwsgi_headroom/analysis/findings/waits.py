@@ -213,9 +213,8 @@ STUCK = Kind(
     "has ended.][coroutines, full? Each stuck request holds an async core, and hardly any async cores are "
     "free.][coroutines, not full? Async cores are free, but no request is completed: a call that does not yield may "
     "block a worker and all of its requests. A database driver may not be patched.]",
-    act="[not child? Run {calls} to see what the stuck {stuck:request waits|requests wait} for.]"
-    "[child? Run {programs} to see the {stuck:program|programs} that the stuck {stuck:request waits|requests wait} "
-    "for.]",
+    act="[not child? Run {calls} to see what the stuck {stuck:request waits|requests wait} for.][child? Run {programs} "
+    "to see the {stuck:program|programs} that the stuck {stuck:request waits|requests wait} for.]",
     then="[many? Then restart their workers with the command that {pids} prints. ]Set timeouts on the calls that the "
     "application makes[child? , and let it read the output of programs while they run (`communicate()`): one in "
     "`pipe_write` waits for that][harakiri? , and set `harakiri` as the last resort].[reset?  `harakiri` ({reset} s) "
@@ -307,12 +306,17 @@ SATURATED = Kind(
 
 
 def find(figures: Figures) -> Iterator[Finding]:
-    waits = figures.waits
-    if waits is not None:
-        yield from _shared(figures, waits)
-        yield from _clients(figures, waits)
-        yield from _files(figures, waits)
-        yield from _tries(figures, waits)
+    waits, (kind, mount) = figures.waits, figures.server.sample.file_system
+    if waits is None:
+        return
+    yield from _shared(figures, waits)
+    yield from _clients(figures, waits)
+    reading, sleeping = waits.threads.get("disk", 0.0), waits.threads.get("sleep", 0.0)
+    if kind and waits.share("disk") >= MOSTLY and reading >= LEAST_THREADS:
+        worse = reading >= USED * (figures.threads or 0)
+        yield FILES.found(figures, worse=worse, kind=kind, mount=Private(mount))
+    if tries_again(figures) and waits.nap and sleeping >= LEAST_THREADS:
+        yield SLEEP_AGAIN.found(figures, waits, worse=sleeping >= USED * (figures.available or 0))
 
 
 def blocks(figures: Figures, waits: WaitFigures, threads: float) -> bool:
@@ -364,19 +368,6 @@ def _clients(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
         yield STAY_OPEN.found(figures, facts, worse=is_many)
     else:
         yield WAIT_FOR_CLIENTS.found(figures, facts, served=figures.flow.requests != 0, worse=is_many)
-
-
-def _files(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    (kind, mount), threads = figures.server.sample.file_system, waits.threads.get("disk", 0.0)
-    if kind and waits.share("disk") >= MOSTLY and threads >= LEAST_THREADS:
-        worse = threads >= USED * (figures.threads or 0)
-        yield FILES.found(figures, worse=worse, kind=kind, mount=Private(mount))
-
-
-def _tries(figures: Figures, waits: WaitFigures) -> Iterator[Finding]:
-    sleeping = waits.threads.get("sleep", 0.0)
-    if tries_again(figures) and waits.nap and sleeping >= LEAST_THREADS:
-        yield SLEEP_AGAIN.found(figures, waits, worse=sleeping >= USED * (figures.available or 0))
 
 
 COMPUTING: tuple[State, ...] = ("cpu", "cpu_wait", "interpreter_lock")

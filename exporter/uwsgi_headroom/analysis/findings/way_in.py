@@ -64,9 +64,8 @@ REFUSED = Kind(
     "mounts than uWSGI, as with `PrivateTmp=`]. No request came in the last {seconds:duration}." + _NAMED,
     meaning="To connect to a UNIX socket takes the right to write to it, and to enter each directory above it. Without "
     "it, web servers answer 502, and uWSGI gets no request.",
-    act="[socket? Set `chmod-socket` to 660 and `chown-socket` to {to}.]"
-    "[directory? Let {user} enter {where} (`chmod o+x`).]"
-    "[absent? Move the socket to a directory that both see, such as one below /run.]",
+    act="[socket? Set `chmod-socket` to 660 and `chown-socket` to {to}.][directory? Let {user} enter {where} (`chmod "
+    "o+x`).][absent? Move the socket to a directory that both see, such as one below /run.]",
     then="[socket? If uWSGI does not start as root, it cannot change the owner: add {user} to the group of the socket "
     "instead.][directory? Or move the socket to a directory below /run.]",
     keeps_out=True,
@@ -78,14 +77,12 @@ SHARED = Kind(
     severity="warning or info",
     title="Another uWSGI [same? takes requests from the same socket][older? still waits at an older socket of the same "
     "path][port? takes a part of the connections to the same address][stopped? , and is stopped].",
-    evidence="[not stopped? For {age:duration}, {process} has waited for requests at {place}]"
-    "[stopped? It waits for requests at {place} ({process}), but a signal or a debugger has stopped it]"
-    "[none? , and none came to this uWSGI].",
+    evidence="[not stopped? For {age:duration}, {process} has waited for requests at {place}][stopped? It waits for "
+    "requests at {place} ({process}), but a signal or a debugger has stopped it][none? , and none came to this uWSGI].",
     meaning="What it serves is in no figure here, and may be of older code. After `f` in `master-fifo`, both masters "
     "take requests until one ends. With `reuse-port`, the kernel gives each a part of all connections.",
-    act="[stopped? Resume or end {process}: the connections that it gets hang.]"
-    "[not stopped, elder? If this uWSGI replaces it, end {process}.]"
-    "[not stopped, not elder? If {process} replaces this uWSGI, end this one.]",
+    act="[stopped? Resume or end {process}: the connections that it gets hang.][not stopped, elder? If this uWSGI "
+    "replaces it, end {process}.][not stopped, not elder? If {process} replaces this uWSGI, end this one.]",
 )
 
 LARGE_HEADS = Kind(

@@ -27,7 +27,7 @@ from uwsgi_headroom.analysis.worker_states import (
     scales,
 )
 from uwsgi_headroom.uwsgi_log.messages import name_signal
-from uwsgi_headroom.words.template import Facts, Private
+from uwsgi_headroom.words.template import Private
 
 MANY_LOST = (3, 0.01)
 """At or above this number of lost requests, and this fraction of all requests, the loss is critical."""
@@ -131,8 +131,7 @@ KEEPS_RESTARTING = Kind(
     then="[look? Look in uWSGI's log for an import error, `died, killed by signal`, or an exit of the application "
     "itself. ][fix? {fix} ]"
     + LOG
-    + "[options? Check whether you want {options} to end workers: the configuration sets "
-    "this.]",
+    + "[options? Check whether you want {options} to end workers: the configuration sets this.]",
     clause="{ids:worker} {ids:keeps|keep} restarting[killed? , killed{killed}][not killed, place? : {place}]",
     page_after=60,
     runbook="UwsgiRequestsLost",
@@ -266,12 +265,11 @@ def _lost(figures: Figures) -> Iterator[Finding]:
     ends = sum(times for _, times, _ in unexplained)
     others = {worker_id for worker_id, _, _ in unexplained if ends > lost}
     is_evil = leak is not None and leak.evil
-    most, killed = options.max_requests, proven_signal(figures.server)
     ended = {worker.worker_id for worker in figures.window.workers if worker.lost}
     lives = [each.requests_per_life or 0.0 for each in figures.server.workers if each.worker_id in ended]
-    are_recycled = bool(most and lives) and min(lives) >= RECYCLED * (most or 0)
-    are_recycled = are_recycled and killed in ("", f" by signal {name_signal(SIGKILL)}")
-    is_late = not is_evil and (are_recycled or is_proven(figures.server, "mercy_kill"))
+    are_recycled = min(lives, default=0.0) >= RECYCLED * (options.max_requests or inf)
+    may_be_killed = proven_signal(figures.server) in ("", f" by signal {name_signal(SIGKILL)}")
+    is_late = not is_evil and ((are_recycled and may_be_killed) or is_proven(figures.server, "mercy_kill"))
     yield LOST.found(
         figures,
         worse=_are_many(figures, max(lost, ends)),
@@ -319,12 +317,12 @@ def _respawns(figures: Figures) -> Iterator[Finding]:
     respawns = count_respawns(figures)
     if respawns <= 0 or scales(figures) or are_stopped_when_idle(figures) or (unexplained and count_lost(figures)):
         return
-    facts: Facts = {"ended": [worker_id for worker_id, _, _ in unexplained or ended]}
+    ids, life = [worker_id for worker_id, _, _ in unexplained or ended], mean_life(figures)
     if unexplained:
-        yield ENDED.found(figures, facts, worse=_are_many(figures, respawns))
-        return
-    is_short = mean_life(figures) < recycling.SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
-    yield RESPAWNED.found(figures, facts, life=is_short and mean_life(figures))
+        yield ENDED.found(figures, ended=ids, worse=_are_many(figures, respawns))
+    else:
+        is_short = life < recycling.SHORT_LIFE and any(times >= LOOP[0] for _, times, _ in ended)
+        yield RESPAWNED.found(figures, ended=ids, life=is_short and life)
 
 
 def _is_loop(figures: Figures, respawns: int, requests: int) -> bool:
