@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.kernel.cgroups import ROOT, Cgroups, find_cgroups, name_levels
+from uwsgi_headroom.kernel.cgroups import ROOT, Cgroups, find_cgroups
 from uwsgi_headroom.record import Quota
 
 
@@ -85,10 +85,9 @@ def _find_quotas(pid: int, root: Path) -> tuple[GroupQuota, ...]:
     """Every cgroup of the process that has a quota. Raises `OSError` if they cannot be read."""
     cgroups = find_cgroups(pid, "cpu", root)
     usage_files = _find_usage_files(pid, cgroups, root)
-    names = name_levels(cgroups)
     quotas = [
         GroupQuota(_read_quota(folder, cgroups.version), usage, os.path.join(folder, "cpu.stat"), name)
-        for folder, usage, name in zip(cgroups.folders, usage_files, names, strict=True)
+        for folder, usage, name in zip(cgroups.folders, usage_files, cgroups.names, strict=True)
     ]
     return tuple(quota for quota in quotas if quota.cpus != math.inf)
 
@@ -106,7 +105,7 @@ def _find_usage_files(pid: int, cgroups: Cgroups, root: Path) -> list[str | None
         counted = find_cgroups(pid, "cpuacct", root) if cgroups.version else cgroups
     except OSError:
         return unknown
-    if (counted.version, counted.path) != (cgroups.version, cgroups.path) or len(counted.folders) != len(unknown):
+    if (counted.version, counted.names) != (cgroups.version, cgroups.names):
         return unknown
     return [os.path.join(folder, "cpuacct.usage") for folder in counted.folders]
 

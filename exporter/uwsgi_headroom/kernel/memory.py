@@ -138,6 +138,15 @@ class WorkerMemory(Struct, frozen=True):
     unique: Mapping[int, int]
 
 
+class _Life(Struct):
+    """What is known of a living worker: the most memory that it was seen with, and when it was asked for its unique
+    memory last."""
+
+    anonymous: int | None = None
+    unique: int = 0
+    asked_at: float = float("-inf")
+
+
 class WorkerMemories:
     """Estimates the memory that one more worker of a server would take, from what each worker has for itself.
 
@@ -151,9 +160,7 @@ class WorkerMemories:
 
     def __init__(self, asks: Asks = DIRECT, *, root: Path = ROOT) -> None:
         self._asks, self._root = asks, root
-        self._unique: dict[_ProcessKey, int] = {}
-        self._anonymous: dict[_ProcessKey, int] = {}
-        self._asked_at: dict[_ProcessKey, float] = {}
+        self._lives: dict[_ProcessKey, _Life] = {}
         self._last_asked_at = float("-inf")
         self._too_slow_master: int | None = None
 
@@ -163,41 +170,38 @@ class WorkerMemories:
         Every USS_SECONDS it reads the unique memory of one worker: first of those never read, the largest first, then
         of the one read the longest ago.
         """
-        living = {(pid, process.start_time): process for pid, process in processes.items()}
-        self._unique = {key: size for key, size in self._unique.items() if key in living}
-        self._anonymous = {key: size for key, size in self._anonymous.items() if key in living}
-        self._asked_at = {key: at for key, at in self._asked_at.items() if key in living}
-        for key, process in living.items():
+        known, self._lives = self._lives, {}
+        for pid, process in processes.items():
+            key = pid, process.start_time
+            life = self._lives[key] = known.get(key) or _Life()
             if process.anonymous_bytes is not None:
-                self._anonymous[key] = max(self._anonymous.get(key, 0), process.anonymous_bytes)
-        if living and master_pid != self._too_slow_master and now - self._last_asked_at >= USS_SECONDS:
-            self._ask_next(master_pid, living, now)
-        return self._sum_up(len(living))
+                life.anonymous = max(life.anonymous or 0, process.anonymous_bytes)
+        if self._lives and master_pid != self._too_slow_master and now - self._last_asked_at >= USS_SECONDS:
+            self._ask_next(master_pid, now)
+        return self._sum_up()
 
-    def _ask_next(self, master_pid: int, living: Mapping[_ProcessKey, WorkerProcess], now: float) -> None:
-        key = min(living, key=lambda key: (self._asked_at.get(key, float("-inf")), -self._anonymous.get(key, 0)))
+    def _ask_next(self, master_pid: int, now: float) -> None:
+        (pid, _), life = min(self._lives.items(), key=lambda item: (item[1].asked_at, -(item[1].anonymous or 0)))
         try:
-            unique, cost = self._asks.ask(walk, key[0], self._root)
+            unique, cost = self._asks.ask(walk, pid, self._root)
         except NotYetError:
             return
         except (OSError, ValueError):  # not permitted, a kernel before 4.14, or the process has ended
             unique, cost = 0, 0.0
-        self._asked_at[key] = self._last_asked_at = now
+        life.asked_at = self._last_asked_at = now
+        life.unique = max(life.unique, unique)
         if cost > LONGEST_WALK:
             self._too_slow_master = master_pid
-            self._unique.clear()
-        elif unique:
-            self._unique[key] = max(self._unique.get(key, 0), unique)
+            for each in self._lives.values():
+                each.unique = 0
 
-    def _sum_up(self, workers: int) -> WorkerMemory | None:
-        if self._unique:
-            largest = max(self._unique.values())
-            together = sum(self._unique.values()) + largest * (workers - len(self._unique))
-            return WorkerMemory(largest, "uss", together, {pid: size for (pid, _), size in self._unique.items()})
-        if self._anonymous:
-            largest = max(self._anonymous.values())
-            return WorkerMemory(largest, "anonymous", largest, {})
-        return None
+    def _sum_up(self) -> WorkerMemory | None:
+        if unique := {pid: life.unique for (pid, _), life in self._lives.items() if life.unique}:
+            largest = max(unique.values())
+            together = sum(unique.values()) + largest * (len(self._lives) - len(unique))
+            return WorkerMemory(largest, "uss", together, unique)
+        anonymous = [life.anonymous for life in self._lives.values() if life.anonymous is not None]
+        return WorkerMemory(max(anonymous), "anonymous", max(anonymous), {}) if anonymous else None
 
 
 def walk(pid: int, root: Path) -> tuple[int, float]:

@@ -10,7 +10,6 @@ and run the same program image (`Generation`). The program is uWSGI's if it has 
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -202,7 +201,7 @@ class SeenServer:
         at a time. Raises SourceError or NotYetError."""
         if self._unsearched is None:
             self._inodes = self._ask(find_listening, address.place)
-            self._unsearched = [int(name) for name in os.listdir("/proc") if name.isdecimal()] if self._inodes else []
+            self._unsearched = [*procfs.list_processes()][::-1] if self._inodes else []
             self._named = []
         end = time.monotonic() + SEARCH_SECONDS
         while self._unsearched:

@@ -153,6 +153,11 @@ def inet_request(
     return _inet_diag_req_v2.pack(family, protocol, extensions, 0, states, *ports, *hosts, 0, cookie)
 
 
+def connections_request(family: int, port: bytes, states: int = CONNECTED) -> bytes:
+    """What asks for the TCP connections from a port of this side, each with its `tcp_info`."""
+    return inet_request(family, states, (port, b""), extensions=1 << (INET_DIAG_INFO - 1))
+
+
 def ask(request: bytes, *, dump: bool = True, seconds: float = math.inf) -> tuple[list[bytes], bool]:
     """The payloads of the answer to one request, and whether it is incomplete or inconsistent. Without `dump`,
     the answer is about one socket. A dump ends early if it takes longer than `seconds`. Raises OSError."""
