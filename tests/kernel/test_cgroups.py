@@ -120,5 +120,5 @@ def test_the_limit_of_processes_and_threads(tmp_path, service, slice_, limit):
     }
     folder = "sys/fs/cgroup/web.slice"
     write_files(tmp_path, files | tasks(folder, *slice_) | tasks(f"{folder}/uwsgi.service", *service))
-    assert read_task_limit(7, root=tmp_path) == limit
-    assert read_task_limit(8, root=tmp_path) is None
+    assert read_task_limit(7, {}, root=tmp_path) == limit
+    assert read_task_limit(8, {}, root=tmp_path) is None

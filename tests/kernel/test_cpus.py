@@ -295,8 +295,8 @@ def cpus(*groups: Group) -> UsableCpus:
 @pytest.mark.parametrize(
     ("text", "counts"),
     [
-        (THROTTLED_V2.format(100, 43, 1_500_000), module.Counts(100, 43, 1.5)),
-        (THROTTLED_V1.format(100, 43, 1_500_000_000), module.Counts(100, 43, 1.5)),
+        (THROTTLED_V2.format(100, 43, 1_500_000), module.Counts(43, 100, 1.5)),
+        (THROTTLED_V1.format(100, 43, 1_500_000_000), module.Counts(43, 100, 1.5)),
         ("usage_usec 900\n", None),  # the cpu controller is not enabled there
         ("nr_periods many\nnr_throttled 1\nthrottled_usec 1\n", None),
         ("", None),

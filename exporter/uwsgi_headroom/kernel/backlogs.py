@@ -136,7 +136,9 @@ def _read_waiting(payload: bytes, address: bytes) -> dict[int, float]:
     inode = sock_diag.inet_diag_msg.unpack_from(payload)[-1]
     reached, cookie = _address_and_cookie.unpack_from(payload)
     ages = sock_diag.read_ages(payload)
-    return {} if inode or ages is None or (any(address) and reached != address) else {cookie: ages[0]}
+    if inode or ages is None or (any(address) and reached != address):
+        return {}
+    return {cookie: ages[0]}
 
 
 TCP_FAMILIES: tuple[Family, ...] = ("inet", "inet6")
@@ -292,12 +294,12 @@ def _address(name: str) -> _Address | None:
     host, _, port = name.rpartition(":")
     if len(port) > len(str(_LARGEST_PORT)) or int(port) > _LARGEST_PORT:
         return None
-    is_inet6 = host.startswith("[")
-    spelled = sock_diag.inet_name(host.strip("[]") if is_inet6 else host, int(port))
+    if host.startswith("["):
+        spelled = sock_diag.inet_name(host.strip("[]"), int(port))
+        return _Address("inet6", (spelled,) if spelled else ())
+    spelled = sock_diag.inet_name(host, int(port))
     # uWSGI resolved the host name. That could block the event loop here, so only the port is compared.
-    if spelled:
-        return _Address("inet6" if is_inet6 else "inet", (spelled,))
-    return _Address("inet6", ()) if is_inet6 else _Address("inet", (), port)
+    return _Address("inet", (spelled,)) if spelled else _Address("inet", (), port)
 
 
 def _measure(match: list[Listener] | str) -> Backlog:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import accumulate, islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import BinaryIO, Literal
 
 from msgspec import Struct
@@ -65,9 +64,7 @@ def find_cgroups(pid: int, controller: str, root: Path) -> Cgroups:
     raise FileNotFoundError(f"the cgroup of process {pid} is not mounted here")
 
 
-def read_task_limit(
-    pid: int, workers: Mapping[int, WorkerProcess] = MappingProxyType({}), *, root: Path = ROOT
-) -> Tasks | None:
+def read_task_limit(pid: int, workers: Mapping[int, WorkerProcess], *, root: Path = ROOT) -> Tasks | None:
     """The limit of processes and threads (pids.max, in both versions, or of the user) that leaves a process the fewest;
     None without one, or if it is not known. workers: whose zombies are counted if half of it is in use.
 

@@ -81,8 +81,8 @@ usage, the field of the inactive file cache, and the file that counts OOM kills.
 def _unused(folder: str, limit_files: Sequence[str], usage_file: str, cache_field: str) -> float:
     """The bytes that one cgroup has left; infinite if it has no limit."""
     limit = min(_read_limit(folder, name) for name in limit_files)
-    if limit == math.inf:
-        return limit
+    if limit >= UNLIMITED:
+        return math.inf
     used = int(procfs.read_text(folder, usage_file)) - _read_field(folder, "memory.stat", cache_field)
     # The two files are not read at the same instant, so cache may exceed usage; and usage may exceed a limit set later.
     return max(0, limit - max(0, used))
@@ -90,10 +90,9 @@ def _unused(folder: str, limit_files: Sequence[str], usage_file: str, cache_fiel
 
 def _read_limit(folder: str, name: str) -> float:
     try:
-        limit = float(procfs.read_text(folder, name).replace("max", "inf"))
+        return float(procfs.read_text(folder, name).replace("max", "inf"))
     except FileNotFoundError:  # the root cgroup, or the memory controller is not enabled at this level
         return math.inf
-    return limit if limit < UNLIMITED else math.inf
 
 
 def _read_field(folder: Path | str, name: str, field: str) -> int:
@@ -201,22 +200,21 @@ class WorkerMemories:
             together = sum(unique.values()) + largest * (len(self._lives) - len(unique))
             return WorkerMemory(largest, "uss", together, unique)
         anonymous = [life.anonymous for life in self._lives.values() if life.anonymous is not None]
-        return WorkerMemory(max(anonymous), "anonymous", max(anonymous), {}) if anonymous else None
+        if anonymous:
+            return WorkerMemory(max(anonymous), "anonymous", max(anonymous), {})
+        return None
 
 
 def walk(pid: int, root: Path) -> tuple[int, float]:
-    """The unique memory of a process, and the CPU seconds that it took to read it; a question for `aside`."""
+    """The unique memory of a process, in bytes, and the CPU seconds that it took to read it; a question for `aside`.
+    Raises OSError if it is unreadable, ValueError if it is missing."""
     began = time.thread_time()
-    return read_unique_bytes(pid, root), time.thread_time() - began
-
-
-def read_unique_bytes(pid: int, root: Path = ROOT) -> int:
-    """The unique memory of a process, in bytes. Raises OSError if it is unreadable, ValueError if it is missing."""
     lines = [line.split() for line in procfs.read_file(root, f"proc/{pid}/smaps_rollup").splitlines()]
     kilobytes = {words[0]: words[1] for words in lines if len(words) == 3 and words[2] == b"kB"}
     if not kilobytes.keys() >= set(_PRIVATE):
         raise ValueError(f"smaps_rollup of process {pid} has no private pages")
-    return 1024 * sum(int(kilobytes.get(name, b"0")) for name in (*_PRIVATE, _PRIVATE_HUGE))
+    unique = 1024 * sum(int(kilobytes.get(name, b"0")) for name in (*_PRIVATE, _PRIVATE_HUGE))
+    return unique, time.thread_time() - began
 
 
 class OomKills(Struct, frozen=True):

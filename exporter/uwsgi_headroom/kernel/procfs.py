@@ -177,7 +177,6 @@ def read_stat_fields(*path: str) -> list[bytes]:
 
 
 TICKS = os.sysconf("SC_CLK_TCK")
-_ENDED = ("Z", "X")
 
 
 class ProcessStat(NamedTuple):
@@ -198,7 +197,7 @@ class ProcessStat(NamedTuple):
     @property
     def has_ended(self) -> bool:
         """Whether its parent has not noticed its end yet."""
-        return self.state in _ENDED
+        return self.state in "ZX"
 
     @property
     def cpu_seconds(self) -> float:

@@ -126,12 +126,12 @@ class Roles:
                 todo += started[: max(0, 1 + MOST_PROCESSES - len(todo))]
                 found |= dict.fromkeys(started, role)
             is_sure = same is not None and same.role == role
-            self._known[pid] = _Process(role, stat.start, stat.cpu_seconds, is_sure)
+            now = self._known[pid] = _Process(role, stat.start, stat.cpu_seconds, is_sure)
             if before and not same:
                 continue  # a worker may have been spawned since the document was written
             use = uses[role]
             use.processes += place < own
-            use.grown += stat.cpu_seconds - same.cpu_seconds if same else 0.0
+            use.grown += now.cpu_seconds - (same or now).cpu_seconds
             use.resident += stat.pages * _PAGE
             use.stopped += (pid,) * (stat.state in "Tt")
         latest = []

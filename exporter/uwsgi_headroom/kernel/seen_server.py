@@ -62,7 +62,7 @@ MOST_THREADS = 4096
 MOST_BLOCKED = 256
 """So many busy threads are asked since when they have not run, once a second, 20 us each."""
 
-_MOST_ANCESTORS, _MOST_HOLDERS, _CLIENTS_SECONDS = 8, 64, 60.0
+_MOST_ANCESTORS, _CLIENTS_SECONDS = 8, 60.0
 
 _LEARNT = 3
 """So many looks must show the lock of `thunder-lock`, or that there is none."""
@@ -210,7 +210,7 @@ class SeenServer:
             if _is_named_like_uwsgi(pid := self._unsearched.pop()):
                 held = procfs.read_socket_inodes(pid)
                 self._named += [pid] * bool(held is None or held & self._inodes)
-        while self._named[:_MOST_HOLDERS]:
+        while self._named:
             some = self._named[:_AT_ONCE]
             found = self._ask(find_sets, tuple(some))
             del self._named[:_AT_ONCE]
