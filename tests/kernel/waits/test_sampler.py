@@ -361,7 +361,7 @@ def test_threads_in_service_that_are_not_found_are_unknown(machine):
 def test_socket_timeout_of_a_worker(machine, options, timeout):
     """uWSGI's own default holds only where all of its options were read, and none of them sets another."""
     machine(lambda *_: SLEEPS)
-    threads = WorkerThreads(read_pollfds=False, chance=random.Random(1))
+    threads = WorkerThreads(WaitSetting(), random.Random(1))
     at = threads.find(busy_server(1).read(1.0).snapshot.workers[0], os.getpid(), None, options)
     assert at.process.socket_timeout == timeout
 

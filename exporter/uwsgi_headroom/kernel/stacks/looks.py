@@ -26,6 +26,7 @@ from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.namespaces import find_elsewhere
 from uwsgi_headroom.kernel.stacks.layout import NoRuntimeError, Runtime, find_runtime
 from uwsgi_headroom.kernel.stacks.reader import Frame, StackReader, TornError
+from uwsgi_headroom.kernel.waits import WaitSetting
 from uwsgi_headroom.kernel.waits.memory import Generation, RefusedToReadError, read_generation, read_pieces
 from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.sampler import explain_doubt
@@ -109,7 +110,7 @@ class CodeLooks:
     def __init__(self, prefixes: Sequence[str] = ()) -> None:
         self._prefixes = prefixes
         self._chance = random.Random()  # noqa: S311 - the order of threads, no secret
-        self._threads = WorkerThreads(read_pollfds=True, chance=self._chance)
+        self._threads = WorkerThreads(WaitSetting(), self._chance)
         self._decisions = Decisions(Peers())
         self._delays = RunDelays()
         self._runtimes: dict[Generation, Runtime] = {}

@@ -18,7 +18,6 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Literal
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from uwsgi_headroom.kernel.aside import DIRECT, Asks
@@ -32,7 +31,7 @@ from uwsgi_headroom.kernel.waits.peers import Peers
 from uwsgi_headroom.kernel.waits.schedules import OLD_SECONDS, Naps, RunDelays, Streams
 from uwsgi_headroom.kernel.waits.system_calls import CALLS, NO_TABLE
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_POLL, GAP_SOCKET, GAP_THREADS, Decision, Decisions, remember
-from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WorkerThreads
+from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WaitSetting, WorkerThreads
 from uwsgi_headroom.record import (
     UNKNOWN,
     WORKING,
@@ -80,17 +79,6 @@ _TWO_LOCKS = (
 _NO_CORES = "uWSGI runs with stats-no-cores, so its request threads are unknown"
 
 
-class WaitSetting(Struct, frozen=True):
-    """How waits are sampled. backends: the names of backends by address, as `10.0.0.5:5432`, `*:5432` or a path.
-    read_pollfds: whether the array of poll(2) may be read from the workers' memory; read_locks: whether the semaphores
-    of locks may be."""
-
-    enabled: bool = True
-    backends: Mapping[str, str] = field(default_factory=dict)
-    read_pollfds: bool = True
-    read_locks: bool = False
-
-
 OFF = WaitSetting(enabled=False)
 
 
@@ -108,13 +96,7 @@ class WaitSampler:
         self._addresses = {name: address for address, name in setting.backends.items()}
         self._clock = clock
         self._chance = chance or random.Random()  # noqa: S311 - a sample, no secret
-        self.threads = WorkerThreads(
-            read_pollfds=setting.read_pollfds,
-            read_locks=setting.read_locks,
-            chance=self._chance,
-            clock=clock,
-            asks=asks,
-        )
+        self.threads = WorkerThreads(setting, self._chance, clock, asks)
         self._file_locks = FileLocks(clock)
         self._delays = RunDelays()
         self._decisions = Decisions(Peers(clock))

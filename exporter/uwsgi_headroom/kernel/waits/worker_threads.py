@@ -85,6 +85,17 @@ class HiddenError(Exception):
         self.needs_right = needs_right
 
 
+class WaitSetting(Struct, frozen=True):
+    """How waits are sampled. backends: the names of backends by address, as `10.0.0.5:5432`, `*:5432` or a path.
+    read_pollfds: whether the array of poll(2) may be read from the workers' memory; read_locks: whether the semaphores
+    of locks may be."""
+
+    enabled: bool = True
+    backends: Mapping[str, str] = field(default_factory=dict)
+    read_pollfds: bool = True
+    read_locks: bool = False
+
+
 class LookedAt(Struct):
     """A worker whose request threads are looked at."""
 
@@ -121,16 +132,12 @@ class WorkerThreads:
 
     def __init__(
         self,
-        *,
-        read_pollfds: bool,
-        read_locks: bool = False,
+        setting: WaitSetting,
         chance: random.Random,
         clock: Callable[[], float] = time.monotonic,
         asks: Asks = DIRECT,
     ) -> None:
-        self._asks, self._clock = asks, clock
-        self._read_pollfds, self._read_locks = read_pollfds, read_locks
-        self._chance = chance
+        self._setting, self._chance, self._clock, self._asks = setting, chance, clock, asks
         self._known: dict[tuple[int, float | None], LookedAt] = {}
         self._maps: dict[Generation, MemoryMap] = {}
         self._idle_locks = IdleLocks()
@@ -148,8 +155,8 @@ class WorkerThreads:
             memory = self._read_memory(pid)
             if memory is None:
                 return None
-            process = Process(pid, memory, None, self._read_pollfds)
-            locks = WorkerLocks(is_read=self._read_locks)
+            process = Process(pid, memory, None, self._setting.read_pollfds)
+            locks = WorkerLocks(is_read=self._setting.read_locks)
             threads = RequestThreads(pid, worker.threads or 1)
             known = self._known[pid, start_time] = LookedAt(worker, threads, process, locks)
         timeout = options.socket_timeout
@@ -268,7 +275,7 @@ class WorkerThreads:
     def read_locks(self, workers: Sequence[LookedAt]) -> dict[int, dict[int, Word]]:
         """What is in the locks that these workers remember, by address, by the PID of the worker; without the workers
         whose memory could not be read."""
-        if not self._read_locks or self.may_not_read:
+        if not self._setting.read_locks or self.may_not_read:
             return {}
         try:
             return self._asks.ask_now(read_semaphores, *((each.process.pid, each.locks.addresses) for each in workers))
