@@ -17,7 +17,7 @@ from uwsgi_headroom.kernel import procfs, roles
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.roles import FIRST_SECONDS, LOOK_SECONDS, Roles, list_roles
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
-from uwsgi_headroom.record import Role, RoleUse
+from uwsgi_headroom.surroundings import Role, RoleUse
 
 
 def look(server: Uwsgi, reader: Roles) -> dict[Role, RoleUse]:

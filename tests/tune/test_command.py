@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.support.real_uwsgi import uwsgi_binary, wait_until
-from tests.tune.simulated import Application
+from tests.tune.test_search import Application
 from tests.tune.test_server import MARK, marked
 from tools.environments import ROOT
 from uwsgi_headroom import cli

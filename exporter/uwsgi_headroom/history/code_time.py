@@ -14,18 +14,16 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
+from uwsgi_headroom.code_look import OUTSIDE, CodeLook, CodeSight, Line
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history.window import CodeWindow, Lasting, LineUse, LockedLine
-from uwsgi_headroom.record import OUTSIDE, CodeLook, CodeSight, Line, State
+from uwsgi_headroom.record import State
 
 MOST_LOCKS, MOST_HOLDERS = 20, 20
 """In one slice: lines at which threads wait for a lock, and places of the thread that has it."""
 
-MOST_LASTING = 50
-"""Threads that have been in one function for long, those that have been for longest."""
-
-LEAST_SECONDS = 1.0
-"""Fewer are not long."""
+MOST_LASTING, LEAST_SECONDS = 50, 1.0
+"""Threads that have been in one function for longest, of those that have been for so many seconds."""
 
 
 class LockCounts(Struct):

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import PurePath
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.record import DiskUse, FullDisk
+from uwsgi_headroom.surroundings import DiskUse, FullDisk
 
 _LOCAL = ("btrfs", "ext2", "ext3", "ext4", "f2fs", "jfs", "overlay", "reiserfs", "tmpfs", "xfs", "zfs")
 _MOST_FILES, _MOST_MOUNTS, _MOST_ENTRIES = 256, 256 << 10, 20_000

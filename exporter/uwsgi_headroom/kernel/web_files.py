@@ -15,7 +15,8 @@ from functools import lru_cache
 from itertools import chain, islice
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.record import WebLine, is_tcp
+from uwsgi_headroom.record import is_tcp
+from uwsgi_headroom.surroundings import WebLine
 
 _FOLDERS = ("/etc/nginx", "/etc/apache2", "/etc/httpd")
 _NOT_READ = re.compile(r"(?:sites|mods|modules|conf)-available")  # unless a link leads there

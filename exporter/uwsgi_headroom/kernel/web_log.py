@@ -16,7 +16,8 @@ from typing import Any
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.web_files import compile_address
-from uwsgi_headroom.record import WebError, is_tcp
+from uwsgi_headroom.record import is_tcp
+from uwsgi_headroom.surroundings import WebError
 
 _MOST_BYTES, _MOST_DESCRIPTORS, _MOST_ERRORS = 1 << 20, 256, 8
 

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from uwsgi_headroom.code_look import OUTSIDE, CodeLook, CodeSight, Line
 from uwsgi_headroom.config.defaults import LIBRARY_FILES
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.facts import HostFacts
@@ -41,7 +42,7 @@ from uwsgi_headroom.kernel.waits.worker_threads import (
     list_threads,
     no_right,
 )
-from uwsgi_headroom.record import OUTSIDE, UNKNOWN, CodeLook, CodeSight, Line
+from uwsgi_headroom.record import UNKNOWN
 from uwsgi_headroom.stats.server import Snapshot
 
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)")
