@@ -47,7 +47,7 @@ DOORS = {
     "stats": "raw server",
     "store": "file record retired writer",
     "top": "feeds look",
-    "tune": "command request",
+    "tune": "command",
     "uwsgi_log": "log messages scan",
     "watch": """code_watch deploy_watch fleet globbed observation probed retire_command suspend tasks turns
         watch""",
