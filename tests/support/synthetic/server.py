@@ -41,8 +41,6 @@ def make_review_data(history: History) -> ReviewData:
         until=history.until,
         source=f"synthetic history, seed {history.seed}",
         time_zone=history.zone,
-        problems=(),
-        partial=False,
     )
 
 
