@@ -16,7 +16,8 @@ from uwsgi_headroom.analysis.findings.load import name_role
 from uwsgi_headroom.analysis.findings.log import UNPROVEN
 from uwsgi_headroom.analysis.findings.workers import LOOP
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
-from uwsgi_headroom.analysis.settings import parse_version, review_server
+from uwsgi_headroom.analysis.setting_facts import parse_version
+from uwsgi_headroom.analysis.settings import review_server
 from uwsgi_headroom.analysis.worker_states import RECYCLED, count_workers_sharing_one_cpu, end
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import EmperorRecord, Memory, MemoryPressure
@@ -68,8 +69,7 @@ LITTLE = 512e6
 """The bytes that `limit-as` leaves where it may be why requests fail: one report, or a few threads, take as much."""
 
 REFUSED = 3
-"""At or above this number of refused items in a window, a full cache is a warning. One or two may be a burst that
-expires."""
+"""So many refused items in a window make a full cache a warning: one or two may be a burst that expires."""
 
 MANY_TASKS = 10
 """Fewer tasks in a spooler's directory are work in progress."""
