@@ -199,6 +199,11 @@ class Watch:
         if self.log:
             self.log.take(batch, self._clock.monotonic(), partial(self.recorder.add_log_message, self._clock.epoch()))
 
+    def explain_start(self, error: ReadError | None) -> str:
+        """The message of uWSGI's log that says why it does not start, where this error says that it is down."""
+        is_gone = self.log is not None and error is not None and error.reason in GONE
+        return self.log.explain_start(self._clock.monotonic()) if self.log and is_gone else ""
+
     async def sample(self) -> None:
         """Read the server on its own timer, and judge it and look at its code beside that, until cancelled."""
         judging = asyncio.create_task(self.judge.run(), name=f"judge {self.name}")
