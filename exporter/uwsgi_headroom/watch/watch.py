@@ -373,8 +373,11 @@ class Watch:
         """Return the findings about an emperor, none about others."""
         if not isinstance(reading.snapshot, EmperorSnapshot):
             return []
-        said = self.log and self.log.record(reading.at - JUDGED_WINDOW, reading.at).messages.get("vassal_refused")
-        return collect_emperor_findings(describe_emperor(reading.snapshot, said.place if said else ""))
+        if not self.log:
+            return collect_emperor_findings(describe_emperor(reading.snapshot))
+        refused = self.log.record(reading.at - JUDGED_WINDOW, reading.at).messages.get("vassal_refused")
+        start = self.log.explain_start(reading.at)
+        return collect_emperor_findings(describe_emperor(reading.snapshot, refused.place if refused else "", start))
 
     def _judge(self, reading: Reading) -> None:
         of_emperor = self.judge_emperor(reading)

@@ -20,6 +20,7 @@ from uwsgi_headroom.analysis.settings import parse_version, review_server
 from uwsgi_headroom.analysis.worker_states import RECYCLED, count_workers_sharing_one_cpu, end
 from uwsgi_headroom.history.window import WorkerWindow
 from uwsgi_headroom.record import EmperorRecord, Memory, MemoryPressure
+from uwsgi_headroom.uwsgi_log.messages import advise, describe
 from uwsgi_headroom.words.formats import listed, name_pids
 from uwsgi_headroom.words.template import Facts, Private
 
@@ -288,10 +289,11 @@ VASSALS_THROTTLED = Kind(
     role="harm",
     severity="warning",
     title="{throttled:vassal} of the emperor {throttled:fails|fail} to start.",
-    evidence="The emperor waits before it tries again to start {names}[longest? , for {longest:duration} at most].",
+    evidence="The emperor waits before it tries again to start {names}[longest? , for {longest:duration} at most]."
+    "[said?  The emperor's log says that {said}.]",
     meaning="The application of a throttled vassal is down: the emperor waits longer and longer between its attempts "
     "to start the vassal. {running:other vassal} {running:is|are} running.",
-    act="Check the emperor's log for the reason why a vassal exits when it starts.",
+    act="[fix? {fix}][not fix? Check the emperor's log for the reason why a vassal exits when it starts.]",
     then="Correct the cause: the emperor then starts the vassal at its next attempt.",
     runbook="UwsgiVassalThrottled",
 )
@@ -582,6 +584,8 @@ def find_of_emperor(record: EmperorRecord) -> Iterator[Finding]:
             names=Private(listed(throttled, MOST_NAMED), "them"),
             longest=record.longest,
             running=record.vassals,
+            said=record.start and describe(record.start),
+            fix=record.start and advise(record.start),
         )
     if record.refused:
         yield VASSAL_REFUSED.found(name=Private(record.refused))
