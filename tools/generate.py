@@ -92,13 +92,12 @@ _REPORT_COLOURS = ("bg", "panel", "ink", "dim", "line", "blue", "orange", "green
 
 def page_module() -> str:
     tables: tuple[tuple[str, str, Mapping[str, object]], ...] = (
-        ("The name of each limit.", "LIMITS", {code: limit.name for code, limit in LIMITS.items()}),
-        ("The colour of each limit.", "LIMIT_COLOURS", {code: limit.colour for code, limit in LIMITS.items()}),
         (
             "What takes the time of a request in each state, in the order of the stack from the bottom; and in short.",
             "WAITS",
             {code: [state.name, state.short] for code, state in WAITS.items()},
         ),
+        ("Each limit's name and colour.", "LIMITS", {code: [each.name, each.colour] for code, each in LIMITS.items()}),
         (
             "A sign and a word for each status and severity, so that colour alone says nothing.",
             "STATUS",

@@ -10,7 +10,7 @@ from uwsgi_headroom.analysis.findings import Finding
 from uwsgi_headroom.kernel.facts import Memories
 from uwsgi_headroom.kernel.memory import AvailableMemory, Source, WorkerMemory
 from uwsgi_headroom.reading import describe_memory
-from uwsgi_headroom.record import FullDisk
+from uwsgi_headroom.surroundings import FullDisk
 
 MB = 1_000_000
 

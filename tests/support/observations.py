@@ -25,20 +25,10 @@ from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics import families
 from uwsgi_headroom.metrics.exposition import render_families
 from uwsgi_headroom.reading import Reading, describe_server
-from uwsgi_headroom.record import (
-    Backlog,
-    MemoryPressure,
-    Options,
-    Quota,
-    RoleUse,
-    Setup,
-    SharedConnection,
-    Tasks,
-    TrackedConnections,
-    Waits,
-)
+from uwsgi_headroom.record import Backlog, MemoryPressure, Options, Quota, Setup, Waits
 from uwsgi_headroom.routes import ServedRoutes
 from uwsgi_headroom.stats import Snapshot
+from uwsgi_headroom.surroundings import RoleUse, SharedConnection, Tasks, TrackedConnections
 from uwsgi_headroom.uwsgi_log.log import LogTotals
 from uwsgi_headroom.watch.observation import (
     ExporterHealth,

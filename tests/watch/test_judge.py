@@ -131,11 +131,11 @@ def with_backend(seconds: int, *, saturated: bool = True) -> ScriptedWatch:
 def test_a_saturated_backend_is_known_after_a_minute_and_a_half():
     """Each slice is taken once, and four times of low and of high load are enough; of one with room nothing is said."""
     watch = with_backend(90)
-    found = watch.watch.backends.slices.find_saturation(ALL)
+    found = watch.watch.backends.find_saturation(ALL)
     assert (round(found.low), round(found.high)) == (FEW[0], MANY[0])
     assert watch.watch.figures(watch.watch.reading, (60.0,))[0].saturation == found
-    assert with_backend(90, saturated=False).watch.backends.slices.find_saturation(ALL) is None
-    assert with_backend(30).watch.backends.slices.find_saturation(ALL) is None
+    assert with_backend(90, saturated=False).watch.backends.find_saturation(ALL) is None
+    assert with_backend(30).watch.backends.find_saturation(ALL) is None
 
 
 def beside_others(minutes: int, cost: float) -> ScriptedWatch:

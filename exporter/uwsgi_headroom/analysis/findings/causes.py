@@ -21,7 +21,7 @@ from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.recycling import find_recycled_together, find_recycling
 from uwsgi_headroom.analysis.littles_law import STANDING, shows_a_limit, waits_beside_free
 from uwsgi_headroom.analysis.log_words import ENDS, LOG, STARTS
-from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
+from uwsgi_headroom.analysis.setting_facts import DEFAULT_MERCY
 from uwsgi_headroom.analysis.shortages import lacks_cpu
 from uwsgi_headroom.analysis.wait_states import MOSTLY
 from uwsgi_headroom.analysis.worker_states import (
@@ -165,6 +165,7 @@ HANDLERS_OCCUPY = Kind(
     then="An example is `@timer(60, target='mule')`. Alternatively, make the handlers shorter.",
     clause="timers or cron jobs of the application occupy workers",
     runbook="UwsgiQueueWaitHigh",
+    limits="waits",
 )
 
 START_HANGS = Kind(

@@ -20,7 +20,7 @@ from uwsgi_headroom.analysis.findings.log import PROVEN, UNPROVEN
 from uwsgi_headroom.analysis.littles_law import ratio, shows_a_limit
 from uwsgi_headroom.analysis.log_words import LOG
 from uwsgi_headroom.analysis.percentiles import find_percentile
-from uwsgi_headroom.analysis.settings import DEFAULT_HTTP_TIMEOUT
+from uwsgi_headroom.analysis.setting_facts import DEFAULT_HTTP_TIMEOUT
 from uwsgi_headroom.analysis.wait_states import MOSTLY, MOSTLY_FILES, list_ages
 from uwsgi_headroom.analysis.worker_states import ASYNC, name_slots, see_calls
 from uwsgi_headroom.history.counts import sum_if_all_known

@@ -18,7 +18,7 @@ from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.littles_law import waiting_clause
 from uwsgi_headroom.analysis.log_words import read_log
 from uwsgi_headroom.analysis.routes import describe_route
-from uwsgi_headroom.analysis.settings import DEFAULT_MERCY
+from uwsgi_headroom.analysis.setting_facts import DEFAULT_MERCY
 from uwsgi_headroom.analysis.shortages import find_cpu_of_own_threads, list_loads
 from uwsgi_headroom.analysis.wait_states import WaitFigures, of_request
 from uwsgi_headroom.analysis.worker_states import (

@@ -24,7 +24,8 @@ from uwsgi_headroom.analysis.shortages import (
     waits_for_cpu,
 )
 from uwsgi_headroom.analysis.wait_states import MOSTLY, is_contended, queues_for_lock
-from uwsgi_headroom.record import Cpus, Quota, Role, RoleUse
+from uwsgi_headroom.record import Cpus, Quota
+from uwsgi_headroom.surroundings import Role, RoleUse
 from uwsgi_headroom.words.formats import listed, name_pids
 from uwsgi_headroom.words.template import Facts, Private
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.littles_law import shows_a_limit
-from uwsgi_headroom.analysis.settings import MAX_REQUESTS_DELTA, parse_version
+from uwsgi_headroom.analysis.setting_facts import MAX_REQUESTS_DELTA, parse_version
 from uwsgi_headroom.analysis.worker_states import (
     AWAY,
     RECYCLED,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from uwsgi_headroom.analysis.figures import Figures
 from uwsgi_headroom.analysis.findings.kind import Finding, Kind
 from uwsgi_headroom.analysis.findings.log import MANY_REFUSED
-from uwsgi_headroom.record import Refusal, SharedSocket, Sharer, Way, WebError, WebLine
+from uwsgi_headroom.surroundings import Refusal, SharedSocket, Sharer, Way, WebError, WebLine
 from uwsgi_headroom.uwsgi_log.messages import BY_CODE
 from uwsgi_headroom.words.template import Facts, Private
 
