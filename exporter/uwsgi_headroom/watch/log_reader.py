@@ -35,8 +35,7 @@ PATIENCE_SECONDS = 5.0
 
 class LogReader:
     def __init__(self, list_watches: Callable[[], Sequence[Watch]], monotonic: Callable[[], float]) -> None:
-        self._list_watches = list_watches
-        self._monotonic = monotonic
+        self._list_watches, self._monotonic = list_watches, monotonic
         self._stuck: set[UwsgiLog] = set()
         self._known: set[UwsgiLog] = set()
         self._cpu_left = MOST_CPU * BURST_SECONDS

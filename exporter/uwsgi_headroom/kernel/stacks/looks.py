@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from uwsgi_headroom.code_look import OUTSIDE, CodeLook, CodeSight, Line
 from uwsgi_headroom.config.defaults import LIBRARY_FILES
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.kernel.namespaces import find_elsewhere
@@ -33,7 +34,7 @@ from uwsgi_headroom.kernel.waits.sampler import explain_doubt
 from uwsgi_headroom.kernel.waits.schedules import RunDelays
 from uwsgi_headroom.kernel.waits.thread_wait import GAP_SOCKET, Decisions
 from uwsgi_headroom.kernel.waits.worker_threads import HiddenError, LookedAt, SeenThread, WorkerThreads, list_own_ids
-from uwsgi_headroom.record import OUTSIDE, UNKNOWN, CodeLook, CodeSight, Line, State
+from uwsgi_headroom.record import UNKNOWN, State
 from uwsgi_headroom.stats.server import Snapshot
 
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)")
