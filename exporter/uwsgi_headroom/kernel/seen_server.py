@@ -394,7 +394,7 @@ class SeenServer:
         for each in every:
             each.by.fresh[each.thread] = each
             if each.wait.result is None and each.wait.epoll is not None:
-                each.by.threads.leave_out(each.thread, each.wait.epoll, each.by.process.idle_sets)
+                each.by.threads.leave_out(each.thread, each.wait.epoll, each.by.idle_sets)
         waiting = Counter([each.wait.lock for each in every if each.wait.lock is not None])
         thunder = self._learn_lock(options, every, waiting)
         unlearnt = waiting and (thunder is None or (thunder and not self._find_accept_lock()))
@@ -408,10 +408,8 @@ class SeenServer:
         paused = {each.thread for each in every if each.wait is PAUSED}
         for slot, _ in looked:  # its main thread gets the signals
             slot.is_paused = slot.key.pid in paused
-        self._hung = [
-            (each.by.process.pid, each.thread) for each in hung if not accept_lock or each.wait.lock != accept_lock
-        ]
-        idle = Counter(each.by.process.pid for each in every)
+        self._hung = [(each.by.pid, each.thread) for each in hung if not accept_lock or each.wait.lock != accept_lock]
+        idle = Counter(each.by.pid for each in every)
         idle.subtract(pid for pid, _ in self._hung)
         # A worker that ends has fewer threads than sets.
         threads = {slot.key: min(len(slot.found.sets), len(seen)) for slot, seen in looked}
@@ -424,11 +422,11 @@ class SeenServer:
         at = self._threads.find(_make_worker(1, slot, None, "idle", 0.0), pid, slot.started, options)
         if at is None:
             raise NotYetError("the memory map of a worker is not read yet")
-        regions = {region for _, _, region in at.process.memory.known}
+        regions = {region for _, _, region in at.memory.known}
         self._is_uwsgi = self._is_uwsgi or "uwsgi" in regions
         if not self._is_uwsgi and slot.key.runs:
             raise SourceError("not_uwsgi", _NO_WORKER.format(pid))
-        at.process.idle_sets.update(slot.found.sets)
+        at.idle_sets.update(slot.found.sets)
         at.fresh.clear()
         wanted = at.threads.threads if at.threads.all_seen else list_threads(pid)
         return [each for thread in wanted for each in self._threads.look(at, thread)]
