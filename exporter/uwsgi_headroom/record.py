@@ -555,6 +555,7 @@ class ServerRecord(Struct, frozen=True):
     unrequested: int = 0
     left: tuple[float, ...] = ()
     answered: int = 0
+    unread: int = 0
     clients: tuple[int, int] = (0, 0)
     """As of `HostFacts`."""
     log: LogRecord | None = None
