@@ -18,6 +18,7 @@ from tools.environments import ROOT
 from tools.tables import replace_section
 from uwsgi_headroom.words.colours import BACKENDS, PALETTE, REPORT_BAND, Colour, ink_on
 from uwsgi_headroom.words.states import (
+    COLOURS,
     EVENTS,
     JUDGEMENTS,
     LIMITS,
@@ -25,7 +26,6 @@ from uwsgi_headroom.words.states import (
     STATUSES,
     WAITS,
     WORKERS,
-    list_colours,
 )
 
 CAN_MAKE_DASHBOARDS = sys.version_info >= (3, 11)
@@ -143,7 +143,7 @@ def report_variables() -> str:
 
 def _page_colours() -> Iterator[tuple[str, Colour]]:
     """The colours, and the ink on those of wait states, in which parts of a bar are drawn."""
-    for name, colour in list_colours().items():
+    for name, colour in COLOURS.items():
         yield name, colour
         if name.startswith("wait-"):
             yield f"on-{name}", Colour(ink_on(colour.light), ink_on(colour.dark))

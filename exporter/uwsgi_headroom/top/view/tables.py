@@ -32,7 +32,7 @@ from uwsgi_headroom.documents.sentences import describe_percentile
 from uwsgi_headroom.terminal_text import cut_lines, escape_text, wrap
 from uwsgi_headroom.top.navigation import Key, ScreenModel, ServerEntry
 from uwsgi_headroom.words.formats import counted, duration, factor
-from uwsgi_headroom.words.states import DOWN_STYLE, STATUSES
+from uwsgi_headroom.words.states import STATUSES
 from uwsgi_headroom.words.template import Facts, fill
 
 
@@ -136,7 +136,7 @@ def status_word(server: ServerDocument | Summary) -> str:
 
 
 def status_style(server: ServerDocument | Summary) -> str:
-    return DOWN_STYLE if server.state == "down" else STATUSES[server.status].terminal
+    return "bold reverse red" if server.state == "down" else STATUSES[server.status].terminal
 
 
 def trouble_of(server: ServerDocument | Summary) -> str:
