@@ -21,9 +21,9 @@ from uwsgi_headroom.kernel.aside import Direct, NotYetError, PausedError
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.roles import FIRST_SECONDS, LOOK_SECONDS, Roles, Spools, list_roles
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
-from uwsgi_headroom.record import Role, RoleUse
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.stats.raw import Spooler
+from uwsgi_headroom.surroundings import Role, RoleUse
 
 
 def look(server: Uwsgi, reader: Roles) -> dict[Role, RoleUse]:

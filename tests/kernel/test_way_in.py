@@ -19,8 +19,8 @@ from uwsgi_headroom.kernel import way_in, web_servers
 from uwsgi_headroom.kernel.as_user import Ids, ask_as
 from uwsgi_headroom.kernel.aside import PausedError
 from uwsgi_headroom.kernel.way_in import FIRST_SECONDS, LOOK_SECONDS, WaysInReader, read_ways
-from uwsgi_headroom.record import Way, WaysIn
 from uwsgi_headroom.stats import decode
+from uwsgi_headroom.surroundings import Way, WaysIn
 
 NOBODY = 65534
 

@@ -24,7 +24,7 @@ from msgspec import Struct
 
 from uwsgi_headroom.kernel import procfs
 from uwsgi_headroom.kernel.processes import MOST_CHILDREN, WorkerProcess, list_children
-from uwsgi_headroom.record import Tasks
+from uwsgi_headroom.surroundings import Tasks
 
 ROOT = Path("/")
 """The parent directory of `/proc` and `/sys`."""

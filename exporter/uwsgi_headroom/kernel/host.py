@@ -26,7 +26,8 @@ from uwsgi_headroom.kernel.roles import Roles, Spools, list_roles
 from uwsgi_headroom.kernel.seen_server import SeenServer
 from uwsgi_headroom.kernel.setup import SetupReader, read_identity
 from uwsgi_headroom.kernel.shared_connections import SharedConnections
-from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler, WaitSetting
+from uwsgi_headroom.kernel.waits import WaitSetting
+from uwsgi_headroom.kernel.waits.sampler import OFF, WaitSampler
 from uwsgi_headroom.kernel.way_in import WaysInReader
 from uwsgi_headroom.record import UNKNOWN, Backlog, Waiting, is_tcp
 from uwsgi_headroom.source import Address, Answer, Http, ProcessOfApp, SocketOfApp, Tcp, Unix

@@ -32,8 +32,8 @@ from uwsgi_headroom.kernel.namespaces import find_elsewhere, read_pid_numbers
 from uwsgi_headroom.kernel.processes import list_children
 from uwsgi_headroom.kernel.waits.descriptors import MOST_FDINFO_BYTES, list_sockets_in_epoll
 from uwsgi_headroom.kernel.waits.peers import Peers
-from uwsgi_headroom.record import Role, RoleUse
 from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.surroundings import Role, RoleUse
 
 LOOK_SECONDS, FIRST_SECONDS = 10.0, 4.0
 """Seconds between two looks, 0.1 ms for each process, and between the first two: CPU use takes both."""

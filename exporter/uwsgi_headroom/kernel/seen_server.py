@@ -392,7 +392,7 @@ class SeenServer:
         for each in every:
             each.by.fresh[each.thread] = each
             if each.wait.result is None and each.wait.epoll is not None:
-                each.by.threads.leave_out(each.thread, each.wait.epoll, each.by.process.epolls.idle)
+                each.by.threads.leave_out(each.thread, each.wait.epoll, each.by.process.idle_sets)
         waiting = Counter([each.wait.lock for each in every if each.wait.lock is not None])
         thunder = self._learn_lock(options, every, waiting)
         unlearnt = waiting and (thunder is None or (thunder and not self._find_accept_lock()))
@@ -425,7 +425,7 @@ class SeenServer:
         self._is_uwsgi = self._is_uwsgi or "uwsgi" in regions
         if not self._is_uwsgi and slot.key.runs:
             raise SourceError("not_uwsgi", _NO_WORKER.format(pid))
-        at.process.epolls.idle.update(slot.found.sets)
+        at.process.idle_sets.update(slot.found.sets)
         at.fresh.clear()
         wanted = at.threads.threads if at.threads.all_seen else list_threads(pid)
         return [each for thread in wanted for each in self._threads.look(at, thread)]

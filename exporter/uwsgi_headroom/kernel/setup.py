@@ -24,8 +24,9 @@ from uwsgi_headroom.kernel.aside import DIRECT, Asks, NotYetError
 from uwsgi_headroom.kernel.backlogs import are_mapped, find_socket_holders
 from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.options import PLAIN_NAME, read_options
-from uwsgi_headroom.record import UNKNOWN, ConcurrencyKind, DiskUse, FullDisk, Options, Setup
+from uwsgi_headroom.record import UNKNOWN, ConcurrencyKind, Options, Setup
 from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.surroundings import DiskUse, FullDisk
 
 
 class MasterIdentity(Struct, frozen=True):

@@ -27,8 +27,9 @@ from uwsgi_headroom.kernel.namespaces import ask_in_network_of, read_pid_numbers
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.kernel.request_sets import find_sets, list_accepted, name_listening
 from uwsgi_headroom.kernel.web_servers import find_errors, find_lines, find_web_servers
-from uwsgi_headroom.record import UNKNOWN, Options, Refusal, Rival, SharedSocket, Sharer, Way, WaysIn, is_tcp
+from uwsgi_headroom.record import UNKNOWN, Options, is_tcp
 from uwsgi_headroom.stats.server import Snapshot
+from uwsgi_headroom.surroundings import Refusal, Rival, SharedSocket, Sharer, Way, WaysIn
 
 LOOK_SECONDS, FIRST_SECONDS, PAUSE_SECONDS = 10.0, 4.0, 600.0
 """The shortest time between two looks at one server, 0.4 ms each; between the first two, which show whether requests

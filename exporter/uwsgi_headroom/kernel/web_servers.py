@@ -22,7 +22,8 @@ from itertools import chain, islice
 from typing import Any
 
 from uwsgi_headroom.kernel import procfs
-from uwsgi_headroom.record import WebError, WebLine, is_tcp
+from uwsgi_headroom.record import is_tcp
+from uwsgi_headroom.surroundings import WebError, WebLine
 
 _PERIOD_SECONDS = 10.0
 _NAMES = ("nginx", "apache2", "httpd")
