@@ -76,8 +76,7 @@ class AcceptQueues:
         return self._clock() >= self._tcp_not_before
 
     def list_unix(self, listeners: Sequence[Listener]) -> Waiting | None:
-        """The connections in the queues of UNIX listeners; None if the kernel does not list them. Each queue is in its
-        order. Never raises."""
+        """The connections in the queues of UNIX listeners, in their order; None if the kernel does not list them."""
         found: list[tuple[int, float | None]] = []
         try:
             for listener in listeners:
@@ -92,8 +91,7 @@ class AcceptQueues:
         return Waiting(tuple(found)) if len(found) <= MOST_LISTED else None
 
     def list_tcp(self, listeners: Sequence[Listener]) -> Waiting | None:
-        """The connections in the queues of TCP listeners of one name; None if the kernel does not list them. Never
-        raises."""
+        """The connections in the queues of TCP listeners of one name; None if the kernel does not list them."""
         began = self._cpu_clock()
         found: dict[int, float] = {}
         is_complete = True
@@ -296,8 +294,7 @@ _LARGEST_PORT = 65535
 
 @lru_cache(maxsize=4096)
 def _address(name: str) -> _Address | None:
-    """Parse a name as uWSGI does: TCP if it has a port after its last colon, otherwise UNIX. None if no socket can
-    have the name."""
+    """Parse a name as uWSGI does: TCP if it ends with a port, else UNIX. None if no socket can have the name."""
     if "\0" in name:
         return None
     if not is_tcp(name):

@@ -58,8 +58,7 @@ _SLOW_READINGS, _REST_READINGS = 15, 3
 
 
 def wait_until_ready() -> None:
-    """Start the child process that answers questions, and wait until it has imported what they need: the first samples
-    would lack its answers."""
+    """Start the child process that answers questions, and wait for it: the first samples would lack its answers."""
     with suppress(OSError):  # each server then says why it lacks facts
         aside.ask(_is_ready)
 
@@ -142,8 +141,7 @@ class Host:
                 await asyncio.sleep(SHORT_WAIT)
 
     async def find_blind(self, address: Address, answer: Answer | None, seconds: float) -> int | None:
-        """The master here whose own stats server gave an answer without a document, or none; None if that is not
-        known."""
+        """The master here whose own stats server gave an answer without a document, or none; None if unknown."""
         place: Unix | Tcp | None = address if isinstance(address, Unix) else None
         peer = answer.peer if answer else None
         if answer is None and isinstance(address, Tcp | Http):
@@ -205,8 +203,7 @@ class Host:
         now: float,
         interval: float,
     ) -> HostFacts:
-        """The facts about a proven master and its workers, by their PIDs here. interval: seconds since the last
-        reading."""
+        """The facts about a proven master and its workers, by their PIDs here. interval: since the last reading."""
         pids = [worker.pid for worker in snapshot.workers if worker.pid]
         at_rest = self._at_rest(snapshot, now, interval) if quick else ()
         also = master_pid if snapshot.source == "kernel" else 0  # without a master, the first process is a worker
@@ -289,8 +286,7 @@ class Host:
         return Connections()
 
     def _at_rest(self, snapshot: Snapshot, now: float, interval: float) -> set[int]:
-        """Pids of workers that need not be read: they are idle and unchanged, and all workers were read a moment
-        ago."""
+        """Pids of workers that need not be read: idle and unchanged ones, if all workers were read a moment ago."""
         before, self._workers = self._workers, snapshot.workers
         longest_age = _limit(_REST_READINGS * interval, REST_SECONDS)
         if now - self._all_read_at >= longest_age or len(before) != len(snapshot.workers):

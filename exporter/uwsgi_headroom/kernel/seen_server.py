@@ -128,8 +128,7 @@ class SeenServer:
         self._inodes: frozenset[int] = frozenset()
 
     def look(self, setup: Setup) -> Snapshot:
-        """The server now. setup: its own, as far as it is known. Raises SourceError, or NotYetError if something is not
-        known yet that soon will be."""
+        """The server now. setup: its own, as far as it is known. Raises SourceError, or NotYetError: ask again soon."""
         options = setup.options
         if self._root and not self._root.runs:
             if isinstance(self._address, ProcessOfApp):  # another process may have its PID by now
@@ -182,8 +181,7 @@ class SeenServer:
         return root.pid if is_own and self._slots else None
 
     def _find_root(self) -> _Key:
-        """The first process of the server: the master, or the worker that started the others. Raises SourceError or
-        NotYetError."""
+        """The first process: the master, or the worker that started the others. Raises SourceError or NotYetError."""
         pid = self._address.pid if isinstance(self._address, ProcessOfApp) else self._find_waiting(self._address)
         generation = _read_generation(pid)
         for _ in range(_MOST_ANCESTORS * (generation is not None)):
@@ -419,8 +417,7 @@ class SeenServer:
         return {key: max(0, number - idle[key.pid]) for key, number in threads.items()}, thunder
 
     def _look_at(self, slot: _Slot, options: Options) -> list[SeenThread]:
-        """What each thread of a worker waits for. Raises HiddenError, NotYetError, or SourceError if its program is not
-        uWSGI's."""
+        """What each thread of a worker waits for. Raises HiddenError, NotYetError, or SourceError for no uWSGI."""
         pid = slot.key.pid
         at = self._threads.find(_make_worker(1, slot, None, "idle", 0.0), pid, slot.started, options)
         if at is None:
