@@ -52,7 +52,7 @@ DOORS = {
     "watch": """code_watch deploy_watch fleet globbed observation probed retire_command suspend tasks turns
         watch""",
     "web": """app connection_slots host_check http_server listeners security.gate security.hash_password
-        security.live_config security.readers shared_builds""",
+        security.live_config shared_builds""",
     "words": "colours formats states template",
 }
 """By room (a folder of the package): the modules of it that others may import, beside what its `__init__` hands out.

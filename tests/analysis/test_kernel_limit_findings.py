@@ -49,15 +49,6 @@ def test_full_file_systems(disks, titles):
     assert not any("/" in "".join(each.public) for each in found.values() if each.code == "disk_full")
 
 
-@pytest.mark.parametrize(("raised", "expected"), [(100, "warning"), (1990, "critical")])
-def test_a_full_disk_comes_before_exceptions(raised, expected):
-    """Where most requests fail, a deploy is the second thing to look at."""
-    record = describe(setup=replace(setup(), full_disks=(FullDisk("directory", "/srv", 0, False),)))
-    found = judge(replace(idle(), exceptions=raised), record)
-    assert next(iter(found.items()))[0] == "disk_full"
-    assert severity(found, "disk_full") == severity(found, "exceptions") == expected
-
-
 @pytest.mark.parametrize(
     ("workers", "files", "expected"), [(4, 999, None), (4, 1000, "warning"), (60, 1199, None), (60, 1200, "warning")]
 )

@@ -259,7 +259,7 @@ def test_series_are_few_and_stay():
         seen = [sight(name, number=second) for name in chance.choices(names, weights, k=10)]
         history.add(float(second), look(*seen), LONGEST_STEP)
         if second >= 1200 and second % 60 == 0:
-            places.append({place for place in history.totals.seconds if not place.is_rest})
+            places.append({place for place in history.totals.seconds if place.file})
     assert {f"f{place}" for place in range(8)} <= {place.function for place in places[-1]}
     new = [len(after - before) for before, after in pairwise(places)]
     assert sum(new) <= 0.2 * len(new), "a series in five minutes"

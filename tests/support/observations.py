@@ -163,9 +163,9 @@ def proven(name: str, called: str = "") -> Observation:
         spooled={spooler.directory: 3 for spooler in snapshot.spoolers},
     )
     verdict = Verdict("critical", "queue_wait", WHEN - 600, "queue_wait")
-    wait = Held(WAIT, WAIT, WHEN - 600, 0.0, 600.0, 0.0, 2)
+    wait = Held(WAIT, WAIT, WHEN - 600, 0.0, 600.0, 0.0, 2, is_page=True)
     observation = up(called or name, body, host, ROUTES, SLO)
-    return replace(observation, code=CODE, verdict=verdict, loaded_at=WHEN - 900, alerts=[(wait, True)], judged_at=WHEN)
+    return replace(observation, code=CODE, verdict=verdict, loaded_at=WHEN - 900, alerts=[wait], judged_at=WHEN)
 
 
 def of_uwsgi(observations: list[Observation]) -> list[Metric]:
