@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from tests.history.watched import Watched
 from tests.support.simulated_server import Server
 from tests.support.windows import window
+from uwsgi_headroom.code_look import OUTSIDE, CodeLook, CodeSight, Line
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history import named_hours
 from uwsgi_headroom.history.code_time import MOST_IN_SLICE, MOST_SERIES, OTHER, CodeHistory, CodePlace
@@ -19,7 +20,7 @@ from uwsgi_headroom.history.named_hours import OTHERS, DestinationHour, RouteHou
 from uwsgi_headroom.history.totals import RouteTotals, copy_totals
 from uwsgi_headroom.history.window import RouteWindow
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import OUTSIDE, STATES, CodeLook, CodeSight, Destination, Line, State, Waits
+from uwsgi_headroom.record import STATES, Destination, State, Waits
 from uwsgi_headroom.routes import ServedRoutes
 
 NAMES = ("other", "GET /a", "POST /b")

@@ -33,6 +33,7 @@ from uwsgi_headroom.reading import Reading, describe_server
 from uwsgi_headroom.record import ServerRecord
 from uwsgi_headroom.same_fields import copy_fields, given
 from uwsgi_headroom.stats import EmperorSnapshot, RouterSnapshot, Snapshot
+from uwsgi_headroom.uwsgi_log.messages import advise, describe
 from uwsgi_headroom.watch.observation import WELL, ExporterHealth
 from uwsgi_headroom.watch.watch import Watch
 from uwsgi_headroom.words.formats import counted
@@ -103,7 +104,7 @@ def _build_server(
         path=server_path(watch.name),
         time=clock.epoch(),
         state=watch.state,
-        error=_build_error(watch.error, watch.name),
+        error=_build_error(watch.error, watch.name, watch.explain_start(watch.error)),
         status=status,
         verdict=verdict,
         windows=tuple(schema.Covered(asked=length, seconds=watch.history.covered(length)) for length in windows),
@@ -211,9 +212,11 @@ def _hide_uncounted(window: Window) -> dict[str, None]:
     return {} if window.is_counted else {row.name: None for row in SERVER if row.counter}
 
 
-def explain_failure(error: ReadError) -> tuple[str, str]:
+def explain_failure(error: ReadError, start: str = "") -> tuple[str, str]:
     """What a failed read means for users, and what to do. A path of anything but a socket is a wrong address, although
-    its reason is that of a missing file: nothing has to be started."""
+    its reason is that of a missing file: nothing has to be started. start: what ended the last start, by the log."""
+    if start and (change := advise(start)):
+        return FAILURES[error.reason][0], change
     if isinstance(error, DamagedError):
         return DAMAGED
     if isinstance(error, BlindError):
@@ -223,13 +226,13 @@ def explain_failure(error: ReadError) -> tuple[str, str]:
     return FAILURES["not_uwsgi" if isinstance(error, NoSocketError) else error.reason]
 
 
-def _build_error(error: ReadError | None, server: str) -> schema.Error | None:
+def _build_error(error: ReadError | None, server: str, start: str = "") -> schema.Error | None:
     if error is None:
         return None
-    harm, change = explain_failure(error)
+    harm, change = explain_failure(error, start)
     return schema.Error(
         reason=error.reason,
-        message=printable_name(str(error)),
+        message=_describe(error, start),
         harm=harm,
         change=change,
         runbook=runbook_path("was_down", server),
@@ -238,7 +241,7 @@ def _build_error(error: ReadError | None, server: str) -> schema.Error | None:
 
 def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> tuple[Status, str]:
     """A server's status, and its verdict in a sentence. judged: the findings of its last reading, worst first."""
-    trouble = describe_trouble(watch.error) if watch.error else _silence(watch)
+    trouble = describe_trouble(watch.error, watch.explain_start(watch.error)) if watch.error else _silence(watch)
     if trouble:
         return "unknown", trouble
     if figures:
@@ -253,10 +256,15 @@ def _judge(watch: Watch, figures: Figures | None, judged: Sequence[Finding]) -> 
     return "unknown", "No figures yet: they need two readings, a second apart."
 
 
-def describe_trouble(error: ReadError) -> str:
-    message = printable_name(str(error))
+def describe_trouble(error: ReadError, start: str = "") -> str:
+    """Why a server has no figures, in a sentence. start: the message of uWSGI's log that says why it does not start."""
+    message = _describe(error, start)
     what = "Down" if error.reason in ("refused", "not_found") else "Cannot be read"
     return f"{what}: {message}{'' if message.endswith('?') else '.'}"
+
+
+def _describe(error: ReadError, start: str) -> str:
+    return f"uWSGI's log says that {describe(start)}" if start else printable_name(str(error))
 
 
 def _silence(watch: Watch) -> str | None:

@@ -14,9 +14,10 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
+from uwsgi_headroom.code_look import OUTSIDE, CodeLook, CodeSight, Line
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS
 from uwsgi_headroom.history.window import CodeWindow, Lasting, LineUse, LockedLine
-from uwsgi_headroom.record import OUTSIDE, CodeLook, CodeSight, Line, State
+from uwsgi_headroom.record import State
 
 MOST_LOCKS, MOST_HOLDERS = 20, 20
 """In one slice: lines at which threads wait for a lock, and places of the thread that has it."""

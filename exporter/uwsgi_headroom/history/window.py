@@ -5,6 +5,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Struct
 
+from uwsgi_headroom.code_look import Line
 from uwsgi_headroom.history.counts import (
     DOUBLE,
     WAIT_TICKS,
@@ -15,7 +16,7 @@ from uwsgi_headroom.history.counts import (
     rows_of,
     sum_if_all_known,
 )
-from uwsgi_headroom.record import Line, State
+from uwsgi_headroom.record import State
 
 _OF_WORKERS = Quantity("count", counter=True, of="all workers")
 _OF_SOCKETS = Quantity("time", DOUBLE, "queue_since", of="socket")

@@ -1,5 +1,4 @@
-"""What the kernel reports about a server: its worker processes, memory and CPUs, and its listen queues, in which
-connections wait until a worker accepts them.
+"""What the kernel reports about a server: its worker processes, memory and CPUs, and its listen queues.
 
 Figures of processes are absent if their PIDs are not proven to be of this host.
 """
@@ -11,7 +10,8 @@ from uwsgi_headroom.analysis.worker_states import count_workers_sharing_one_cpu,
 from uwsgi_headroom.kernel.backlogs import ListenOverflows
 from uwsgi_headroom.kernel.processes import WorkerProcess
 from uwsgi_headroom.metrics.family import ObservedServer, Rows, Scrape, Slot, Subjects, each_part
-from uwsgi_headroom.record import Backlog, RoleUse
+from uwsgi_headroom.record import Backlog
+from uwsgi_headroom.surroundings import RoleUse
 
 PROCESS: Rows[WorkerProcess] = {
     "uwsgi_worker_cpu_seconds_total{mode}": (

@@ -20,7 +20,7 @@ from uwsgi_headroom.config.defaults import JOURNAL
 from uwsgi_headroom.config.precedence import unknown_variables
 from uwsgi_headroom.config.servers import GlobNames, ServerConfig
 from uwsgi_headroom.config.settings import Config
-from uwsgi_headroom.discover import user_name
+from uwsgi_headroom.discover.find import user_name
 from uwsgi_headroom.errors import HeadroomError, HistoryFileError
 from uwsgi_headroom.service.reload import SettingsSource
 from uwsgi_headroom.service.serve import has_login, may_discover, needs_one, open_web_config, refuse_exposure

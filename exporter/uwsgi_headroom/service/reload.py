@@ -104,7 +104,7 @@ class Reloader:
             _log.exception("a bug in uwsgi-headroom: please report it")
             return self._fail("internal error")
         self._fleet.reload = LastReload(is_successful=True, succeeded_at=self._fleet.clock.epoch())
-        logs.adjust(settings.log_level, settings.log_format)
+        logs.configure(settings.log_level, settings.log_format)
         if names := restart_needed(self._started, settings):
             _log.warning("some changes need a restart", extra={"fields": {"settings": " ".join(names)}})
         counts = {"servers": len(self._fleet.watches()), "added": added, "removed": removed}

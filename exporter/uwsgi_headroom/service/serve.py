@@ -215,7 +215,7 @@ class _Exporter:
         application: ASGIApp = create_application(fleet, self._streams, hosts, self._builds)
         make_tls = None
         if readers is not None:
-            from uwsgi_headroom.web.security.readers import ReaderCheck, find_readers  # noqa: PLC0415 - seldom needed
+            from uwsgi_headroom.web.security.gate import ReaderCheck, find_readers  # noqa: PLC0415 - seldom needed
 
             application = ReaderCheck(application, find_readers(readers))
         if live is not None:

@@ -22,13 +22,12 @@ from time import thread_time
 from typing import NamedTuple
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from uwsgi_headroom.config.defaults import HISTORY_SECONDS, JOURNAL
 from uwsgi_headroom.reading import Reading
 from uwsgi_headroom.record import LogMessage, LogRecord
 from uwsgi_headroom.stats.server import Snapshot, Worker
-from uwsgi_headroom.uwsgi_log.messages import BY_CODE, describe
+from uwsgi_headroom.uwsgi_log.messages import BY_CODE, ENDS_START, describe
 from uwsgi_headroom.uwsgi_log.scan import Found, Scanner, count_requests
 from uwsgi_headroom.uwsgi_log.tail import Tail, UnitJournal
 
@@ -58,8 +57,8 @@ class ProofFacts(NamedTuple):
     states: frozenset[str]
 
 
-class LogLine(Struct, frozen=True):
-    """A kind of line that was read at `at`, `count` times."""
+class LogLine(Struct):
+    """A kind of line that was read at `at`. count: how many of them are not proven yet."""
 
     at: float
     seen: Found
@@ -106,11 +105,8 @@ class Proofs:
     def count(self, line: LogLine, now: float) -> int:
         """How many of a kind of line are proven by now that were not before; asked until PROOF_SECONDS after it."""
         seen, proof = line.seen, BY_CODE[line.seen.code].proof
-        if (
-            proof is None
-            or not self._facts
-            or (seen.pid and seen.pid not in self._pids and seen.pid not in self._ended)
-        ):
+        is_of_others = seen.pid and seen.pid not in self._pids and seen.pid not in self._ended
+        if proof is None or not self._facts or is_of_others:
             return 0
         match proof:
             case "pid_gone":
@@ -197,6 +193,9 @@ def _count_uncalled(worker: Worker) -> int:
 BIN_SECONDS = 5.0
 """Messages are kept by this much of time: a window of the figures may have some that are so much older."""
 
+START_SECONDS = 60.0
+"""A uWSGI that is down did not start because of what its log said in that time."""
+
 START_BYTES = 1 << 20
 """Where uWSGI's last start is looked for in a log: at its end."""
 
@@ -213,11 +212,14 @@ _MOST_NAMED = 20
 
 
 class LogBatch(Struct):
-    """What one turn found in a log. lines: all that were read, known or not; requests: those of requests."""
+    """What one turn found in a log. lines: all that were read, known or not; requests: those of requests; trouble: why
+    the log is not read, as the end of a sentence; start: what was said at the last start before."""
 
     seen: Counter[Found] = field(default_factory=Counter)
+    start: Counter[Found] = field(default_factory=Counter)
     lines: int = 0
     requests: int = 0
+    trouble: str | None = None
 
 
 class LogTotals(Struct, frozen=True):
@@ -243,17 +245,19 @@ AddEvent = Callable[[str, str, tuple[int, ...], int], None]
 
 class UwsgiLog:
     """The log of one server, at `path`; that of a unit in systemd's journal is at `journal:UNIT`. master_pid: of a log
-    that `check` found, which another process reads (`read_found`); else 0."""
+    that `check` found, which another process reads (`read_found`); else 0. trouble: that of the last turn."""
 
     def __init__(self, path: str, master_pid: int = 0) -> None:
         self.path, self.master_pid, self.is_given_up = path, master_pid, False
+        self.trouble: str | None = None
         self._source = UnitJournal(path[len(JOURNAL) :]) if path.startswith(JOURNAL) else Tail(path, master_pid)
         self._scanner: Scanner | None = None  # made in the thread, since it takes 50 ms the first time
         self._proofs = Proofs()
         self._messages: Counter[str] = Counter()
         self._lines = 0
         self._bins: dict[str, deque[_Bin]] = {}
-        self._pending: deque[tuple[LogLine, _Bin, int]] = deque(maxlen=MOST_LINES)  # with those not proven yet
+        self._start: set[str] = set()
+        self._pending: deque[tuple[LogLine, _Bin]] = deque(maxlen=MOST_LINES)
         self._workers = 0
         self._events_at: deque[float] = deque(maxlen=MOST_EVENTS[0])
         self._titles: dict[str, float] = {}
@@ -264,7 +268,8 @@ class UwsgiLog:
         batch = LogBatch()
         if self._scanner is None:
             self._scanner = Scanner()
-            batch.seen = self._find_failed_start(self._scanner, now)
+            batch.start = self._find_start(self._scanner, now)
+            batch.seen = Counter({each: batch.start[each] for each in batch.start if _is_still_so(each)})
         scanner = self._scanner
         for block in self._source.read(now, most):
             if block is None:
@@ -276,15 +281,22 @@ class UwsgiLog:
                 batch.seen[seen] += count
             if thread_time() >= cpu_until:
                 break
+        batch.trouble = self._source.trouble
         return batch
 
-    def _find_failed_start(self, scanner: Scanner, now: float) -> Counter[Found]:
-        """Find what the log said of a start that failed, before it was read. It counts only where it is still so."""
+    def _find_start(self, scanner: Scanner, now: float) -> Counter[Found]:
+        """Find what the log said at the last start, before it was read."""
         last = self._source.read_last(now, START_BYTES) if isinstance(self._source, Tail) else b""
         _, begins, lines = last.rpartition(b"*** Starting uWSGI ")
         seen = scanner.scan(lines) if begins else Counter[Found]()
         scanner.forget()
-        return Counter({each: seen[each] for each in seen if BY_CODE[each.code].proof == "no_application"})
+        return seen
+
+    def explain_start(self, now: float) -> str:
+        """The message that says why uWSGI does not start: of the last minute, or of the last start before the log was
+        read; empty if there is none. It is true only of a uWSGI that is down."""
+        said = {*self.record(now - START_SECONDS, now).messages, *self._start}
+        return next((code for code in ENDS_START if code in said), "")
 
     def stop(self) -> None:
         """End what reads the log, if that is another process. The log is read no more."""
@@ -293,7 +305,9 @@ class UwsgiLog:
 
     def take(self, batch: LogBatch, at: float, add_event: AddEvent) -> None:
         """Take what a turn found at the monotonic time `at`."""
+        self.trouble = batch.trouble
         self._lines += batch.lines
+        self._start.update(seen.code for seen in batch.start)
         failed = sum(count for seen, count in batch.seen.items() if seen.request)
         self._proofs.note_requests(at, batch.requests - failed)
         for seen, count in batch.seen.items():
@@ -301,7 +315,7 @@ class UwsgiLog:
             if seen.worker is not None and not 1 <= seen.worker <= self._workers:
                 seen = seen._replace(worker=None)  # noqa: PLW2901 - the application may have made it up
             line = LogLine(at, seen, count)
-            self._pending.append((line, self._keep(line), count))
+            self._pending.append((line, self._keep(line)))
             self._add_event(line, add_event)
 
     def _keep(self, line: LogLine) -> _Bin:
@@ -333,17 +347,17 @@ class UwsgiLog:
 
     def note(self, reading: Reading) -> None:
         """Compare the lines of the last seconds with a reading."""
+        self._start.clear()
         if isinstance(reading.snapshot, Snapshot):
             self._workers = len(reading.snapshot.workers)
         self._proofs.note(reading)
-        if not self._pending:
-            return
         pending, self._pending = self._pending, deque(maxlen=MOST_LINES)
-        for line, kept, left in pending:
-            proven = self._proofs.count(replace(line, count=left), reading.at)
+        for line, kept in pending:
+            proven = self._proofs.count(line, reading.at)
             kept.agreed += proven
-            if left > proven and reading.at - line.at < PROOF_SECONDS:
-                self._pending.append((line, kept, left - proven))
+            line.count -= proven
+            if line.count and reading.at - line.at < PROOF_SECONDS:
+                self._pending.append((line, kept))
 
     def record(self, since: float, until: float) -> LogRecord:
         """What the log said between two monotonic times."""
@@ -357,27 +371,22 @@ class UwsgiLog:
         )
 
     @property
-    def trouble(self) -> str | None:
-        """Why the log is not read, as the end of a sentence; None while it is."""
-        return self._source.trouble
-
-    @trouble.setter
-    def trouble(self, why: str | None) -> None:
-        self._source.trouble = why
-
-    @property
     def totals(self) -> LogTotals:
-        return LogTotals(dict(self._messages), self._lines, self._source.skipped, self._source.trouble is None)
+        return LogTotals(dict(self._messages), self._lines, self._source.skipped, self.trouble is None)
 
 
 _found: dict[tuple[str, int], UwsgiLog] = {}
 
 
-def read_found(path: str, master_pid: int, now: float, most: int) -> tuple[LogBatch, str | None]:
-    """What was added to a log that `check` found, and why it is not read; a question for `kernel.aside`, as its file
-    system may not answer. now: monotonic seconds; most: bytes."""
-    log = _found.setdefault((path, master_pid), UwsgiLog(path, master_pid))
-    return log.read(now, most, inf), log.trouble
+def read_found(path: str, master_pid: int, now: float, most: int) -> LogBatch:
+    """What was added to a log that `check` found; a question for `kernel.aside`, as its file system may not answer.
+    now: monotonic seconds; most: bytes."""
+    return _found.setdefault((path, master_pid), UwsgiLog(path, master_pid)).read(now, most, inf)
+
+
+def _is_still_so(seen: Found) -> bool:
+    """Whether a message of a start may hold for the uWSGI that runs."""
+    return BY_CODE[seen.code].proof == "no_application"
 
 
 def _sum(bins: list[_Bin]) -> LogMessage:

@@ -14,13 +14,13 @@ from typing import NoReturn
 
 from msgspec import Struct
 
+from uwsgi_headroom.code_look import CodeLook
 from uwsgi_headroom.config.defaults import DEFAULT_WINDOWS
 from uwsgi_headroom.history.code_time import CodeHistory
 from uwsgi_headroom.kernel import stacks
 from uwsgi_headroom.kernel.aside import LOOKS, NotYetError, Questions
 from uwsgi_headroom.kernel.facts import HostFacts
 from uwsgi_headroom.reading import Reading
-from uwsgi_headroom.record import CodeLook
 from uwsgi_headroom.stats import Snapshot
 from uwsgi_headroom.watch.pace import Pace
 from uwsgi_headroom.watch.reader import LogLimit, Reader

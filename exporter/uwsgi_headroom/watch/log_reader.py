@@ -92,9 +92,9 @@ class LogReader:
             while not LOGS.wait(ticket, 0.0):  # noqa: ASYNC110 - the answer comes from another process
                 await asyncio.sleep(0.02)
             self._cpu_left -= ticket.cost
-            batch, log.trouble = ticket.result()
+            batch = ticket.result()
         except OSError:
-            batch, log.trouble, log.is_given_up = LogBatch(), "its file system does not answer", True
+            batch, log.is_given_up = LogBatch(trouble="its file system does not answer"), True
         finally:
             LOGS.drop(ticket)
         return batch  # type: ignore[no-any-return]
