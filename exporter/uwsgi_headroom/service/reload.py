@@ -62,7 +62,7 @@ class Reloader:
         self._running: asyncio.Task[None] | None = None
 
     def serving(self, end: End) -> None:
-        """The exporter serves: reload on SIGHUP from here on. end: handles a SIGHUP that ends the exporter."""
+        """The exporter serves. end: handles a SIGHUP that ends the exporter."""
         self._manager.ready()
         self._running = asyncio.create_task(self.run(), name="reload")
         loop = asyncio.get_running_loop()

@@ -120,7 +120,7 @@ class Watch:
         )
         self.slo = slo
         self.stuck_seconds = stuck_seconds
-        self.integrals = Integrals((slo.threshold,), slo.threshold) if slo else Integrals()
+        self.integrals = Integrals(slo.threshold if slo else None)
         self._objective = judging.ObjectiveWatch(slo, self.integrals.response_times.history) if slo else None
         self.history = History()
         self.routes = RouteHour()
