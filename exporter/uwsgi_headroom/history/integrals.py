@@ -46,10 +46,9 @@ from uwsgi_headroom.stats.server import Worker
 
 class Integrals:
     """The totals of one server, and the last sample, from which the next step begins. Times are monotonic seconds.
-    bounds: response times in seconds at which requests are separated, besides those of the histogram; threshold: that
-    of the server's objective, one of them."""
+    threshold: of the server's objective."""
 
-    def __init__(self, bounds: Iterable[float] = (), threshold: float | None = None) -> None:
+    def __init__(self, threshold: float | None = None) -> None:
         self.totals = Totals()
         self._before: tuple[Reading, Snapshot] | None = None
         self._levels = _NO_LEVELS  # at the last sample
@@ -57,7 +56,7 @@ class Integrals:
         self._broken = True  # whether no sample precedes the next one without a failed read
         self._service_time = ServiceTime()
         self._cpu_use = CpuUse()
-        self.response_times = ResponseTimeRecorder(bounds, threshold)
+        self.response_times = ResponseTimeRecorder(threshold)
         self._removed = WorkerTotals(running_time=0.0)  # of workers that a reload has removed
         self._completed = Completed()
         self._queues: dict[str, Backlog] = {}  # at the last sample
