@@ -89,9 +89,9 @@ class ResponseTimeHistory(Struct, frozen=True, kw_only=True):
     requests. requests: completed over the same time; a percentile needs 1 / (1 - share) of them."""
 
     shares: tuple[float, ...] = SHARES
-    seconds: list[list[float | None]] = field(default_factory=lambda: [[] for _ in SHARES])
-    finest: list[float | None] = field(default_factory=list)
-    requests: list[int | None] = field(default_factory=list)
+    seconds: list[Column] = field(default_factory=lambda: [[] for _ in SHARES])
+    finest: Column = field(default_factory=list)
+    requests: Count = field(default_factory=list)
 
 
 class RouteHistory(Struct, frozen=True, kw_only=True):
@@ -99,7 +99,7 @@ class RouteHistory(Struct, frozen=True, kw_only=True):
     was not known yet has 0; `other` contains routes that were forgotten."""
 
     routes: tuple[str, ...] = ()
-    threads: list[list[float | None]] = field(default_factory=list)
+    threads: list[Column] = field(default_factory=list)
 
 
 class Events(Struct, frozen=True, kw_only=True):
@@ -182,9 +182,9 @@ async def build_history(
 ) -> HistoryDocument:
     """Build the history of the `seconds` before `until` (epoch seconds, default now) in at most `points` slices. Lets
     other tasks run in between."""
-    ahead = clock.epoch() - clock.monotonic()
-    step = slice_seconds(seconds, points, clock.epoch() - until if until else 0.0)
-    until = clock.epoch() if until is None else until
+    now, ahead = clock.epoch(), clock.epoch() - clock.monotonic()
+    until = now if until is None else until
+    step = slice_seconds(seconds, points, now - until)
     # Start one step early: a slice begins with the end of the previous one.
     slices = watch.history.slices(step, until - ahead - seconds - step, until - ahead)
     totals, reading = watch.integrals.totals, watch.reading
@@ -364,11 +364,9 @@ def _append(to: HistoryDocument, record: Record) -> None:
     known = {each.worker_id: (each, times) for each, times in zip(workers, window.workers, strict=True)}
     for worker in to.workers:
         figures, times = known.get(worker.worker_id, (None, None))
-        put(worker.share, figures.share if figures else None)
+        for name in ("share", "interpreter_load", "response_time", "lock_waiters"):
+            put(getattr(worker, name), getattr(figures, name, None))
         put(worker.busy_threads, figures.concurrency if figures else None)
-        put(worker.interpreter_load, figures.interpreter_load if figures else None)
-        put(worker.response_time, figures.response_time if figures else None)
-        put(worker.lock_waiters, figures.lock_waiters if figures else None)
         put(worker.accepting, ratio(times.up_seconds, window.observed_seconds) if times else None)
     if to.routes:
         routes = record.routes
