@@ -281,7 +281,7 @@ def build_server_list(
         time=clock.epoch(),
         version=__version__,
         servers=tuple(sorted(map(_build_summary, documents), key=urgency)),
-        patterns=msgspec.convert(health.patterns, tuple[schema.Pattern, ...], from_attributes=True),
+        patterns=tuple(health.patterns),
         not_watched=tuple(health.not_watched or ()),
         host=describe_full_host(documents),
     )

@@ -15,7 +15,7 @@ from uwsgi_headroom.watch.observation import (
     LastReload,
     NotWatched,
     Observation,
-    PatternServers,
+    Pattern,
 )
 from uwsgi_headroom.watch.tasks import TASKS
 
@@ -70,7 +70,7 @@ def _count(found: Sequence[NotWatched] | None) -> Mapping[str, int]:
 
 each_pattern = each_part(each_exporter, "pattern", lambda health: [(each.pattern, each) for each in health.patterns])
 
-PATTERN: Rows[PatternServers] = {
+PATTERN: Rows[Pattern] = {
     "uwsgi_exporter_pattern_servers{state}": (
         "Servers of a pattern by state: found (its socket is there and watched), expected (how many there should be), "
         "missing (an expected server, watched by its name, whose socket is not there), left_out (a socket that is not "

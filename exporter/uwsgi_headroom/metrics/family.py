@@ -30,7 +30,9 @@ class LabelSet(dict[str, str]):
     __slots__ = ("text",)
 
     def __init__(self, **labels: str) -> None:
-        super().__init__({name: _make_harmless(value) for name, value in labels.items()})
+        # Text that does something to the terminal of who reads a scrape is escaped; line breaks, by both formats.
+        harmless = {name: "\n".join(map(escape_text, value.split("\n"))) for name, value in labels.items()}
+        super().__init__(harmless)
         pairs = [f'{name}="{_escape(value)}"' for name, value in sorted(self.items())]
         self.text = f"{{{','.join(pairs)}}}" if pairs else ""
 
@@ -204,11 +206,6 @@ def add_up(
         if (number := count(part)) is not None:
             sums[name(part)] = sums.get(name(part), 0) + number
     return sums
-
-
-def _make_harmless(value: str) -> str:
-    """Escape what does something to the terminal in which somebody reads a scrape. Both formats escape line breaks."""
-    return "\n".join(map(escape_text, value.split("\n")))
 
 
 def _escape(value: str) -> str:

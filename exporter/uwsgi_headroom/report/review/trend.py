@@ -12,7 +12,7 @@ from uwsgi_headroom.report.forecast import Forecast, forecast_peaks
 from uwsgi_headroom.report.quarters import Absent
 from uwsgi_headroom.report.render import document as doc
 from uwsgi_headroom.report.render.charts import draw_trend
-from uwsgi_headroom.report.render.document import UNKNOWN, Block, Chart, Table, Text, absent
+from uwsgi_headroom.report.render.document import UNKNOWN, Block, Chart, Table, Text
 from uwsgi_headroom.report.review.peaks import Peaks
 from uwsgi_headroom.same_fields import given
 from uwsgi_headroom.words.formats import counted, percent, signed_percent
@@ -36,15 +36,15 @@ class LimitTrend(Struct, frozen=True, kw_only=True):
 
 
 class Trend(Struct, frozen=True, kw_only=True):
+    """first: the limit that is reached first, None if none is within the horizon; days_left_out: with too little data;
+    days_unlike_today: with other threads or CPUs, which do not count; reloads: days on which uWSGI was reloaded, which
+    may have changed the level."""
+
     limits: tuple[LimitTrend, ...]
     first: Limit | None
-    """The limit that is reached first; None if none is within the horizon."""
     days_left_out: int
-    """With too little data."""
     days_unlike_today: int
-    """With other threads or CPUs; they do not count."""
     reloads: tuple[date, ...]
-    """Days on which uWSGI was reloaded, which may have changed the level."""
 
     @property
     def shown(self) -> LimitTrend:
@@ -122,7 +122,7 @@ NOTES = (
 def write(trend: Trend) -> Iterator[Block]:
     shown, forecast = trend.shown, trend.forecast
     if isinstance(shown.forecast, Absent):
-        yield absent(Absent(reason=f"No forecast. {shown.forecast.reason}"))
+        yield Text(f"No forecast. {shown.forecast.reason}", "absent")
     words = f"Daily peaks of {NAMES[shown.limit].name}, in percent of the limit, with trend and forecast."
     yield Chart(words, draw_trend(shown.peaks, forecast, trend.reloads))
     yield Table(

@@ -37,17 +37,15 @@ WELL_COVERED, HALF_COVERED = 0.9, 0.5
 
 
 class ServiceVerdict(Struct, frozen=True, kw_only=True):
+    """sentence: what runs out, and when; users: what they feel; action: what to do, and what that brings; certainty:
+    how sure, and why; confidence: the same in a word."""
+
     judgement: Judgement
     sentence: str
-    """What runs out, and when."""
     users: str
-    """What they feel."""
     action: str
-    """What to do, and what that brings."""
     certainty: str
-    """How sure, and why."""
     confidence: Confidence
-    """The same in a word."""
 
 
 def judge_service(evidence: Evidence, recommendations: Sequence[Recommendation]) -> ServiceVerdict:
