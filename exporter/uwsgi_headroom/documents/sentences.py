@@ -216,10 +216,11 @@ def list_percentiles(section: ResponseTimes) -> Iterator[PercentileText]:
 def describe_first_act(server: ServerDocument) -> list[str]:
     """Write the first thing to do about a server, and what it promises, such as `Raise threads from 4 to 7` and `; at
     least 65.1/s are served then`; empty if nothing has to be done."""
-    act = find_first_act(server)
-    problems = (problem for problem in list_problems(server) if problem.change)
-    serves = next((each.serves for each in problems if shorten_act(first_act(each.change)) == act), None)
-    return [act, fill("[serves? ; at least {serves:rate} are served then]", {"serves": serves})]
+    problem = _find_first_problem(server)
+    promise = fill(
+        "[serves? ; at least {serves:rate} are served then]", {"serves": problem.serves if problem else None}
+    )
+    return [find_first_act(server), promise]
 
 
 def describe_since(server: ServerDocument) -> str:
@@ -351,15 +352,17 @@ def lacks_host_only(server: ServerDocument) -> bool:
 
 
 def find_first_act(server: ServerDocument) -> str:
-    """The first thing to do about a server, without its full stop, maybe with backticks; empty if there is nothing.
-    Of what is equally severe, what its own settings can solve comes before what its host lacks."""
+    """The first thing to do about a server, without its full stop, maybe with backticks; empty if there is nothing."""
     if server.state == "down":
         return first_act(server.error.change) if server.error else ""
-    acts = sorted(
-        (problem for problem in list_problems(server) if problem.change),
-        key=lambda each: (each.severity != "critical", each.of_host),
-    )
-    return shorten_act(first_act(acts[0].change)) if acts else ""
+    problem = _find_first_problem(server)
+    return shorten_act(first_act(problem.change)) if problem else ""
+
+
+def _find_first_problem(server: ServerDocument) -> FindingSection | None:
+    """Of what is equally severe, what its own settings can solve comes before what its host lacks."""
+    problems = [problem for problem in list_problems(server) if problem.change]
+    return min(problems, key=lambda each: (each.severity != "critical", each.of_host), default=None)
 
 
 def shorten_act(act: str) -> str:

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
-from itertools import chain, combinations
+from itertools import accumulate, chain, combinations
 from statistics import fmean, median
 from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
@@ -97,13 +97,10 @@ def _find_peak_hours(days: Sequence[_Day]) -> Sequence[int]:
     peaks = [day.peak_hour for day in days if day.covers(usual)]
     if len(peaks) < _LEAST_DAYS or not usual:
         return _ALL_HOURS
-    found: list[int] = []
-    covered = 0
-    for hour, count in Counter(sorted(peaks)).most_common():
-        if covered < _PEAKS_IN_PEAK_HOURS * len(peaks):
-            found.append(hour)
-            covered += count
-    return sorted(found)
+    common = Counter(sorted(peaks)).most_common()
+    covered = accumulate((count for _, count in common), initial=0)
+    least = _PEAKS_IN_PEAK_HOURS * len(peaks)
+    return sorted(hour for (hour, _), before in zip(common, covered, strict=False) if before < least)
 
 
 Detail = Literal["none", "weekend", "weekday"]

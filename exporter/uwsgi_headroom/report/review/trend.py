@@ -85,11 +85,8 @@ def review_trend(peaks: Peaks) -> Trend | Absent:
 
 
 def _find_first(limits: Sequence[LimitTrend]) -> Limit | None:
-    dated: dict[Limit, date] = {}
-    for each in limits:
-        found = each.forecast
-        if isinstance(found, Forecast) and (found.reached or found.crossing):
-            dated[each.limit] = found.crossing or date.min
+    forecasts = [(each.limit, each.forecast) for each in limits if isinstance(each.forecast, Forecast)]
+    dated = {limit: found.crossing or date.min for limit, found in forecasts if found.reached or found.crossing}
     return min(dated, key=dated.__getitem__, default=None)
 
 
@@ -101,9 +98,7 @@ CANNOT_COME_FIRST = (
 def _follow(peaks: Peaks, limit: Limit, uses: Sequence[float | None], *, may_come_first: bool) -> LimitTrend:
     days = peaks.daily.days
     known = {days[place]: use for place in peaks.as_today if (use := uses[place]) is not None}
-    forecast: Forecast | Absent = Absent(reason=CANNOT_COME_FIRST)
-    if may_come_first:
-        forecast = forecast_peaks(list(known), list(known.values()), 1.0)
+    forecast = forecast_peaks([*known], [*known.values()], 1.0) if may_come_first else Absent(reason=CANNOT_COME_FIRST)
     peaks_by_day = tuple((date.fromordinal(day), use) for day, use in known.items())
     return LimitTrend(limit=limit, peaks=peaks_by_day, forecast=forecast)
 

@@ -187,12 +187,10 @@ def _uses_without_one(peaks: Peaks, limit: Resource) -> list[tuple[float, str]]:
 def _review_balance(peaks: Peaks) -> BalanceReview:
     costs = {name: _cost_in_servers(each.balance, each.headroom) for name, each in peaks.present.items()}
     flows = [(each.flow, each.balance.cost) for each in peaks.present.values()]
-    saved = [
-        (cost * flow.response_time, flow.completed)
-        for flow, cost in flows
-        if cost is not None and flow.response_time is not None
+    known = [
+        (flow, cost * flow.response_time) for flow, cost in flows if not (cost is None or flow.response_time is None)
     ]
-    seconds = ratio(sum(each * requests for each, requests in saved), sum(requests for _, requests in saved))
+    seconds = ratio(sum(saved * flow.completed for flow, saved in known), sum(flow.completed for flow, _ in known))
     worst = max(peaks.present, key=lambda name: (costs[name] or 0.0, peaks.present[name].balance.hot_ratio or 0.0))
     summary = _summarize(worst, peaks.present[worst])
     return BalanceReview(cost_seconds=seconds, cost_servers=sum_known(costs.values()), summary=summary)

@@ -100,9 +100,7 @@ def _judge(evidence: Evidence, recommendations: Sequence[Recommendation]) -> Jud
     if evidence.is_short or used.cannot_lose or "plan" in urgencies:
         return "plan"
     is_known = used.headroom is not None or used.limits
-    if is_known and not _is_too_early(evidence):
-        return "ok"
-    return "unknown"
+    return "ok" if is_known and not _is_too_early(evidence) else "unknown"
 
 
 NOT_KNOWN = "Headroom at peak is not known"
@@ -217,6 +215,4 @@ def _find_confidence(evidence: Evidence) -> tuple[Confidence, list[str]]:
     if _is_too_early(evidence) or covered < HALF_COVERED or evidence.partial:
         return "low", reasons
     is_strong = used.days >= MANY_DAYS and covered >= WELL_COVERED and is_forecast and not used.upper_bound
-    if is_strong:
-        return "high", reasons
-    return "medium", reasons
+    return "high" if is_strong else "medium", reasons
